@@ -1,0 +1,85 @@
+# Everything that is done here from a shell; `make` alone lists it.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+export PYTHON
+WORKERS ?= 2
+
+BIN := .venv/bin
+# Whole files, so that what is costly to start (Spark, a built wheel) is started once for its tests.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+
+# The editable install compiles the hot loop, so it is repeated when one of these changes.
+BUILT_FROM := pyproject.toml arrow_io/messages/_decode_py.py $(wildcard arrow_io/messages/*.pxd)
+
+DEMO_URL := tests/data/golden/pulsar-4.0.7/objects
+DEMO_SQL := sql_examples/duckdb/1_revenue_by_status.sql
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: .venv/demo-installed ## Install, then ask a bundled topic a question in SQL
+	@cat $(DEMO_SQL)
+	@$(BIN)/pulsar-offload query $(DEMO_URL) -- "$$(cat $(DEMO_SQL))"
+
+.PHONY: install
+install: .venv/dev-installed ## Install everything that development needs into .venv
+
+.PHONY: test
+test: install java lint ## Run every check: style, types, import contracts, all tests
+	@$(call with_java,$(PYTEST))
+
+.PHONY: test-pure
+test-pure: install java ## Run all tests on the uncompiled hot loop
+	@$(call with_java,PULSAR_OFFLOAD_PURE=1 $(PYTEST))
+
+.PHONY: lint
+lint: install ## Check style, spelling, types and import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/codespell
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: install ## Print the table of benchmarks
+	@$(BIN)/python -m tests.benchmarks
+
+.PHONY: fuzz
+fuzz: install ## Run the property tests on many more examples, and the exhaustive tests
+	HYPOTHESIS_PROFILE=exhaustive $(PYTEST) -m "exhaustive or hypothesis"
+
+.PHONY: java
+java: ## Find a Java that Spark can run on, or install one by apt
+	@.ci/provide java >/dev/null
+
+.PHONY: clean
+clean: ## Remove all that was built, and .venv
+	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -f arrow_io/messages/*.c arrow_io/messages/*.so
+	find $(wildcard arrow_io connector spark_ds sql_examples tests) -name __pycache__ -prune -exec rm -rf {} +
+
+with_java = export JAVA_HOME; JAVA_HOME=$$(.ci/provide java); $(1)
+
+.venv/created:
+	@python=$$(.ci/provide python); "$$python" -m venv --clear .venv
+	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1" # the first that knows dependency groups
+	@touch $@
+
+.venv/demo-installed: WANTED := ".[cli,duckdb]"
+.venv/dev-installed: WANTED := ".[all]" --group dev
+
+# pkgutil, which Spark looks for data sources with, cannot see what an editable install maps to another
+# folder; it can see a folder that a .pth file names.
+.venv/demo-installed .venv/dev-installed: .venv/created $(BUILT_FROM)
+	@echo "Installing into .venv and compiling the hot loop ..."
+	@$(BIN)/python -m pip install -qq --editable $(WANTED)
+	@echo "$(CURDIR)/spark_ds/autoload" >"$$($(BIN)/python -c \
+		'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_pulsar_offload.pth"
+	@touch .venv/demo-installed $@

@@ -1,0 +1,46 @@
+"""Makes Spark find the source `pulsar_offload` without registration.
+
+Installed as a top-level module: Spark looks through those named `pyspark_…` for a class `DefaultSource`,
+the first time that anybody asks for a source written in Python. An error here would take all such sources
+from everybody who uses them, and a slow import would delay them; so nothing of the project is imported
+until a topic is read.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
+
+# Without PySpark, or with one that knows no such sources, there is nobody to find this one.
+with suppress(ImportError):
+    from pyspark.sql.datasource import DataSource
+
+    class DefaultSource(DataSource):
+        """Stands for `spark_ds.datasource.PulsarOffloadDataSource`, imported when it is needed."""
+
+        _source: DataSource | None = None
+
+        @classmethod
+        def name(cls) -> str:
+            """The name that `format` takes."""
+            return "pulsar_offload"
+
+        def schema(self) -> StructType | str:
+            """The columns given unless the user names them by a schema."""
+            return self._real().schema()
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            """A batch read of the columns of `schema`."""
+            return self._real().reader(schema)
+
+        def _real(self) -> DataSource:
+            # Kept, and pickled with the rest, so that what schema() read need not be read again.
+            if self._source is None:
+                from spark_ds.datasource import PulsarOffloadDataSource  # noqa: PLC0415 - see above
+
+                self._source = PulsarOffloadDataSource(self.options)
+            return self._source
