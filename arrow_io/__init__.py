@@ -1,0 +1,1 @@
+"""Offloaded ledgers, from the bytes in a bucket to Arrow record batches."""

@@ -1,0 +1,145 @@
+"""Every error that this project raises, below one base.
+
+Each class also inherits the builtin that a caller would already catch (a missing object is a
+`FileNotFoundError`, bytes that break the format are a `ValueError`, …), carries where it happened
+as attributes, and survives pickling, because Spark sends errors between processes.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class PulsarOffloadError(Exception):
+    """Base of all errors of this project.
+
+    Args:
+        message: What went wrong, in words; without the place, which is appended from the other
+            arguments.
+        object_key: Key of the object in the bucket.
+        ledger_id: BookKeeper ledger id.
+        entry_id: Entry id within the ledger.
+        offset: Byte offset within the object.
+        batch_index: 0-based position of the message in its batch.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        object_key: str | None = None,
+        ledger_id: int | None = None,
+        entry_id: int | None = None,
+        offset: int | None = None,
+        batch_index: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.object_key = object_key
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+        self.offset = offset
+        self.batch_index = batch_index
+
+    def __str__(self) -> str:
+        """The message, followed by the place where it is known."""
+        place = ", ".join(
+            f"{name} {value}"
+            for name, value in (
+                ("object", self.object_key),
+                ("ledger", self.ledger_id),
+                ("entry", self.entry_id),
+                ("batch index", self.batch_index),
+                ("offset", self.offset),
+            )
+            if value is not None
+        )
+        return f"{self.message} ({place})" if place else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Rebuild without `__init__`, whose keyword-only arguments pickle would not give it."""
+        return (_rebuild, (type(self), self.args, dict(self.__dict__)))
+
+    def located(self, **place: str | int | None) -> Self:
+        """Fill in the parts of the place that are still unknown, and return the error itself."""
+        for name, value in place.items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+        return self
+
+
+def _rebuild(
+    cls: type[PulsarOffloadError], args: tuple[object, ...], state: dict[str, object]
+) -> PulsarOffloadError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class OptionError(PulsarOffloadError, ValueError):
+    """An option or argument has a value that is not allowed, or is unknown."""
+
+
+class TopicNotFoundError(PulsarOffloadError, LookupError):
+    """No offloaded ledger in the bucket belongs to the topic asked for."""
+
+
+class StorageError(PulsarOffloadError, OSError):
+    """The object store refused a request, or failed after the bounded number of retries too."""
+
+
+class MissingObjectError(PulsarOffloadError, FileNotFoundError):
+    """An object that must exist (an index, or the data object of one) is not in the bucket."""
+
+
+class EntryNotInLedgerError(PulsarOffloadError, IndexError):
+    """An entry id outside `0 … last_entry_id` (inclusive) of the ledger was asked for."""
+
+
+class FormatError(PulsarOffloadError, ValueError):
+    """Bytes that break the format of PIP-17, of an entry, or of a message."""
+
+
+class UnknownFormatError(FormatError):
+    """The object is no PIP-17 object that we know: an unknown magic, a draft, another version."""
+
+
+class UnsupportedFormatError(UnknownFormatError, NotImplementedError):
+    """A format that we recognise and do not read yet (streaming offload, PIP-76)."""
+
+
+class TruncatedObjectError(FormatError, EOFError):
+    """An object ends before the length that its index object gives."""
+
+
+class CorruptIndexError(FormatError):
+    """An index object whose fields contradict each other or its size."""
+
+
+class CorruptBlockError(FormatError):
+    """A data block whose header, entry lengths or entry ids contradict the index object."""
+
+
+class MissingEntriesError(FormatError, LookupError):
+    """Entries that the ledger must have are not in its data object."""
+
+
+class CorruptEntryError(FormatError):
+    """An entry whose frame, message metadata, batch or payload cannot be decoded."""
+
+
+class ChecksumError(CorruptEntryError):
+    """The CRC32C of an entry differs from the one stored in it."""
+
+
+class EncryptedPayloadError(PulsarOffloadError, PermissionError):
+    """A payload is encrypted and no key that opens it was given; the message names the keys."""
+
+
+class EntryTooLargeError(PulsarOffloadError, ValueError):
+    """An entry that fits no data block of the chosen block size."""
+
+
+class IncompleteReadWarning(UserWarning):
+    """A read left something out that a reader of the rows must know of (`ReadReport.notices`)."""

@@ -1,0 +1,155 @@
+"""Data blocks: the pieces that a data object is the concatenation of (PIP-17, DataBlockHeaderImpl).
+
+====== ==== ============== ==== ==================================================
+Offset Size Field          Type Value
+====== ==== ============== ==== ==================================================
+0      4    magic          u32  0xFBDBABCB
+4      8    header_len     i64  128
+12     8    block_len      i64  bytes of this block, header and padding included
+20     8    first_entry_id i64  id of the first entry of this block
+28     100                      zeroes
+128    …                        entries (see `entry_frame`)
+…      …                        padding up to block_len
+====== ==== ============== ==== ==================================================
+
+All numbers are big-endian. Padding repeats `FE DC DE AD`; the pattern starts with the first byte of
+the padding, and its last word may be cut. Every block but the last has the maximum block size that
+the offloader was set to; the last is just as long as its entries need.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from arrow_io.errors import CorruptBlockError, TruncatedObjectError
+from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES, BytesLike
+from arrow_io.format.magics import DATA_BLOCK_MAGIC, check_magic
+
+HEADER_LENGTH_OFFSET = 4
+BLOCK_LENGTH_OFFSET = 12
+FIRST_ENTRY_ID_OFFSET = 20
+BLOCK_FIELDS_BYTES = 28
+"""Bytes of the header's fields: no header can be shorter."""
+BLOCK_HEADER_BYTES = 128
+"""Bytes of the header that Pulsar writes, zeroes included."""
+PADDING_PATTERN = b"\xfe\xdc\xde\xad"
+
+_FIELDS = struct.Struct(">Iqqq")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHeader:
+    """The fields of a data block's header."""
+
+    block_length_bytes: int
+    """Bytes of the block, header and padding included."""
+    first_entry_id: int
+    header_length_bytes: int = BLOCK_HEADER_BYTES
+
+
+def write_block_header(header: BlockHeader) -> bytes:
+    """The header of a data block, `header.header_length_bytes` long."""
+    fields = _FIELDS.pack(
+        DATA_BLOCK_MAGIC,
+        header.header_length_bytes,
+        header.block_length_bytes,
+        header.first_entry_id,
+    )
+    return fields.ljust(header.header_length_bytes, b"\0")
+
+
+def read_block_header(
+    buffer: BytesLike,
+    *,
+    expected: BlockHeader,
+    offset: int,
+    object_key: str | None = None,
+    ledger_id: int | None = None,
+) -> BlockHeader:
+    """Read the header of a data block, which must say what the index block says.
+
+    Pulsar itself never reads these headers; they are what tells that an index block and a data
+    object belong together.
+
+    Args:
+        buffer: The data block from its first byte on; at least its header.
+        expected: What the index block says of this block (`IndexBlock.block_header`).
+        offset: Byte offset of the block within the data object, for errors.
+        object_key: Key of the data object, for errors.
+        ledger_id: Ledger id, for errors.
+
+    Raises:
+        TruncatedObjectError: `buffer` is shorter than the header.
+        UnsupportedFormatError: The block is one of streaming offload (PIP-76).
+        UnknownFormatError: The block has another magic.
+        CorruptBlockError: A field differs from what is expected.
+    """
+    if len(buffer) < expected.header_length_bytes:
+        message = (
+            f"{len(buffer)} bytes where a block header of {expected.header_length_bytes} must stand"
+        )
+        raise TruncatedObjectError(
+            message, object_key=object_key, ledger_id=ledger_id, offset=offset
+        )
+    magic, header_length_bytes, block_length_bytes, first_entry_id = _FIELDS.unpack_from(buffer)
+    check_magic(magic, DATA_BLOCK_MAGIC, object_key=object_key, ledger_id=ledger_id, offset=offset)
+    header = BlockHeader(block_length_bytes, first_entry_id, header_length_bytes)
+    for name, found, wanted, field_offset in (
+        ("header length", header_length_bytes, expected.header_length_bytes, HEADER_LENGTH_OFFSET),
+        ("block length", block_length_bytes, expected.block_length_bytes, BLOCK_LENGTH_OFFSET),
+        ("first entry id", first_entry_id, expected.first_entry_id, FIRST_ENTRY_ID_OFFSET),
+    ):
+        if found != wanted:
+            message = f"{name} {found} in the block header, {wanted} by the index block"
+            raise CorruptBlockError(
+                message,
+                object_key=object_key,
+                ledger_id=ledger_id,
+                entry_id=expected.first_entry_id,
+                offset=offset + field_offset,
+            )
+    return header
+
+
+def padding(n_bytes: int) -> bytes:
+    """The bytes that fill a block behind its last entry, `n_bytes` ≥ 0 of them.
+
+    Example:
+        >>> padding(6).hex(" ")
+        'fe dc de ad fe dc'
+    """
+    words, rest = divmod(n_bytes, len(PADDING_PATTERN))
+    return PADDING_PATTERN * words + PADDING_PATTERN[:rest]
+
+
+def is_padding(buffer: BytesLike) -> bool:
+    """Whether all of `buffer` is padding, its first byte being the first of the padding."""
+    return buffer == padding(len(buffer))
+
+
+def block_length_bytes(
+    *,
+    max_block_bytes: int,
+    first_entry_id: int,
+    last_entry_id: int,
+    ledger_length_bytes: int,
+    written_length_bytes: int,
+) -> int:
+    """How long the block that starts with an entry is (Pulsar's `calculateBlockSize`).
+
+    Args:
+        max_block_bytes: Block size that the offloader is set to.
+        first_entry_id: First entry of the block.
+        last_entry_id: Last entry of the ledger (inclusive).
+        ledger_length_bytes: Sum of the lengths of all entries' data.
+        written_length_bytes: The part of that sum that lies in earlier blocks.
+    """
+    n_entries = last_entry_id - first_entry_id + 1
+    exact = (
+        BLOCK_HEADER_BYTES
+        + n_entries * ENTRY_HEADER_BYTES
+        + ledger_length_bytes
+        - written_length_bytes
+    )
+    return min(max_block_bytes, exact)

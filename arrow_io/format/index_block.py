@@ -1,0 +1,383 @@
+"""The index block: which entries lie where in the data object (PIP-17, OffloadIndexBlockImpl).
+
+====== ==== ===================== ==== =========================================================
+Offset Size Field                 Type Value
+====== ==== ===================== ==== =========================================================
+0      4    index_magic           u32  0xDE47DE47
+4      4    index_len             i32  length of the whole index object
+8      8    data_object_length    i64  length of the data object
+16     8    data_header_length    i64  length of each data block's header, 128
+24     4    index_entry_count     i32  number of data blocks
+28     4    segment_metadata_len  i32  M
+32     M    segment_metadata           see `ledger_metadata`
+32+M   20*n entries                    one for each data block, ascending
+====== ==== ===================== ==== =========================================================
+
+One index entry:
+
+====== ==== ======== ==== ==============================================================
+0      8    entry_id i64  id of the block's first entry
+8      4    part_id  i32  1, 2, 3, …: number of the part in the multipart upload
+12     8    offset   i64  where the block's header starts in the data object, in bytes
+====== ==== ======== ==== ==============================================================
+
+All numbers are big-endian. An index object has no checksum: what can be compared is compared here,
+and the headers of the data blocks (see `data_block`) tell whether the two objects belong together.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from arrow_io.errors import (
+    CorruptIndexError,
+    EntryNotInLedgerError,
+    MissingEntriesError,
+    OptionError,
+    PulsarOffloadError,
+    TruncatedObjectError,
+    UnknownFormatError,
+)
+from arrow_io.format.data_block import BLOCK_FIELDS_BYTES, BLOCK_HEADER_BYTES, BlockHeader
+from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
+from arrow_io.format.ledger_metadata import LedgerMetadata, parse_ledger_metadata
+from arrow_io.format.magics import INDEX_BLOCK_MAGIC, check_magic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+INDEX_LENGTH_OFFSET = 4
+DATA_OBJECT_LENGTH_OFFSET = 8
+DATA_HEADER_LENGTH_OFFSET = 16
+INDEX_ENTRY_COUNT_OFFSET = 24
+METADATA_LENGTH_OFFSET = 28
+METADATA_OFFSET = 32
+INDEX_ENTRY_BYTES = 20
+MAX_INDEX_OBJECT_BYTES = 64 << 20
+"""Longest index object that we read (inclusive): 3.3 million data blocks."""
+MAX_BLOCK_HEADER_BYTES = 4096
+"""Longest block header that we believe (inclusive)."""
+
+FORMAT_VERSION_KEY = "s3managedledgeroffloaderformatversion"
+"""User metadata key of both objects, in whatever case; the same for all drivers, S3 or not."""
+FORMAT_VERSION = "1"
+
+# A fork of Pulsar appends a directory of all entries, which opens with this magic.
+_ENTRY_DIRECTORY_MAGIC = b"\xe1\xd3\xe1\xd3"
+_FIXED = struct.Struct(">Iiqqii")
+_INDEX_ENTRY = struct.Struct(">qiq")
+
+
+class BlockEntry(NamedTuple):
+    """What the index block says of one data block."""
+
+    first_entry_id: int
+    part_id: int
+    """Number of the part in the multipart upload, from 1; for information only."""
+    offset: int
+    """Where the block starts in the data object, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBlock:
+    """An index block whose fields were found to agree with each other.
+
+    Blocks are numbered from 0; a block number outside 0 … `block_count` - 1 is an `OptionError`.
+    """
+
+    data_object_length_bytes: int
+    """Length of the data object; compare it with the real one."""
+    data_header_length_bytes: int
+    """Length of each data block's header."""
+    entry_table: bytes
+    """The index entries as they lie in the object: 20 bytes a block instead of a Python object."""
+    ledger_metadata: LedgerMetadata
+    warnings: tuple[str, ...] = ()
+    """What is odd about the index object, yet harmless, in words."""
+
+    @property
+    def entries(self) -> tuple[BlockEntry, ...]:
+        """All index entries, made anew at each call; a defective last one included."""
+        return tuple(map(BlockEntry._make, _INDEX_ENTRY.iter_unpack(self.entry_table)))
+
+    @property
+    def block_count(self) -> int:
+        """Number of data blocks that hold entries."""
+        return self._row_count - (self.missing_from_entry_id is not None)
+
+    @property
+    def last_entry_id(self) -> int:
+        """Id of the ledger's last entry (inclusive), be it stored or missing."""
+        return self.ledger_metadata.last_entry_id
+
+    @property
+    def entry_count(self) -> int:
+        """Number of entries of the ledger, be they stored or missing."""
+        return self.last_entry_id + 1
+
+    @property
+    def missing_from_entry_id(self) -> int | None:
+        """First of the entries that the offloader lost, all up to the last; None if it lost none.
+
+        An entry that fits no block makes Pulsar's offloader upload a block of padding and stop, as
+        though all were done. Its index entry then points at the end of the data object.
+        """
+        last = self._row(self._row_count - 1)
+        return last.first_entry_id if last.offset == self.data_object_length_bytes else None
+
+    def block_of(self, entry_id: int) -> int:
+        """Number of the block that holds an entry.
+
+        Raises:
+            EntryNotInLedgerError: The entry id is outside 0 … `last_entry_id` (inclusive).
+            MissingEntriesError: The offloader lost the entry.
+        """
+        if not 0 <= entry_id <= self.last_entry_id:
+            message = f"the ledger has the entries 0 … {self.last_entry_id}"
+            raise EntryNotInLedgerError(message, entry_id=entry_id)
+        missing_from = self.missing_from_entry_id
+        if missing_from is not None and entry_id >= missing_from:
+            message = (
+                f"entries {missing_from} … {self.last_entry_id} were lost when the ledger was "
+                "offloaded: an entry was larger than a block"
+            )
+            raise MissingEntriesError(message, entry_id=entry_id)
+        return bisect_right(range(self._row_count), entry_id, key=self._row_first_entry_id) - 1
+
+    def block_start(self, block: int) -> int:
+        """Where a block starts in the data object, in bytes."""
+        return self._row(self._checked(block)).offset
+
+    def block_stop(self, block: int) -> int:
+        """Where a block stops in the data object, in bytes (exclusive)."""
+        following = self._checked(block) + 1
+        if following == self._row_count:
+            return self.data_object_length_bytes
+        return self._row(following).offset
+
+    def first_entry_id(self, block: int) -> int:
+        """Id of the first entry of a block."""
+        return self._row(self._checked(block)).first_entry_id
+
+    def last_entry_id_of_block(self, block: int) -> int:
+        """Id of the last entry of a block (inclusive)."""
+        following = self._checked(block) + 1
+        if following == self._row_count:
+            return self.last_entry_id
+        return self._row(following).first_entry_id - 1
+
+    def block_header(self, block: int) -> BlockHeader:
+        """The header that must stand at a block's start."""
+        return BlockHeader(
+            self.block_stop(block) - self.block_start(block),
+            self.first_entry_id(block),
+            self.data_header_length_bytes,
+        )
+
+    @property
+    def _row_count(self) -> int:
+        return len(self.entry_table) // INDEX_ENTRY_BYTES
+
+    def _row(self, row: int) -> BlockEntry:
+        return BlockEntry(*_INDEX_ENTRY.unpack_from(self.entry_table, row * INDEX_ENTRY_BYTES))
+
+    def _row_first_entry_id(self, row: int) -> int:
+        return self._row(row).first_entry_id
+
+    def _checked(self, block: int) -> int:
+        if not 0 <= block < self.block_count:
+            message = f"no block {block}: the ledger has {self.block_count} blocks, from 0"
+            raise OptionError(message)
+        return block
+
+
+def write_index_block(
+    *,
+    data_object_length_bytes: int,
+    entries: Iterable[BlockEntry],
+    ledger_metadata: LedgerMetadata,
+) -> bytes:
+    """The bytes of an index object.
+
+    Args:
+        data_object_length_bytes: Length of the data object.
+        entries: One for each data block, ascending.
+        ledger_metadata: Metadata of the ledger.
+    """
+    metadata = ledger_metadata.serialize()
+    table = b"".join(_INDEX_ENTRY.pack(*entry) for entry in entries)
+    fixed = _FIXED.pack(
+        INDEX_BLOCK_MAGIC,
+        METADATA_OFFSET + len(metadata) + len(table),
+        data_object_length_bytes,
+        BLOCK_HEADER_BYTES,
+        len(table) // INDEX_ENTRY_BYTES,
+        len(metadata),
+    )
+    return fixed + metadata + table
+
+
+def read_index_block(data: bytes, *, object_key: str, ledger_id: int | None = None) -> IndexBlock:
+    """Read an index object.
+
+    Args:
+        data: The whole index object.
+        object_key: Its key, for errors.
+        ledger_id: Ledger id, for errors.
+
+    Raises:
+        TruncatedObjectError: The object is shorter than its index_len.
+        UnsupportedFormatError: An index block of streaming offload (PIP-76).
+        UnknownFormatError: Another magic, or ledger metadata in a form that Pulsar does not write.
+        CorruptIndexError: Fields contradict each other, or the object is longer than
+            `MAX_INDEX_OBJECT_BYTES`.
+    """
+    try:
+        return _read_index_block(data)
+    except PulsarOffloadError as error:
+        error.located(object_key=object_key, ledger_id=ledger_id)
+        raise
+
+
+def check_format_version(user_metadata: Mapping[str, str] | None, *, object_key: str) -> str | None:
+    """Check the format version in the user metadata of a data or index object.
+
+    Args:
+        user_metadata: The object's user metadata, keys in whatever case; None if it has none.
+        object_key: Key of the object, for the error.
+
+    Returns:
+        A warning in words where the version is absent, as in copies made by other tools; None where
+        it is right.
+
+    Raises:
+        UnknownFormatError: The object says that it has another format version.
+    """
+    versions = [
+        value for key, value in (user_metadata or {}).items() if key.lower() == FORMAT_VERSION_KEY
+    ]
+    for version in versions:
+        if version != FORMAT_VERSION:
+            message = f"offload format version {version!r}, expected {FORMAT_VERSION!r}"
+            raise UnknownFormatError(message, object_key=object_key)
+    if versions:
+        return None
+    return (
+        f"{object_key} has no user metadata {FORMAT_VERSION_KEY}: it was copied without it; "
+        "a broker would refuse to read it"
+    )
+
+
+def _read_index_block(data: bytes) -> IndexBlock:
+    if len(data) > MAX_INDEX_OBJECT_BYTES:
+        _corrupt(f"{len(data)} bytes are more than the {MAX_INDEX_OBJECT_BYTES} of any index", 0)
+    # The magic first: a short object of another kind is better named than called truncated.
+    if len(data) >= INDEX_LENGTH_OFFSET:
+        check_magic(int.from_bytes(data[:INDEX_LENGTH_OFFSET]), INDEX_BLOCK_MAGIC, offset=0)
+    if len(data) < METADATA_OFFSET:
+        message = f"the index object ends within its first {METADATA_OFFSET} bytes"
+        raise TruncatedObjectError(message, offset=len(data))
+    _, index_length, *numbers = _FIXED.unpack_from(data)
+    data_length, header_length, row_count, metadata_length = numbers
+    if data_length < 0:
+        _corrupt(f"data object length {data_length} is negative", DATA_OBJECT_LENGTH_OFFSET)
+    if not BLOCK_FIELDS_BYTES <= header_length <= MAX_BLOCK_HEADER_BYTES:
+        _corrupt(f"block header length {header_length}", DATA_HEADER_LENGTH_OFFSET)
+    if row_count < 1:
+        _corrupt(f"number of blocks {row_count}", INDEX_ENTRY_COUNT_OFFSET)
+    if metadata_length < 0:
+        _corrupt(f"ledger metadata length {metadata_length}", METADATA_LENGTH_OFFSET)
+    table_offset = METADATA_OFFSET + metadata_length
+    table_stop = table_offset + row_count * INDEX_ENTRY_BYTES
+    _check_lengths(data, index_length, table_stop)
+
+    index = IndexBlock(
+        data_length,
+        header_length,
+        data[table_offset:table_stop],
+        parse_ledger_metadata(data[METADATA_OFFSET:table_offset]),
+    )
+    _check_rows(index, table_offset)
+    return replace(index, warnings=tuple(_oddities(data, index, table_stop)))
+
+
+def _check_lengths(data: bytes, index_length: int, table_stop: int) -> None:
+    """Compare the length that the fields add up to, the length given, and the object's own."""
+    if index_length > len(data):
+        message = f"{len(data)} bytes of an index object of {index_length} bytes"
+        raise TruncatedObjectError(message, offset=len(data))
+    has_directory = data.startswith(_ENTRY_DIRECTORY_MAGIC, table_stop)
+    if index_length != table_stop and not (has_directory and index_length == len(data)):
+        _corrupt(
+            f"index length {index_length}, but the fields add up to {table_stop} bytes",
+            INDEX_LENGTH_OFFSET,
+        )
+
+
+def _check_rows(index: IndexBlock, table_offset: int) -> None:
+    """Check that the index entries ascend and that each block has room for its entries."""
+    rows = enumerate(_INDEX_ENTRY.iter_unpack(index.entry_table))
+    _, (first_entry_id, _, offset) = next(rows)
+    if (first_entry_id, offset) != (0, 0):
+        _corrupt(
+            f"the first block starts with entry {first_entry_id} at offset {offset}, not 0 at 0",
+            table_offset,
+        )
+    for row, (next_first_entry_id, _, next_offset) in rows:
+        _check_room(
+            index,
+            next_first_entry_id - first_entry_id,
+            next_offset - offset,
+            table_offset + row * INDEX_ENTRY_BYTES,
+        )
+        first_entry_id, offset = next_first_entry_id, next_offset
+    table_stop = table_offset + len(index.entry_table)
+    if index.missing_from_entry_id is None:
+        # Index entries say nothing of lengths; the ledger's own length bounds what all blocks hold.
+        _check_room(
+            index,
+            index.entry_count - first_entry_id,
+            index.data_object_length_bytes - offset,
+            table_stop,
+        )
+        needed = (
+            index.block_count * index.data_header_length_bytes
+            + index.entry_count * ENTRY_HEADER_BYTES
+            + index.ledger_metadata.length_bytes
+        )
+        if needed > index.data_object_length_bytes:
+            _corrupt(
+                f"{index.entry_count} entries of {index.ledger_metadata.length_bytes} bytes "
+                f"cannot lie in {index.data_object_length_bytes} bytes",
+                DATA_OBJECT_LENGTH_OFFSET,
+            )
+    elif first_entry_id > index.last_entry_id:
+        _corrupt(
+            f"first entry id {first_entry_id} behind the last, {index.last_entry_id}", table_stop
+        )
+
+
+def _check_room(index: IndexBlock, n_entries: int, n_bytes: int, position: int) -> None:
+    """Check one block, from what the index entries before and behind `position` say."""
+    needed = index.data_header_length_bytes + n_entries * ENTRY_HEADER_BYTES
+    if n_entries < 1 or n_bytes < needed:
+        _corrupt(f"a data block of {n_bytes} bytes with {n_entries} entries", position)
+
+
+def _oddities(data: bytes, index: IndexBlock, table_stop: int) -> Iterator[str]:
+    if index.data_header_length_bytes != BLOCK_HEADER_BYTES:
+        yield (
+            f"block headers of {index.data_header_length_bytes} bytes; "
+            f"Pulsar writes {BLOCK_HEADER_BYTES}"
+        )
+    if any(entry.part_id != part_id for part_id, entry in enumerate(index.entries, start=1)):
+        yield "the part ids are not 1, 2, 3, …"
+    if len(data) > table_stop:
+        yield f"{len(data) - table_stop} bytes follow the index block and were ignored"
+
+
+def _corrupt(message: str, offset: int) -> NoReturn:
+    raise CorruptIndexError(message, offset=offset)

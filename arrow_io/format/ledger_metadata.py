@@ -1,0 +1,281 @@
+"""The BookKeeper metadata of a ledger, as the index block holds it.
+
+A bare protobuf message `LedgerMetadataFormat` (proto2; BookKeeper's DataFormats.proto), written by
+Pulsar's `OffloadUtils.buildLedgerMetadataFormat`:
+
+== ============== ===================================================== ===================
+#  Field          Type                                                  Written by Pulsar
+== ============== ===================================================== ===================
+1  quorumSize     required int32, the write quorum                      yes
+2  ensembleSize   required int32                                        yes
+3  length         required int64, sum of the entries' data in bytes     yes
+4  lastEntryId    optional int64                                        yes
+5  state          required enum OPEN=1, IN_RECOVERY=2, CLOSED=3         CLOSED
+6  segment        repeated {1 ensembleMember repeated string,           yes
+                  2 firstEntryId required int64}
+7  digestType     optional enum CRC32=1, HMAC=2, CRC32C=3, DUMMY=4      yes
+8  password       optional bytes                                        no
+9  ackQuorumSize  optional int32                                        yes
+10 ctime          optional int64, ms since the epoch                    yes
+11 customMetadata repeated {1 key optional string,                      yes
+                  2 value optional bytes}
+12 cToken         optional int64                                        no
+== ============== ===================================================== ===================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from arrow_io.errors import CorruptIndexError, OptionError, UnknownFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MANAGED_LEDGER_KEY = "pulsar/managed-ledger"
+"""Custom metadata key whose value is the managed-ledger name (Pulsar's LedgerMetadataUtils)."""
+
+# BookKeeper's own serialisations in the metadata store open with this text; Pulsar never writes it.
+_STORE_VERSION_LINE = b"BookieMetadataFormatVersion"
+
+
+class LedgerState(IntEnum):
+    """LedgerMetadataFormat.State."""
+
+    OPEN = 1
+    IN_RECOVERY = 2
+    CLOSED = 3
+
+
+class DigestType(IntEnum):
+    """LedgerMetadataFormat.DigestType: how BookKeeper, not the bucket, protected the entries."""
+
+    CRC32 = 1
+    HMAC = 2
+    CRC32C = 3
+    DUMMY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSegment:
+    """A run of entries that one set of bookies held."""
+
+    first_entry_id: int
+    ensemble_members: tuple[str, ...]
+    """Bookie ids, usually `host:port`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerMetadata:
+    """LedgerMetadataFormat under the names of BookKeeper's `LedgerMetadata` interface."""
+
+    length_bytes: int
+    """Sum of the lengths of all entries' data."""
+    last_entry_id: int
+    """Id of the last entry (inclusive)."""
+    write_quorum_size: int
+    ensemble_size: int
+    state: LedgerState
+    segments: tuple[LedgerSegment, ...] = ()
+    digest_type: DigestType | None = None
+    """None where the field is absent or has a value that we do not know."""
+    password: bytes | None = None
+    ack_quorum_size: int | None = None
+    ctime_ms: int | None = None
+    """When the ledger was created, ms since the epoch."""
+    custom_metadata: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    """In the order of the message."""
+    c_token: int | None = None
+    raw: bytes | None = field(default=None, init=False, repr=False, compare=False)
+    """The very bytes that this was parsed from. `dataclasses.replace` drops them, as it must."""
+
+    @property
+    def managed_ledger_name(self) -> str | None:
+        """Name of the managed ledger, `tenant/namespace/persistent/topic`; None if not told.
+
+        Raises:
+            CorruptIndexError: The name is not UTF-8.
+        """
+        name = self.custom_metadata.get(MANAGED_LEDGER_KEY)
+        return None if name is None else _utf8(name)
+
+    def serialize(self) -> bytes:
+        """The protobuf message; if this was parsed, the very bytes it was parsed from.
+
+        Raises:
+            OptionError: A number is outside the range of its field.
+        """
+        return _encode(self) if self.raw is None else self.raw
+
+
+def parse_ledger_metadata(
+    data: bytes, *, object_key: str | None = None, ledger_id: int | None = None
+) -> LedgerMetadata:
+    """Read the ledger metadata of an index block.
+
+    Args:
+        data: The serialised LedgerMetadataFormat, nothing before or behind it.
+        object_key: Key of the index object, for errors.
+        ledger_id: Ledger id, for errors.
+
+    Raises:
+        UnknownFormatError: The bytes are BookKeeper's form for its metadata store.
+        CorruptIndexError: The bytes are no LedgerMetadataFormat, a field that must be there is
+            absent, or the length or the last entry id is negative.
+    """
+    if data.startswith(_STORE_VERSION_LINE):
+        message = "ledger metadata in the form of BookKeeper's metadata store"
+        raise UnknownFormatError(message, object_key=object_key, ledger_id=ledger_id)
+    try:
+        return _decode(data)
+    except CorruptIndexError as error:
+        error.located(object_key=object_key, ledger_id=ledger_id)
+        raise
+
+
+def _decode(data: bytes) -> LedgerMetadata:
+    try:
+        message = _LedgerMetadataFormat.FromString(data)
+    except DecodeError as error:
+        text = "the ledger metadata is no LedgerMetadataFormat"
+        raise CorruptIndexError(text) from error
+    absent = message.FindInitializationErrors()
+    if not message.HasField("lastEntryId"):
+        absent.append("lastEntryId")
+    if absent:
+        text = f"the ledger metadata lacks {', '.join(absent)}"
+        raise CorruptIndexError(text)
+    if message.length < 0 or message.lastEntryId < 0:
+        text = (
+            f"the ledger metadata gives a length of {message.length} bytes and the last entry id "
+            f"{message.lastEntryId}"
+        )
+        raise CorruptIndexError(text)
+
+    def optional(name: str) -> Any:  # noqa: ANN401 - protobuf's values have no static type
+        return getattr(message, name) if message.HasField(name) else None
+
+    digest = optional("digestType")
+    metadata = LedgerMetadata(
+        length_bytes=message.length,
+        last_entry_id=message.lastEntryId,
+        write_quorum_size=message.quorumSize,
+        ensemble_size=message.ensembleSize,
+        state=LedgerState(message.state),
+        segments=tuple(
+            LedgerSegment(
+                segment.firstEntryId, tuple(_utf8(member) for member in segment.ensembleMember)
+            )
+            for segment in message.segment
+        ),
+        digest_type=None if digest is None else DigestType(digest),
+        password=optional("password"),
+        ack_quorum_size=optional("ackQuorumSize"),
+        ctime_ms=optional("ctime"),
+        custom_metadata={_utf8(entry.key): entry.value for entry in message.customMetadata},
+        c_token=optional("cToken"),
+    )
+    object.__setattr__(metadata, "raw", data)
+    return metadata
+
+
+def _encode(metadata: LedgerMetadata) -> bytes:
+    try:
+        message = _LedgerMetadataFormat(
+            quorumSize=metadata.write_quorum_size,
+            ensembleSize=metadata.ensemble_size,
+            length=metadata.length_bytes,
+            lastEntryId=metadata.last_entry_id,
+            state=metadata.state,
+            digestType=metadata.digest_type,
+            password=metadata.password,
+            ackQuorumSize=metadata.ack_quorum_size,
+            ctime=metadata.ctime_ms,
+            cToken=metadata.c_token,
+        )
+        for segment in metadata.segments:
+            message.segment.add(
+                ensembleMember=[member.encode() for member in segment.ensemble_members],
+                firstEntryId=segment.first_entry_id,
+            )
+        for key, value in metadata.custom_metadata.items():
+            message.customMetadata.add(key=key.encode(), value=value)
+    except ValueError as error:
+        text = f"the ledger metadata cannot be written: {error}"
+        raise OptionError(text) from error
+    serialized: bytes = message.SerializeToString()
+    return serialized
+
+
+def _utf8(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        message = f"text in the ledger metadata is not UTF-8: {text[:64]!r}"
+        raise CorruptIndexError(message) from error
+
+
+def _ledger_metadata_format() -> Any:  # noqa: ANN401 - a message class has no static type
+    """Build the message class; a descriptor in code needs no generated file and no protoc."""
+    types = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="arrow_io/ledger_metadata.proto", package="bookkeeper", syntax="proto2"
+    )
+    ledger = file.message_type.add(name="LedgerMetadataFormat")
+    state = ledger.enum_type.add(name="State")
+    for ledger_state in LedgerState:
+        state.value.add(name=ledger_state.name, number=ledger_state)
+    digest = ledger.enum_type.add(name="DigestType")
+    for digest_type in DigestType:
+        digest.value.add(name=digest_type.name, number=digest_type)
+
+    # Strings are declared as bytes, which has the same wire form: protobuf's implementations differ
+    # in what they do with a proto2 string that is not UTF-8.
+    segment = ledger.nested_type.add(name="Segment")
+    segment.field.add(
+        name="ensembleMember", number=1, label=types.LABEL_REPEATED, type=types.TYPE_BYTES
+    )
+    segment.field.add(
+        name="firstEntryId", number=2, label=types.LABEL_REQUIRED, type=types.TYPE_INT64
+    )
+    custom = ledger.nested_type.add(name="cMetadataMapEntry")
+    custom.field.add(name="key", number=1, label=types.LABEL_OPTIONAL, type=types.TYPE_BYTES)
+    custom.field.add(name="value", number=2, label=types.LABEL_OPTIONAL, type=types.TYPE_BYTES)
+
+    inside = ".bookkeeper.LedgerMetadataFormat."
+    required, optional, repeated = types.LABEL_REQUIRED, types.LABEL_OPTIONAL, types.LABEL_REPEATED
+    for number, name, label, kind, type_name in (
+        (1, "quorumSize", required, types.TYPE_INT32, None),
+        (2, "ensembleSize", required, types.TYPE_INT32, None),
+        (3, "length", required, types.TYPE_INT64, None),
+        (4, "lastEntryId", optional, types.TYPE_INT64, None),
+        (5, "state", required, types.TYPE_ENUM, "State"),
+        (6, "segment", repeated, types.TYPE_MESSAGE, "Segment"),
+        (7, "digestType", optional, types.TYPE_ENUM, "DigestType"),
+        (8, "password", optional, types.TYPE_BYTES, None),
+        (9, "ackQuorumSize", optional, types.TYPE_INT32, None),
+        (10, "ctime", optional, types.TYPE_INT64, None),
+        (11, "customMetadata", repeated, types.TYPE_MESSAGE, "cMetadataMapEntry"),
+        (12, "cToken", optional, types.TYPE_INT64, None),
+    ):
+        ledger.field.add(
+            name=name,
+            number=number,
+            label=label,
+            type=kind,
+            type_name=None if type_name is None else inside + type_name,
+        )
+    # A pool of our own: BookKeeper's names may be taken in the default pool by a user's classes.
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(
+        pool.FindMessageTypeByName("bookkeeper.LedgerMetadataFormat")
+    )
+
+
+_LedgerMetadataFormat = _ledger_metadata_format()

@@ -1,0 +1,65 @@
+"""The four bytes that every structure of an offloaded ledger opens with, and those that we refuse.
+
+========== ========================================= ============================
+Magic      Structure                                 Pulsar class
+========== ========================================= ============================
+0xFBDBABCB data block (PIP-17)                       DataBlockHeaderImpl
+0xDE47DE47 index block (PIP-17)                      OffloadIndexBlockImpl
+0x26A66D32 data block of streaming offload (PIP-76)  StreamingDataBlockHeaderImpl
+0x3D1FB0BC index block of streaming offload (PIP-76) OffloadIndexBlockV2Impl
+0xDEAD1234 draft of 2018, never released             -
+0x000003E8 prototype before PIP-17, never released   -
+========== ========================================= ============================
+"""
+
+from __future__ import annotations
+
+from arrow_io.errors import UnknownFormatError, UnsupportedFormatError
+
+DATA_BLOCK_MAGIC = 0xFBDBABCB
+INDEX_BLOCK_MAGIC = 0xDE47DE47
+STREAMING_DATA_BLOCK_MAGIC = 0x26A66D32
+STREAMING_INDEX_BLOCK_MAGIC = 0x3D1FB0BC
+
+_STREAMING_MAGICS = frozenset({STREAMING_DATA_BLOCK_MAGIC, STREAMING_INDEX_BLOCK_MAGIC})
+_KNOWN_STRUCTURES = {
+    DATA_BLOCK_MAGIC: "a data block",
+    INDEX_BLOCK_MAGIC: "an index block",
+    0xDEAD1234: "the draft layout of 2018",
+    1000: "the prototype from before PIP-17",
+}
+
+
+def check_magic(
+    found: int,
+    expected: int,
+    *,
+    object_key: str | None = None,
+    ledger_id: int | None = None,
+    offset: int | None = None,
+) -> None:
+    """Refuse a structure that does not open with the expected magic, by name where we know it.
+
+    Args:
+        found: The magic read, unsigned.
+        expected: `DATA_BLOCK_MAGIC` or `INDEX_BLOCK_MAGIC`.
+        object_key: Key of the object, for the error.
+        ledger_id: Ledger id, for the error.
+        offset: Byte offset of the magic within the object, for the error.
+
+    Raises:
+        UnsupportedFormatError: A structure of streaming offload (PIP-76).
+        UnknownFormatError: Any other magic; the message names both values.
+    """
+    if found == expected:
+        return
+    values = f"magic 0x{found:08X}, expected 0x{expected:08X}"
+    if found in _STREAMING_MAGICS:
+        message = f"streaming offload (PIP-76) is not supported yet: {values}"
+        raise UnsupportedFormatError(
+            message, object_key=object_key, ledger_id=ledger_id, offset=offset
+        )
+    known = _KNOWN_STRUCTURES.get(found)
+    explained = f"{values}: this is {known}" if known else values
+    message = f"not {_KNOWN_STRUCTURES[expected]}: {explained}"
+    raise UnknownFormatError(message, object_key=object_key, ledger_id=ledger_id, offset=offset)

@@ -1,0 +1,138 @@
+"""Names of the objects of an offloaded ledger in the bucket (Pulsar's DataBlockUtils).
+
+================================== =====================================================
+Object                             Name, below the root of the bucket or the URL's prefix
+================================== =====================================================
+data object (PIP-17)               `<uuid>-ledger-<ledgerId>`
+index object (PIP-17)              `<uuid>-ledger-<ledgerId>-index`
+data object, streaming (PIP-76)    `<uuid>`
+index object, streaming (PIP-76)   `<uuid>-index`
+================================== =====================================================
+
+`<uuid>` is the lower-case canonical form of the offload attempt's 128-bit id, `<ledgerId>` is
+decimal without padding. Neither names the topic: all topics of a cluster lie side by side.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from uuid import UUID
+
+from arrow_io.errors import OptionError, UnsupportedFormatError
+
+MAX_LEDGER_ID = 2**63 - 1
+"""Greatest BookKeeper ledger id, inclusive."""
+
+_UINT64_MASK = 2**64 - 1
+# The digits are bounded before they are converted: a key of a bucket can be 1,024 digits long.
+_NAME = re.compile(
+    r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+    r"(?:-ledger-(?P<ledger_id>0|[1-9][0-9]{0,18}))?"
+    r"(?P<index>-index)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerObjectName:
+    """One offload attempt of one ledger: what names its data object and its index object.
+
+    Example:
+        >>> from uuid import UUID
+        >>> LedgerObjectName(UUID(int=1), 42).index_name
+        '00000000-0000-0000-0000-000000000001-ledger-42-index'
+    """
+
+    uuid: UUID
+    """Id of the offload attempt, `OffloadContext.uidMsb` and `uidLsb`."""
+    ledger_id: int
+    """BookKeeper ledger id, 0 … 2^63 - 1 (inclusive)."""
+
+    def __post_init__(self) -> None:
+        """Refuse a ledger id that BookKeeper cannot have.
+
+        Raises:
+            OptionError: The ledger id is outside 0 … 2^63 - 1.
+        """
+        if not 0 <= self.ledger_id <= MAX_LEDGER_ID:
+            message = f"a ledger id is in 0 … 2^63 - 1, not {self.ledger_id}"
+            raise OptionError(message)
+
+    @property
+    def data_name(self) -> str:
+        """Name of the data object."""
+        return f"{self.uuid}-ledger-{self.ledger_id}"
+
+    @property
+    def index_name(self) -> str:
+        """Name of the index object."""
+        return f"{self.data_name}-index"
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedName:
+    """What the name of an object says."""
+
+    uuid: UUID
+    """Id of the offload attempt, or of the segment in streaming offload."""
+    ledger_id: int | None
+    """None in streaming offload (PIP-76), whose objects hold parts of several ledgers."""
+    is_index: bool
+    """Whether this is the index object; else it is the data object."""
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether streaming offload (PIP-76) gives such a name; only the uuid is known then."""
+        return self.ledger_id is None
+
+    @property
+    def ledger_object_name(self) -> LedgerObjectName:
+        """The offload attempt that the object belongs to.
+
+        Raises:
+            UnsupportedFormatError: The name is one of streaming offload.
+        """
+        if self.ledger_id is None:
+            message = f"streaming offload (PIP-76) is not supported yet: segment {self.uuid}"
+            raise UnsupportedFormatError(message)
+        return LedgerObjectName(self.uuid, self.ledger_id)
+
+
+def parse_object_name(name: str) -> ParsedName | None:
+    """Read the name of an object.
+
+    Args:
+        name: Key of the object without the prefix in front of it; it holds no slash.
+
+    Returns:
+        What the name says, or None for an object that no offloader of Pulsar wrote.
+
+    Example:
+        >>> parsed = parse_object_name("00000000-0000-0000-0000-000000000001-ledger-42-index")
+        >>> parsed.ledger_id, parsed.is_index
+        (42, True)
+        >>> parse_object_name("backup.tar") is None
+        True
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    digits = match["ledger_id"]
+    ledger_id = None if digits is None else int(digits)
+    if ledger_id is not None and ledger_id > MAX_LEDGER_ID:
+        return None
+    return ParsedName(UUID(match["uuid"]), ledger_id, match["index"] is not None)
+
+
+def offload_uuid(uid_msb: int, uid_lsb: int) -> UUID:
+    """The uuid of an offload attempt from the two signed halves in `OffloadContext`.
+
+    Args:
+        uid_msb: `OffloadContext.uidMsb`, signed 64 bits.
+        uid_lsb: `OffloadContext.uidLsb`, signed 64 bits.
+
+    Example:
+        >>> offload_uuid(-1, 1)
+        UUID('ffffffff-ffff-ffff-0000-000000000001')
+    """
+    return UUID(int=(uid_msb & _UINT64_MASK) << 64 | (uid_lsb & _UINT64_MASK))

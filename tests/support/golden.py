@@ -1,0 +1,179 @@
+"""The golden sets: ledgers that a real broker offloaded, and what Pulsar's client read back.
+
+In come the folders of `tests/data/golden`, whose README says what each file is; out come topics
+with their offloaded ledgers, in order, and the rows of `messages.jsonl.gz`.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GOLDEN: Final = Path(__file__).parents[1] / "data" / "golden"
+GOLDEN_SETS: Final = ("pulsar-4.0.7", "pulsar-4.0.7-small", "pulsar-4.0.7-clients")
+
+_DATA_OBJECT: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-(\d+)")
+
+
+class GoldenRow(TypedDict):
+    """One line of `messages.jsonl.gz`: a message as Pulsar's Java client returned it.
+
+    A field that may be absent is absent where the message has no such value; none is ever null.
+    """
+
+    ledger: int
+    entry: int
+    batch: int
+    first_chunk: NotRequired[list[int]]
+    publish_time: int
+    event_time: int
+    producer: str
+    sequence_id: int
+    key: NotRequired[str]
+    key_b64: NotRequired[bool]
+    ordering_key: NotRequired[str]
+    properties: dict[str, str]
+    schema_version: NotRequired[str]
+    deliver_at: NotRequired[int]
+    null_value: bool
+    no_data: NotRequired[bool]
+    size: int
+    sha256: NotRequired[str]
+    data: NotRequired[str]
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenLedger:
+    """One offloaded ledger of a topic.
+
+    Attributes:
+        ledger_id: BookKeeper ledger id.
+        entry_count: Number of entries.
+        length_bytes: Sum of the entries' lengths, in bytes.
+        uuid: The offload attempt that wrote the objects, in its 36-character form.
+        data_object: The data object.
+        index_object: The index object.
+    """
+
+    ledger_id: int
+    entry_count: int
+    length_bytes: int
+    uuid: str
+    data_object: Path
+    index_object: Path
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenTopic:
+    """One topic of a golden set.
+
+    Attributes:
+        set_name: Folder of the set, one of `GOLDEN_SETS`.
+        name: Full topic name, `persistent://…`.
+        folder: Folder with the client's rows and the topic's metadata.
+        managed_ledger: Managed-ledger name, as in the index objects.
+        message_count: How many messages the client read.
+        ledgers: The offloaded ledgers, in the topic's order; the open last one is not among them.
+    """
+
+    set_name: str
+    name: str
+    folder: Path
+    managed_ledger: str
+    message_count: int
+    ledgers: tuple[GoldenLedger, ...]
+
+    def __str__(self) -> str:
+        """The set and the topic, short enough for a test's id."""
+        return f"{self.set_name}:{self.name.removeprefix('persistent://')}"
+
+    @property
+    def objects_folder(self) -> Path:
+        """The bucket of the whole set: objects of all its topics, flat."""
+        return GOLDEN / self.set_name / "objects"
+
+    def offloaded_objects(self) -> list[tuple[int, Path, Path]]:
+        """Give `(ledger_id, data_object, index_object)` of each offloaded ledger, in order."""
+        return [
+            (ledger.ledger_id, ledger.data_object, ledger.index_object) for ledger in self.ledgers
+        ]
+
+    def messages(self) -> tuple[GoldenRow, ...]:
+        """The rows of `messages.jsonl.gz`, read once; in the order in which the client got them."""
+        return _read_rows(self.folder / "messages.jsonl.gz")
+
+
+@functools.cache
+def golden_topics() -> tuple[GoldenTopic, ...]:
+    """All topics of all sets, in the order of the sets and of their `topics.json`."""
+    return tuple(topic for set_name in GOLDEN_SETS for topic in _topics_of_set(set_name))
+
+
+def golden_topic(name: str) -> GoldenTopic:
+    """The one topic with this full name, or with this local name in `public/default`."""
+    full_name = name if "://" in name else f"persistent://public/default/{name}"
+    (topic,) = (topic for topic in golden_topics() if topic.name == full_name)
+    return topic
+
+
+def row_payload(row: GoldenRow) -> bytes | None:
+    """The payload of a row where the file holds it (600 bytes at most), else None."""
+    return base64.b64decode(row["data"]) if "data" in row else None
+
+
+def _topics_of_set(set_name: str) -> Iterator[GoldenTopic]:
+    folder = GOLDEN / set_name
+    uuids = _uuids_of_ledgers(folder / "objects")
+    topics = json.loads((folder / "topics.json").read_text(encoding="utf-8"))
+    for name, topic in topics.items():
+        yield GoldenTopic(
+            set_name=set_name,
+            name=name,
+            folder=folder / topic["dir"],
+            managed_ledger=topic["managed_ledger"],
+            message_count=topic["messages"],
+            ledgers=tuple(
+                _ledger(folder / "objects", ledger, uuids[ledger["ledger"]])
+                for ledger in topic["ledgers"]
+                if ledger["offloaded"]
+            ),
+        )
+
+
+def _ledger(objects: Path, ledger: dict[str, int], uuid: str) -> GoldenLedger:
+    data_object = objects / f"{uuid}-ledger-{ledger['ledger']}"
+    return GoldenLedger(
+        ledger_id=ledger["ledger"],
+        entry_count=ledger["entries"],
+        length_bytes=ledger["size"],
+        uuid=uuid,
+        data_object=data_object,
+        index_object=data_object.with_name(f"{data_object.name}-index"),
+    )
+
+
+def _uuids_of_ledgers(objects: Path) -> dict[int, str]:
+    uuids: dict[int, str] = {}
+    for path in objects.iterdir():
+        match = _DATA_OBJECT.fullmatch(path.name)
+        if match:
+            ledger_id = int(match[2])
+            # The sets hold one copy of each ledger; two would make the answer a matter of luck.
+            assert ledger_id not in uuids, path
+            uuids[ledger_id] = match[1]
+    return uuids
+
+
+@functools.cache
+def _read_rows(path: Path) -> tuple[GoldenRow, ...]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return tuple(json.loads(line) for line in lines)
