@@ -1,0 +1,174 @@
+"""What file-system libraries raise: which of it is a storage failure, and which passes by itself.
+
+Found by sending s3fs 2026.9 (aiobotocore 3.10) to a server that misbehaves; this is what is left
+after s3fs and botocore have made their own attempts:
+
+=========================================== ===================================================
+The server                                  What reaches the caller of s3fs
+=========================================== ===================================================
+500 InternalError, 503 SlowDown             `OSError` EREMOTEIO, EBUSY (cause: `ClientError`)
+502, 504, 429, any code s3fs does not know  `OSError` EIO (cause: `ClientError`)
+400 RequestTimeout, silence in the body     `FSTimeoutError`, which is `TimeoutError`
+silence before the body, reset              botocore `ReadTimeoutError` (`HTTPClientError`)
+connection closed before the answer         botocore `ConnectionClosedError` (`HTTPClientError`)
+body ends before its Content-Length         aiohttp `ClientPayloadError`; **not** an `OSError`
+fewer bytes than asked, honestly announced  no error: short data
+answer is the whole object, no range        no error: too much data
+nobody listens, unknown host                botocore `EndpointConnectionError`; **not** an `OSError`
+403; 404 NoSuchKey, NoSuchBucket            `PermissionError`; `FileNotFoundError`
+416 InvalidRange                            `OSError` EINVAL (cause: `ClientError`)
+no credentials, unusable bucket name        botocore `BotoCoreError`; **not** an `OSError`
+=========================================== ===================================================
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from arrow_io.errors import PulsarOffloadError
+
+_Result = TypeVar("_Result")
+
+_LIBRARY_ERRORS = {
+    "aiohttp": ("ClientError",),
+    "azure.core.exceptions": ("AzureError",),
+    "botocore.exceptions": ("BotoCoreError", "ClientError"),
+    "botocore.parsers": ("ResponseParserError",),
+    "gcsfs.retry": ("HttpError", "ChecksumError"),
+    "google.auth.exceptions": ("GoogleAuthError",),
+    "http.client": ("HTTPException",),
+    "obstore.exceptions": ("BaseError",),
+}
+"""Base classes of the errors of each storage library that are no `OSError`, by module."""
+
+# EndpointConnectionError is not here: botocore has asked five times by then, and where the endpoint
+# is mistyped the user should hear it soon.
+_TRANSIENT_LIBRARY_ERRORS = {
+    "aiohttp": ("ClientPayloadError", "ServerDisconnectedError"),
+    "azure.core.exceptions": ("ServiceRequestError", "ServiceResponseError"),
+    "botocore.exceptions": ("HTTPClientError", "ConnectTimeoutError", "IncompleteReadError"),
+    "botocore.parsers": ("ResponseParserError",),
+    "gcsfs.retry": ("ChecksumError",),
+    "http.client": ("IncompleteRead",),
+    "requests.exceptions": ("ChunkedEncodingError", "ConnectionError", "Timeout"),
+}
+"""Errors that may not come back when the request is sent once more, by module."""
+
+# By name, because not every platform has every one.
+_TRANSIENT_ERRNOS = frozenset(
+    getattr(errno, name)
+    for name in (
+        "EAGAIN",
+        "EBUSY",
+        "ECONNABORTED",
+        "ECONNRESET",
+        "EHOSTUNREACH",
+        "EIO",
+        "ENETDOWN",
+        "ENETUNREACH",
+        "EPIPE",
+        "EREMOTEIO",
+        "ETIMEDOUT",
+    )
+    if hasattr(errno, name)
+)
+
+_HTTP_SERVER_ERRORS = 500
+_HTTP_TRANSIENT_CLIENT_ERRORS = (408, 429)
+
+
+def storage_errors() -> tuple[type[Exception], ...]:
+    """Classes of the errors that a file-system library may raise, for an `except` clause.
+
+    A library that is not imported cannot have raised anything, so none is imported here.
+    """
+    return (OSError, *_loaded_classes(_LIBRARY_ERRORS))
+
+
+def _loaded_classes(names: Mapping[str, tuple[str, ...]]) -> list[type[Exception]]:
+    return [
+        getattr(sys.modules[module], name)
+        for module, classes in names.items()
+        if module in sys.modules
+        for name in classes
+        if hasattr(sys.modules[module], name)
+    ]
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed when it is sent once more."""
+    if isinstance(error, PulsarOffloadError):
+        return False
+    if isinstance(error, TimeoutError | ConnectionError):
+        return True
+    if isinstance(error, tuple(_loaded_classes(_TRANSIENT_LIBRARY_ERRORS))):
+        return True
+    status = http_status(error)
+    if status is not None:
+        return status >= _HTTP_SERVER_ERRORS or status in _HTTP_TRANSIENT_CLIENT_ERRORS
+    return isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNOS
+
+
+def http_status(error: BaseException) -> int | None:
+    """HTTP status that the store answered with, or None if the error does not tell."""
+    candidates = [_s3_response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")]
+    # The attribute's name in aiohttp, in azure, and in gcsfs.
+    candidates += [getattr(error, name, None) for name in ("status", "status_code", "code")]
+    return next((number for number in candidates if isinstance(number, int)), None)
+
+
+def s3_error_code(error: BaseException) -> str | None:
+    """S3's code of an error, such as `NoSuchBucket`, or None if it is not S3's."""
+    code = _s3_response(error).get("Error", {}).get("Code")
+    return code if isinstance(code, str) else None
+
+
+def _s3_response(error: BaseException) -> Mapping[str, Mapping[str, object]]:
+    """The parsed answer of S3 that a `ClientError` holds; s3fs makes that the cause of its own."""
+    for candidate in (error, error.__cause__):
+        response = getattr(candidate, "response", None)
+        if isinstance(response, Mapping):
+            return response
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and after which pauses a request that failed is sent again."""
+
+    attempts: int = 5
+    """Greatest number of times that a request is sent, the first time included; at least 1."""
+    first_delay_s: float = 0.1
+    """Pause before the second attempt, in seconds; doubled before each further one."""
+    max_delay_s: float = 5.0
+    """Longest pause, in seconds."""
+    sleep: Callable[[float], object] = time.sleep
+    """What waits for a number of seconds."""
+
+    def call(self, request: Callable[[], _Result]) -> _Result:
+        """Send a request, and send it again as long as it fails in a way that may pass.
+
+        Args:
+            request: Sends the request once.
+
+        Returns:
+            What `request` returned.
+
+        Raises:
+            Exception: What the last attempt raised, as the library raised it.
+        """
+        delay_s = self.first_delay_s
+        for _ in range(self.attempts - 1):
+            try:
+                return request()
+            except storage_errors() as error:
+                if not is_transient(error):
+                    raise
+            self.sleep(min(delay_s, self.max_delay_s))
+            delay_s *= 2
+        return request()

@@ -1,0 +1,304 @@
+"""A URL and storage options: where objects lie, as a value that goes to other processes.
+
+What comes in is any fsspec URL of a folder, bucket or prefix; what goes out is listings, sizes,
+user metadata, whole small objects and single ranges of large ones (`ranges.py` reads on from
+there). Requests that fail in a way that may pass are sent again; every failure leaves as an error
+of this project that names the object and shows no secret.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from arrow_io.errors import (
+    FormatError,
+    MissingObjectError,
+    OptionError,
+    PulsarOffloadError,
+    StorageError,
+    TruncatedObjectError,
+)
+from arrow_io.storage.failures import (
+    RetryPolicy,
+    http_status,
+    is_transient,
+    s3_error_code,
+    storage_errors,
+)
+from arrow_io.storage.object_store import (
+    ObjectContent,
+    ObjectHead,
+    ObjectInfo,
+    ObjectStore,
+    S3ObjectStore,
+    open_store,
+)
+from arrow_io.storage.redaction import redacted, redacted_urls
+from arrow_io.storage.trace import RequestKind, RequestTrace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_Result = TypeVar("_Result")
+
+_S3_SCHEMES = ("s3", "s3a")
+_BUCKET_SCHEMES = (*_S3_SCHEMES, "gs", "gcs")
+_HTTP_RANGE_NOT_SATISFIABLE = 416
+
+
+@dataclass(frozen=True)
+class Location:
+    """A folder, bucket or prefix, and how to get at it.
+
+    Equal if URL and options are equal; can be hashed and pickled. The file system is connected when
+    it is first needed, once in each process. Names of objects are relative to the location. Each
+    method takes an optional `trace` that counts its requests.
+
+    Example:
+        >>> Location("s3://bucket/prefix", {"key": "me", "secret": "shhh"})
+        Location('s3://bucket/prefix', options: key, secret)
+    """
+
+    url: str
+    """Local path (made absolute), `memory://`, `s3://bucket/prefix`, or any other fsspec URL."""
+    storage_options: Mapping[str, object] | None = field(default=None, hash=False)
+    """Options of the fsspec file system, such as `key`, `secret` and `endpoint_url` of s3fs."""
+    retry: RetryPolicy = field(default=RetryPolicy(), compare=False)
+    """How often a request that failed is sent again."""
+    _opened: tuple[int, ObjectStore] | None = field(default=None, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Copy the options, and check what can be checked without a request.
+
+        Raises:
+            OptionError: The URL names no bucket, or holds credentials that belong in the options.
+        """
+        object.__setattr__(self, "storage_options", dict(self.storage_options or {}))
+        if "://" not in self.url and "::" not in self.url:
+            object.__setattr__(self, "url", str(Path(self.url).expanduser().absolute()))
+        scheme, _, rest = self.url.partition("://")
+        if scheme.lower() in _BUCKET_SCHEMES:
+            self._check_bucket(rest.partition("/")[0])
+
+    def _check_bucket(self, bucket: str) -> None:
+        if not bucket:
+            message = f"{self} names no bucket"
+            raise OptionError(message)
+        if "@" in bucket or (":" in bucket and not bucket.startswith("arn:")):
+            message = f"credentials in the URL {self}: give them as storage options (key, secret)"
+            raise OptionError(message)
+
+    def __str__(self) -> str:
+        """The URL without credentials."""
+        return redacted_urls(self.url)
+
+    def __repr__(self) -> str:
+        """The URL without credentials and the names of the options, never their values."""
+        names = ", ".join(self.storage_options or {})
+        return f"Location({str(self)!r}, options: {names})" if names else f"Location({str(self)!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle without the file system, which the other process connects anew."""
+        return (type(self), (self.url, self.storage_options, self.retry))
+
+    @property
+    def is_async(self) -> bool:
+        """Whether several threads can send requests at once, as to object stores."""
+        return self._store().is_async
+
+    def list_objects(self, *, trace: RequestTrace | None = None) -> list[ObjectInfo]:
+        """List the objects directly at the location, not those in folders below it.
+
+        Always asks the store, never fsspec's cache. Counts as one request, whatever pages it takes.
+
+        Returns:
+            The objects in the order of their names.
+
+        Raises:
+            MissingObjectError: There is no such folder, or no object below the prefix.
+            StorageError: The store refused, or went on failing.
+        """
+        counted = trace or RequestTrace()
+
+        def send(store: ObjectStore) -> list[ObjectInfo]:
+            counted.sent(RequestKind.LIST, "")
+            return store.list_objects()
+
+        return sorted(self._request(None, send), key=lambda info: info.name)
+
+    def read_object(
+        self, name: str, *, max_bytes: int, trace: RequestTrace | None = None
+    ) -> ObjectContent:
+        """Read a whole object in one request: on S3 its user metadata comes with it.
+
+        Args:
+            name: Name of the object.
+            max_bytes: Greatest length accepted, in bytes; no more than one byte beyond it is read.
+            trace: Counts the request as an index GET.
+
+        Returns:
+            The bytes; and the user metadata where the request brings it (S3), else None.
+
+        Raises:
+            FormatError: The object is longer than `max_bytes`.
+            MissingObjectError: There is no such object.
+            StorageError: The store refused, or went on failing.
+        """
+        counted = trace or RequestTrace()
+
+        def send(store: ObjectStore) -> ObjectContent:
+            counted.sent(RequestKind.INDEX_GET, name)
+            content = store.get_object(name, max_bytes + 1)
+            counted.received(RequestKind.INDEX_GET, len(content.data))
+            return content
+
+        content = self._request(name, send)
+        if len(content.data) > max_bytes:
+            message = f"the object is longer than the {max_bytes} bytes allowed"
+            raise FormatError(message, object_key=name)
+        return content
+
+    def read_range(
+        self, name: str, start: int, stop: int, *, trace: RequestTrace | None = None
+    ) -> bytes | memoryview:
+        """Read at least the first byte of a range of an object, in one request.
+
+        Args:
+            name: Name of the object.
+            start: First byte, in bytes from the object's start.
+            stop: Byte behind the last one wanted (half-open); greater than `start`.
+            trace: Counts the request as a range GET.
+
+        Returns:
+            The first 1 … `stop - start` bytes of the range, as many as the store sent.
+
+        Raises:
+            TruncatedObjectError: The object ends at or before `start`; `offset` says where.
+            MissingObjectError: There is no such object.
+            StorageError: The store refused, went on failing, or sent something else than the range.
+        """
+        counted = trace or RequestTrace()
+
+        def send(store: ObjectStore) -> bytes | memoryview:
+            counted.sent(RequestKind.RANGE_GET, name, start, stop)
+            try:
+                data = store.get_range(name, start, stop)
+            except storage_errors() as error:
+                if http_status(error) != _HTTP_RANGE_NOT_SATISFIABLE:
+                    raise
+                data = b""
+            counted.received(RequestKind.RANGE_GET, len(data))
+            if not data:
+                counted.sent(RequestKind.HEAD, name)
+                raise _no_bytes(name, start, store.head(name).size_bytes)
+            return data
+
+        return self._request(name, send, offset=start)
+
+    def size_bytes(self, name: str, *, trace: RequestTrace | None = None) -> int:
+        """Length of an object, in bytes.
+
+        Raises:
+            MissingObjectError: There is no such object.
+            StorageError: The store refused, or went on failing.
+        """
+        return self._head(name, trace).size_bytes
+
+    def user_metadata(
+        self, name: str, *, trace: RequestTrace | None = None
+    ) -> dict[str, str] | None:
+        """User metadata of an object by a HEAD request, names in lower case.
+
+        Returns:
+            The metadata, perhaps empty; None if the store has none (a folder, memory).
+
+        Raises:
+            MissingObjectError: There is no such object.
+            StorageError: The store refused, or went on failing.
+        """
+        return self._head(name, trace).user_metadata
+
+    def exists(self, name: str, *, trace: RequestTrace | None = None) -> bool:
+        """Whether there is an object of this name; a folder is none.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        try:
+            self._head(name, trace)
+        except MissingObjectError:
+            return False
+        return True
+
+    def _head(self, name: str, trace: RequestTrace | None) -> ObjectHead:
+        counted = trace or RequestTrace()
+
+        def send(store: ObjectStore) -> ObjectHead:
+            counted.sent(RequestKind.HEAD, name)
+            return store.head(name)
+
+        return self._request(name, send)
+
+    def _request(
+        self, name: str | None, send: Callable[[ObjectStore], _Result], offset: int | None = None
+    ) -> _Result:
+        store = self._store()
+        try:
+            return self.retry.call(lambda: send(store))
+        except storage_errors() as error:
+            # Not chained: a traceback would print the library's own text, which may hold secrets.
+            raise self._typed_error(error, name, offset) from None
+
+    def _store(self) -> ObjectStore:
+        # A file system of the parent process does not work in a forked child.
+        opened = self._opened
+        if opened is None or opened[0] != os.getpid():
+            opened = (os.getpid(), self._connect())
+            object.__setattr__(self, "_opened", opened)
+        return opened[1]
+
+    def _connect(self) -> ObjectStore:
+        try:
+            store = open_store(self.url, self.storage_options or {})
+            if isinstance(store, S3ObjectStore):
+                store.connect()
+        except ImportError as error:
+            raise OptionError(self._missing_package(error)) from None
+        except (TypeError, ValueError, KeyError) as error:
+            message = f"storage options or URL not usable for {self}: {self._shown(error)}"
+            raise OptionError(message) from None
+        except storage_errors() as error:
+            raise self._typed_error(error, None, None) from None
+        return store
+
+    def _missing_package(self, error: ImportError) -> str:
+        if self.url.partition("://")[0].rpartition("::")[2].lower() in _S3_SCHEMES:
+            return f"{self} needs s3fs: pip install 'pulsar-offload[s3]'"
+        return f"{self} needs a package that is not installed: {self._shown(error)}"
+
+    def _typed_error(
+        self, error: Exception, name: str | None, offset: int | None
+    ) -> PulsarOffloadError:
+        if isinstance(error, PulsarOffloadError):
+            return error
+        if isinstance(error, FileNotFoundError) and s3_error_code(error) != "NoSuchBucket":
+            what = "object" if name else "folder or prefix"
+            return MissingObjectError(f"no such {what} at {self}", object_key=name)
+        again = f", after {self.retry.attempts} attempts" if is_transient(error) else ""
+        message = f"request to {self} failed{again}: {self._shown(error)}"
+        return StorageError(message, object_key=name, offset=offset)
+
+    def _shown(self, error: BaseException) -> str:
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return redacted(text, self.storage_options or {})
+
+
+def _no_bytes(name: str, start: int, size_bytes: int) -> Exception:
+    """The error for an empty answer: the object's end, or a failure that may pass."""
+    if size_bytes <= start:
+        message = f"the object ends after {size_bytes} bytes, before byte {start}"
+        return TruncatedObjectError(message, object_key=name, offset=size_bytes)
+    return ConnectionError(f"no bytes were sent of an object of {size_bytes} bytes")

@@ -1,0 +1,315 @@
+"""A stream moves forward over an object, prefetches as promised, and holds no more than it may."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arrow_io.errors import OptionError, StorageError, TruncatedObjectError
+from arrow_io.storage.ranges import RangeReader, RangeStream
+from arrow_io.storage.trace import RequestTrace
+from tests.support.faulty_storage import FaultScript, as_it_is, cut_to, raising, s3_error
+
+DATA = bytes(index * 7 % 251 for index in range(1000))
+NAME = "data"
+
+
+def _take(stream: RangeStream, position: int, length: int) -> bytes:
+    view, index = stream.at(position, length)
+    assert view.readonly
+    return bytes(view[index : index + length])
+
+
+def _prefetch_threads() -> list[threading.Thread]:
+    return [
+        thread for thread in threading.enumerate() if thread.name.startswith("pulsar-offload-range")
+    ]
+
+
+def _join_prefetch_threads() -> None:
+    for thread in _prefetch_threads():
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+class TestStream:
+    """How a stream moves on, and what it holds."""
+
+    def test_the_whole_range_is_handed_through(self) -> None:
+        """Within one range the same buffer is given again, with all that follows in it."""
+        reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000, range_bytes=100)
+
+        with reader.stream(50, 1000) as stream:
+            view, index = stream.at(50, 10)
+            later, later_index = stream.at(90, 60)
+
+        assert bytes(view) == DATA[50:150]
+        assert index == 0
+        assert later is view
+        assert later_index == 40
+
+    def test_bytes_over_several_ranges_are_joined_exactly(self) -> None:
+        """A view of straddling bytes holds these bytes and no others."""
+        script = FaultScript({NAME: DATA})
+        reader = RangeReader(script.location(), NAME, 1000, range_bytes=100)
+
+        with reader.stream(0, 1000) as stream:
+            stream.at(0, 1)
+            view, index = stream.at(95, 310)
+            assert (bytes(view), index) == (DATA[95:405], 0)
+            again, again_index = stream.at(95, 10)
+            assert (bytes(again), again_index) == (DATA[95:105], 0)
+            assert _take(stream, 120, 30) == DATA[120:150]
+        assert script.requests == [(start, start + 100) for start in range(0, 500, 100)]
+
+    def test_the_same_position_can_be_asked_again_for_more(self) -> None:
+        """What was given is kept until the consumer has moved past it."""
+        script = FaultScript({NAME: DATA})
+        reader = RangeReader(script.location(), NAME, 1000, range_bytes=10)
+
+        with reader.stream(0, 1000) as stream:
+            stream.at(0, 1)
+            for length in (1, 10, 11, 55, 7):
+                assert _take(stream, 5, length) == DATA[5 : 5 + length]
+        assert script.requests == [(start, start + 10) for start in range(0, 60, 10)]
+
+    def test_going_back_is_refused(self) -> None:
+        """A position in a range that was left behind is an error of the caller."""
+        reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000, range_bytes=100)
+
+        with reader.stream(0, 1000) as stream:
+            stream.at(0, 1)
+            stream.at(95, 10)
+            stream.at(150, 10)
+            with pytest.raises(OptionError, match="has passed 100"):
+                stream.at(99, 1)
+            with pytest.raises(OptionError):
+                stream.at(150, -1)
+            assert _take(stream, 100, 1) == DATA[100:101]
+
+    def test_before_the_start_is_refused(self) -> None:
+        """The stream's own start is the first position there is."""
+        reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000)
+
+        with reader.stream(10, 20) as stream, pytest.raises(OptionError):
+            stream.at(9, 1)
+
+    def test_beyond_the_stop_is_refused(self) -> None:
+        """At the object's end it is cut; within the object the caller is wrong."""
+        reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000)
+
+        with reader.stream(0, 1000) as stream, pytest.raises(TruncatedObjectError) as raised:
+            stream.at(999, 2)
+        with reader.stream(0, 500) as stream, pytest.raises(OptionError, match="ends at 500"):
+            stream.at(499, 2)
+        assert raised.value.offset == 1000
+
+    def test_what_is_skipped_is_not_fetched(self) -> None:
+        """After a skip the next range begins at the position asked for."""
+        script = FaultScript({NAME: DATA})
+        reader = RangeReader(script.location(), NAME, 1000, range_bytes=100)
+
+        with reader.stream(0, 1000) as stream:
+            assert _take(stream, 0, 10) == DATA[:10]
+            assert _take(stream, 730, 10) == DATA[730:740]
+        assert script.requests == [(0, 100), (730, 830)]
+
+    def test_a_failed_range_fails_again_and_can_recover(self) -> None:
+        """An error leaves the stream in order: the same bytes can be asked for once more."""
+        failures = [raising(s3_error(403, "AccessDenied"))] * 2
+        script = FaultScript({NAME: DATA}, [as_it_is, *failures])
+        reader = RangeReader(script.location(), NAME, 1000, range_bytes=100)
+
+        with reader.stream(0, 1000) as stream:
+            stream.at(0, 10)
+            for _ in failures:
+                with pytest.raises(StorageError):
+                    stream.at(130, 10)
+                with pytest.raises(OptionError):
+                    stream.at(0, 10)
+            assert _take(stream, 130, 10) == DATA[130:140]
+
+    def test_a_closed_stream_gives_nothing(self) -> None:
+        """Closing is final, and doing it twice is no error."""
+        reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000)
+        with reader.stream(0, 1000) as stream:
+            stream.at(0, 10)
+        stream.close()
+
+        with pytest.raises(OptionError, match="closed"):
+            stream.at(0, 10)
+
+    def test_blocking_file_systems_are_read_in_the_callers_thread(self) -> None:
+        """Where threads gain nothing, nothing is prefetched."""
+        script = FaultScript({NAME: DATA})
+        reader = RangeReader(script.location(), NAME, 1000, range_bytes=10, max_prefetch=8)
+
+        with reader.stream(0, 1000) as stream:
+            for count, position in enumerate(range(0, 1000, 10), start=1):
+                stream.at(position, 10)
+                assert len(script.requests) == count
+            assert stream._executor is None
+
+
+class TestPrefetch:
+    """How far ahead a stream of an asynchronous store asks."""
+
+    def _reader(self, script: FaultScript, max_prefetch: int = 8) -> RangeReader:
+        location = script.location(is_async=True)
+        return RangeReader(location, NAME, len(DATA), range_bytes=10, max_prefetch=max_prefetch)
+
+    def test_the_window_doubles_up_to_its_bound(self) -> None:
+        """1, 2, 4, then 8 requests are under way; after that one more for each range taken."""
+        script = FaultScript({NAME: DATA})
+        expected = [1, 3, 6, 11, 12, 13, 14]
+
+        with self._reader(script).stream(0, 1000) as stream:
+            for number, count in enumerate(expected):
+                assert _take(stream, number * 10, 10) == DATA[number * 10 : number * 10 + 10]
+                requests = script.wait_for_requests(count)
+                assert requests == [(start * 10, start * 10 + 10) for start in range(count)]
+        _join_prefetch_threads()
+
+        assert len(script.requests) == expected[-1]
+
+    def test_a_consumer_that_stops_has_fetched_one_range(self) -> None:
+        """Reading only the first bytes costs one request, whatever the window may grow to."""
+        script = FaultScript({NAME: DATA})
+
+        with self._reader(script).stream(0, 1000) as stream:
+            stream.at(0, 10)
+            stream.at(3, 5)
+        _join_prefetch_threads()
+
+        assert script.requests == [(0, 10)]
+
+    @pytest.mark.parametrize("max_prefetch", [0, 1])
+    def test_prefetching_can_be_turned_off(self, max_prefetch: int) -> None:
+        """Then each range is asked for when it is needed, by the consumer's thread."""
+        script = FaultScript({NAME: DATA})
+
+        with self._reader(script, max_prefetch).stream(0, 1000) as stream:
+            for position in range(0, 100, 10):
+                stream.at(position, 10)
+            assert stream._executor is None
+        assert len(script.requests) == 10
+
+    def test_ranges_under_way_that_are_skipped_are_dropped(self) -> None:
+        """A skip over prefetched ranges goes on right where the consumer wants to."""
+        script = FaultScript({NAME: DATA})
+
+        with self._reader(script).stream(0, 1000) as stream:
+            for position in (0, 10, 20):
+                stream.at(position, 10)
+            script.wait_for_requests(6)
+            assert _take(stream, 505, 10) == DATA[505:515]
+            assert _take(stream, 515, 10) == DATA[515:525]
+        _join_prefetch_threads()
+
+        assert sorted(script.requests)[:7] == [
+            *((start, start + 10) for start in range(0, 60, 10)),
+            (505, 515),
+        ]
+
+    def test_an_error_ahead_waits_for_its_turn(self) -> None:
+        """A prefetched range that failed is told when the consumer gets there, not before."""
+        script = FaultScript({NAME: DATA[:25]})
+        reader = RangeReader(script.location(is_async=True), NAME, 1000, range_bytes=10)
+
+        with reader.stream(0, 1000) as stream:
+            assert _take(stream, 0, 10) == DATA[:10]
+            assert _take(stream, 10, 10) == DATA[10:20]
+            with pytest.raises(TruncatedObjectError) as raised:
+                stream.at(20, 1)
+        _join_prefetch_threads()
+
+        assert raised.value.offset == 25
+
+    def test_closing_waits_for_no_request(self) -> None:
+        """A request under way that does not end does not hold up the consumer's leaving."""
+        released = threading.Event()
+
+        def hang_ahead(data: bytes) -> bytes:
+            assert data != DATA[20:30] or released.wait(30)
+            return data
+
+        script = FaultScript({NAME: DATA}, [hang_ahead] * 3)
+        stream = self._reader(script).stream(0, 1000)
+        stream.at(0, 10)
+        stream.at(10, 10)
+        script.wait_for_requests(3)
+        stream.close()
+        still_waiting = _prefetch_threads()
+        released.set()
+        _join_prefetch_threads()
+
+        assert len(still_waiting) == 1
+
+    def test_threads_end_with_the_stream(self) -> None:
+        """No thread of a closed stream stays behind."""
+        script = FaultScript({NAME: DATA})
+        with self._reader(script).stream(0, 1000) as stream:
+            for position in range(0, 300, 10):
+                stream.at(position, 10)
+            threads = _prefetch_threads()
+            assert 1 <= len(threads) <= 8
+        _join_prefetch_threads()
+
+        assert not any(thread.is_alive() for thread in threads)
+
+    def test_an_abandoned_consumer_holds_a_bounded_number_of_ranges(self) -> None:
+        """Held and requested ranges together are never more than `max_prefetch + 1`."""
+        script = FaultScript({NAME: DATA})
+
+        with self._reader(script, 4).stream(0, 1000) as stream:
+            for position in range(0, 900, 10):
+                stream.at(position + 5, 10)
+                assert len(stream._held) + len(stream._pending) <= 5
+        _join_prefetch_threads()
+
+
+@settings(deadline=None)  # threads may have to wait for a busy machine
+@given(
+    size_bytes=st.integers(0, 300),
+    range_bytes=st.integers(1, 80),
+    max_prefetch=st.integers(0, 5),
+    is_async=st.booleans(),
+    data=st.data(),
+)
+def test_whatever_is_asked_forwards_is_right(
+    size_bytes: int,
+    range_bytes: int,
+    max_prefetch: int,
+    is_async: bool,  # noqa: FBT001
+    data: st.DataObject,
+) -> None:
+    """Any forward walk, with answers cut anywhere, gives the object's bytes, each fetched once."""
+    content = DATA[:size_bytes]
+    start = data.draw(st.integers(0, size_bytes))
+    stop = data.draw(st.integers(start, size_bytes))
+    cuts = data.draw(st.lists(st.integers(1, 80).map(cut_to), max_size=10))
+    script = FaultScript({NAME: content}, cuts)
+    trace = RequestTrace()
+    reader = RangeReader(
+        script.location(is_async=is_async),
+        NAME,
+        size_bytes,
+        range_bytes=range_bytes,
+        max_prefetch=max_prefetch,
+        trace=trace,
+    )
+
+    position = start
+    with reader.stream(start, stop) as stream:
+        for _ in range(data.draw(st.integers(0, 12))):
+            position = data.draw(st.integers(position, stop))
+            length = data.draw(st.integers(0, stop - position))
+            view, index = stream.at(position, length)
+            assert view[index : index + length] == content[position : position + length]
+    _join_prefetch_threads()
+
+    assert trace.counts.range_bytes <= stop - start
+    assert trace.counts.head_requests == 0

@@ -1,0 +1,256 @@
+"""Ranges of one object come exactly, in order, with no more requests and bytes than promised."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+from typing import TYPE_CHECKING
+
+import fsspec
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from arrow_io.errors import (
+    MissingObjectError,
+    OptionError,
+    StorageError,
+    TruncatedObjectError,
+)
+from arrow_io.storage.location import Location
+from arrow_io.storage.ranges import RangeReader, RangeStream
+from arrow_io.storage.trace import RequestCounts, RequestTrace
+from tests.support.faulty_storage import FaultScript, as_it_is, cut_to, raising
+from tests.support.s3_server import S3Server, running_s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DATA = bytes(index * 7 % 251 for index in range(1000))
+NAME = "data"
+
+_memory_folders = itertools.count()
+
+
+def _take(stream: RangeStream, position: int, length: int) -> bytes:
+    view, index = stream.at(position, length)
+    assert view.readonly
+    return bytes(view[index : index + length])
+
+
+def _prefetch_threads() -> list[threading.Thread]:
+    return [
+        thread for thread in threading.enumerate() if thread.name.startswith("pulsar-offload-range")
+    ]
+
+
+def _join_prefetch_threads() -> None:
+    for thread in _prefetch_threads():
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server."""
+    with running_s3_server() as server:
+        yield server
+
+
+class RangeReaderContract:
+    """What every reader of ranges must do; a subclass says where the object lies."""
+
+    @pytest.fixture
+    def location(self) -> Location:
+        """Where an object `NAME` of `DATA` lies."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def reader(self, location: Location) -> RangeReader:
+        """A reader of the object by ranges of 100 bytes, with a trace."""
+        return RangeReader(location, NAME, len(DATA), range_bytes=100, trace=RequestTrace())
+
+    @pytest.mark.parametrize(
+        ("start", "stop", "requests"),
+        [(0, 1000, 10), (0, 1, 1), (999, 1000, 1), (250, 350, 1), (250, 351, 2), (0, 999, 10)],
+    )
+    def test_a_range_is_read_exactly(
+        self, reader: RangeReader, start: int, stop: int, requests: int
+    ) -> None:
+        """Start is inclusive, stop exclusive; no request asks for more than `range_bytes`."""
+        assert reader.read(start, stop) == DATA[start:stop]
+        assert reader.trace is not None
+        assert reader.trace.counts == RequestCounts(
+            range_requests=requests, range_bytes=stop - start
+        )
+
+    @pytest.mark.parametrize("position", [0, 500, 1000])
+    def test_an_empty_range_is_no_request(self, reader: RangeReader, position: int) -> None:
+        """Nothing is asked for where nothing is wanted, at the very end too."""
+        assert reader.read(position, position) == b""
+        with reader.stream(position, position) as stream:
+            assert _take(stream, position, 0) == b""
+        assert reader.trace is not None
+        assert reader.trace.counts.requests == 0
+
+    @pytest.mark.parametrize(("start", "stop"), [(0, 1001), (1000, 1001), (2000, 3000)])
+    def test_past_the_end_is_no_request(self, reader: RangeReader, start: int, stop: int) -> None:
+        """Bytes beyond the known length are refused unasked, with the end's offset."""
+        for read in (reader.read, reader.stream):
+            with pytest.raises(TruncatedObjectError) as raised:
+                read(start, stop)
+            assert (raised.value.object_key, raised.value.offset) == (NAME, len(DATA))
+        assert reader.trace is not None
+        assert reader.trace.counts.requests == 0
+
+    @pytest.mark.parametrize(("start", "stop"), [(-1, 10), (10, 9)])
+    def test_no_range_is_refused(self, reader: RangeReader, start: int, stop: int) -> None:
+        """A negative start, or a stop before the start, is an error of the caller."""
+        for read in (reader.read, reader.stream):
+            with pytest.raises(OptionError, match="no range"):
+                read(start, stop)
+
+    def test_an_object_shorter_than_told_is_truncated(self, location: Location) -> None:
+        """Where the object really ends is found out, also when a range ends short there."""
+        trace = RequestTrace()
+        reader = RangeReader(location, NAME, 5000, range_bytes=300, trace=trace)
+
+        with pytest.raises(TruncatedObjectError) as raised:
+            reader.read(900, 5000)
+        assert (raised.value.object_key, raised.value.offset) == (NAME, len(DATA))
+        assert trace.counts == RequestCounts(range_requests=2, head_requests=1, range_bytes=100)
+
+    def test_a_stream_reaches_the_real_end_before_it_fails(self, location: Location) -> None:
+        """Ranges that are there are given before the error about those that are not."""
+        reader = RangeReader(location, NAME, 5000, range_bytes=250)
+
+        with reader.stream(0, 5000) as stream:
+            for position in range(0, 1000, 250):
+                assert _take(stream, position, 250) == DATA[position : position + 250]
+            for _ in range(2):
+                with pytest.raises(TruncatedObjectError) as raised:
+                    stream.at(1000, 1)
+                assert raised.value.offset == len(DATA)
+
+    def test_a_missing_object_is_named(self, location: Location) -> None:
+        """Reading what is not there raises an error with the key."""
+        reader = RangeReader(location, "none", 1000, range_bytes=100)
+
+        with pytest.raises(MissingObjectError) as raised:
+            reader.read(0, 10)
+        assert raised.value.object_key == "none"
+        with reader.stream(0, 1000) as stream, pytest.raises(MissingObjectError):
+            stream.at(0, 1)
+
+    def test_a_reader_pickles(self, reader: RangeReader) -> None:
+        """A copy made after use reads the same bytes."""
+        reader.read(0, 10)
+
+        copy = pickle.loads(pickle.dumps(reader))
+
+        assert copy.location == reader.location
+        assert copy.read(0, 1000) == DATA
+
+    def test_a_stream_gives_every_byte_once(self, reader: RangeReader) -> None:
+        """A whole object read by pieces costs each of its ranges once."""
+        with reader.stream(0, 1000) as stream:
+            pieces = [_take(stream, position, 8) for position in range(0, 1000, 8)]
+
+        assert b"".join(pieces) == DATA
+        assert reader.trace is not None
+        assert reader.trace.counts == RequestCounts(range_requests=10, range_bytes=1000)
+
+    def test_a_stream_of_one_range_is_one_request(self, reader: RangeReader) -> None:
+        """A consumer of a part that fits one range makes one request, and no thread."""
+        with reader.stream(430, 530) as stream:
+            assert _take(stream, 430, 100) == DATA[430:530]
+            assert stream._executor is None
+        assert reader.trace is not None
+        assert reader.trace.counts == RequestCounts(range_requests=1, range_bytes=100)
+
+
+class TestFolder(RangeReaderContract):
+    """A local folder."""
+
+    @pytest.fixture
+    def location(self, tmp_path: Path) -> Location:
+        """A folder with the object."""
+        (tmp_path / NAME).write_bytes(DATA)
+        return Location(str(tmp_path))
+
+
+class TestMemory(RangeReaderContract):
+    """fsspec's memory."""
+
+    @pytest.fixture
+    def location(self) -> Location:
+        """A folder in memory with the object."""
+        url = f"memory://ranges-{next(_memory_folders)}"
+        fsspec.filesystem("memory").pipe_file(f"{url}/{NAME}", DATA)
+        return Location(url)
+
+
+class TestS3(RangeReaderContract):
+    """An S3 server."""
+
+    @pytest.fixture
+    def location(self, s3_server: S3Server) -> Location:
+        """A prefix in a bucket with the object."""
+        address = s3_server.upload({NAME: DATA}, prefix="prefix")
+        return Location(address.url, address.storage_options)
+
+
+class TestRead:
+    """What a read makes of a store that misbehaves."""
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_a_short_answer_is_continued(self, is_async: bool) -> None:  # noqa: FBT001
+        """The next request asks for what is missing; progress needs no pause."""
+        script = FaultScript({NAME: DATA}, [cut_to(30), cut_to(1), as_it_is, cut_to(20)])
+        location = script.location(is_async=is_async)
+
+        assert (
+            RangeReader(location, NAME, len(DATA), range_bytes=100).read(100, 300) == DATA[100:300]
+        )
+        assert script.requests == [(100, 200), (130, 230), (131, 231), (231, 300), (251, 300)]
+        assert script.pauses_s == []
+
+    def test_progress_renews_the_attempts(self) -> None:
+        """Only failures in a row without a byte between them use the attempts up."""
+        failing = [raising(TimeoutError()), raising(TimeoutError()), cut_to(10)]
+        script = FaultScript({NAME: DATA}, failing * 5)
+
+        data = RangeReader(script.location(attempts=3), NAME, len(DATA)).read(0, 60)
+
+        assert data == DATA[:60]
+        assert script.pauses_s == [0.1, 0.2] * 5
+
+    def test_failures_name_the_byte_that_is_missing(self) -> None:
+        """The error's offset is behind the last byte that came."""
+        cut = raising(ReadTimeoutError(endpoint_url="http://host"))
+        script = FaultScript({NAME: DATA}, [cut_to(42), cut, cut])
+
+        with pytest.raises(StorageError, match="ReadTimeoutError") as raised:
+            RangeReader(script.location(attempts=2), NAME, len(DATA)).read(100, 200)
+        assert (raised.value.object_key, raised.value.offset) == (NAME, 142)
+
+    def test_a_hostile_length_allocates_nothing(self) -> None:
+        """However long the index says that the object is, one request asks for one range."""
+        script = FaultScript({NAME: DATA})
+        reader = RangeReader(script.location(), NAME, 1 << 62, range_bytes=500)
+
+        with pytest.raises(TruncatedObjectError):
+            reader.read(0, 1 << 62)
+        assert all(stop - start == 500 for start, stop in script.requests)
+        assert len(script.requests) == 3
+
+    @pytest.mark.parametrize(
+        ("option", "value"), [("range_bytes", 0), ("max_prefetch", -1), ("size_bytes", -1)]
+    )
+    def test_numbers_out_of_range_are_refused(self, option: str, value: int) -> None:
+        """The message has the option's name and value."""
+        options = {"size_bytes": 1, option: value}
+
+        with pytest.raises(OptionError, match=f"{option} must be .* not {value}"):
+            RangeReader(Location("memory://"), NAME, **options)

@@ -1,0 +1,104 @@
+"""Requests and bytes are counted by kind, from any thread, and the counts travel."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+from arrow_io.storage.trace import RequestCounts, RequestKind, RequestRecord, RequestTrace
+
+
+def test_counts_are_kept_by_kind() -> None:
+    """Each kind of request has its own number, and each kind of GET its own bytes."""
+    trace = RequestTrace()
+
+    trace.sent(RequestKind.LIST, "")
+    trace.sent(RequestKind.HEAD, "a")
+    trace.sent(RequestKind.INDEX_GET, "a-index")
+    trace.received(RequestKind.INDEX_GET, 200)
+    trace.sent(RequestKind.RANGE_GET, "a", 0, 10)
+    trace.received(RequestKind.RANGE_GET, 10)
+    trace.sent(RequestKind.RANGE_GET, "a", 10, 15)
+    trace.received(RequestKind.RANGE_GET, 5)
+
+    assert trace.counts == RequestCounts(
+        list_requests=1,
+        head_requests=1,
+        index_requests=1,
+        range_requests=2,
+        index_bytes=200,
+        range_bytes=15,
+    )
+    assert trace.counts.requests == 5
+    assert trace.counts.received_bytes == 215
+
+
+def test_counts_add_up() -> None:
+    """The sum of two counts has the sum of each field."""
+    one = RequestCounts(list_requests=1, head_requests=2, index_requests=3, index_bytes=4)
+    other = RequestCounts(list_requests=10, range_requests=20, range_bytes=30, index_bytes=40)
+
+    assert one + other == RequestCounts(
+        list_requests=11,
+        head_requests=2,
+        index_requests=3,
+        range_requests=20,
+        index_bytes=44,
+        range_bytes=30,
+    )
+
+
+def test_counts_are_a_snapshot_that_pickles() -> None:
+    """Counts taken earlier do not change, and equal themselves after a trip between processes."""
+    trace = RequestTrace()
+    trace.sent(RequestKind.HEAD, "a")
+
+    counts = trace.counts
+    trace.sent(RequestKind.HEAD, "a")
+
+    assert counts == RequestCounts(head_requests=1)
+    assert pickle.loads(pickle.dumps(counts)) == counts
+
+
+def test_records_are_kept_only_when_asked_for() -> None:
+    """A trace records each request in order if it was made to, else none."""
+    trace, silent = RequestTrace(keep_records=True), RequestTrace()
+
+    for each in (trace, silent):
+        each.sent(RequestKind.HEAD, "a")
+        each.sent(RequestKind.RANGE_GET, "a", 3, 9)
+
+    assert trace.records == (
+        RequestRecord(RequestKind.HEAD, "a"),
+        RequestRecord(RequestKind.RANGE_GET, "a", 3, 9),
+    )
+    assert silent.records == ()
+
+
+def test_no_count_is_lost_between_threads() -> None:
+    """Threads that count at once count everything."""
+    trace = RequestTrace(keep_records=True)
+
+    def send(number: int) -> None:
+        for _ in range(500):
+            trace.sent(RequestKind.RANGE_GET, str(number), 0, 1)
+            trace.received(RequestKind.RANGE_GET, 1)
+
+    with ThreadPoolExecutor(4) as executor:
+        list(executor.map(send, range(4)))
+
+    assert trace.counts == RequestCounts(range_requests=2000, range_bytes=2000)
+    assert len(trace.records) == 2000
+
+
+def test_a_pickled_trace_starts_empty() -> None:
+    """A copy in another process counts for itself, in the same way."""
+    trace = RequestTrace(keep_records=True)
+    trace.sent(RequestKind.HEAD, "a")
+
+    copy = pickle.loads(pickle.dumps(trace))
+    copy.sent(RequestKind.LIST, "")
+
+    assert copy.counts == RequestCounts(list_requests=1)
+    assert copy.records == (RequestRecord(RequestKind.LIST, ""),)
+    assert trace.counts == RequestCounts(head_requests=1)
