@@ -1,0 +1,314 @@
+"""Names, types and meaning of every column, and message columns → record batches.
+
+The names are those of Pulsar SQL, so that old queries run; `naming="pulsar-spark"` gives those of
+the pulsar-spark connector instead. Types are of the set that Arrow, DuckDB, Spark, pandas and
+Polars all take: no view, large, dictionary or unsigned types.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.errors import CorruptEntryError, OptionError
+from arrow_io.messages import tables
+from arrow_io.messages.message_columns import TIMESTAMP, repeated
+from arrow_io.messages.message_reader import Needs
+from arrow_io.read_report import ReadReport, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from arrow_io.messages.message_columns import MessageColumns
+
+PROPERTIES = pa.map_(pa.string(), pa.string())
+VALUE_COLUMN = "__value__"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is the same for all rows of a record batch.
+
+    Attributes:
+        topic: Full topic name, with `-partition-N`.
+        partition: Partition number; −1 if the topic is not partitioned.
+    """
+
+    topic: str = ""
+    partition: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column that a topic can give.
+
+    Attributes:
+        name: Its name.
+        type: Its Arrow type.
+        doc: What it holds.
+        build: Makes it for all rows.
+        needs: How deep it has to look.
+        default: Whether it is given unless columns are named.
+    """
+
+    name: str
+    type: pa.DataType
+    doc: str
+    build: Callable[[MessageColumns, Origin, ReadReport], pa.Array]
+    needs: Needs
+    default: bool = True
+
+
+_POSITION = Needs(metadata=False, members=False, payload=False)
+_ENTRY = Needs(metadata=True, members=False, payload=False)
+_MEMBER = Needs(metadata=True, members=True, payload=False)
+_PAYLOAD = Needs(metadata=True, members=True, payload=True)
+
+
+def _null_where(values: pa.Array, type_: pa.DataType, absent: pa.BooleanArray) -> pa.Array:
+    """The same values, null where `absent`; a validity bitmap is the data of a boolean array."""
+    present = pc.invert(absent)
+    validity, data = present.buffers()[1], values.buffers()[1]
+    return pa.Array.from_buffers(type_, len(values), [validity, data])
+
+
+def _has_flag(flags: pa.Int64Array, flag: int) -> pa.BooleanArray:
+    return pc.not_equal(pc.bit_wise_and(flags, flag), 0)
+
+
+def _key_bytes(rows: MessageColumns, _origin: Origin, report: ReadReport) -> pa.Array:
+    keys = rows.row_bytes(tables.ROW_KEY)
+    encoded = _has_flag(rows.row_numbers(tables.ROW_FLAGS), tables.KEY_IS_BASE64)
+    if not pc.any(encoded).as_py():
+        return keys
+    values = keys.to_pylist()
+    for row in pc.indices_nonzero(encoded).to_pylist():
+        if values[row] is not None:
+            try:
+                values[row] = base64.b64decode(values[row], validate=True)
+            except ValueError:
+                message = "the key is marked as Base64 and is not"
+                report.lose(Unit.MESSAGE, rows.locate(CorruptEntryError(message), row))
+                values[row] = None
+    return pa.array(values, pa.binary())
+
+
+def _schema_version(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
+    """LongSchemaVersion: 8 bytes big-endian; versions of other lengths are opaque: null."""
+    versions = rows.entry_bytes(tables.SCHEMA_VERSION).dictionary_encode()
+    numbers = [
+        int.from_bytes(each, signed=True) if len(each) == 8 else None  # noqa: PLR2004
+        for each in versions.dictionary.to_pylist()
+    ]
+    return pa.array(numbers, pa.int64()).take(versions.indices)
+
+
+def _broker_index(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
+    """BrokerEntryMetadata gives the index of an entry's last message (PIP-70)."""
+    last = rows.entry_numbers(tables.BROKER_INDEX)
+    size = pc.max_element_wise(rows.entry_numbers(tables.BATCH_SIZE), 1)
+    member = pc.max_element_wise(rows.row_numbers(tables.ROW_BATCH_INDEX), 0)
+    index = pc.add(pc.subtract(last, pc.subtract(size, 1)), member)
+    absent = pc.invert(_has_flag(rows.entry_numbers(tables.FLAGS), tables.HAS_BROKER_INDEX))
+    return _null_where(index, pa.int64(), absent)
+
+
+def _joined(*numbers: pa.Array) -> pa.StringArray:
+    """`(a,b,…)` of numbers, as Pulsar SQL and Pulsar's TxnID write them."""
+    texts = [each.cast(pa.string()) for each in numbers]
+    inner = pc.binary_join_element_wise(*texts, ",")
+    return pc.binary_join_element_wise("(", inner, ")", "")
+
+
+def _message_id(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
+    return _joined(
+        rows.ledger_ids(),
+        rows.entry_numbers(tables.ENTRY_ID),
+        rows.row_numbers(tables.ROW_BATCH_INDEX),
+    )
+
+
+def _txn_id(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
+    present = _has_flag(rows.entry_numbers(tables.FLAGS), tables.TRANSACTION)
+    if not pc.any(present).as_py():
+        return pa.nulls(rows.count, pa.string())
+    most, least = (rows.entry_numbers(each) for each in (tables.TXN_MOST, tables.TXN_LEAST))
+    return pc.if_else(present, _joined(most, least), pa.scalar(None, pa.string()))
+
+
+def _null_value(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.BooleanArray:
+    return _has_flag(rows.row_numbers(tables.ROW_FLAGS), tables.NULL_VALUE)
+
+
+ALL_COLUMNS: tuple[Column, ...] = (
+    Column("__entry_id__", pa.int64(), needs=_POSITION,
+           doc="entry id of the message; of its last chunk if it has several",
+           build=lambda rows, _, __: rows.entry_numbers(tables.ENTRY_ID)),
+    Column("__ledger_id__", pa.int64(), needs=_POSITION,
+           doc="ledger id of the message",
+           build=lambda rows, _, __: rows.ledger_ids()),
+    Column("__batch_index__", pa.int32(), needs=_POSITION,
+           doc="0-based position in its batch; null if not batched",
+           build=lambda rows, _, __: rows.batch_indexes()),
+    Column("__partition__", pa.int32(), needs=_POSITION,
+           doc="partition number; -1 if the topic is not partitioned",
+           build=lambda rows, origin, _: repeated(origin.partition, pa.int32(), rows.count)),
+    Column("__publish_time__", TIMESTAMP, needs=_ENTRY,
+           doc="when the producer published it, by its clock",
+           build=lambda rows, _, report: rows.entry_times(tables.PUBLISH_TIME, report)),
+    Column("__event_time__", TIMESTAMP, needs=_MEMBER,
+           doc="event time the producer gave; null if none",
+           build=lambda rows, _, report: rows.row_times(tables.ROW_EVENT_TIME, report)),
+    Column("__sequence_id__", pa.int64(), needs=_MEMBER,
+           doc="the producer's sequence id",
+           build=lambda rows, _, __: rows.row_numbers(tables.ROW_SEQUENCE_ID)),
+    Column("__producer_name__", pa.string(), needs=_ENTRY,
+           doc="name of the producer",
+           build=lambda rows, _, report: rows.entry_text(tables.PRODUCER_NAME, report)),
+    Column("__key__", pa.string(), needs=_MEMBER,
+           doc="partition key; Base64 text if the producer gave bytes",
+           build=lambda rows, _, report: rows.row_text(tables.ROW_KEY, report)),
+    Column("__properties__", PROPERTIES, needs=_MEMBER,
+           doc="properties; the last value wins where a name stands twice",
+           build=lambda rows, _, report: rows.properties(report)),
+    Column(VALUE_COLUMN, pa.binary(), needs=_PAYLOAD,
+           doc="the value's bytes; null if the message has a null value",
+           build=lambda rows, _, __: rows.row_bytes(tables.ROW_PAYLOAD)),
+    Column("__message_id__", pa.string(), needs=_POSITION, default=False,
+           doc="(ledger,entry,batch); batch -1 if not batched",
+           build=_message_id),
+    Column("__topic__", pa.string(), needs=_POSITION, default=False,
+           doc="full topic name, with its partition",
+           build=lambda rows, origin, _: repeated(origin.topic, pa.string(), rows.count)),
+    Column("__key_bytes__", pa.binary(), needs=_MEMBER, default=False,
+           doc="the key as bytes, decoded where it is Base64",
+           build=_key_bytes),
+    Column("__ordering_key__", pa.binary(), needs=_MEMBER, default=False,
+           doc="ordering key; null if none",
+           build=lambda rows, _, __: rows.row_bytes(tables.ROW_ORDERING_KEY)),
+    Column("__schema_version__", pa.int64(), needs=_ENTRY, default=False,
+           doc="version of the schema it was written with; null if none",
+           build=_schema_version),
+    Column("__null_value__", pa.bool_(), needs=_MEMBER, default=False,
+           doc="whether the producer sent a null value",
+           build=_null_value),
+    Column("__broker_time__", TIMESTAMP, needs=_ENTRY, default=False,
+           doc="when the broker stored the entry; null if it did not say",
+           build=lambda rows, _, report: rows.entry_times(tables.BROKER_TIME, report)),
+    Column("__broker_index__", pa.int64(), needs=_ENTRY, default=False,
+           doc="the broker's running number of the message; null if none",
+           build=_broker_index),
+    Column("__deliver_at__", TIMESTAMP, needs=_ENTRY, default=False,
+           doc="time before which it was not to be delivered; null if none",
+           build=lambda rows, _, report: rows.entry_times(tables.DELIVER_AT, report)),
+    Column("__replicated_from__", pa.string(), needs=_ENTRY, default=False,
+           doc="cluster it was replicated from; null if none",
+           build=lambda rows, _, report: rows.entry_text(tables.REPLICATED_FROM, report)),
+    Column("__txn_id__", pa.string(), needs=_ENTRY, default=False,
+           doc="(most,least) bits of its transaction; null if none",
+           build=_txn_id),
+)  # fmt: skip
+"""Every column, cheapest first: an engine that counts rows reads the first."""
+
+_PULSAR_SPARK_NAMES = {
+    "__key__": "__key",
+    "__topic__": "__topic",
+    "__message_id__": "__messageId",
+    "__publish_time__": "__publishTime",
+    "__event_time__": "__eventTime",
+    "__properties__": "__messageProperties",
+}
+
+NAMINGS = ("pulsar-sql", "pulsar-spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The columns of a scan, in order, under the names they are given.
+
+    Attributes:
+        columns: Pairs of the given name and our own name of a column.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the record batches."""
+        return pa.schema([pa.field(given, _BY_NAME[own].type) for given, own in self.columns])
+
+    @property
+    def needs(self) -> Needs:
+        """How deep the scan has to look."""
+        each = [_BY_NAME[own].needs for _, own in self.columns]
+        return Needs(
+            metadata=any(n.metadata for n in each),
+            members=any(n.members for n in each),
+            payload=any(n.payload for n in each),
+        )
+
+    def select(self, names: Iterable[str]) -> Projection:
+        """Only the columns named, in that order.
+
+        Raises:
+            OptionError: A name is not among the columns.
+        """
+        known = dict(self.columns)
+        wanted = []
+        for name in names:
+            if name not in known:
+                message = f"no column {name!r}; there are: {', '.join(known)}"
+                raise OptionError(message)
+            wanted.append((name, known[name]))
+        return Projection(tuple(wanted))
+
+    def record_batch(
+        self, rows: MessageColumns, origin: Origin, report: ReadReport
+    ) -> pa.RecordBatch:
+        """Gather the columns of some messages.
+
+        Raises:
+            CorruptEntryError: A value of a message cannot be given (counted instead when
+                salvaging).
+        """
+        arrays = [_BY_NAME[own].build(rows, origin, report) for _, own in self.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+_BY_NAME = {column.name: column for column in ALL_COLUMNS}
+
+
+def every_column(naming: str = "pulsar-sql") -> Projection:
+    """All columns that a topic can give, cheapest first.
+
+    Args:
+        naming: `pulsar-sql` or `pulsar-spark`.
+
+    Raises:
+        OptionError: An unknown naming.
+    """
+    if naming not in NAMINGS:
+        message = f"naming must be one of {', '.join(NAMINGS)}, not {naming!r}"
+        raise OptionError(message)
+    names = _PULSAR_SPARK_NAMES if naming == "pulsar-spark" else {}
+    return Projection(tuple((names.get(c.name, c.name), c.name) for c in ALL_COLUMNS))
+
+
+def projection(columns: Sequence[str] | None = None, *, naming: str = "pulsar-sql") -> Projection:
+    """The columns of a topic: the default ones, or those named, which may be on-request ones.
+
+    Args:
+        columns: Names, in the order wanted; None for the default columns.
+        naming: `pulsar-sql` or `pulsar-spark`.
+
+    Raises:
+        OptionError: An unknown column or naming.
+    """
+    every = every_column(naming)
+    if columns is None:
+        return Projection(tuple(pair for pair in every.columns if _BY_NAME[pair[1]].default))
+    return every.select(columns)

@@ -1,0 +1,410 @@
+"""One offloaded ledger, open for reading: its objects → entries → record batches.
+
+What comes in are the index object, read whole, and ranges of the data object, planned by the index
+(`BlobStoreBackedReadHandleImpl` is Pulsar's own reader). Unlike Pulsar, block headers are checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
+
+from arrow_io.columns import Origin, projection
+from arrow_io.errors import (
+    CorruptBlockError,
+    CorruptIndexError,
+    EntryNotInLedgerError,
+    MissingEntriesError,
+    PulsarOffloadError,
+    TruncatedObjectError,
+)
+from arrow_io.format.data_block import read_block_header
+from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
+from arrow_io.format.index_block import (
+    MAX_INDEX_OBJECT_BYTES,
+    IndexBlock,
+    check_format_version,
+    read_index_block,
+)
+from arrow_io.messages import _decode, tables
+from arrow_io.messages.chunks import ChunkLookback
+from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
+from arrow_io.messages.entry_run import EntryRun, int64_view
+from arrow_io.messages.message_reader import MessageReader
+from arrow_io.messages.transactions import TransactionLookahead
+from arrow_io.offset_memory import OffsetMemory
+from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES, RangeReader, RangeStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from arrow_io.format.object_names import LedgerObjectName
+    from arrow_io.storage.location import Location
+    from arrow_io.storage.trace import RequestTrace
+
+_MAX_TABLE_ENTRIES = 4096
+_RUN_BYTES = 1 << 20
+"""About how many bytes of entries are taken together: what a core's second-level cache holds."""
+_REMEMBERED_DISTANCE_BYTES = 1 << 20
+_STOPPED = {
+    tables.PADDING: "padding, or the next block, where the entry must stand",
+    tables.WRONG_ENTRY_ID: "another entry id where the entry must stand",
+}
+_OFFSETS = OffsetMemory()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry as the broker wrote it to BookKeeper."""
+
+    ledger_id: int
+    entry_id: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class OffloadedLedger:
+    """One offloaded ledger. Can be pickled; holds no connection.
+
+    Attributes:
+        location: Where its objects are.
+        name: Names of its objects.
+        index: Its index block.
+        range_bytes: Most bytes that one request asks for.
+        trace: Counts the requests.
+        warnings: What is odd, yet harmless, in words.
+    """
+
+    location: Location
+    name: LedgerObjectName
+    index: IndexBlock
+    range_bytes: int = DEFAULT_RANGE_BYTES
+    trace: RequestTrace | None = None
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def open(
+        cls,
+        location: Location,
+        name: LedgerObjectName,
+        *,
+        data_size_bytes: int | None = None,
+        range_bytes: int = DEFAULT_RANGE_BYTES,
+        trace: RequestTrace | None = None,
+    ) -> Self:
+        """Read the index object: one request.
+
+        Args:
+            location: Where the objects are.
+            name: Names of the objects.
+            data_size_bytes: Real length of the data object if it is known, as from a listing.
+            range_bytes: Most bytes that one request for data asks for.
+            trace: Counts the requests.
+
+        Raises:
+            MissingObjectError: There is no index object.
+            UnknownFormatError: It is no index object of PIP-17, or of another format version.
+            CorruptIndexError: Its fields contradict each other.
+            TruncatedObjectError: It, or the data object, is shorter than it says.
+        """
+        key = name.index_name
+        content = location.read_object(key, max_bytes=MAX_INDEX_OBJECT_BYTES, trace=trace)
+        warnings = []
+        if content.user_metadata is not None:
+            unversioned = check_format_version(content.user_metadata, object_key=key)
+            warnings.extend([unversioned] if unversioned else [])
+        index = read_index_block(content.data, object_key=key, ledger_id=name.ledger_id)
+        if data_size_bytes is not None and data_size_bytes != index.data_object_length_bytes:
+            message = (
+                f"the data object has {data_size_bytes} bytes, its index object says"
+                f" {index.data_object_length_bytes}"
+            )
+            if data_size_bytes < index.data_object_length_bytes:
+                raise TruncatedObjectError(
+                    message,
+                    object_key=name.data_name,
+                    ledger_id=name.ledger_id,
+                    offset=data_size_bytes,
+                )
+            warnings.append(f"{name.data_name}: {message}")
+        return cls(location, name, index, range_bytes, trace, (*warnings, *index.warnings))
+
+    @property
+    def ledger_id(self) -> int:
+        """BookKeeper ledger id."""
+        return self.name.ledger_id
+
+    @property
+    def last_entry_id(self) -> int:
+        """Id of the last entry (inclusive)."""
+        return self.index.last_entry_id
+
+    def read_entries(self, first_entry_id: int, last_entry_id: int) -> Iterator[Entry]:
+        """Read some entries, from the nearest place known before the first.
+
+        Ranges are requested one at a time, only as far as needed.
+
+        Args:
+            first_entry_id: First entry.
+            last_entry_id: Last entry (inclusive).
+
+        Raises:
+            EntryNotInLedgerError: The ledger has no such entries.
+            CorruptBlockError: The block's header, lengths or ids contradict the index object.
+            TruncatedObjectError: The data object ends too early.
+            MissingEntriesError: The offloader lost the entries.
+        """
+        if not 0 <= first_entry_id <= last_entry_id <= self.last_entry_id:
+            message = (
+                f"entries {first_entry_id} … {last_entry_id} of a ledger with the entries"
+                f" 0 … {self.last_entry_id}"
+            )
+            raise EntryNotInLedgerError(
+                message, object_key=self.name.data_name, ledger_id=self.ledger_id
+            )
+        runs = self.entry_runs(first_entry_id, last_entry_id, ReadReport(), max_prefetch=1)
+        for run in runs:
+            for index in range(run.count):
+                data = bytes(run.view(index, tables.FRAME))
+                yield Entry(self.ledger_id, run.number(index, tables.ENTRY_ID), data)
+
+    def record_batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        report: ReadReport | None = None,
+        verify_checksums: bool = True,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read all messages of this ledger alone.
+
+        Args:
+            columns: Names of columns (`arrow_io.columns`); None for the default ones.
+            report: Receives the counts.
+            verify_checksums: Whether to compare the CRC32C of each entry.
+
+        Raises:
+            PulsarOffloadError: As `MessageReader` and `entry_runs` raise.
+        """
+        wanted = projection(columns)
+        report = report or ReadReport()
+        verify = verify_checksums and wanted.needs.metadata
+        last = self.last_entry_id
+        runs = TransactionLookahead(
+            self.entry_runs(0, last, report, verify_checksums=verify),
+            lambda run: self.entry_runs(run.last_entry_id + 1, last, report),
+        )
+        lookback = ChunkLookback(lambda: iter(()))
+        for rows in MessageReader(runs, wanted.needs, report, lookback=lookback):
+            report.rows += rows.count
+            yield wanted.record_batch(rows, Origin(), report)
+
+    def entry_runs(
+        self,
+        first_entry_id: int,
+        last_entry_id: int,
+        report: ReadReport,
+        *,
+        verify_checksums: bool = False,
+        owned: bool = True,
+        max_prefetch: int | None = None,
+    ) -> Iterator[EntryRun]:
+        """Read the entries `first_entry_id … last_entry_id` (inclusive) as the hot loop wants them.
+
+        Args:
+            first_entry_id: First entry; none is read if it is greater than the last.
+            last_entry_id: Last entry (inclusive).
+            report: Counts what is lost, if it is salvaging.
+            verify_checksums: Whether to compare the CRC32C of each entry.
+            owned: What the runs say of it (`EntryRun.owned`).
+            max_prefetch: Most requests under way at once; None for the default.
+
+        Raises:
+            CorruptBlockError: A block's header, lengths or ids contradict the index object.
+            CorruptIndexError: The entries together have not the length that the ledger had.
+            TruncatedObjectError: The data object ends too early.
+            MissingEntriesError: The offloader lost entries.
+            MissingObjectError: There is no data object.
+        """
+        if first_entry_id > last_entry_id:
+            return
+        missing_from = self.index.missing_from_entry_id
+        last_stored = (
+            last_entry_id if missing_from is None else min(last_entry_id, missing_from - 1)
+        )
+        if first_entry_id <= last_stored:
+            yield from self._stored_runs(
+                first_entry_id,
+                last_stored,
+                report,
+                verify_checksums=verify_checksums,
+                owned=owned,
+                max_prefetch=max_prefetch,
+            )
+        if last_stored < last_entry_id:
+            lost_from = max(first_entry_id, last_stored + 1)
+            message = "the offloader lost this entry and those behind it"
+            error = MissingEntriesError(message, entry_id=lost_from)
+            report.lose(Unit.ENTRY, self._located(error), count=last_entry_id - lost_from + 1)
+
+    def _stored_runs(
+        self,
+        first: int,
+        last: int,
+        report: ReadReport,
+        *,
+        verify_checksums: bool,
+        owned: bool,
+        max_prefetch: int | None,
+    ) -> Iterator[EntryRun]:
+        index = self.index
+        reader = RangeReader(
+            self.location,
+            self.name.data_name,
+            index.data_object_length_bytes,
+            self.range_bytes,
+            trace=self.trace,
+        )
+        if max_prefetch is not None:
+            reader = replace(reader, max_prefetch=max_prefetch)
+        walk = _BlockWalk(self, first, _OFFSETS.floor(self.memory_key, first))
+        length_bytes = 0
+        last_block = index.block_of(last)
+        with reader.stream(walk.position, index.block_stop(last_block)) as stream:
+            for block in range(walk.block, last_block + 1):
+                try:
+                    for run in walk.runs(stream, block, last):
+                        length_bytes += run.frame_bytes
+                        if verify_checksums:
+                            run.verify_checksums()
+                        run.owned = owned
+                        yield run
+                except (CorruptBlockError, TruncatedObjectError) as error:
+                    _OFFSETS.forget(self.memory_key)
+                    lost = min(last, index.last_entry_id_of_block(block)) - walk.entry_id + 1
+                    report.lose(
+                        Unit.ENTRY, self._located(error, walk.entry_id, walk.position), count=lost
+                    )
+        self._check_length(first, last, length_bytes, report)
+
+    def _check_length(self, first: int, last: int, length_bytes: int, report: ReadReport) -> None:
+        ledger_length = self.index.ledger_metadata.length_bytes
+        whole = first == 0 and last == self.last_entry_id
+        if whole and ledger_length not in {0, length_bytes} and not report.lost:
+            message = f"the entries have {length_bytes} bytes, the ledger had {ledger_length}"
+            error = CorruptIndexError(message, object_key=self.name.index_name)
+            report.lose(Unit.LEDGER, self._located(error))
+
+    @property
+    def memory_key(self) -> object:
+        """What offsets of its entries are remembered by."""
+        return (self.location.url, self.name.data_name, self.index.data_object_length_bytes)
+
+    def _located(
+        self, error: PulsarOffloadError, entry_id: int | None = None, offset: int | None = None
+    ) -> PulsarOffloadError:
+        return error.located(
+            object_key=self.name.data_name,
+            ledger_id=self.ledger_id,
+            entry_id=entry_id,
+            offset=offset,
+        )
+
+
+class _BlockWalk:
+    """Walks the entries of consecutive blocks, from the start of a block or a remembered entry.
+
+    Attributes:
+        block: Number of the first block.
+        position: Where the next entry, or the header of the next block, begins in the data object.
+        entry_id: Id of the next entry.
+    """
+
+    def __init__(
+        self, ledger: OffloadedLedger, first_entry_id: int, remembered: tuple[int, int] | None
+    ) -> None:
+        index = ledger.index
+        self._ledger = ledger
+        self._first = first_entry_id
+        self.block = index.block_of(first_entry_id)
+        self.entry_id = index.first_entry_id(self.block)
+        self.position = index.block_start(self.block)
+        self._inside = False
+        if remembered is not None and remembered[0] > self.entry_id:
+            self.entry_id, self.position = remembered
+            self._inside = True
+        mean_bytes = ENTRY_HEADER_BYTES + (index.ledger_metadata.length_bytes // index.entry_count)
+        self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_TABLE_ENTRIES)
+        self._data_name = ledger.name.data_name
+        self._memory_key = ledger.memory_key
+        self._remembered = 0
+        _, self._result = int64_view(4)
+
+    def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
+        """The entries of one block from `first_entry_id` on, up to `last_entry_id` (inclusive)."""
+        index = self._ledger.index
+        block_stop = index.block_stop(block)
+        if not self._inside:
+            self.position = index.block_start(block)
+            self.entry_id = index.first_entry_id(block)
+            self._skip_header(stream, block)
+        self._inside = False
+        last = min(last_entry_id, index.last_entry_id_of_block(block))
+        needed = ENTRY_HEADER_BYTES
+        while self.entry_id <= last:
+            if needed > block_stop - self.position:
+                message = f"entries are missing: the block ends before entry {self.entry_id} does"
+                raise CorruptBlockError(message)
+            view, start = stream.at(self.position, needed)
+            stop = min(len(view), start + block_stop - self.position)
+            run, needed = self._run(view, start, stop, last)
+            if run is not None:
+                if self.position - self._remembered >= _REMEMBERED_DISTANCE_BYTES:
+                    _OFFSETS.remember(self._memory_key, self.entry_id, self.position)
+                    self._remembered = self.position
+                self.position += self._result[1] - start
+                self.entry_id += self._result[0]
+                if run.count:
+                    yield run
+
+    def _skip_header(self, stream: RangeStream, block: int) -> None:
+        index = self._ledger.index
+        length = index.data_header_length_bytes
+        view, start = stream.at(self.position, length)
+        read_block_header(
+            view[start : start + length],
+            expected=index.block_header(block),
+            offset=self.position,
+            object_key=self._ledger.name.data_name,
+            ledger_id=self._ledger.ledger_id,
+        )
+        self.position += length
+
+    def _run(
+        self, view: memoryview, start: int, stop: int, last: int
+    ) -> tuple[EntryRun | None, int]:
+        """Walk what the buffer holds; gives the run, if any, and the bytes needed to go on."""
+        _, table = int64_view(self._capacity * tables.ENTRY_WIDTH)
+        _decode.core.read_entries(
+            view, start, stop, self.entry_id, last, table, self._capacity, self._result
+        )
+        count, _, status, needed = self._result
+        if count == 0 and status in _STOPPED:
+            raise CorruptBlockError(_STOPPED[status])
+        if needed > MAX_MESSAGE_BYTES:
+            message = f"an entry of {needed - ENTRY_HEADER_BYTES} bytes is larger than is believed"
+            raise CorruptBlockError(message)
+        if count == 0:
+            return None, needed
+        skipped = min(max(self._first - self.entry_id, 0), count)
+        run = EntryRun(
+            self._ledger.ledger_id,
+            self._data_name,
+            view,
+            self.position - start,
+            table[skipped * tables.ENTRY_WIDTH : count * tables.ENTRY_WIDTH],
+            count - skipped,
+        )
+        return run, needed if status == tables.CUT else ENTRY_HEADER_BYTES

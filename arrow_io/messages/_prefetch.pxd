@@ -1,0 +1,10 @@
+# What C has and Python has not: a hint that some bytes will be read soon.
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define pulsar_offload_prefetch(address) __builtin_prefetch(address)
+    #else
+    #define pulsar_offload_prefetch(address) ((void)(address))
+    #endif
+    """
+    void prefetch "pulsar_offload_prefetch"(const void* address) noexcept nogil

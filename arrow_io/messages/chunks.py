@@ -1,0 +1,193 @@
+"""Chunked messages (PIP-37): chunks → the whole payload, by the rules of Pulsar's `ConsumerImpl`.
+
+Chunk 0 opens a message, and replaces an unfinished one of the same uuid; each further chunk must be
+the next; one that was already seen is ignored; a gap loses the message.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import CorruptEntryError
+from arrow_io.messages import _decode, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.read_report import ReadReport
+
+MAX_OPEN_MESSAGES = 10_000
+MAX_HELD_BYTES = 256 << 20
+MAX_REMEMBERED_UUIDS = 10_000
+
+
+class ChunkLookback:
+    """Finds the chunks that stand before the entries which a reader was given.
+
+    Args:
+        before: Gives the entries before, afresh at each call, from the nearest to the farthest run;
+            each run in order.
+    """
+
+    def __init__(self, before: Callable[[], Iterator[EntryRun]]) -> None:
+        self._before = before
+
+    def parts(self, uuid: bytes, chunk_count: int) -> list[bytes] | None:
+        """Payloads of the first `chunk_count` chunks of a message; None if not all are there."""
+        later: list[tuple[int, bytes]] = []
+        for run in self._before():
+            for index in reversed(list(chunked_entries(run))):
+                if run.view(index, tables.UUID) == uuid:
+                    chunk_id = run.number(index, tables.CHUNK_ID)
+                    later.append((chunk_id, bytes(run.view(index, tables.PAYLOAD))))
+                    if chunk_id == 0:
+                        return _in_order(reversed(later), chunk_count)
+        return None
+
+
+def _in_order(chunks: Iterable[tuple[int, bytes]], chunk_count: int) -> list[bytes] | None:
+    parts: list[bytes] = []
+    for chunk_id, payload in chunks:
+        if chunk_id > len(parts):
+            return None
+        if chunk_id == len(parts):
+            parts.append(payload)
+    return parts if len(parts) == chunk_count else None
+
+
+def chunked_entries(run: EntryRun) -> Iterator[int]:
+    """Indexes of the entries of a run that hold a chunk."""
+    index = -1
+    while True:
+        index = _decode.core.next_flagged(run.table, index + 1, run.count, tables.CHUNKED)
+        if index == run.count:
+            return
+        yield index
+
+
+@dataclass(slots=True)
+class _OpenMessage:
+    next_chunk: int = 0
+    lost: bool = False
+    parts: list[bytes] = field(default_factory=list)
+    held_bytes: int = 0
+
+
+class ChunkAssembler:
+    """Joins the chunks of one topic partition, which may interleave and lie in several ledgers.
+
+    Args:
+        report: Counts duplicates and messages that stay incomplete.
+        join_payloads: Whether the payload is wanted; if not, only the order of the chunks is
+            followed.
+        lookback: Finds the first chunks of a message that began before the entries given; None
+            where such a message belongs to whoever reads those entries.
+    """
+
+    def __init__(
+        self, report: ReadReport, *, join_payloads: bool, lookback: ChunkLookback | None
+    ) -> None:
+        self._report = report
+        self._join = join_payloads
+        self._lookback = lookback
+        self._open: dict[bytes, _OpenMessage] = {}
+        self._done: OrderedDict[bytes, None] = OrderedDict()
+        self._held_bytes = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a message has begun that may still be completed."""
+        return any(not each.lost for each in self._open.values())
+
+    def add(self, run: EntryRun, index: int) -> bytes | None:
+        """Take one chunk.
+
+        Returns:
+            The whole payload, still compressed, if this was the last chunk (empty where payloads
+            are not wanted); None if the message is not whole yet, or is lost, or this chunk is a
+            duplicate.
+
+        Raises:
+            CorruptEntryError: The chunks together have not the size they announce, or more is open
+                at once than is held.
+        """
+        uuid = bytes(run.view(index, tables.UUID))
+        chunk_id = run.number(index, tables.CHUNK_ID)
+        is_last = chunk_id == run.number(index, tables.CHUNK_COUNT) - 1
+        message = self._message(uuid, chunk_id, owned=run.owned)
+        if message is None:
+            return None
+        if chunk_id < message.next_chunk:
+            self._report.duplicate_chunks += 1
+            return None
+        if message.lost or chunk_id > message.next_chunk:
+            self._lose(message)
+            if is_last:
+                self._close(uuid, incomplete=True)
+            return None
+        self._hold(message, [bytes(run.view(index, tables.PAYLOAD))])
+        if not is_last:
+            return None
+        payload = b"".join(message.parts)
+        self._close(uuid, incomplete=False)
+        announced = run.number(index, tables.CHUNK_TOTAL_SIZE)
+        encrypted = run.number(index, tables.FLAGS) & tables.ENCRYPTED
+        if self._join and not encrypted and len(payload) != announced:
+            text = f"the chunks together have {len(payload)} bytes, not the {announced} announced"
+            raise CorruptEntryError(text)
+        return payload
+
+    def finish(self) -> None:
+        """Count what is still open: called when there are no more entries."""
+        for uuid in list(self._open):
+            self._close(uuid, incomplete=True)
+
+    def _message(self, uuid: bytes, chunk_id: int, *, owned: bool) -> _OpenMessage | None:
+        """The message that a chunk belongs to; None if it is somebody else's, or was completed."""
+        if chunk_id == 0:
+            self._close(uuid, incomplete=True)
+            if owned:
+                self._open[uuid] = _OpenMessage()
+        elif uuid not in self._open and owned:
+            if uuid in self._done:
+                self._report.duplicate_chunks += 1
+            elif self._lookback is not None:
+                parts = self._lookback.parts(uuid, chunk_id)
+                message = self._open[uuid] = _OpenMessage(lost=parts is None)
+                self._hold(message, parts or [])
+        return self._open.get(uuid)
+
+    def _hold(self, message: _OpenMessage, payloads: list[bytes]) -> None:
+        message.next_chunk += len(payloads)
+        if self._join:
+            size = sum(map(len, payloads))
+            message.parts.extend(payloads)
+            message.held_bytes += size
+            self._held_bytes += size
+        if self._held_bytes > MAX_HELD_BYTES or len(self._open) > MAX_OPEN_MESSAGES:
+            text = (
+                f"{len(self._open)} chunked messages with {self._held_bytes} bytes are open at once"
+                f", more than {MAX_OPEN_MESSAGES} or {MAX_HELD_BYTES} bytes"
+            )
+            self._lose(message)
+            raise CorruptEntryError(text)
+
+    def _lose(self, message: _OpenMessage) -> None:
+        self._held_bytes -= message.held_bytes
+        message.lost, message.held_bytes = True, 0
+        message.parts.clear()
+
+    def _close(self, uuid: bytes, *, incomplete: bool) -> None:
+        message = self._open.pop(uuid, None)
+        if message is None:
+            return
+        self._held_bytes -= message.held_bytes
+        if incomplete:
+            self._report.incomplete_messages += 1
+        else:
+            self._done[uuid] = None
+            if len(self._done) > MAX_REMEMBERED_UUIDS:
+                self._done.popitem(last=False)

@@ -1,0 +1,95 @@
+"""The five compression codecs of Pulsar (`CompressionCodecProvider`), their output bounded.
+
+What comes in is the compressed payload of one entry, or of one chunked message after joining; what
+goes out is exactly `uncompressed_size` bytes, or a `CorruptEntryError`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import cache
+
+import pyarrow as pa
+
+from arrow_io.errors import CorruptEntryError
+from arrow_io.messages import _decode
+
+NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
+"""CompressionType of PulsarApi.proto."""
+
+_ARROW_CODECS = {LZ4: "lz4_raw", ZSTD: "zstd", SNAPPY: "snappy"}
+
+MAX_MESSAGE_BYTES = 128 << 20
+"""Largest uncompressed size believed. A broker's own limit is 5 MiB unless configured."""
+
+_MAX_RATIO = {LZ4: 255, ZLIB: 1032, SNAPPY: 22, ZSTD: 1 << 16}
+"""Most bytes that one compressed byte can become (ZSTD: a 128 KiB block from 4 bytes)."""
+
+
+@cache
+def _arrow_codec(compression: int) -> pa.Codec:
+    return pa.Codec(_ARROW_CODECS[compression])
+
+
+def decompress(
+    compression: int, data: memoryview, uncompressed_size: int, *, ends_in_itself: bool
+) -> memoryview:
+    """Decompress one payload.
+
+    Args:
+        compression: CompressionType, 1 to 4.
+        data: The compressed bytes.
+        uncompressed_size: What the message metadata says the result's length is, in bytes.
+        ends_in_itself: Whether the caller finds out where the contents end, and compares (a batch).
+            Then the length that an LZ4 block gives, which costs half as much as its decompression,
+            is not compared here.
+
+    Returns:
+        Exactly `uncompressed_size` bytes.
+
+    Raises:
+        CorruptEntryError: The codec is unknown, the size is beyond what is believed, the bytes do
+            not decompress, or not to this size.
+    """
+    if not LZ4 <= compression <= SNAPPY:
+        message = f"unknown compression type {compression}"
+        raise CorruptEntryError(message)
+    limit = min(MAX_MESSAGE_BYTES, _MAX_RATIO[compression] * (len(data) + 16))
+    if uncompressed_size > limit:
+        message = (
+            f"uncompressed size {uncompressed_size} is beyond the {limit} bytes that a payload of "
+            f"{len(data)} bytes can become"
+        )
+        raise CorruptEntryError(message)
+    if not data and uncompressed_size == 0:
+        return data
+    try:
+        if compression == ZLIB:
+            # Java's deflater flushes its streams and never finishes them: zlib.decompress refuses.
+            result = memoryview(zlib.decompressobj().decompress(data, uncompressed_size + 1))
+            actual = len(result)
+        else:
+            unchecked = ends_in_itself or compression == ZSTD
+            actual = uncompressed_size if unchecked else _block_length(compression, data)
+            if actual == uncompressed_size:
+                codec = _arrow_codec(compression)
+                # Arrow's buffers are of signed bytes; positions are read from unsigned ones.
+                result = memoryview(codec.decompress(data, uncompressed_size)).cast("B")
+    except (zlib.error, OSError, pa.ArrowInvalid) as error:
+        message = f"the payload cannot be decompressed: {error}"
+        raise CorruptEntryError(message) from error
+    if actual != uncompressed_size:
+        message = f"the payload decompresses to other than the {uncompressed_size} bytes declared"
+        raise CorruptEntryError(message)
+    return result
+
+
+def _block_length(compression: int, data: memoryview) -> int:
+    """The length that the compressed bytes themselves give, which Arrow's codecs do not compare.
+
+    Arrow leaves what a short LZ4 or Snappy block does not fill as uninitialised memory.
+    """
+    core = _decode.core
+    return int(
+        core.lz4_block_length(data) if compression == LZ4 else core.snappy_block_length(data)
+    )

@@ -1,0 +1,104 @@
+"""Entries as the hot loop found them: one buffer, and a table that says what stands where in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import crc32c
+import pyarrow as pa
+
+from arrow_io.errors import ChecksumError, CorruptEntryError, PulsarOffloadError
+from arrow_io.messages import _decode, tables
+
+
+def int64_view(count: int) -> tuple[pa.Buffer, memoryview]:
+    """A new Arrow buffer for `count` 64-bit numbers, not set, and the view that fills it."""
+    buffer = pa.allocate_buffer(8 * count)
+    return buffer, memoryview(buffer).cast("B").cast("q")
+
+
+@dataclass(slots=True)
+class EntryRun:
+    """Consecutive entries of one ledger that stand whole in one buffer.
+
+    Attributes:
+        ledger_id: BookKeeper ledger id.
+        object_key: Name of the data object, for errors.
+        data: The buffer (unsigned bytes).
+        offset: Where in the data object the buffer begins, in bytes.
+        table: Entry table (`arrow_io.messages.tables`), row-major.
+        count: How many entries.
+        owned: False for entries behind the range that a task gives rows of, which are read only to
+            close what the task opened.
+    """
+
+    ledger_id: int
+    object_key: str
+    data: memoryview
+    offset: int
+    table: memoryview
+    count: int
+    owned: bool = True
+
+    def fields(self, index: int) -> list[int]:
+        """All numbers of one entry."""
+        start = index * tables.ENTRY_WIDTH
+        return self.table[start : start + tables.ENTRY_WIDTH].tolist()
+
+    def number(self, index: int, field: int) -> int:
+        """One number of one entry."""
+        return int(self.table[index * tables.ENTRY_WIDTH + field])
+
+    @property
+    def last_entry_id(self) -> int:
+        """Id of the last entry (inclusive)."""
+        return self.number(self.count - 1, tables.ENTRY_ID)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Length of the entries' data together, in bytes, without the 12-byte entry headers."""
+        last = self.number(self.count - 1, tables.FRAME)
+        span = (last >> 32) + (last & 0xFFFFFFFF) - (self.number(0, tables.FRAME) >> 32)
+        return span - 12 * (self.count - 1)
+
+    def view(self, index: int, field: int) -> memoryview:
+        """The bytes at a position of one entry; empty where it has none."""
+        return self.at(self.number(index, field))
+
+    def at(self, position: int) -> memoryview:
+        """The bytes at a position; empty if it is ABSENT."""
+        if position < 0:
+            return self.data[:0]
+        start = position >> 32
+        return self.data[start : start + (position & 0xFFFFFFFF)]
+
+    def verify_checksums(self) -> None:
+        """Compare the CRC32C of each entry that has one; an entry with another becomes `BROKEN`."""
+        index = 0
+        while True:
+            index = _decode.core.next_bad_checksum(
+                self.data, self.table, index, self.count, crc32c.crc32c
+            )
+            if index == self.count:
+                return
+            base = index * tables.ENTRY_WIDTH
+            self.table[base + tables.ERROR] = tables.BAD_CHECKSUM
+            self.table[base + tables.FLAGS] = tables.BROKEN
+            index += 1
+
+    def error(self, index: int) -> CorruptEntryError:
+        """The typed error of a `BROKEN` entry."""
+        code = self.number(index, tables.ERROR)
+        kind = ChecksumError if code == tables.BAD_CHECKSUM else CorruptEntryError
+        error = kind(tables.REASONS[code])
+        self.locate(error, index)
+        return error
+
+    def locate(self, error: PulsarOffloadError, index: int) -> None:
+        """Say in an error which entry it is about."""
+        error.located(
+            object_key=self.object_key,
+            ledger_id=self.ledger_id,
+            entry_id=self.number(index, tables.ENTRY_ID),
+            offset=self.offset + (self.number(index, tables.FRAME) >> 32),
+        )

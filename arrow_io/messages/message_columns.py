@@ -1,0 +1,376 @@
+"""Messages as positions and numbers, and the Arrow arrays made of them.
+
+What comes in are entries (`EntryRun`) and the decompressed payloads of batches; what goes out are
+Arrow arrays, one asked-for column at a time: a column that nobody asks for is never gathered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+
+from arrow_io.errors import CorruptEntryError
+from arrow_io.messages import _decode, tables
+from arrow_io.messages.entry_run import EntryRun, int64_view
+from arrow_io.read_report import ReadReport, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_T = TypeVar("_T")
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+_SINGLE_PROPERTY_TAG = 0x22
+_BATCH_PROPERTY_TAG = 0x0A
+
+
+@dataclass(slots=True)
+class _Segment:
+    """Rows `[start, stop)` whose bytes stand in the same buffers.
+
+    `body` holds key, ordering key and the message's own metadata; `payload` the value. Both are the
+    entry run's buffer where the message was neither batched, compressed nor chunked.
+    """
+
+    start: int
+    stop: int
+    run: EntryRun
+    body: memoryview
+    payload: memoryview
+    property_tag: int
+
+
+class MessageColumns:
+    """Up to `capacity` messages, filled front to back, read as Arrow arrays of `count` rows.
+
+    Attributes:
+        capacity: How many rows fit.
+        count: How many rows there are.
+        size_bytes: About how many bytes of entries and decompressed payloads the rows hold on to.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.count = 0
+        self.size_bytes = 0
+        self._buffer, self._rows = int64_view(capacity * tables.ROW_WIDTH)
+        self._segments: list[_Segment] = []
+        _, self._result = int64_view(4)
+
+    # Filling
+
+    def add_singles(self, run: EntryRun, first: int, stop: int) -> int:
+        """Add the entries `[first, stop)` of a run, one message each; gives the first not added."""
+        stop = min(stop, first + self.capacity - self.count)
+        _decode.core.add_singles(run.table, first, stop, self._rows, self.capacity, self.count)
+        self._close_segment(stop - first, run, run.data, run.data, _SINGLE_PROPERTY_TAG)
+        return stop
+
+    def add_single(self, run: EntryRun, index: int, payload: memoryview | None) -> None:
+        """Add one entry whose payload was decompressed or joined; None where it cannot be had."""
+        _decode.core.add_singles(run.table, index, index + 1, self._rows, self.capacity, self.count)
+        column = tables.ROW_PAYLOAD * self.capacity + self.count
+        if payload is None:
+            self._rows[column] = tables.ABSENT
+        elif self._rows[column] != tables.ABSENT:
+            self._rows[column] = len(payload)
+        body = run.data
+        self._close_segment(
+            1, run, body, body if payload is None else payload, _SINGLE_PROPERTY_TAG
+        )
+        self.size_bytes += 0 if payload is None else len(payload)
+
+    def add_positions(
+        self, run: EntryRun, first: int, batch_index: int, stop: int
+    ) -> tuple[int, int, int]:
+        """Add the messages of entries `[first, stop)` of a run without a look into batches.
+
+        Args:
+            run: The run.
+            first: First entry.
+            batch_index: Batch index of the first message to add of the first entry, if it is a
+                batch.
+            stop: Behind the last entry.
+
+        Returns:
+            Entry and batch index to go on with, and 0 or the code of what is wrong with that entry.
+        """
+        result = self._result
+        _decode.core.add_positions(
+            run.table, first, batch_index, stop, self._rows, self.capacity, self.count, result
+        )
+        self._close_segment(result[0] - self.count, run, run.data, run.data, _BATCH_PROPERTY_TAG)
+        return result[1], result[2], result[3]
+
+    def split_batch(
+        self, run: EntryRun, index: int, body: memoryview, position: int, batch_index: int
+    ) -> tuple[int, int, int]:
+        """Add members of a batch from one that begins at `position` on, as many as fit.
+
+        Returns:
+            Position and batch index of the next member, and 0 or the code of what is wrong with it.
+        """
+        result = self._result
+        _decode.core.split_batch(
+            body, position, len(body), run.table, index, batch_index,
+            self._rows, self.capacity, self.count, result,
+        )  # fmt: skip
+        self._close_segment(result[0] - self.count, run, body, body, _BATCH_PROPERTY_TAG)
+        self.size_bytes += result[1] - position
+        return result[1], result[2], result[3]
+
+    def _close_segment(
+        self, rows: int, run: EntryRun, body: memoryview, payload: memoryview, property_tag: int
+    ) -> None:
+        if rows > 0:
+            stop = self.count + rows
+            self._segments.append(_Segment(self.count, stop, run, body, payload, property_tag))
+            self.count = stop
+
+    # Selecting
+
+    def keep(self, kept: pa.Int64Array) -> MessageColumns:
+        """The rows whose numbers are given (ascending), as new columns on the same buffers."""
+        wanted = memoryview(kept.buffers()[1]).cast("B").cast("q")[kept.offset :][: len(kept)]
+        other = MessageColumns(max(1, len(kept)))
+        _decode.core.keep_rows(
+            self._rows, self.capacity, wanted, len(kept), other._rows, other.capacity
+        )
+        for each in self._segments:
+            start = bisect_left(wanted, each.start)
+            stop = bisect_left(wanted, each.stop, lo=start)
+            other._close_segment(stop - start, each.run, each.body, each.payload, each.property_tag)
+        return other
+
+    # Reading
+
+    def ledger_ids(self) -> pa.Int64Array:
+        """The ledger id of each row."""
+        spans = self._spans(lambda segment: segment.run, key=lambda run: run.ledger_id)
+        arrays = [repeated(run.ledger_id, pa.int64(), stop - start) for start, stop, run in spans]
+        return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+    def row_numbers(self, field: int) -> pa.Int64Array:
+        """One number of each row's own (`ROW_…`)."""
+        data = self._buffer.slice(8 * field * self.capacity, 8 * self.count)
+        return pa.Array.from_buffers(pa.int64(), self.count, [None, data])
+
+    def entry_numbers(self, field: int) -> pa.Int64Array:
+        """One number of each row's entry."""
+        buffer, _ = self._spread(field)
+        return pa.Array.from_buffers(pa.int64(), self.count, [None, buffer])
+
+    def batch_indexes(self) -> pa.Int32Array:
+        """The batch index of each row; null where it was not batched."""
+        out = pa.allocate_buffer(4 * self.count)
+        validity = pa.allocate_buffer(self.count // 8 + 1)
+        nulls = _decode.core.fill_batch_indexes(
+            self._column(tables.ROW_BATCH_INDEX),
+            self.count,
+            memoryview(out).cast("B").cast("i"),
+            memoryview(validity).cast("B"),
+        )
+        return pa.Array.from_buffers(pa.int32(), self.count, [validity, out], nulls)
+
+    def row_times(self, field: int, report: ReadReport) -> pa.TimestampArray:
+        """Timestamps of a row's own number in ms, of which 0 stands for none."""
+        return self._timestamps(self._column(field), 0, report)
+
+    def entry_times(self, field: int, report: ReadReport) -> pa.TimestampArray:
+        """Timestamps of a number in ms of each row's entry, of which `NO_TIME` stands for none."""
+        return self._timestamps(self._spread(field)[1], tables.NO_TIME, report)
+
+    def _timestamps(
+        self, milliseconds: memoryview, absent: int, report: ReadReport
+    ) -> pa.TimestampArray:
+        out, microseconds = int64_view(max(1, self.count))
+        validity = pa.allocate_buffer(self.count // 8 + 1)
+        nulls, beyond = _decode.core.fill_timestamps(
+            milliseconds, self.count, absent, microseconds, memoryview(validity).cast("B")
+        )
+        if beyond:
+            for row, time in enumerate(milliseconds[: self.count]):
+                if time != absent and abs(time) > tables.MAX_MILLISECONDS:
+                    message = f"time {time} ms is beyond what a timestamp in µs can hold"
+                    report.lose(Unit.MESSAGE, self.locate(CorruptEntryError(message), row))
+        buffers = [validity if nulls else None, out]
+        return pa.Array.from_buffers(TIMESTAMP, self.count, buffers, nulls)
+
+    def row_text(self, field: int, report: ReadReport) -> pa.StringArray:
+        """Bytes of each row's own, as text."""
+        return as_text(self.row_bytes(field), report)
+
+    def entry_text(self, field: int, report: ReadReport) -> pa.StringArray:
+        """Bytes of each row's entry, as text."""
+        return as_text(self.entry_bytes(field), report)
+
+    def row_bytes(self, field: int) -> pa.BinaryArray:
+        """Key, ordering key or value of each row."""
+        spans = self._spans(
+            (lambda segment: segment.payload)
+            if field == tables.ROW_PAYLOAD
+            else (lambda segment: segment.body)
+        )
+        return _gather(self._column(field), self.count, spans)
+
+    def entry_bytes(self, field: int) -> pa.BinaryArray:
+        """Bytes that each row's entry has in its own metadata."""
+        _, positions = self._spread(field)
+        spans = ((a, b, run.data) for a, b, run in self._spans(lambda segment: segment.run))
+        return _gather(positions, self.count, spans)
+
+    def properties(self, report: ReadReport) -> pa.MapArray:
+        """The properties of each row; where a name stands twice in a row, the last value wins.
+
+        Raises:
+            CorruptEntryError: A property cannot be decoded (salvaging: the message is given without
+                its properties, and this is counted).
+        """
+        counts = self._column(tables.ROW_PROPERTY_COUNT)
+        metadata = self._column(tables.ROW_METADATA)
+        total = _decode.core.total(counts, self.count)
+        _, names = int64_view(max(1, total))
+        _, values = int64_view(max(1, total))
+        buffer = pa.allocate_buffer(4 * (self.count + 1))
+        offsets = memoryview(buffer).cast("B").cast("i")
+        offsets[0] = found = 0
+        result = self._result
+        spans = []
+        many = False
+        for start, stop, segment in self._spans(lambda segment: segment, key=_body_and_tag):
+            first, row = found, start
+            while row < stop:
+                _decode.core.read_properties(
+                    segment.body, segment.property_tag, metadata, row, stop, found,
+                    names, values, offsets, result,
+                )  # fmt: skip
+                row, found, error, _ = result
+                many = many or bool(result[3])
+                if error:
+                    report.lose(Unit.MESSAGE, self.error(row, error))
+                    row += 1
+                    offsets[row] = found
+            spans.append((first, found, segment.body))
+        list_offsets = pa.Array.from_buffers(pa.int32(), self.count + 1, [None, buffer])
+        arrays = [_gather(each, found, spans) for each in (names, values)]
+        if many:
+            list_offsets, *arrays = _last_of_equal_names(list_offsets, *arrays)
+        return pa.MapArray.from_arrays(list_offsets, *(as_text(each, report) for each in arrays))
+
+    def error(self, row: int, code: int) -> CorruptEntryError:
+        """The typed error for what is wrong with a row."""
+        return self.locate(CorruptEntryError(tables.REASONS[code]), row)
+
+    def locate(self, error: CorruptEntryError, row: int) -> CorruptEntryError:
+        """Say in an error which row it is about."""
+        segment = next(each for each in self._segments if each.start <= row < each.stop)
+        segment.run.locate(error, self._column(tables.ROW_ENTRY)[row])
+        batch_index = self._column(tables.ROW_BATCH_INDEX)[row]
+        return error.located(batch_index=None if batch_index < 0 else batch_index)
+
+    def _column(self, field: int) -> memoryview:
+        start = field * self.capacity
+        return self._rows[start : start + self.count]
+
+    def _spread(self, field: int) -> tuple[pa.Buffer, memoryview]:
+        buffer, numbers = int64_view(max(1, self.count))
+        entries = self._column(tables.ROW_ENTRY)
+        for start, stop, run in self._spans(lambda segment: segment.run):
+            _decode.core.spread_entry_field(run.table, field, entries, start, stop, numbers)
+        return buffer.slice(0, 8 * self.count), numbers
+
+    def _spans(
+        self, of: Callable[[_Segment], _T], key: Callable[[_T], object] = id
+    ) -> Iterator[tuple[int, int, _T]]:
+        """Runs of rows `[start, stop)` that have the same `of(segment)`."""
+        pending: tuple[int, int, _T] | None = None
+        for segment in self._segments:
+            value = of(segment)
+            if pending is not None and key(pending[2]) == key(value):
+                pending = (pending[0], segment.stop, pending[2])
+                continue
+            if pending is not None:
+                yield pending
+            pending = (segment.start, segment.stop, value)
+        if pending is not None:
+            yield pending
+
+
+def _body_and_tag(segment: _Segment) -> object:
+    return id(segment.body), segment.property_tag
+
+
+def _gather(
+    positions: memoryview,
+    count: int,
+    spans: Iterable[tuple[int, int, memoryview]],
+) -> pa.BinaryArray:
+    """Copy the bytes at `count` positions out of the buffers that `spans` names into one array."""
+    offsets_buffer = pa.allocate_buffer(4 * (count + 1))
+    offsets = memoryview(offsets_buffer).cast("B").cast("i")
+    validity = pa.allocate_buffer((count + 7) // 8 + 1)
+    total, absent = _decode.core.fill_offsets(
+        positions, count, offsets, memoryview(validity).cast("B")
+    )
+    if total < 0:
+        message = "the values of one record batch take more than 2 GiB"
+        raise CorruptEntryError(message)
+    values_buffer = pa.allocate_buffer(total)
+    if total:
+        values = memoryview(values_buffer).cast("B")
+        for start, stop, data in spans:
+            _decode.core.gather(data, positions, start, stop, offsets, values)
+    return pa.Array.from_buffers(
+        pa.binary(), count, [validity if absent else None, offsets_buffer, values_buffer], absent
+    )
+
+
+def as_text(array: pa.BinaryArray, report: ReadReport) -> pa.StringArray:
+    """The same bytes as UTF-8; U+FFFD for what is none, as in Pulsar's Java client, and counted."""
+    validity, offsets, data = array.buffers()
+    text = pa.Array.from_buffers(
+        pa.string(), len(array), [validity, offsets, data], array.null_count
+    )
+    if _decode.core.is_ascii(memoryview(data).cast("B")):
+        return text
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        texts = []
+        for each in array.to_pylist():
+            replaced = each if each is None else each.decode("utf-8", errors="replace")
+            report.replaced_texts += replaced is not None and replaced.encode() != each
+            texts.append(replaced)
+        return pa.array(texts, pa.string())
+    return text
+
+
+def _last_of_equal_names(
+    offsets: pa.Int32Array, names: pa.BinaryArray, values: pa.BinaryArray
+) -> tuple[pa.Int32Array, pa.BinaryArray, pa.BinaryArray]:
+    """Thin out the properties of rows that have too many of them to be compared pair by pair."""
+    bounds = offsets.to_pylist()
+    kept: list[int] = []
+    thinned = [0]
+    for start, stop in pairwise(bounds):
+        last = {names[i].as_py(): i for i in range(start, stop)}
+        kept.extend(last.values())
+        thinned.append(len(kept))
+    indices = pa.array(kept, pa.int64())
+    return pa.array(thinned, pa.int32()), names.take(indices), values.take(indices)
+
+
+def repeated(value: object, type_: pa.DataType, count: int) -> pa.Array:
+    """The same value `count` times: a slice of an array that is shared."""
+    return _repeated(value, type_, 1 << max(0, count - 1).bit_length()).slice(0, count)
+
+
+@lru_cache(maxsize=64)
+def _repeated(value: object, type_: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, type_), count)

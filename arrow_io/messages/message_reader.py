@@ -1,0 +1,277 @@
+"""Entries of one topic partition, in order → message columns, by the rules of Pulsar's client.
+
+A row is a message that a client would be given: markers, aborted transactions and duplicate chunks
+never become rows; chunked messages are joined, and stand where their last chunk stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import CorruptEntryError, EncryptedPayloadError
+from arrow_io.messages import _decode, tables
+from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback, chunked_entries
+from arrow_io.messages.codecs import decompress
+from arrow_io.messages.encryption import encrypted_payload_error
+from arrow_io.messages.message_columns import MessageColumns
+from arrow_io.messages.transactions import Outcome, TransactionLookahead
+from arrow_io.read_report import ReadReport, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from arrow_io.messages.entry_run import EntryRun
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """How deep a reader has to look to give the columns asked for.
+
+    Attributes:
+        metadata: Any more than where messages stand; only then are checksums compared.
+        members: Anything that stands inside a batch, which must then be decompressed and split.
+        payload: The value itself.
+    """
+
+    metadata: bool = True
+    members: bool = True
+    payload: bool = True
+
+    def __or__(self, other: Needs) -> Needs:
+        """What serves both."""
+        return Needs(
+            self.metadata or other.metadata,
+            self.members or other.members,
+            self.payload or other.payload,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How large message columns grow before they are given.
+
+    Attributes:
+        first_rows: Rows of the first; each further one may have twice as many as the one before.
+        max_rows: Rows at the most.
+        max_bytes: Bytes of entries and decompressed payloads after which no further entry is added.
+    """
+
+    first_rows: int = 2048
+    max_rows: int = 65_536
+    max_bytes: int = 8 << 20
+
+
+class MessageReader:
+    """Reads the messages of consecutive entries.
+
+    Args:
+        runs: Entries of one partition, in order; those not `owned` stand behind the others and are
+            read only as long as a chunked message is open. A `TransactionLookahead` where messages
+            of transactions that were not committed are to be left out; any other iterable gives
+            them all.
+        needs: How deep to look.
+        report: Receives the counts.
+        limits: How large the message columns grow.
+        lookback: Finds the first chunks of a message that began before the first entry; None where
+            such a message belongs to another reader.
+    """
+
+    def __init__(
+        self,
+        runs: Iterable[EntryRun],
+        needs: Needs,
+        report: ReadReport,
+        *,
+        limits: BatchLimits | None = None,
+        lookback: ChunkLookback | None = None,
+    ) -> None:
+        self._runs = runs
+        self._outcomes = runs if isinstance(runs, TransactionLookahead) else None
+        self._open_transactions: set[tuple[int, int]] = set()
+        self._needs = needs
+        self._special = tables.SPECIAL if needs.members else tables.SPECIAL_BY_POSITION
+        self._report = report
+        self._limits = limits or BatchLimits()
+        self._chunks = ChunkAssembler(report, join_payloads=needs.payload, lookback=lookback)
+        self._columns = MessageColumns(self._limits.first_rows)
+
+    def __iter__(self) -> Iterator[MessageColumns]:
+        """Message columns with at least one row each.
+
+        Raises:
+            CorruptEntryError: An entry cannot be decoded (counted instead when salvaging).
+            ChecksumError: Its CRC32C does not match (likewise).
+            EncryptedPayloadError: What is asked for is encrypted.
+        """
+        for run in self._runs:
+            if not run.owned and not self._chunks.unfinished:
+                break
+            if run.owned:
+                self._report.entries += run.count
+                yield from self._read_run(run)
+            else:
+                yield from self._close_chunks(run)
+        self._chunks.finish()
+        self._report.open_transactions += len(self._open_transactions)
+        if self._columns.count:
+            yield self._columns
+
+    def _read_run(self, run: EntryRun) -> Iterator[MessageColumns]:
+        index = 0
+        while index < run.count:
+            special = _decode.core.next_flagged(run.table, index, run.count, self._special)
+            yield from self._read_plain(run, index, special)
+            if special < run.count:
+                rest = self._read_special(run, special)
+                if rest is not None:
+                    yield from rest
+                if self._is_full():
+                    yield self._give()
+            index = special + 1
+        self._columns.size_bytes += run.frame_bytes if self._columns.count else 0
+        if self._is_full():
+            yield self._give()
+
+    def _read_plain(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
+        batch_index = 0
+        while index < stop:
+            if self._needs.members:
+                index = self._columns.add_singles(run, index, stop)
+            else:
+                index, batch_index, code = self._columns.add_positions(
+                    run, index, batch_index, stop
+                )
+                if code:
+                    error = CorruptEntryError(tables.REASONS[code])
+                    run.locate(error, index)
+                    self._report.lose(Unit.ENTRY, error)
+                    index, batch_index = index + 1, 0
+            if self._is_full():
+                yield self._give()
+
+    def _close_chunks(self, run: EntryRun) -> Iterator[MessageColumns]:
+        """Behind the range whose rows are given, only chunks of what began in it matter."""
+        for index in chunked_entries(run):
+            if self._chunks.unfinished:
+                self._read_special(run, index)
+                if self._is_full():
+                    yield self._give()
+
+    def _is_full(self) -> bool:
+        columns = self._columns
+        return columns.count == columns.capacity or (
+            columns.count > 0 and columns.size_bytes >= self._limits.max_bytes
+        )
+
+    def _give(self) -> MessageColumns:
+        full = self._columns
+        self._columns = MessageColumns(min(2 * full.count, self._limits.max_rows))
+        return full
+
+    def _read_special(self, run: EntryRun, index: int) -> Iterator[MessageColumns] | None:
+        """Read an entry that is not simply one message; gives what did not fit of a batch."""
+        entry = run.fields(index)
+        flags = entry[tables.FLAGS]
+        try:
+            if flags & tables.BROKEN:
+                raise run.error(index)
+            if flags & tables.MARKER:
+                self._report.markers += 1
+            elif self._is_visible(run, index, entry):
+                if flags & tables.BATCHED:
+                    return self._read_batch(run, index, entry)
+                self._read_single(run, index, entry)
+        except CorruptEntryError as error:
+            run.locate(error, index)
+            self._report.lose(Unit.ENTRY, error)
+        return None
+
+    def _is_visible(self, run: EntryRun, index: int, entry: list[int]) -> bool:
+        if self._outcomes is None or not entry[tables.FLAGS] & tables.TRANSACTION:
+            return True
+        ids = entry[tables.TXN_MOST], entry[tables.TXN_LEAST]
+        outcome = self._outcomes.outcome(*ids)
+        messages = _decode.core.count_messages(run.table, index, index + 1)
+        if outcome is Outcome.ABORTED:
+            self._report.aborted_messages += messages
+        elif outcome is Outcome.OPEN:
+            self._report.open_messages += messages
+            self._open_transactions.add(ids)
+        return outcome is Outcome.COMMITTED
+
+    def _read_single(self, run: EntryRun, index: int, entry: list[int]) -> None:
+        stored = run.at(entry[tables.PAYLOAD])
+        if entry[tables.FLAGS] & tables.CHUNKED:
+            joined = self._chunks.add(run, index)
+            if joined is None:
+                return
+            stored = memoryview(joined)
+        self._columns.add_single(run, index, self._value(run, index, entry, stored))
+
+    def _value(
+        self, run: EntryRun, index: int, entry: list[int], stored: memoryview
+    ) -> memoryview | None:
+        """The value of a single message, made of its payload; None if it is null or not wanted."""
+        flags = entry[tables.FLAGS]
+        if not self._needs.payload or flags & tables.NULL_VALUE:
+            return None
+        if flags & tables.ENCRYPTED:
+            raise _encrypted(run, index)
+        return _decompress(entry, stored) if flags & tables.COMPRESSED else stored
+
+    def _read_batch(
+        self, run: EntryRun, index: int, entry: list[int]
+    ) -> Iterator[MessageColumns] | None:
+        flags = entry[tables.FLAGS]
+        if flags & tables.ENCRYPTED:
+            raise _encrypted(run, index)
+        if not self._needs.members:
+            return self._read_plain(run, index, index + 1)
+        body = run.at(entry[tables.PAYLOAD])
+        size = entry[tables.UNCOMPRESSED_SIZE] if flags & tables.COMPRESSED else len(body)
+        members = entry[tables.BATCH_SIZE]
+        if not 0 <= members <= size // tables.MIN_MEMBER_BYTES:
+            raise CorruptEntryError(tables.REASONS[tables.BAD_BATCH_SIZE])
+        if flags & tables.COMPRESSED:
+            body = _decompress(entry, body)
+        place = self._add_members(run, index, body, members, (0, 0))
+        return self._add_rest(run, index, body, members, place) if place[1] < members else None
+
+    def _add_rest(
+        self, run: EntryRun, index: int, body: memoryview, members: int, place: tuple[int, int]
+    ) -> Iterator[MessageColumns]:
+        while place[1] < members:
+            yield self._give()
+            place = self._add_members(run, index, body, members, place)
+
+    def _add_members(
+        self, run: EntryRun, index: int, body: memoryview, members: int, place: tuple[int, int]
+    ) -> tuple[int, int]:
+        """Add as many members of a batch as fit.
+
+        Takes position and batch index of the first of them, and gives those of the next.
+        """
+        position, batch_index, code = self._columns.split_batch(run, index, body, *place)
+        if code:
+            error = CorruptEntryError(tables.REASONS[code], batch_index=batch_index)
+            run.locate(error, index)
+            # What follows a message of unknown length cannot be found.
+            self._report.lose(Unit.MESSAGE, error, count=max(1, members - batch_index))
+            return position, members
+        return position, batch_index
+
+
+def _decompress(entry: list[int], payload: memoryview) -> memoryview:
+    return decompress(
+        entry[tables.COMPRESSION],
+        payload,
+        entry[tables.UNCOMPRESSED_SIZE],
+        ends_in_itself=bool(entry[tables.FLAGS] & tables.BATCHED),
+    )
+
+
+def _encrypted(run: EntryRun, index: int) -> EncryptedPayloadError:
+    error = encrypted_payload_error(run.view(index, tables.METADATA))
+    run.locate(error, index)
+    return error

@@ -1,0 +1,137 @@
+"""The fixed-width tables that the hot loop fills: what each number in them means.
+
+Both tables hold nothing but signed 64-bit integers, so the compiled and the pure build of the hot
+loop share one layout, and a numeric column is an Arrow buffer as it stands.
+
+**Entry table**, row-major, `ENTRY_WIDTH` numbers an entry: what the entry's frame, its
+BrokerEntryMetadata and its MessageMetadata (PulsarApi.proto) say.
+
+**Row table**, column-major, `ROW_WIDTH` columns of `capacity` numbers: what belongs to one message.
+
+A *position* packs where bytes stand in a buffer: `start << 32 | length`, both in bytes; `ABSENT`
+(−1) where the message has none. Buffers are therefore below 2 GiB.
+"""
+
+from __future__ import annotations
+
+ABSENT = -1
+NO_TIME = -(1 << 63)
+"""Stands for a time in ms that an entry does not have; for event times that is 0, as in Pulsar."""
+MAX_MILLISECONDS = (2**63 - 1) // 1000
+"""Greatest time, before or after 1970, that a timestamp in microseconds can hold."""
+
+# Entry table.
+ENTRY_ID = 0
+FRAME = 1
+"""Position of the entry's data (behind the 12-byte entry header)."""
+ERROR = 2
+"""0, or the `BAD_…` code of the first thing in this entry that could not be decoded."""
+FLAGS = 3
+CHECKSUM = 4
+"""CRC32C stored in the entry (unsigned), or ABSENT."""
+CHECKED = 5
+"""Position of the bytes that the checksum covers, or ABSENT."""
+PAYLOAD = 6
+METADATA = 7
+"""Position of the serialised MessageMetadata."""
+PUBLISH_TIME = 8
+EVENT_TIME = 9
+SEQUENCE_ID = 10
+PRODUCER_NAME = 11
+KEY = 12
+ORDERING_KEY = 13
+PROPERTY_COUNT = 14
+BATCH_SIZE = 15
+"""num_messages_in_batch; ABSENT where the entry is no batch."""
+COMPRESSION = 16
+UNCOMPRESSED_SIZE = 17
+SCHEMA_VERSION = 18
+BROKER_TIME = 19
+BROKER_INDEX = 20
+"""Index of the *last* message of the entry (PIP-70)."""
+DELIVER_AT = 21
+REPLICATED_FROM = 22
+MARKER_TYPE = 23
+TXN_MOST = 24
+TXN_LEAST = 25
+UUID = 26
+CHUNK_COUNT = 27
+CHUNK_TOTAL_SIZE = 28
+CHUNK_ID = 29
+ENTRY_WIDTH = 30
+
+# Bits of FLAGS, in the entry table and (the first three) in the row table.
+KEY_IS_BASE64 = 1 << 0
+NULL_VALUE = 1 << 1
+NULL_KEY = 1 << 2
+BROKEN = 1 << 3
+MARKER = 1 << 4
+TRANSACTION = 1 << 5
+ENCRYPTED = 1 << 6
+CHUNKED = 1 << 7
+BATCHED = 1 << 8
+COMPRESSED = 1 << 9
+HAS_BROKER_INDEX = 1 << 10
+SPECIAL = BROKEN | MARKER | TRANSACTION | ENCRYPTED | CHUNKED | BATCHED | COMPRESSED
+"""An entry with none of these is one message whose payload stands in the entry as it is."""
+SPECIAL_BY_POSITION = SPECIAL & ~(BATCHED | COMPRESSED)
+"""With none of these, the positions of an entry's messages follow from its metadata."""
+
+# Row table.
+ROW_ENTRY = 0
+"""Index of the message's entry in the entry table that its segment names."""
+ROW_BATCH_INDEX = 1
+"""0-based; ABSENT where the message was not batched."""
+ROW_EVENT_TIME = 2
+ROW_SEQUENCE_ID = 3
+ROW_FLAGS = 4
+ROW_KEY = 5
+ROW_ORDERING_KEY = 6
+ROW_PROPERTY_COUNT = 7
+ROW_METADATA = 8
+"""Position of the message's metadata: SingleMessageMetadata in a batch, else MessageMetadata."""
+ROW_PAYLOAD = 9
+"""Position of the value; ABSENT where it is null."""
+ROW_WIDTH = 10
+
+# Why `read_entries` stopped.
+DONE = 0
+"""The table is full, or `last_entry_id` is read."""
+CUT = 1
+"""The next entry is not whole in the buffer."""
+PADDING = 2
+"""The next length is negative: padding, or the header of the next block."""
+WRONG_ENTRY_ID = 3
+BAD_ENTRY_LENGTH = 4
+
+# What is wrong with an entry, a message, or a property.
+BAD_BROKER_METADATA = 1
+BAD_FRAME = 2
+BAD_METADATA = 3
+MISSING_FIELD = 4
+BAD_MESSAGE_SIZE = 5
+BAD_MESSAGE_METADATA = 6
+BAD_PAYLOAD_SIZE = 7
+TRAILING_BYTES = 8
+BAD_PROPERTY = 9
+BAD_CHECKSUM = 10
+BAD_BATCH_SIZE = 11
+
+REASONS = {
+    BAD_BROKER_METADATA: "the broker entry metadata cannot be decoded",
+    BAD_FRAME: "the entry is too short for the lengths in it",
+    BAD_METADATA: "the message metadata cannot be decoded",
+    MISSING_FIELD: "the message metadata lacks a required field",
+    BAD_MESSAGE_SIZE: "the batch is too short for the metadata of its next message",
+    BAD_MESSAGE_METADATA: "the metadata of a message in the batch cannot be decoded",
+    BAD_PAYLOAD_SIZE: "the batch is too short for the payload of its next message",
+    TRAILING_BYTES: "bytes are left behind the last message of the batch",
+    BAD_PROPERTY: "a property of the message cannot be decoded",
+    BAD_BATCH_SIZE: "the batch is too small for the number of messages it announces",
+    BAD_CHECKSUM: "the CRC32C of the entry is not the one stored in it",
+}
+
+MIN_MEMBER_BYTES = 6
+"""A message in a batch takes four bytes of length and two of `payload_size` at the least."""
+MAX_COMPARED_PROPERTIES = 64
+"""Up to so many properties a message, the hot loop finds equal names by comparing all pairs."""

@@ -1,0 +1,102 @@
+"""Which transactions were committed (PIP-31): a marker that stands behind the messages tells.
+
+A message of a transaction is a row only if a TXN_COMMIT marker with its ids follows in the same
+topic partition. So the reader looks ahead: the entries read on the way are kept, up to a bound, and
+given to the reader when it comes to them; past the bound, the look-ahead goes on by itself, and
+they are read twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from arrow_io.messages import _decode, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from arrow_io.messages.entry_run import EntryRun
+
+TXN_COMMIT = 21
+TXN_ABORT = 22
+MAX_KEPT_BYTES = 32 << 20
+
+
+class Outcome(Enum):
+    """What became of a transaction."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    OPEN = "open"
+    """No marker in what is offloaded: still open, or decided in a newer ledger."""
+
+
+class TransactionLookahead:
+    """The entries of one topic partition, in order, with a look ahead at transaction markers.
+
+    Args:
+        runs: Entries from where the reader begins to the end of what is offloaded.
+        reopen: Gives the entries behind a run, afresh, to the end of what is offloaded.
+        max_kept_bytes: How many bytes of entries to keep between reader and look-ahead.
+    """
+
+    def __init__(
+        self,
+        runs: Iterator[EntryRun],
+        reopen: Callable[[EntryRun], Iterator[EntryRun]],
+        *,
+        max_kept_bytes: int = MAX_KEPT_BYTES,
+    ) -> None:
+        self._runs = runs
+        self._reopen = reopen
+        self._max_kept_bytes = max_kept_bytes
+        self._ahead: Iterator[EntryRun] | None = None
+        self._kept: deque[EntryRun] = deque()
+        self._kept_bytes = 0
+        self._outcomes: dict[tuple[int, int], Outcome] = {}
+
+    def __iter__(self) -> Iterator[EntryRun]:
+        """The entries, in order."""
+        while True:
+            if self._kept:
+                run = self._kept.popleft()
+                self._kept_bytes -= run.frame_bytes
+            else:
+                following = next(self._runs, None)
+                if following is None:
+                    return
+                run = following
+                self._note_markers(run)
+            yield run
+
+    def outcome(self, most: int, least: int) -> Outcome:
+        """What became of the transaction with these id bits."""
+        while (most, least) not in self._outcomes:
+            if not self._look_further():
+                return Outcome.OPEN
+        return self._outcomes[most, least]
+
+    def _look_further(self) -> bool:
+        run = next(self._runs if self._ahead is None else self._ahead, None)
+        if run is None:
+            return False
+        self._note_markers(run)
+        if self._ahead is None:
+            self._kept.append(run)
+            self._kept_bytes += run.frame_bytes
+            if self._kept_bytes > self._max_kept_bytes:
+                self._ahead = self._reopen(run)
+        return True
+
+    def _note_markers(self, run: EntryRun) -> None:
+        index = -1
+        while True:
+            index = _decode.core.next_flagged(run.table, index + 1, run.count, tables.MARKER)
+            if index == run.count:
+                return
+            marker = run.number(index, tables.MARKER_TYPE)
+            if marker in {TXN_COMMIT, TXN_ABORT}:
+                ids = run.number(index, tables.TXN_MOST), run.number(index, tables.TXN_LEAST)
+                self._outcomes[ids] = Outcome.COMMITTED if marker == TXN_COMMIT else Outcome.ABORTED

@@ -1,0 +1,57 @@
+"""Where entries stand, remembered, so that a later walk need not begin at its block.
+
+Pulsar's offloader has the same (`OffsetsCache`), keyed by ledger and entry. Here the key is the
+object and its length, because a ledger that was offloaded again stands elsewhere in another object.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from threading import Lock
+
+MAX_OBJECTS = 256
+MAX_OFFSETS_PER_OBJECT = 4096
+
+
+class OffsetMemory:
+    """Byte offsets of some entries of some objects; thread-safe, bounded, forgets the oldest."""
+
+    def __init__(
+        self,
+        *,
+        max_objects: int = MAX_OBJECTS,
+        max_offsets_per_object: int = MAX_OFFSETS_PER_OBJECT,
+    ) -> None:
+        self._max_objects = max_objects
+        self._max_offsets = max_offsets_per_object
+        self._objects: OrderedDict[object, list[tuple[int, int]]] = OrderedDict()
+        self._lock = Lock()
+
+    def remember(self, key: object, entry_id: int, offset: int) -> None:
+        """Remember that the 12-byte header of an entry begins at `offset` in the object `key`."""
+        with self._lock:
+            offsets = self._objects.setdefault(key, [])
+            self._objects.move_to_end(key)
+            index = bisect_right(offsets, (entry_id, offset))
+            known = index > 0 and offsets[index - 1][0] == entry_id
+            if not known and len(offsets) < self._max_offsets:
+                insort(offsets, (entry_id, offset))
+            while len(self._objects) > self._max_objects:
+                self._objects.popitem(last=False)
+
+    def forget(self, key: object) -> None:
+        """Forget an object: what was remembered of it has proved wrong."""
+        with self._lock:
+            self._objects.pop(key, None)
+
+    def floor(self, key: object, entry_id: int) -> tuple[int, int] | None:
+        """The greatest remembered entry id that is at most `entry_id`, and its offset."""
+        with self._lock:
+            offsets = self._objects.get(key, [])
+            index = bisect_right(offsets, entry_id, key=_entry_id)
+            return offsets[index - 1] if index else None
+
+
+def _entry_id(remembered: tuple[int, int]) -> int:
+    return remembered[0]

@@ -1,0 +1,94 @@
+"""What a read met besides the rows it gave: counted, and told; or, by default, raised.
+
+Nothing that should have become a row is left out without passing through `ReadReport.lose`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from arrow_io.errors import PulsarOffloadError
+
+MAX_KEPT_LOSSES = 100
+
+
+class Unit(StrEnum):
+    """The smallest thing that could be told apart from the damage around it."""
+
+    MESSAGE = "message"
+    ENTRY = "entry"
+    BLOCK = "block"
+    LEDGER = "ledger"
+
+
+@dataclass(slots=True)
+class ReadReport:
+    """Counts of one read. Reports of the parts of a read add up.
+
+    Attributes:
+        salvage: Whether damage is counted and passed over (`on_corruption="salvage"`) instead of
+            raised.
+        rows: Messages given.
+        entries: Entries read.
+        markers: Entries that hold a marker of the broker, which no client ever sees.
+        aborted_messages: Messages of aborted transactions; a client never sees them either.
+        open_messages: Messages of transactions without an outcome in what is offloaded; left out.
+        open_transactions: How many such transactions.
+        duplicate_chunks: Chunks that a producer sent twice.
+        incomplete_messages: Chunked messages of which a chunk is not in what is offloaded; left
+            out.
+        replaced_texts: Names and keys with bytes that are no UTF-8, given with U+FFFD in their
+            place, as Pulsar's Java client does.
+        lost: Things lost to damage, by unit and by the name of the error class.
+        losses: What was wrong with the first `MAX_KEPT_LOSSES` of them, in words.
+    """
+
+    salvage: bool = False
+    rows: int = 0
+    entries: int = 0
+    markers: int = 0
+    aborted_messages: int = 0
+    open_messages: int = 0
+    open_transactions: int = 0
+    duplicate_chunks: int = 0
+    incomplete_messages: int = 0
+    replaced_texts: int = 0
+    lost: Counter[tuple[Unit, str]] = field(default_factory=Counter)
+    losses: list[str] = field(default_factory=list)
+
+    def lose(self, unit: Unit, error: PulsarOffloadError, *, count: int = 1) -> None:
+        """Count `count` units as lost to `error`; raises `error` itself unless salvaging."""
+        if not self.salvage:
+            raise error
+        self.lost[unit, type(error).__name__] += count
+        if len(self.losses) < MAX_KEPT_LOSSES:
+            self.losses.append(str(error))
+
+    def add(self, other: ReadReport) -> Self:
+        """Add the counts of another part of the same read."""
+        for each in fields(self):
+            if each.name in {"salvage", "losses"}:
+                continue
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        self.losses.extend(other.losses[: MAX_KEPT_LOSSES - len(self.losses)])
+        return self
+
+    def notices(self) -> list[str]:
+        """One sentence for each thing a reader of the rows must know of; empty if there is none."""
+        said = []
+        if self.open_messages:
+            said.append(
+                f"{self.open_messages} messages of {self.open_transactions} transactions without an"
+                " outcome in the offloaded ledgers were left out"
+            )
+        if self.incomplete_messages:
+            said.append(
+                f"{self.incomplete_messages} chunked messages were left out, because not all their"
+                " chunks are in the offloaded ledgers"
+            )
+        said.extend(f"{n} × {unit} lost: {reason}" for (unit, reason), n in self.lost.items())
+        return said
