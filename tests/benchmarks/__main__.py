@@ -1,0 +1,139 @@
+"""`python -m tests.benchmarks`: the table of what decoding costs on this machine, on one core.
+
+Ledgers lie in memory and their bytes are handed out uncopied. CPU time is the least of several
+rounds. Peak memory is that of a process of its own which reads the ledger from a local folder,
+above what it had before it began.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arrow_io.messages import _decode
+from tests.benchmarks.decoding import SCANS, StoredLedger, decompress_all, payloads, scan, store
+from tests.benchmarks.resident import RESIDENT_URL, ResidentFileSystem
+from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS, JSON_LZ4, SINGLE_UNCOMPRESSED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PEAK = "--peak-of"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row of the table.
+
+    Attributes:
+        ledger: Name of the ledger.
+        messages: How many messages it has.
+        floor_seconds: CPU time of decompressing every payload.
+        base_seconds: The floor that the scans are compared with.
+        seconds: CPU time of each scan.
+        peak_bytes: Most memory that reading all columns took.
+    """
+
+    ledger: str
+    messages: int
+    floor_seconds: float
+    base_seconds: float
+    seconds: dict[str, float]
+    peak_bytes: int
+
+
+def measure(*, messages: int | None = None, rounds: int = 7) -> list[Measured]:
+    """Measure each scan of each ledger.
+
+    Args:
+        messages: Messages of each ledger; None: those of the ledger.
+        rounds: How often each is done; the least CPU time counts.
+    """
+    rows: list[Measured] = []
+    for ledger in BENCHMARK_LEDGERS:
+        count = messages or ledger.message_count
+        dataset = store(ledger, RESIDENT_URL, count).open()
+        floor = _least(partial(decompress_all, payloads(dataset)), rounds)
+        seconds = {
+            name: _least(partial(scan, dataset, columns), rounds) for name, columns in SCANS.items()
+        }
+        ResidentFileSystem.objects.clear()
+        # Nothing is to be decompressed in single messages, so the first ledger's floor stands in.
+        base = rows[0].floor_seconds if ledger is SINGLE_UNCOMPRESSED else floor
+        with tempfile.TemporaryDirectory() as folder:
+            peak = _peak_bytes(store(ledger, folder, count))
+        rows.append(Measured(ledger.name, count, floor, base, seconds, peak))
+    return rows
+
+
+def _least(action: Callable[[], object], rounds: int) -> float:
+    def once() -> float:
+        start = time.process_time()
+        action()
+        return time.process_time() - start
+
+    return min(once() for _ in range(rounds))
+
+
+def _peak_bytes(stored: StoredLedger) -> int:
+    command = [sys.executable, "-m", "tests.benchmarks", _PEAK, stored.url, stored.topic]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+def _print_peak_bytes(url: str, topic: str) -> None:
+    dataset = StoredLedger(url, topic, 0).open()
+    dataset.head(1)  # what is loaded once is not the scan's
+    before = _memory_bytes("VmRSS")
+    scan(dataset, SCANS["all columns"])
+    print(_memory_bytes("VmHWM") - before)  # noqa: T201
+
+
+def _memory_bytes(field: str) -> int:
+    """A line of /proc/self/status: unlike getrusage's, its peak is not the parent process's."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    line = next(each for each in status.splitlines() if each.startswith(f"{field}:"))
+    return int(line.split()[1]) * 1024
+
+
+def _print_table(rows: list[Measured]) -> None:
+    lines = [("ledger", "messages", "floor", *SCANS, "peak memory")]
+    lines.extend(
+        (
+            row.ledger,
+            f"{row.messages:,}",
+            f"{row.floor_seconds:.3f} s",
+            *(f"{each:.3f} s = {each / row.base_seconds:.2f}×" for each in row.seconds.values()),
+            f"{row.peak_bytes / 1e6:.0f} MB",
+        )
+        for row in rows
+    )
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)))  # noqa: T201
+    print(f"\n{SINGLE_UNCOMPRESSED.name} is compared with the floor of {JSON_LZ4.name}.")  # noqa: T201
+    print(f"Build of the core: {'compiled' if _decode.IS_COMPILED else 'pure'}.")  # noqa: T201
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--messages", type=int, help="messages of each ledger")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds; the least time counts")
+    parser.add_argument(_PEAK, nargs=2, metavar=("URL", "TOPIC"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.peak_of:
+        _print_peak_bytes(*given.peak_of)
+        return
+    _print_table(measure(messages=given.messages, rounds=given.rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""The ledgers of the benchmarks, the scans that are measured, and the floor under them."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import fsspec
+import pyarrow as pa
+
+from arrow_io.columns import projection
+from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
+from arrow_io.messages import tables
+from arrow_io.read_report import ReadReport
+from connector import open_topic
+
+if TYPE_CHECKING:
+    from connector import TopicDataset
+    from tests.support.benchmark_ledgers import BenchmarkLedger
+
+_CODECS = {1: pa.Codec("lz4_raw"), 3: pa.Codec("zstd")}
+_HEAVY = ("__value__", "__properties__")
+
+RANGE_BYTES = 64 << 20
+"""In memory there is no request to wait for, so a block is one range and no entry straddles two."""
+
+DEFAULT_COLUMNS = tuple(projection().schema.names)
+
+SCANS: dict[str, tuple[str, ...]] = {
+    "all columns": DEFAULT_COLUMNS,
+    "no value, no properties": tuple(each for each in DEFAULT_COLUMNS if each not in _HEAVY),
+    "count(*)": DEFAULT_COLUMNS[:1],
+}
+"""The columns of each scan; an engine that counts rows reads the first column."""
+
+
+@dataclass(frozen=True)
+class StoredLedger:
+    """A ledger that was written to a location.
+
+    Attributes:
+        url: The location.
+        topic: The topic that it is the one ledger of.
+        messages: How many messages it has.
+    """
+
+    url: str
+    topic: str
+    messages: int
+
+    def open(self) -> TopicDataset:
+        """Open the topic."""
+        return open_topic(self.url, self.topic, range_bytes=RANGE_BYTES)
+
+
+def store(ledger: BenchmarkLedger, url: str, messages: int) -> StoredLedger:
+    """Write a ledger of so many messages to a location, as the only ledger of its topic."""
+    topic = ledger.name.lower().replace("_", "-")
+    entries = list(ledger.entries(messages))
+    metadata = new_ledger_metadata(
+        [len(each) for each in entries],
+        managed_ledger=f"public/default/persistent/{topic}",
+        ctime_ms=1_795_265_305_000,
+    )
+    encoded = encode_ledger(entries, metadata)
+    name = LedgerObjectName(uuid.UUID(int=1), 1)
+    file_system, root = fsspec.url_to_fs(f"{url}/{topic}")
+    file_system.makedirs(root, exist_ok=True)
+    file_system.pipe_file(f"{root}/{name.data_name}", encoded.data)
+    file_system.pipe_file(f"{root}/{name.index_name}", encoded.index)
+    return StoredLedger(f"{url}/{topic}", topic, messages)
+
+
+def scan(dataset: TopicDataset, columns: tuple[str, ...]) -> int:
+    """Read some columns of all rows in this thread; gives the number of rows."""
+    return sum(batch.num_rows for batch in dataset.scanner(columns).to_batches())
+
+
+def payloads(dataset: TopicDataset) -> list[tuple[int, memoryview, int]]:
+    """Codec, compressed bytes and uncompressed size of each entry's payload."""
+    found = []
+    for topic in dataset.scan.topics:
+        for ledger in topic.ledgers:
+            for run in ledger.entry_runs(0, ledger.last_entry_id, ReadReport()):
+                for index in range(run.count):
+                    entry = run.fields(index)
+                    found.append(
+                        (
+                            entry[tables.COMPRESSION],
+                            run.at(entry[tables.PAYLOAD]),
+                            entry[tables.UNCOMPRESSED_SIZE],
+                        )
+                    )
+    return found
+
+
+def decompress_all(found: list[tuple[int, memoryview, int]]) -> None:
+    """The floor: decompress every payload (copy it if it is not compressed), and nothing else."""
+    for compression, data, size in found:
+        if compression:
+            _CODECS[compression].decompress(data, size)
+        else:
+            bytes(data)

@@ -1,0 +1,49 @@
+"""Benchmarks of the read path; run untimed in the test suite, on few messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.benchmarks.__main__ import measure
+from tests.benchmarks.decoding import SCANS, decompress_all, payloads, scan, store
+from tests.benchmarks.resident import RESIDENT_URL
+from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS
+
+if TYPE_CHECKING:
+    from pytest_benchmark.fixture import BenchmarkFixture
+
+    from tests.support.benchmark_ledgers import BenchmarkLedger
+
+MESSAGES = 2000
+
+
+@pytest.mark.parametrize("ledger", BENCHMARK_LEDGERS, ids=lambda ledger: ledger.name)
+@pytest.mark.parametrize("columns", SCANS)
+def test_scan(benchmark: BenchmarkFixture, ledger: BenchmarkLedger, columns: str) -> None:
+    """A scan gives every message of the ledger."""
+    dataset = store(ledger, RESIDENT_URL, MESSAGES).open()
+
+    rows = benchmark(scan, dataset, SCANS[columns])
+
+    assert rows == MESSAGES
+
+
+@pytest.mark.parametrize("ledger", BENCHMARK_LEDGERS, ids=lambda ledger: ledger.name)
+def test_floor(benchmark: BenchmarkFixture, ledger: BenchmarkLedger) -> None:
+    """The floor decompresses the payload of every entry."""
+    found = payloads(store(ledger, RESIDENT_URL, MESSAGES).open())
+
+    benchmark(decompress_all, found)
+
+    assert len(found) == -(-MESSAGES // (ledger.batch_size or 1))
+
+
+def test_measure_gives_each_scan_of_each_ledger() -> None:
+    """The table that `make bench` prints has a row for each ledger and a figure for each scan."""
+    rows = measure(messages=MESSAGES, rounds=1)
+
+    assert [row.ledger for row in rows] == [ledger.name for ledger in BENCHMARK_LEDGERS]
+    assert all(set(row.seconds) == set(SCANS) for row in rows)
+    assert all(row.peak_bytes > 0 for row in rows)
