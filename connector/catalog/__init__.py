@@ -1,0 +1,1 @@
+"""Which topics a bucket holds, and of which ledgers they are made, found from the bucket alone."""

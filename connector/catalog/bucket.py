@@ -1,0 +1,177 @@
+"""The bucket alone → which ledgers lie in it, whole, and to which managed ledgers they belong.
+
+One listing, and one request for each index object. The managed-ledger name comes from the ledger's
+custom metadata in the index, else from the user metadata of the object.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import (
+    CorruptIndexError,
+    FormatError,
+    MissingObjectError,
+    PulsarOffloadError,
+    UnsupportedFormatError,
+)
+from arrow_io.format.object_names import LedgerObjectName, ParsedName, parse_object_name
+from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from connector.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from arrow_io.storage.location import Location
+    from arrow_io.storage.object_store import ObjectInfo
+    from arrow_io.storage.trace import RequestTrace
+
+_CONCURRENT_REQUESTS = 16
+_MANAGED_LEDGER_NAME_KEY = "managedledgername"
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class LedgerCopy:
+    """One offload attempt of one ledger, as it lies in the bucket.
+
+    Attributes:
+        name: Names of its objects.
+        modified: When the index object, which is written last, was written; None if unknown.
+        topic: The topic that it belongs to; None if nothing tells.
+        ledger: The ledger, if both objects are there and the index object is sound.
+        error: What is wrong with it otherwise.
+    """
+
+    name: LedgerObjectName
+    modified: datetime | None
+    topic: TopicName | None
+    ledger: OffloadedLedger | None
+    error: PulsarOffloadError | None = None
+
+    @property
+    def age_rank(self) -> tuple[datetime, str]:
+        """Greater for what was written later; copies of the same time are told apart by uuid."""
+        return self.modified or _LONG_AGO, str(self.name.uuid)
+
+
+@dataclass(frozen=True)
+class BucketContents:
+    """What the bucket holds.
+
+    Attributes:
+        copies: Every offload attempt that has an index object, by ledger id, then from the newest
+            to the oldest.
+        unfinished: Data objects without an index object: attempts that never completed. A complete
+            copy of the ledger, if there is one, lies under another uuid.
+        streaming: Names of objects of streaming offload (PIP-76).
+    """
+
+    copies: tuple[LedgerCopy, ...]
+    unfinished: tuple[LedgerObjectName, ...]
+    streaming: tuple[str, ...]
+
+
+def read_bucket(
+    location: Location,
+    *,
+    range_bytes: int = DEFAULT_RANGE_BYTES,
+    trace: RequestTrace | None = None,
+) -> BucketContents:
+    """List the bucket and read the index object of every ledger in it.
+
+    Args:
+        location: The bucket, prefix or folder.
+        range_bytes: Most bytes that one request for data will ask for.
+        trace: Counts the requests.
+
+    Raises:
+        StorageError: The bucket cannot be listed, or an index object cannot be read for a reason
+            that lies in the store.
+    """
+    named = [
+        (info, parsed)
+        for info in location.list_objects(trace=trace)
+        if (parsed := parse_object_name(info.name)) is not None
+    ]
+    data = {each.uuid: info for info, each in named if not each.is_index and not each.is_streaming}
+    indexes = [(info, each) for info, each in named if each.is_index and not each.is_streaming]
+
+    def read(pair: tuple[ObjectInfo, ParsedName]) -> LedgerCopy:
+        info, parsed = pair
+        name = parsed.ledger_object_name
+        return _read_copy(
+            location,
+            name,
+            index=info,
+            data=data.get(name.uuid),
+            range_bytes=range_bytes,
+            trace=trace,
+        )
+
+    with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        copies = list(executor.map(read, indexes))
+    copies.sort(key=lambda copy: copy.age_rank, reverse=True)
+    copies.sort(key=lambda copy: copy.name.ledger_id)
+    complete = {copy.name.uuid for copy in copies}
+    return BucketContents(
+        tuple(copies),
+        tuple(
+            each.ledger_object_name
+            for _, each in named
+            if not each.is_streaming and not each.is_index and each.uuid not in complete
+        ),
+        tuple(info.name for info, each in named if each.is_streaming),
+    )
+
+
+def _read_copy(
+    location: Location,
+    name: LedgerObjectName,
+    *,
+    index: ObjectInfo,
+    data: ObjectInfo | None,
+    range_bytes: int,
+    trace: RequestTrace | None,
+) -> LedgerCopy:
+    ledger = None
+    topic = None
+    error: PulsarOffloadError | None = None
+    managed_ledger = None
+    try:
+        ledger = OffloadedLedger.open(
+            location,
+            name,
+            data_size_bytes=None if data is None else data.size_bytes,
+            range_bytes=range_bytes,
+            trace=trace,
+        )
+        managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
+    except (FormatError, MissingObjectError) as unsound:
+        error = unsound
+    if managed_ledger is None:
+        metadata = location.user_metadata(name.index_name, trace=trace) or {}
+        managed_ledger = metadata.get(_MANAGED_LEDGER_NAME_KEY)
+    if managed_ledger is not None:
+        try:
+            topic = TopicName.from_managed_ledger_name(managed_ledger)
+        except FormatError as unsound:
+            error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
+    if data is None and error is None:
+        message = "the index object is there, its data object is not"
+        error = MissingObjectError(message, object_key=name.data_name, ledger_id=name.ledger_id)
+    if topic is None and error is None:
+        message = "nothing tells which topic the ledger belongs to"
+        error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
+    return LedgerCopy(name, index.modified, topic, None if error else ledger, error)
+
+
+def streaming_error(names: Iterable[str]) -> UnsupportedFormatError:
+    """The error for objects of streaming offload."""
+    some = sorted(names)
+    message = f"streaming offload (PIP-76) is not supported yet: {len(some)} objects, the first"
+    return UnsupportedFormatError(message, object_key=some[0])

@@ -1,0 +1,142 @@
+"""Which ledgers make a topic, in order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.location import Location
+from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from connector.catalog.bucket import BucketContents, LedgerCopy, read_bucket, streaming_error
+from connector.topic_name import TopicName, select_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from arrow_io.errors import PulsarOffloadError
+    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.storage.trace import RequestTrace
+
+
+@dataclass(frozen=True)
+class TopicLedgers:
+    """One topic, or one partition of a partitioned topic, and its offloaded ledgers.
+
+    Attributes:
+        topic: The topic, with its partition.
+        ledgers: Sound ledgers, ascending by ledger id; one copy each.
+        problems: What is wrong with ledgers of which no copy is sound.
+    """
+
+    topic: TopicName
+    ledgers: tuple[OffloadedLedger, ...]
+    problems: tuple[PulsarOffloadError, ...] = ()
+
+
+class Catalog:
+    """The topics of a bucket, found from the bucket alone.
+
+    Where a ledger lies in the bucket under several uuids, the newest copy whose index object is
+    sound is taken (the index object is written last).
+    """
+
+    def __init__(self, contents: BucketContents, *, location: Location) -> None:
+        self.location = location
+        self.contents = contents
+        self._topics = _by_topic(contents)
+
+    def topics(self) -> list[TopicName]:
+        """All topics, partitions each by itself, by name and partition number."""
+        return sorted(self._topics, key=lambda topic: (str(topic.base), topic.partition))
+
+    def ledgers(self, topic: TopicName) -> TopicLedgers:
+        """The ledgers of one topic or partition."""
+        return self._topics[topic]
+
+    def select(
+        self, wanted: str | Sequence[str], report: ReadReport | None = None
+    ) -> list[TopicLedgers]:
+        """The topics that names or globs select, partitions each by itself.
+
+        Args:
+            wanted: Short or full names, or globs.
+            report: Counts ledgers that cannot be read, if it is salvaging; by default they are
+                errors.
+
+        Raises:
+            TopicNotFoundError: A name or glob selects none; names near it are listed.
+            PulsarOffloadError: A ledger of these topics, or one whose topic cannot be told, is
+                unsound.
+        """
+        chosen = [self._topics[topic] for topic in select_topics(wanted, self._topics)]
+        counted = report or ReadReport()
+        for each in chosen:
+            for error in each.problems:
+                counted.lose(Unit.LEDGER, error)
+        for error in self.unattributed():
+            counted.lose(Unit.LEDGER, error)
+        return chosen
+
+    def unattributed(self) -> list[PulsarOffloadError]:
+        """What is wrong with ledgers that may belong to any topic, because nothing tells which."""
+        errors = [
+            copy.error
+            for copies in _by_ledger(self.contents).values()
+            if not any(each.ledger for each in copies)
+            for copy in copies[:1]
+            if copy.error is not None and copy.topic is None
+        ]
+        if self.contents.streaming:
+            errors.append(streaming_error(self.contents.streaming))
+        return errors
+
+
+def open_catalog(
+    url: str,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    range_bytes: int = DEFAULT_RANGE_BYTES,
+    trace: RequestTrace | None = None,
+) -> Catalog:
+    """Find the topics of a bucket: one listing, and one request for each index object.
+
+    Args:
+        url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other
+            URL that fsspec knows.
+        storage_options: Options of the fsspec file system.
+        range_bytes: Most bytes that one request for data will ask for.
+        trace: Counts the requests.
+
+    Raises:
+        StorageError: The bucket cannot be read.
+    """
+    location = Location(url, storage_options)
+    contents = read_bucket(location, range_bytes=range_bytes, trace=trace)
+    return Catalog(contents, location=location)
+
+
+def _by_ledger(contents: BucketContents) -> dict[tuple[TopicName | None, int], list[LedgerCopy]]:
+    """Copies, newest first, of each ledger of each topic; two clusters may share a bucket."""
+    grouped = defaultdict(list)
+    for copy in contents.copies:
+        grouped[copy.topic, copy.name.ledger_id].append(copy)
+    return grouped
+
+
+def _by_topic(contents: BucketContents) -> dict[TopicName, TopicLedgers]:
+    ledgers: dict[TopicName, list[OffloadedLedger]] = defaultdict(list)
+    problems: dict[TopicName, list[PulsarOffloadError]] = defaultdict(list)
+    for (topic, _), copies in _by_ledger(contents).items():
+        if topic is None:
+            continue
+        sound = next((copy.ledger for copy in copies if copy.ledger is not None), None)
+        if sound is not None:
+            ledgers[topic].append(sound)
+        else:
+            problems[topic].extend(copy.error for copy in copies[:1] if copy.error is not None)
+    return {
+        topic: TopicLedgers(topic, tuple(ledgers[topic]), tuple(problems[topic]))
+        for topic in {**ledgers, **problems}
+    }

@@ -1,0 +1,95 @@
+"""The options of the commands, and how their texts are read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from arrow_io.columns import ALL_COLUMNS
+from arrow_io.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Url = Annotated[
+    str,
+    typer.Argument(
+        help="Bucket, prefix or folder: a path, s3://bucket/prefix, or any URL of fsspec."
+    ),
+]
+Topic = Annotated[str, typer.Argument(help="Name (orders), full name, or glob (sales-*).")]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="Option of the fsspec file system; may be repeated. Dots nest"
+        " (client_kwargs.region_name=…). A value that is JSON is taken as JSON: quote a number that"
+        " is text (key='\"12\"'). What s3fs finds in the environment need not be given.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+OnCorruption = Annotated[
+    Literal["raise", "salvage"],
+    typer.Option(help="Whether damage is an error, or left out and told."),
+]
+Transactions = Annotated[
+    Literal["committed", "all"],
+    typer.Option(
+        help="Whether messages of aborted and open transactions are left out, or given too."
+    ),
+]
+RangeBytes = Annotated[
+    int, typer.Option(min=1, help="Most bytes that one request for data asks for.")
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,…", help=f"Columns, of: {', '.join(each.name for each in ALL_COLUMNS)}."
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        help="First message, inclusive: publish time (ISO 8601; UTC) or id (ledger:entry)."
+    ),
+]
+End = Annotated[str | None, typer.Option(help="Behind the last message, exclusive; likewise.")]
+
+
+def column_names(text: str | None) -> list[str] | None:
+    """The names in a text with commas; None for the default columns."""
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def storage_options(given: Iterable[str] | None) -> dict[str, object]:
+    """Options of fsspec from `key=value` texts; no message shows a value, which may be a secret.
+
+    Raises:
+        OptionError: A text is no pair, or a name stands for a value and for options below it.
+    """
+    options: dict[str, object] = {}
+    for each in given or ():
+        path, is_pair, text = each.partition("=")
+        *parents, name = path.split(".")
+        if not is_pair or not name or not all(parents):
+            message = "--storage-option must be KEY=VALUE"
+            raise OptionError(message)
+        inner = options
+        for parent in parents:
+            below = inner.setdefault(parent, {})
+            if not isinstance(below, dict):
+                message = f"--storage-option {path}: {parent} has a value already"
+                raise OptionError(message)
+            inner = below
+        inner[name] = _json_or_text(text)
+    return options
+
+
+def _json_or_text(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

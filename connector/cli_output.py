@@ -1,0 +1,325 @@
+"""What the commands print: tables for people, JSON for programs, progress and notes on stderr.
+
+Control characters are escaped in all text, so that no message steers the terminal.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import sys
+from contextlib import contextmanager
+from datetime import datetime
+from decimal import Decimal
+from threading import Timer
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from rich.box import ROUNDED
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.filesize import decimal as size_text
+from rich.live import Live
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from arrow_io.storage.trace import RequestCounts, RequestTrace
+
+_NARROWEST_COLUMN = 20
+"""Characters to which columns are cut where a table is wider than the terminal."""
+_WIDEST_COLUMN = 200
+"""Characters to which a column is padded elsewhere; a longer cell sticks out."""
+_PATIENCE_S = 1.0
+_WHITE_SPACE = str.maketrans("", "", "\t\n\r")
+
+
+def say(kind: str, text: str) -> None:
+    """Print one line on stderr, such as `error: …`."""
+    sys.stderr.write(f"{kind}: {printable(text)}\n")
+
+
+def printable(text: str) -> str:
+    """The text, with each character that is not printable escaped as in Python."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> counted(1, "range"), counted(2, "range")
+        ('1 range', '2 ranges')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def cost_text(counts: RequestCounts, rows: int, seconds: float) -> str:
+    """What a read cost, in one line.
+
+    Args:
+        counts: Requests and bytes.
+        rows: How many rows it gave.
+        seconds: How long it took.
+    """
+    kinds = (
+        (counts.list_requests, "listing"),
+        (counts.index_requests, "index object"),
+        (counts.head_requests, "head"),
+        (counts.range_requests, "range"),
+    )
+    sent = ", ".join(counted(number, noun) for number, noun in kinds if number)
+    return (
+        f"{counted(rows, 'row')}, {counted(counts.requests, 'request')} ({sent}),"
+        f" {size_text(counts.received_bytes)} read, {seconds:.2f} s"
+    )
+
+
+@contextmanager
+def progress(
+    trace: RequestTrace, timer: Callable[[float, Callable[[], None]], Timer] = Timer
+) -> Iterator[None]:
+    """Show on stderr, if it is a terminal, how far a read has come that takes over a second.
+
+    Args:
+        trace: Counts the requests of the read.
+        timer: Makes what calls a function after a number of seconds.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+
+    def line() -> Text:
+        counts = trace.counts
+        return Text(
+            f"reading … {counted(counts.requests, 'request')}, {size_text(counts.received_bytes)}"
+        )
+
+    live = Live(
+        get_renderable=line,
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    patience = timer(_PATIENCE_S, live.start)
+    patience.start()
+    try:
+        yield
+    finally:
+        patience.cancel()
+        patience.join()
+        live.stop()
+
+
+def watched(batches: Iterable[pa.RecordBatch], trace: RequestTrace) -> Iterator[pa.RecordBatch]:
+    """The same batches, with progress shown while one is waited for."""
+    iterator = iter(batches)
+    while True:
+        with progress(trace):
+            batch = next(iterator, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def print_json(batches: Iterable[pa.RecordBatch]) -> int:
+    """Print each row as a JSON object on a line of its own; gives the number of rows.
+
+    Values are those of `json_value`; columns of the same name become `a`, `a_1`, ….
+    """
+    rows = 0
+    for batch in batches:
+        names = _distinct(batch.schema.names)
+        lines = [
+            json.dumps({name: json_value(value) for name, value in zip(names, row, strict=True)})
+            for row in _rows(batch)
+        ]
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        rows += len(lines)
+    return rows
+
+
+def json_value(value: object) -> object:
+    """What stands for a value in JSON.
+
+    Bytes are text where they are UTF-8, else `{"base64": "…"}`; times are ISO 8601; decimals with a
+    fraction, infinities, NaN, and everything else that JSON does not know are text.
+    """
+    match value:
+        case None | bool() | int() | str():
+            plain: object = value
+        case float():
+            plain = value if math.isfinite(value) else str(value)
+        case Decimal():
+            plain = int(value) if value.as_tuple().exponent == 0 else str(value)
+        case bytes():
+            plain = _json_bytes(value)
+        case datetime():
+            plain = _iso(value, "T")
+        case dict():
+            plain = {_json_key(key): json_value(item) for key, item in value.items()}
+        case list():
+            plain = [json_value(item) for item in value]
+        case _:
+            plain = str(value)
+    return plain
+
+
+def _json_bytes(value: bytes) -> object:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode("ascii")}
+
+
+def _json_key(key: object) -> str:
+    return key if isinstance(key, str) else json.dumps(json_value(key))
+
+
+def cell_text(value: object) -> str:
+    """What stands for a value in a table: as in JSON, but hexadecimal where bytes are no text."""
+    match value:
+        case None:
+            return "NULL"
+        case bytes():
+            return _bytes_text(value)
+        case datetime():
+            return _iso(value, " ")
+        case bool() | dict() | list():
+            return printable(json.dumps(json_value(value), ensure_ascii=False))
+    return printable(str(json_value(value)))
+
+
+def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    """Print all rows as a table; gives the number of rows.
+
+    On a terminal, cells are cut to its width; where that would leave too little of them, a row is
+    printed as one line a column. Elsewhere nothing is cut.
+    """
+    console = Console()
+    width = console.width if sys.stdout.isatty() else None
+    rows = [
+        [_cut(cell_text(value), width) for value in row]
+        for batch in batches
+        for row in _rows(batch)
+    ]
+    names = [printable(name) for name in schema.names]
+    box = ROUNDED.substitute(console.options)
+    table = _Table(names, rows, width)
+    if width is None or table.width <= width:
+        numeric = [_is_number(each) for each in schema.types]
+        lines = [box.get_top(table.framed), table.line(names, box.mid_left, numeric)]
+        lines.append(box.get_row(table.framed, "head"))
+        lines += [table.line(row, box.mid_left, numeric) for row in rows]
+        lines.append(box.get_bottom(table.framed))
+    else:
+        lines = list(_records(names, rows, width))
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return len(rows)
+
+
+class _Table:
+    """How wide the columns of a table are.
+
+    Attributes:
+        widths: Width of each column, in terminal cells.
+    """
+
+    def __init__(
+        self, names: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
+    ) -> None:
+        self._cuts = width is not None
+        limit = width or _WIDEST_COLUMN
+        columns = zip(names, *rows, strict=True)
+        self.widths = [min(max(map(cell_len, column)), limit) for column in columns]
+        while width is not None and self.width > width and max(self.widths) > _NARROWEST_COLUMN:
+            self.widths[self.widths.index(max(self.widths))] -= 1
+
+    @property
+    def framed(self) -> list[int]:
+        """Width of each column with the spaces around it."""
+        return [width + 2 for width in self.widths]
+
+    @property
+    def width(self) -> int:
+        """Width of the table, frame included."""
+        return sum(self.framed) + len(self.widths) + 1
+
+    def line(self, cells: Sequence[str], edge: str, right: Sequence[bool]) -> str:
+        """One line: cells aligned to the left, or `right` where it says so."""
+        padded = map(self._padded, cells, self.widths, right)
+        return f"{edge} {f' {edge} '.join(padded)} {edge}"
+
+    def _padded(self, cell: str, width: int, right: bool) -> str:  # noqa: FBT001
+        cell = _cut(cell, width if self._cuts else None)
+        space = " " * (width - cell_len(cell))
+        return space + cell if right else cell + space
+
+
+def _records(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Rows one below the other, for a terminal that is too narrow for a table."""
+    name_width = max(map(cell_len, names))
+    for number, row in enumerate(rows, 1):
+        yield f"── row {number} ".ljust(width, "─")
+        for name, cell in zip(names, row, strict=True):
+            yield _cut(f"{set_cell_size(name, name_width)}  {cell}", width)
+
+
+def _cut(cell: str, width: int | None) -> str:
+    """The cell, cut to a width; None: whole."""
+    if width is None or cell_len(cell) <= width:
+        return cell
+    return set_cell_size(cell, width - 1) + "…"
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
+    return zip(*map(_values, batch.columns), strict=True)
+
+
+def _values(column: pa.Array) -> list[object]:
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = column.cast(pa.string())  # Python's times end at microseconds
+    values: list[object]
+    try:
+        values = column.to_pylist(maps_as_pydicts="strict")
+    except TypeError:  # maps whose keys are lists or maps: no dict can hold them
+        values = column.to_pylist()
+    return values
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    distinct: list[str] = []
+    for name in names:
+        candidate, number = name, 0
+        while candidate in distinct:
+            number += 1
+            candidate = f"{name}_{number}"
+        distinct.append(candidate)
+    return distinct
+
+
+def _bytes_text(value: bytes) -> str:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"0x{value.hex()}"
+    return printable(text) if text.translate(_WHITE_SPACE).isprintable() else f"0x{value.hex()}"
+
+
+def _iso(value: datetime, separator: str) -> str:
+    timespec = "microseconds" if value.microsecond % 1000 else "milliseconds"
+    return value.isoformat(separator, timespec).replace("+00:00", "Z")
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_))

@@ -1,0 +1,136 @@
+"""SQL over the topics of a bucket: DuckDB, with `read_pulsar` and the topics' names as tables."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from arrow_io import errors
+from arrow_io.errors import OptionError, PulsarOffloadError
+from connector.duckdb_functions import register_duckdb
+from connector.topic_name import TopicName, select_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    from duckdb import DuckDBPyConnection
+
+    from connector.catalog.catalog import Catalog
+
+_ERROR_NAME = re.compile(r"(\w+Error): (.+)")
+_NO_TABLE = re.compile(r"Table with name (.+?) does not exist")
+
+
+def run_sql(
+    sql: str, catalog: Catalog, url: str, **options: object
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Run SQL: the schema of the last statement's rows, and the rows as they come.
+
+    `read_pulsar('…')` reads topics. A topic's name is a table too, unless the SQL makes a table of
+    that name.
+
+    Args:
+        sql: One or several statements.
+        catalog: The topics at the URL.
+        url: Where the topics are.
+        options: Other options of `open_topic`.
+
+    Raises:
+        OptionError: DuckDB is not installed, or the SQL is wrong.
+        PulsarOffloadError: A topic cannot be read, or the query failed.
+    """
+    try:
+        import duckdb  # noqa: PLC0415 - an optional engine
+    except ModuleNotFoundError:
+        message = "query needs DuckDB: pip install 'pulsar-offload[cli,duckdb]'"
+        raise OptionError(message) from None
+    connection = duckdb.connect()
+    register_duckdb(connection, url, catalog=catalog, **options)
+    try:
+        _create_views(duckdb, connection, sql, catalog)
+        relation = connection.sql(sql)
+        if relation is None:
+            message = "there is no statement in the SQL"
+            raise OptionError(message)
+        reader = pa.RecordBatchReader.from_stream(relation)
+    except duckdb.Error as error:
+        wrong = isinstance(error, duckdb.ProgrammingError | duckdb.DataError)
+        raise _as_ours(str(error), catalog, OptionError if wrong else PulsarOffloadError) from None
+    return reader.schema, _read(reader, catalog)
+
+
+def _read(reader: pa.RecordBatchReader, catalog: Catalog) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except (OSError, pa.ArrowException) as error:
+        raise _as_ours(str(error), catalog, PulsarOffloadError) from None
+
+
+def _create_views(
+    duckdb: ModuleType, connection: DuckDBPyConnection, sql: str, catalog: Catalog
+) -> None:
+    """Make a view of each word of the SQL that names a topic, behind the tables that the SQL makes.
+
+    DuckDB tells the tables of a query only where it need not know their columns, as for USING.
+    A view too many, where a column has the name of a topic, reads nothing.
+
+    Raises:
+        OptionError: The names of two topics differ in case only, which DuckDB does not tell apart.
+    """
+    connection.execute("CREATE SCHEMA pulsar")
+    connection.execute("SET search_path = 'main,pulsar'")
+    connection.execute("SET TimeZone = 'UTC'")
+    topics = {name for topic in catalog.topics() for name in (topic, topic.base)}
+    views: dict[str, str] = {}
+    for word in _words(duckdb, sql):
+        if not _names_one_of(topics, word) or views.get(word.lower()) == word:
+            continue
+        if word.lower() in views:
+            message = f"{word} and {views[word.lower()]} are one name in SQL: use read_pulsar('…')"
+            raise OptionError(message)
+        views[word.lower()] = word
+        name, text = word.replace('"', '""'), word.replace("'", "''")
+        connection.execute(f"CREATE VIEW pulsar.\"{name}\" AS FROM read_pulsar('{text}')")
+
+
+def _words(duckdb: ModuleType, sql: str) -> Iterator[str]:
+    """Everything in the SQL that can be the name of a table, without its quotes."""
+    data = sql.encode(errors="replace")
+    kinds = duckdb.token_type
+    tokens = duckdb.tokenize(sql)
+    stops = [start for start, _ in tokens[1:]] + [len(data)]
+    for (start, kind), stop in zip(tokens, stops, strict=True):
+        if kind in {kinds.identifier, kinds.keyword, kinds.string_const}:
+            text = data[start:stop].decode(errors="replace").strip()
+            quote = text[:1] if text[:1] in {'"', "'"} else ""
+            yield text[1:-1].replace(quote * 2, quote) if quote else text
+
+
+def _names_one_of(topics: set[TopicName], word: str) -> bool:
+    try:
+        return TopicName.parse(word) in topics
+    except OptionError:
+        return False
+
+
+def _as_ours(
+    text: str, catalog: Catalog, otherwise: type[PulsarOffloadError]
+) -> PulsarOffloadError:
+    """The error for one that DuckDB raised, in whose text alone an error of ours can be found."""
+    for name, message in reversed(_ERROR_NAME.findall(text)):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, PulsarOffloadError):
+            return kind(message)
+    missing = _NO_TABLE.search(text)
+    if missing:
+        try:
+            select_topics(missing[1], catalog.topics())
+        except OptionError:
+            pass
+        except errors.TopicNotFoundError as error:
+            return error
+    # What follows an empty line shows the place in the SQL.
+    return otherwise(" ".join(text.partition("\n\n")[0].split()))

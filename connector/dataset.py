@@ -1,0 +1,306 @@
+"""A topic as a `pyarrow.dataset.Dataset`, and from there to pandas and Polars."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from arrow_io.errors import OptionError
+from arrow_io.read_report import ReadReport
+from connector.filters import ArrowFilter
+from connector.read_ahead import read_ahead_of_parts
+from connector.scan import Scan, count, execute, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pandas as pd
+    import polars as pl
+    import pyarrow.compute as pc
+
+_T = TypeVar("_T")
+
+_AHEAD_TASK_BYTES = 64 << 20
+"""Tasks that are read side by side are of the size of one data block."""
+
+
+@dataclass
+class TopicScanner:
+    """One scan of a topic, about to be read; each method reads it anew.
+
+    Has the methods of `pyarrow.dataset.Scanner` that engines call.
+
+    Attributes:
+        scan: What to read.
+        unsound: What was already lost when the topic was opened: ledgers that cannot be read at
+            all.
+        report: Counts of the last read: what was skipped, left out or lost.
+    """
+
+    scan: Scan
+    unsound: ReadReport = field(default_factory=ReadReport)
+    report: ReadReport = field(default_factory=ReadReport)
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """Schema of the record batches."""
+        return self.scan.options.projection.schema
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """Schema of all columns that a filter may look at."""
+        return self.scan.options.filterable.schema
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Record batches, one partition after the other, each in order of positions.
+
+        Nothing is read before the first is asked for, and little beyond the last one asked for.
+        """
+        self.report = ReadReport(salvage=self.scan.options.salvage).add(self.unsound)
+        for task in self.scan.plan():
+            yield from execute(task, self.report)
+        self._tell()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The same batches, decoded ahead in threads of their own, several tasks side by side."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.batches_ahead())
+
+    def to_table(self) -> pa.Table:
+        """All rows, decoded in several threads."""
+        return pa.Table.from_batches(self.batches_ahead(), self.projected_schema)
+
+    def batches_ahead(self) -> Iterator[pa.RecordBatch]:
+        """The same batches as `to_batches`, decoded ahead in threads of their own."""
+        self.report = ReadReport(salvage=self.scan.options.salvage).add(self.unsound)
+        tasks = self.scan.plan(_AHEAD_TASK_BYTES)
+        reports = [ReadReport(salvage=self.scan.options.salvage) for _ in tasks]
+        makers = [partial(execute, *pair) for pair in zip(tasks, reports, strict=True)]
+        yield from read_ahead_of_parts(makers, most=os.cpu_count() or 1)
+        for each in reports:
+            self.report.add(each)
+        self._tell()
+
+    def head(self, num_rows: int) -> pa.Table:
+        """The first `num_rows` rows, or fewer if there are no more."""
+        options = self.scan.options
+        limits = replace(
+            options.limits, first_rows=max(1, min(num_rows, options.limits.first_rows))
+        )
+        first = replace(self, scan=replace(self.scan, options=replace(options, limits=limits)))
+        batches = []
+        missing = num_rows
+        for batch in first.to_batches() if missing > 0 else ():
+            batches.append(batch.slice(0, missing))
+            missing -= len(batches[-1])
+            if missing <= 0:
+                break
+        self.report = first.report
+        return pa.Table.from_batches(batches, self.projected_schema)
+
+    def count_rows(self) -> int:
+        """How many rows there are; without a filter, no payload is decompressed."""
+        self.report = ReadReport(salvage=self.scan.options.salvage).add(self.unsound)
+        rows = sum(count(task, self.report) for task in self.scan.select([]).plan())
+        self._tell()
+        return rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's PyCapsule interface."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _tell(self) -> None:
+        tell(self.report, ", ".join(str(each.topic) for each in self.scan.topics))
+
+
+# pyarrow carries no types, so its class is Any.
+class TopicDataset(pads.Dataset):  # type: ignore[misc]
+    """Rows of one or more topics, as a dataset that DuckDB and other users of Arrow can scan.
+
+    Immutable: `filter` returns a copy. Filters are applied exactly, and what they do not need is
+    decoded for the rows that they keep only.
+
+    Attributes:
+        scan: What the dataset reads.
+        report: Counts of the last read that the dataset's own methods made.
+    """
+
+    def __init__(self, scan: Scan, unsound: ReadReport | None = None) -> None:
+        self.scan = scan
+        self.unsound = unsound or ReadReport()
+        self.report = self.unsound
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled by what it reads; no connection is kept."""
+        return type(self), (self.scan, self.unsound)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns given unless others are named."""
+        return self.scan.options.projection.schema
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - the name is Arrow's
+        **_tuning: object,
+    ) -> TopicScanner:
+        """A scan of some columns of the rows that pass a filter.
+
+        Args:
+            columns: Names of columns, on-request ones included; None: `schema`.
+            filter: An Arrow expression over any columns, whether they are given or not.
+            _tuning: Options by which Arrow's own scanners are tuned; they have no meaning here.
+
+        Raises:
+            OptionError: An unknown column, or a filter that cannot be applied.
+        """
+        scan = self.scan
+        if filter is not None:
+            scan = scan.where(filter if scan.options.row_filter is None else _both(scan, filter))
+        return self.scanner_of(scan if columns is None else scan.select(columns))
+
+    def scanner_of(self, scan: Scan) -> TopicScanner:
+        """The scanner of a scan that was made from this dataset's."""
+        return TopicScanner(scan, self.unsound)
+
+    def to_table(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002
+        **tuning: object,
+    ) -> pa.Table:
+        """All rows that pass the filter, as a table."""
+        return self._keeping_report(self.scanner(columns, filter, **tuning), TopicScanner.to_table)
+
+    def to_batches(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002
+        **tuning: object,
+    ) -> Iterator[pa.RecordBatch]:
+        """All rows that pass the filter, as record batches that are read as they are asked for."""
+        scanner = self.scanner(columns, filter, **tuning)
+        for batch in scanner.to_batches():
+            self.report = scanner.report
+            yield batch
+        self.report = scanner.report
+
+    def head(
+        self,
+        num_rows: int,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002
+        **tuning: object,
+    ) -> pa.Table:
+        """The first rows that pass the filter."""
+        return self._keeping_report(
+            self.scanner(columns, filter, **tuning), lambda scanner: scanner.head(num_rows)
+        )
+
+    def count_rows(
+        self,
+        filter: pc.Expression | None = None,  # noqa: A002
+        **tuning: object,
+    ) -> int:
+        """How many rows pass the filter."""
+        return self._keeping_report(self.scanner(None, filter, **tuning), TopicScanner.count_rows)
+
+    def filter(self, expression: pc.Expression) -> TopicDataset:
+        """The dataset of the rows that pass a further filter."""
+        return TopicDataset(self.scanner(None, expression).scan, self.unsound)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's PyCapsule interface: the rows as a stream."""
+        return self.scanner().__arrow_c_stream__(requested_schema)
+
+    def to_pandas(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002
+        *,
+        arrow_types: bool = False,
+    ) -> pd.DataFrame:
+        """All rows as a pandas frame.
+
+        Args:
+            columns: As in `scanner`.
+            filter: As in `scanner`.
+            arrow_types: Whether the columns keep Arrow's types (`pandas.ArrowDtype`) instead of
+                becoming NumPy's, where integers with nulls become floats.
+        """
+        import pandas as pd
+
+        table = self.to_table(columns, filter)
+        return table.to_pandas(types_mapper=pd.ArrowDtype) if arrow_types else table.to_pandas()
+
+    def to_polars(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002
+    ) -> pl.DataFrame:
+        """All rows as a Polars frame; properties become a list of key-value structs."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.to_table(columns, filter))
+        if not isinstance(frame, pl.DataFrame):
+            message = f"Polars made a {type(frame).__name__} of a table"
+            raise TypeError(message)
+        return frame
+
+    def scan_polars(self) -> pl.LazyFrame:
+        """A lazy Polars frame: projection, predicate and row limit reach the reader."""
+        from connector.polars_source import scan_polars  # noqa: PLC0415 - an optional engine
+
+        return scan_polars(self)
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """Not offered."""
+        self._refuse("partition_expression")
+
+    def get_fragments(self, *_args: object, **_options: object) -> NoReturn:
+        """Not offered: `connector.scan.Scan.plan` cuts a topic into tasks."""
+        self._refuse("get_fragments")
+
+    def take(self, *_args: object, **_options: object) -> NoReturn:
+        """Not offered: rows have no numbers; ask for message ids with a filter."""
+        self._refuse("take")
+
+    def replace_schema(self, *_args: object) -> NoReturn:
+        """Not offered."""
+        self._refuse("replace_schema")
+
+    def sort_by(self, *_args: object, **_options: object) -> NoReturn:
+        """Not offered: sort the table, or in the engine."""
+        self._refuse("sort_by")
+
+    def join(self, *_args: object, **_options: object) -> NoReturn:
+        """Not offered: join tables, or in the engine."""
+        self._refuse("join")
+
+    def join_asof(self, *_args: object, **_options: object) -> NoReturn:
+        """Not offered: join tables, or in the engine."""
+        self._refuse("join_asof")
+
+    def _refuse(self, what: str) -> NoReturn:
+        message = f"a topic has no {what}; use to_table() or an engine"
+        raise NotImplementedError(message)
+
+    def _keeping_report(self, scanner: TopicScanner, read: Callable[[TopicScanner], _T]) -> _T:
+        try:
+            return read(scanner)
+        finally:
+            self.report = scanner.report
+
+
+def _both(scan: Scan, expression: pc.Expression) -> pc.Expression:
+    before = scan.options.row_filter
+    if not isinstance(before, ArrowFilter):
+        message = "the dataset is already filtered by something that is no Arrow expression"
+        raise OptionError(message)
+    return before.expression & expression

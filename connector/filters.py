@@ -1,0 +1,85 @@
+"""Exact filters: which columns one needs, and which rows it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+
+from arrow_io.errors import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+_ROW = "__row__"
+
+
+class RowFilter(Protocol):
+    """Decides by some columns which rows are kept."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that it looks at."""
+
+    def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
+        """Numbers of the rows that are kept, ascending; the batch has `columns`."""
+
+
+@dataclass(frozen=True)
+class ArrowFilter:
+    """An Arrow expression, applied exactly: a row is kept where it is true, not where it is null.
+
+    Attributes:
+        expression: The expression.
+        columns: Names of the columns that it looks at.
+    """
+
+    expression: pc.Expression
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, expression: pc.Expression, schema: pa.Schema) -> ArrowFilter:
+        """Find out which columns of `schema` an expression looks at.
+
+        Expressions cannot be walked; but one that looks at a column cannot be applied without it.
+
+        Raises:
+            OptionError: The expression cannot be applied to such columns.
+        """
+        try:
+            schema.empty_table().filter(expression)
+        except (pa.ArrowException, ValueError, KeyError) as error:
+            message = f"the filter {expression} cannot be applied: {error}"
+            raise OptionError(message) from error
+        names = tuple(name for name in schema.names if _needs(expression, schema, name))
+        return cls(expression, names)
+
+    def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
+        """Numbers of the rows where the expression is true, ascending."""
+        numbered = batch.append_column(_ROW, pa.arange(0, batch.num_rows))
+        column = numbered.filter(self.expression).column(_ROW)
+        return column if isinstance(column, pa.Array) else column.combine_chunks()
+
+    def may_hold(self, guarantee: pc.Expression, schema: pa.Schema) -> bool:
+        """Whether rows for which `guarantee` is true can pass; False only where Arrow proves it.
+
+        Args:
+            guarantee: Something that is true of all rows.
+            schema: Schema of the rows.
+        """
+        format_ = pads.ParquetFileFormat()
+        fragment = format_.make_fragment("-", pafs.LocalFileSystem(), guarantee)
+        rows = pads.FileSystemDataset([fragment], schema, format_, pafs.LocalFileSystem())
+        return any(True for _ in rows.get_fragments(filter=self.expression))
+
+
+def _needs(expression: pc.Expression, schema: pa.Schema, name: str) -> bool:
+    without = schema.remove(schema.get_field_index(name))
+    try:
+        without.empty_table().filter(expression)
+    except (pa.ArrowException, ValueError, KeyError):
+        return True
+    return False

@@ -1,0 +1,71 @@
+"""A topic as a lazy Polars frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import polars as pl
+import pyarrow as pa
+from polars.io.plugins import register_io_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from connector.dataset import TopicDataset
+
+
+@dataclass(frozen=True)
+class PolarsFilter:
+    """A Polars predicate: a row is kept where it is true.
+
+    Attributes:
+        predicate: The predicate.
+        columns: Names of the columns that it looks at.
+    """
+
+    predicate: pl.Expr
+    columns: tuple[str, ...]
+
+    def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
+        """Numbers of the rows where the predicate is true, ascending."""
+        frame = _frame(batch)
+        kept = frame.select(pl.arg_where(self.predicate).cast(pl.Int64)).to_series()
+        return pa.array(kept.to_arrow(), pa.int64())
+
+
+def scan_polars(dataset: TopicDataset) -> pl.LazyFrame:
+    """A lazy frame whose projection, predicate and row limit reach the reader.
+
+    The predicate's columns are decoded first, the others for the rows that it keeps.
+    """
+    schema = _frame(dataset.schema.empty_table()).schema
+
+    def read(
+        with_columns: list[str] | None,
+        predicate: pl.Expr | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        del batch_size  # the reader's own limits hold
+        scan = dataset.scan
+        if predicate is not None:
+            names = tuple(dict.fromkeys(predicate.meta.root_names()))
+            scan = scan.filtered(PolarsFilter(predicate, names))
+        scanner = dataset.scanner_of(scan if with_columns is None else scan.select(with_columns))
+        batches = scanner.batches_ahead() if n_rows is None else scanner.to_batches()
+        missing = n_rows
+        for batch in batches:
+            frame = _frame(batch if missing is None else batch.slice(0, missing))
+            yield frame
+            if missing is not None:
+                missing -= frame.height
+                if missing <= 0:
+                    return
+
+    return register_io_source(read, schema=schema)
+
+
+def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+    # Only what has no columns, such as an array, becomes a series.
+    return cast("pl.DataFrame", pl.from_arrow(rows))

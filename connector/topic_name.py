@@ -1,0 +1,238 @@
+"""Names of topics: as users write them, as Pulsar writes them, and as managed ledgers are named.
+
+Pulsar's `TopicName` and `Codec`:
+
+============================ ================================================================
+Form                         Example
+============================ ================================================================
+short                        `orders`, which is in `public/default`
+with tenant and namespace    `sales/eu/orders`
+full                         `persistent://sales/eu/orders`
+full, with a cluster         `persistent://sales/cluster/eu/orders` (Pulsar's first version)
+one partition                any of these, with `-partition-2` behind it
+managed ledger               `sales/eu/persistent/orders`, the local name URL-encoded;
+                             with a cluster `sales/cluster/eu/persistent/orders`
+============================ ================================================================
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+from urllib.parse import quote_plus, unquote_plus
+
+from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+_DOMAIN = "persistent"
+_DEFAULT_NAMESPACE = "public/default"
+
+# As Pulsar reads it: no sign, no leading zero; "orders-partition-01" is a name like any other.
+_PARTITION = re.compile(r"(?P<base>.+)-partition-(?P<number>0|[1-9][0-9]{0,9})", re.DOTALL)
+_MAX_PARTITION = 2**31 - 1
+
+_GLOB_CHARACTERS = re.compile(r"[*?\[]")
+_SYSTEM_TOPICS = (
+    "__change_events",
+    "__transaction_buffer_snapshot*",
+    "__transaction_log_*",
+    "*__transaction_pending_ack",
+)
+"""Local names of the topics that Pulsar keeps for itself among those of its users."""
+
+_SHOWN_NAMES = 5
+_SHOWN_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TopicName:
+    """The name of a persistent topic, or of one partition of a partitioned topic.
+
+    Example:
+        >>> str(TopicName.parse("orders-partition-2"))
+        'persistent://public/default/orders-partition-2'
+        >>> TopicName.parse("sales/eu/new orders").managed_ledger_name
+        'sales/eu/persistent/new+orders'
+    """
+
+    tenant: str
+    namespace: str
+    """Namespace, without the tenant."""
+    local_name: str
+    """Everything behind the namespace, `-partition-N` included."""
+    cluster: str | None = None
+    """Cluster; only in names of Pulsar's first version."""
+
+    @classmethod
+    def parse(cls, name: str) -> TopicName:
+        """Read a name as users and Pulsar write it.
+
+        Args:
+            name: Short name, `tenant/namespace/name`, or full name.
+
+        Raises:
+            OptionError: Its domain is not `persistent`, or it has another number of parts.
+        """
+        domain, is_full, rest = name.partition("://")
+        if not is_full:
+            domain, rest = _DOMAIN, name if "/" in name else f"{_DEFAULT_NAMESPACE}/{name}"
+        if domain != _DOMAIN:
+            message = f"topic {_shown(name)}: only {_DOMAIN}:// topics are offloaded"
+            raise OptionError(message)
+        # Behind a cluster, what is left is the local name, slashes or not.
+        parts = rest.split("/", 3) if is_full else rest.split("/")
+        match parts:
+            case [tenant, namespace, local_name] if all(parts):
+                return cls(tenant, namespace, local_name)
+            case [tenant, cluster, namespace, local_name] if is_full and all(parts):
+                return cls(tenant, namespace, local_name, cluster)
+        message = (
+            f"topic {_shown(name)} is none of 'name', 'tenant/namespace/name' and "
+            f"'{_DOMAIN}://tenant/namespace/name'"
+        )
+        raise OptionError(message)
+
+    @classmethod
+    def from_managed_ledger_name(cls, name: str) -> TopicName:
+        """Read the name of a topic's managed ledger, as index objects and user metadata give it.
+
+        Args:
+            name: `tenant/namespace/persistent/<encoded local name>`, or the same with a cluster.
+
+        Raises:
+            FormatError: It is another name, or one that Pulsar never writes: only a name that
+                encoding gives back is read, so that two ledgers cannot pass for one topic.
+        """
+        parts = name.split("/")
+        local_name = unquote_plus(parts[-1])
+        topic: TopicName | None = None
+        match parts:
+            case [tenant, namespace, _, _] if "/" not in local_name:
+                topic = cls(tenant, namespace, local_name)
+            case [tenant, cluster, namespace, _, _]:
+                topic = cls(tenant, namespace, local_name, cluster)
+        # Encoding writes the domain `persistent`, so names of other domains differ here.
+        if topic is None or not all(parts) or topic.managed_ledger_name != name:
+            message = f"{_shown(name)} is not the managed ledger of a persistent topic"
+            raise FormatError(message)
+        return topic
+
+    def __str__(self) -> str:
+        """The full name."""
+        cluster = "" if self.cluster is None else f"{self.cluster}/"
+        return f"{_DOMAIN}://{self.tenant}/{cluster}{self.namespace}/{self.local_name}"
+
+    @property
+    def managed_ledger_name(self) -> str:
+        """The persistence name, under which the topic's ledgers are kept."""
+        # Java's URLEncoder encodes a tilde and no asterisk; Python's quote does it the other way.
+        # A half of a surrogate pair, which UTF-8 cannot hold, is a question mark in Java too.
+        local_name = quote_plus(self.local_name, safe="*", errors="replace").replace("~", "%7E")
+        cluster = "" if self.cluster is None else f"{self.cluster}/"
+        return f"{self.tenant}/{cluster}{self.namespace}/{_DOMAIN}/{local_name}"
+
+    @property
+    def partition(self) -> int:
+        """Number of the partition, 0 or more; -1 if the name is not that of a partition."""
+        return self._split_partition()[1]
+
+    @property
+    def base(self) -> TopicName:
+        """The partitioned topic that a partition belongs to; else the topic itself."""
+        return replace(self, local_name=self._split_partition()[0])
+
+    def _split_partition(self) -> tuple[str, int]:
+        match = _PARTITION.fullmatch(self.local_name)
+        if match is None or int(match["number"]) > _MAX_PARTITION:
+            return self.local_name, -1
+        return match["base"], int(match["number"])
+
+    @property
+    def is_system(self) -> bool:
+        """Whether Pulsar keeps the topic for itself (namespace events, transactions)."""
+        local_name = self.base.local_name
+        return any(fnmatchcase(local_name, pattern) for pattern in _SYSTEM_TOPICS)
+
+    def matches(self, pattern: TopicName) -> bool:
+        """Whether each part of the base name matches the same part of a pattern (`*`, `?`, `[…]`).
+
+        A pattern without a cluster matches no name that has one.
+        """
+        if (self.cluster is None) != (pattern.cluster is None):
+            return False
+        return (
+            fnmatchcase(self.tenant, pattern.tenant)
+            and fnmatchcase(self.cluster or "", pattern.cluster or "")
+            and fnmatchcase(self.namespace, pattern.namespace)
+            and fnmatchcase(self.base.local_name, pattern.local_name)
+        )
+
+
+def select_topics(wanted: str | Sequence[str], available: Iterable[TopicName]) -> list[TopicName]:
+    """Choose topics by name or by glob.
+
+    A name selects that topic, and all partitions of it if it is partitioned; a partition's name
+    selects this partition. What names no topic and has `*`, `?` or `[` in it is a glob: each of
+    its parts must match the same part of a topic's name without `-partition-N`. A glob selects no
+    system topics; they can be named.
+
+    Args:
+        wanted: One or several names or globs, in any form that `TopicName.parse` reads.
+        available: What there is; partitions each by themselves.
+
+    Returns:
+        The topics, each once, ordered by name, the partitions of one topic by number.
+
+    Raises:
+        OptionError: Nothing is wanted, or something that is no topic name.
+        TopicNotFoundError: A name or glob selects nothing; the message has names that are near.
+    """
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    if not names:
+        message = "no topic is asked for"
+        raise OptionError(message)
+    topics = set(available)
+    selected = {topic for name in names for topic in _select(name, topics)}
+    return sorted(selected, key=_order)
+
+
+def _select(name: str, topics: Collection[TopicName]) -> list[TopicName]:
+    topic = TopicName.parse(name)
+    # The name first: a topic's own name may look like a glob.
+    found = [candidate for candidate in topics if topic in (candidate, candidate.base)]
+    if not found and _GLOB_CHARACTERS.search(name):
+        found = [
+            candidate
+            for candidate in topics
+            if candidate.matches(topic) and not candidate.is_system
+        ]
+    if not found:
+        raise TopicNotFoundError(_not_found(topic, topics))
+    return found
+
+
+def _not_found(topic: TopicName, topics: Collection[TopicName]) -> str:
+    message = f"no offloaded topic {_shown(str(topic))}"
+    bases = sorted({candidate.base for candidate in topics}, key=_order)
+    if not bases:
+        return f"{message}, nor any other"
+    # By local name: all names of a namespace are alike in what stands before it.
+    local_names = dict.fromkeys(base.local_name for base in bases)
+    near = difflib.get_close_matches(topic.local_name, local_names, n=_SHOWN_NAMES)
+    likely = [base for name in near for base in bases if base.local_name == name]
+    heading = "did you mean" if likely else f"there are {len(bases)}, such as"
+    shown = ", ".join(_shown(str(base)) for base in (likely or bases)[:_SHOWN_NAMES])
+    return f"{message}; {heading} {shown}"
+
+
+def _order(topic: TopicName) -> tuple[str, int]:
+    return str(topic.base), topic.partition
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…")
