@@ -61,7 +61,7 @@ java: ## Find a Java that Spark can run on, or install one by apt
 
 .PHONY: clean
 clean: ## Remove all that was built, and .venv
-	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist *.egg-info .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	rm -f arrow_io/messages/*.c arrow_io/messages/*.so
 	find $(wildcard arrow_io connector spark_ds sql_examples tests) -name __pycache__ -prune -exec rm -rf {} +
 

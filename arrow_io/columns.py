@@ -275,6 +275,10 @@ class Projection:
             CorruptEntryError: A value of a message cannot be given (counted instead when
                 salvaging).
         """
+        if not self.columns:
+            # Without a column, only a struct array can say how many rows there are.
+            nothing = pa.StructArray.from_buffers(pa.struct([]), rows.count, [None])
+            return pa.RecordBatch.from_struct_array(nothing)
         arrays = [_BY_NAME[own].build(rows, origin, report) for _, own in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

@@ -17,8 +17,9 @@ from arrow_io.errors import (
     MissingEntriesError,
     PulsarOffloadError,
     TruncatedObjectError,
+    UnknownFormatError,
 )
-from arrow_io.format.data_block import read_block_header
+from arrow_io.format.data_block import PADDING_PATTERN, is_padding, read_block_header
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.format.index_block import (
     MAX_INDEX_OBJECT_BYTES,
@@ -111,26 +112,37 @@ class OffloadedLedger:
             TruncatedObjectError: It, or the data object, is shorter than it says.
         """
         key = name.index_name
-        content = location.read_object(key, max_bytes=MAX_INDEX_OBJECT_BYTES, trace=trace)
         warnings = []
-        if content.user_metadata is not None:
-            unversioned = check_format_version(content.user_metadata, object_key=key)
-            warnings.extend([unversioned] if unversioned else [])
-        index = read_index_block(content.data, object_key=key, ledger_id=name.ledger_id)
-        if data_size_bytes is not None and data_size_bytes != index.data_object_length_bytes:
-            message = (
-                f"the data object has {data_size_bytes} bytes, its index object says"
-                f" {index.data_object_length_bytes}"
-            )
-            if data_size_bytes < index.data_object_length_bytes:
-                raise TruncatedObjectError(
-                    message,
-                    object_key=name.data_name,
-                    ledger_id=name.ledger_id,
-                    offset=data_size_bytes,
-                )
-            warnings.append(f"{name.data_name}: {message}")
-        return cls(location, name, index, range_bytes, trace, (*warnings, *index.warnings))
+        try:
+            content = location.read_object(key, max_bytes=MAX_INDEX_OBJECT_BYTES, trace=trace)
+            if content.user_metadata is not None:
+                unversioned = check_format_version(content.user_metadata, object_key=key)
+                warnings.extend([unversioned] if unversioned else [])
+            index = read_index_block(content.data, object_key=key)
+        except PulsarOffloadError as error:
+            error.located(ledger_id=name.ledger_id)
+            raise
+        ledger = cls(location, name, index, range_bytes, trace, (*warnings, *index.warnings))
+        return ledger if data_size_bytes is None else ledger.with_data_size(data_size_bytes)
+
+    def with_data_size(self, data_size_bytes: int) -> Self:
+        """The same ledger, after a comparison of its data object's length with the index object's.
+
+        Args:
+            data_size_bytes: Real length of the data object.
+
+        Raises:
+            TruncatedObjectError: It is shorter than the index object says.
+        """
+        if data_size_bytes == self.index.data_object_length_bytes:
+            return self
+        message = (
+            f"the data object has {data_size_bytes} bytes, its index object says"
+            f" {self.index.data_object_length_bytes}"
+        )
+        if data_size_bytes < self.index.data_object_length_bytes:
+            raise self._located(TruncatedObjectError(message, offset=data_size_bytes))
+        return replace(self, warnings=(f"{self.name.data_name}: {message}", *self.warnings))
 
     @property
     def ledger_id(self) -> int:
@@ -272,22 +284,48 @@ class OffloadedLedger:
         walk = _BlockWalk(self, first, _OFFSETS.floor(self.memory_key, first))
         length_bytes = 0
         last_block = index.block_of(last)
-        with reader.stream(walk.position, index.block_stop(last_block)) as stream:
+        is_whole = last == index.last_entry_id_of_block(last_block)
+        stream = reader.stream(
+            walk.position,
+            index.block_stop(last_block),
+            # Where the last entry ends is known only where its block ends behind it.
+            prefetch_stop=None if is_whole else index.block_start(last_block),
+        )
+        with stream:
             for block in range(walk.block, last_block + 1):
                 try:
                     for run in walk.runs(stream, block, last):
                         length_bytes += run.frame_bytes
+                        if run.last_entry_id == index.last_entry_id_of_block(block):
+                            self._check_padding(stream, walk.position, block, report)
+                        if run.last_entry_id == last:
+                            self._check_length(first, last, length_bytes, report)
                         if verify_checksums:
                             run.verify_checksums()
                         run.owned = owned
                         yield run
-                except (CorruptBlockError, TruncatedObjectError) as error:
+                except (CorruptBlockError, TruncatedObjectError, UnknownFormatError) as error:
                     _OFFSETS.forget(self.memory_key)
-                    lost = min(last, index.last_entry_id_of_block(block)) - walk.entry_id + 1
+                    wanted = max(walk.entry_id, first)
+                    lost = min(last, index.last_entry_id_of_block(block)) - wanted + 1
                     report.lose(
-                        Unit.ENTRY, self._located(error, walk.entry_id, walk.position), count=lost
+                        Unit.ENTRY, self._located(error, wanted, walk.position), count=lost
                     )
-        self._check_length(first, last, length_bytes, report)
+
+    def _check_padding(
+        self, stream: RangeStream, position: int, block: int, report: ReadReport
+    ) -> None:
+        """Only padding may follow the last entry of a block; an index object might leave some out."""
+        length = min(len(PADDING_PATTERN), self.index.block_stop(block) - position)
+        try:
+            view, start = stream.at(position, length)
+        except TruncatedObjectError as error:
+            report.lose(Unit.BLOCK, self._located(error))
+            return
+        if not is_padding(view[start : start + length]):
+            message = "what follows the last entry of a block is no padding"
+            last = self.index.last_entry_id_of_block(block)
+            report.lose(Unit.BLOCK, self._located(CorruptBlockError(message), last, position))
 
     def _check_length(self, first: int, last: int, length_bytes: int, report: ReadReport) -> None:
         ledger_length = self.index.ledger_metadata.length_bytes
@@ -357,6 +395,9 @@ class _BlockWalk:
             if needed > block_stop - self.position:
                 message = f"entries are missing: the block ends before entry {self.entry_id} does"
                 raise CorruptBlockError(message)
+            if needed > MAX_MESSAGE_BYTES:
+                message = f"an entry of {needed - ENTRY_HEADER_BYTES} bytes is larger than is believed"
+                raise CorruptBlockError(message)
             view, start = stream.at(self.position, needed)
             stop = min(len(view), start + block_stop - self.position)
             run, needed = self._run(view, start, stop, last)
@@ -386,16 +427,14 @@ class _BlockWalk:
         self, view: memoryview, start: int, stop: int, last: int
     ) -> tuple[EntryRun | None, int]:
         """Walk what the buffer holds; gives the run, if any, and the bytes needed to go on."""
-        _, table = int64_view(self._capacity * tables.ENTRY_WIDTH)
+        capacity = min(self._capacity, last - self.entry_id + 1)
+        _, table = int64_view(capacity * tables.ENTRY_WIDTH)
         _decode.core.read_entries(
-            view, start, stop, self.entry_id, last, table, self._capacity, self._result
+            view, start, stop, self.entry_id, last, table, capacity, self._result
         )
         count, _, status, needed = self._result
         if count == 0 and status in _STOPPED:
             raise CorruptBlockError(_STOPPED[status])
-        if needed > MAX_MESSAGE_BYTES:
-            message = f"an entry of {needed - ENTRY_HEADER_BYTES} bytes is larger than is believed"
-            raise CorruptBlockError(message)
         if count == 0:
             return None, needed
         skipped = min(max(self._first - self.entry_id, 0), count)

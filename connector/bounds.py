@@ -25,8 +25,11 @@ Bound: TypeAlias = datetime | MessageId | str
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
-_ID_TEXT = re.compile(r"\(\s*(\d+)\s*,\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
-_PULSAR_ID_TEXT = re.compile(r"(\d+):(\d+)(?::-?\d+(?::(-?\d+))?)?")
+_ID_TEXT = re.compile(
+    r"\(\s*(-?\d{1,19})\s*,\s*(-?\d{1,19})\s*(?:,\s*(-?\d{1,19})\s*)?\)"
+)
+_PULSAR_ID_TEXT = re.compile(r"(-?\d{1,19}):(-?\d{1,19})(?::-?\d{1,19}(?::(-?\d{1,19}))?)?")
+_MAX_INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ def _parse(option: str, bound: object) -> tuple[tuple[int, int, int] | None, int
         isinstance(bound, tuple | list)
         and 2 <= len(bound) <= 3  # noqa: PLR2004
         and all(isinstance(each, int) and not isinstance(each, bool) for each in bound)
+        # Pulsar's earliest message id has -1 where its latest has the greatest long.
+        and all(-1 <= each <= _MAX_INT64 for each in bound)
     ):
         ledger, entry, *batch = bound
         return (ledger, entry, max(0, *batch, 0)), None

@@ -13,7 +13,7 @@ def main() -> None:
     try:
         from connector.cli_commands import app  # noqa: PLC0415 - needs the optional typer and rich
     except ModuleNotFoundError as error:
-        if error.name not in _NEEDED:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
         sys.exit("error: this command needs more packages: pip install 'pulsar-offload[cli]'")
     for stream in (sys.stdout, sys.stderr):

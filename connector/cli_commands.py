@@ -147,14 +147,8 @@ _LEDGER_SCHEMA = pa.schema(
     }
 )
 _PLAN_SCHEMA = pa.schema(
-    {
-        "topic": pa.string(),
-        "ledger_id": _INTEGER,
-        "first_entry_id": _INTEGER,
-        "last_entry_id": _INTEGER,
-        "requests": _INTEGER,
-        "bytes": _INTEGER,
-    }
+    {"topic": pa.string()}
+    | dict.fromkeys(("ledger_id", "first_entry_id", "last_entry_id", "requests", "bytes"), _INTEGER)
 )
 
 
@@ -187,14 +181,16 @@ def topics(
 ) -> None:
     """List topics, and what of them is offloaded.
 
-    Bytes are those of the data objects. Unsound are ledgers that cannot be read, or not whole.
+    Bytes are those of the data objects. Unsound are ledgers that cannot be read, or not whole; one
+    whose topic nothing tells is told by itself, and is a line without a topic in JSON.
     """
     trace = RequestTrace()
     with progress(trace):
         catalog = open_catalog(url, storage_options=storage_options(storage_option), trace=trace)
     names = catalog.topics() if pattern is None else select_topics(pattern, catalog.topics())
     if catalog.contents.unfinished:
-        say("note", f"{len(catalog.contents.unfinished)} offloads never completed: no index object")
+        offloads = counted(len(catalog.contents.unfinished), "offload")
+        say("note", f"{offloads} never completed: no index object")
     rows = _topic_rows([catalog.ledgers(name) for name in names])
     _print_listing(_TOPIC_SCHEMA, rows, catalog, on_corruption, as_json=as_json)
 

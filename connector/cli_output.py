@@ -92,8 +92,7 @@ def progress(
         trace: Counts the requests of the read.
         timer: Makes what calls a function after a number of seconds.
     """
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         yield
         return
 
@@ -105,7 +104,7 @@ def progress(
 
     live = Live(
         get_renderable=line,
-        console=console,
+        console=Console(stderr=True),
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,

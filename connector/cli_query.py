@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from arrow_io import errors
-from arrow_io.errors import OptionError, PulsarOffloadError
+from arrow_io.errors import OptionError, PulsarOffloadError, TopicNotFoundError
 from connector.duckdb_functions import register_duckdb
 from connector.topic_name import TopicName, select_topics
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
 
 _ERROR_NAME = re.compile(r"(\w+Error): (.+)")
-_NO_TABLE = re.compile(r"Table with name (.+?) does not exist")
+# In the second case DuckDB found a variable of this module under the name.
+_NO_TABLE = re.compile(
+    r'Table with name (?P<table>.+?) does not exist|Python Object "(?P<variable>.+?)"'
+)
 
 
 def run_sql(
@@ -51,15 +54,20 @@ def run_sql(
     register_duckdb(connection, url, catalog=catalog, **options)
     try:
         _create_views(duckdb, connection, sql, catalog)
-        relation = connection.sql(sql)
-        if relation is None:
-            message = "there is no statement in the SQL"
-            raise OptionError(message)
-        reader = pa.RecordBatchReader.from_stream(relation)
+        reader = _reader(connection, sql)
     except duckdb.Error as error:
         wrong = isinstance(error, duckdb.ProgrammingError | duckdb.DataError)
         raise _as_ours(str(error), catalog, OptionError if wrong else PulsarOffloadError) from None
     return reader.schema, _read(reader, catalog)
+
+
+def _reader(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
+    """Run SQL. DuckDB takes a function's variables for tables, so this one has no others."""
+    relation = connection.sql(sql)
+    if relation is None:
+        message = "there is no statement in the SQL"
+        raise OptionError(message)
+    return pa.RecordBatchReader.from_stream(relation)
 
 
 def _read(reader: pa.RecordBatchReader, catalog: Catalog) -> Iterator[pa.RecordBatch]:
@@ -75,25 +83,22 @@ def _create_views(
     """Make a view of each word of the SQL that names a topic, behind the tables that the SQL makes.
 
     DuckDB tells the tables of a query only where it need not know their columns, as for USING.
-    A view too many, where a column has the name of a topic, reads nothing.
-
-    Raises:
-        OptionError: The names of two topics differ in case only, which DuckDB does not tell apart.
+    A view too many, where a column has the name of a topic, reads nothing. Names that differ in
+    case only become no views, for SQL would take one for the other.
     """
     connection.execute("CREATE SCHEMA pulsar")
     connection.execute("SET search_path = 'main,pulsar'")
     connection.execute("SET TimeZone = 'UTC'")
     topics = {name for topic in catalog.topics() for name in (topic, topic.base)}
-    views: dict[str, str] = {}
+    named: dict[str, set[str]] = {}
     for word in _words(duckdb, sql):
-        if not _names_one_of(topics, word) or views.get(word.lower()) == word:
-            continue
-        if word.lower() in views:
-            message = f"{word} and {views[word.lower()]} are one name in SQL: use read_pulsar('…')"
-            raise OptionError(message)
-        views[word.lower()] = word
-        name, text = word.replace('"', '""'), word.replace("'", "''")
-        connection.execute(f"CREATE VIEW pulsar.\"{name}\" AS FROM read_pulsar('{text}')")
+        if _is_one_of(topics, word):
+            named.setdefault(word.lower(), set()).add(word)
+    for words in named.values():
+        if len(words) == 1:
+            [word] = words
+            name, text = word.replace('"', '""'), word.replace("'", "''")
+            connection.execute(f"CREATE VIEW pulsar.\"{name}\" AS FROM read_pulsar('{text}')")
 
 
 def _words(duckdb: ModuleType, sql: str) -> Iterator[str]:
@@ -101,15 +106,15 @@ def _words(duckdb: ModuleType, sql: str) -> Iterator[str]:
     data = sql.encode(errors="replace")
     kinds = duckdb.token_type
     tokens = duckdb.tokenize(sql)
-    stops = [start for start, _ in tokens[1:]] + [len(data)]
-    for (start, kind), stop in zip(tokens, stops, strict=True):
+    stops = [start for start, _ in tokens] + [len(data)]
+    for (start, kind), stop in zip(tokens, stops[1:], strict=True):
         if kind in {kinds.identifier, kinds.keyword, kinds.string_const}:
             text = data[start:stop].decode(errors="replace").strip()
             quote = text[:1] if text[:1] in {'"', "'"} else ""
             yield text[1:-1].replace(quote * 2, quote) if quote else text
 
 
-def _names_one_of(topics: set[TopicName], word: str) -> bool:
+def _is_one_of(topics: set[TopicName], word: str) -> bool:
     try:
         return TopicName.parse(word) in topics
     except OptionError:
@@ -126,11 +131,20 @@ def _as_ours(
             return kind(message)
     missing = _NO_TABLE.search(text)
     if missing:
-        try:
-            select_topics(missing[1], catalog.topics())
-        except OptionError:
-            pass
-        except errors.TopicNotFoundError as error:
-            return error
-    # What follows an empty line shows the place in the SQL.
-    return otherwise(" ".join(text.partition("\n\n")[0].split()))
+        return _no_table(missing["table"] or missing["variable"], catalog, text)
+    return otherwise(_first_paragraph(text))
+
+
+def _no_table(name: str, catalog: Catalog, text: str) -> PulsarOffloadError:
+    try:
+        select_topics(name, catalog.topics())
+    except TopicNotFoundError as error:
+        return error
+    except OptionError:
+        return OptionError(_first_paragraph(text))
+    return OptionError(f"SQL does not tell {name} from a name in other case: use read_pulsar('…')")
+
+
+def _first_paragraph(text: str) -> str:
+    """DuckDB's message, without the part that shows the place in the SQL."""
+    return " ".join(text.partition("\n\n")[0].split())

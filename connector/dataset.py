@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from arrow_io.errors import OptionError
 from arrow_io.read_report import ReadReport
-from connector.filters import ArrowFilter
-from connector.read_ahead import read_ahead_of_parts
+from connector.read_ahead import read_ahead
 from connector.scan import Scan, count, execute, tell
 
 if TYPE_CHECKING:
@@ -80,7 +78,7 @@ class TopicScanner:
         tasks = self.scan.plan(_AHEAD_TASK_BYTES)
         reports = [ReadReport(salvage=self.scan.options.salvage) for _ in tasks]
         makers = [partial(execute, *pair) for pair in zip(tasks, reports, strict=True)]
-        yield from read_ahead_of_parts(makers, most=os.cpu_count() or 1)
+        yield from read_ahead(makers, most=os.cpu_count() or 1)
         for each in reports:
             self.report.add(each)
         self._tell()
@@ -159,9 +157,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         Raises:
             OptionError: An unknown column, or a filter that cannot be applied.
         """
-        scan = self.scan
-        if filter is not None:
-            scan = scan.where(filter if scan.options.row_filter is None else _both(scan, filter))
+        scan = self.scan if filter is None else self.scan.where(filter)
         return self.scanner_of(scan if columns is None else scan.select(columns))
 
     def scanner_of(self, scan: Scan) -> TopicScanner:
@@ -243,7 +239,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,  # noqa: A002
     ) -> pl.DataFrame:
-        """All rows as a Polars frame; properties become a list of key-value structs."""
+        """All rows as a Polars frame; properties are of Polars' type `Map`."""
         import polars as pl
 
         frame = pl.from_arrow(self.to_table(columns, filter))
@@ -296,11 +292,3 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             return read(scanner)
         finally:
             self.report = scanner.report
-
-
-def _both(scan: Scan, expression: pc.Expression) -> pc.Expression:
-    before = scan.options.row_filter
-    if not isinstance(before, ArrowFilter):
-        message = "the dataset is already filtered by something that is no Arrow expression"
-        raise OptionError(message)
-    return before.expression & expression

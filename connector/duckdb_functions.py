@@ -18,13 +18,14 @@ import itertools
 import json
 import re
 import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from arrow_io.errors import OptionError, PulsarOffloadError
+from connector.catalog.catalog import Catalog, open_catalog
 from connector.dataset import TopicDataset, TopicScanner
-from connector.read_ahead import read_ahead
 from connector.topic import open_topic
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ _DEFAULTS = {
 }
 _SQL_OPTIONS = ("url", *(name for name in _DEFAULTS if name not in {"catalog", "trace"}))
 _SCALARS = {"url": str} | {n: type(each) for n, each in _DEFAULTS.items() if each is not None}
+_CATALOG_OPTIONS = ("url", "storage_options", "range_bytes", "trace")
+_MAX_CATALOGS = 8
 _SQL_TYPES = {str: "VARCHAR", int: "INTEGER", bool: "BOOLEAN"}
 
 
@@ -147,6 +150,7 @@ class _Binder:
         self._defaults = defaults
         self._as_source = as_source
         self._variable = _Variable()
+        self._catalogs = _Catalogs()
 
     def __call__(self, arguments: str) -> str:
         """Open a topic.
@@ -180,7 +184,36 @@ class _Binder:
         if "url" not in options:
             message = "no url is given, neither in the statement (url := …) nor to register_duckdb"
             raise OptionError(message)
-        return _BoundTopic(lambda: open_topic(topic=topic, **options), self._variable.forget)
+        return _BoundTopic(lambda: self._open(topic, options), self._variable.forget)
+
+    def _open(self, topic: str | list[str], options: dict[str, Any]) -> TopicDataset:
+        catalog = options.get("catalog") or self._catalogs.of(options)
+        return open_topic(topic=topic, **(options | {"catalog": catalog}))
+
+
+class _Catalogs:
+    """The catalogs of the buckets that statements have named: each is listed anew for a statement.
+
+    Index objects that were read for a statement before are not read again.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Catalog] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, options: dict[str, Any]) -> Catalog:
+        """The catalog of the bucket that the options name, as it is now."""
+        wanted = {name: options[name] for name in _CATALOG_OPTIONS if name in options}
+        key = repr(sorted(wanted.items(), key=lambda pair: pair[0]))
+        with self._lock:
+            known = self._known.get(key)
+        catalog = open_catalog(**wanted) if known is None else known.refreshed()
+        with self._lock:
+            self._known[key] = catalog
+            self._known.move_to_end(key)
+            while len(self._known) > _MAX_CATALOGS:
+                self._known.popitem(last=False)
+        return catalog
 
 
 class _Variable(threading.local):
@@ -318,9 +351,9 @@ class _BoundScanner(TopicScanner):
     """A scan of which DuckDB reports the errors."""
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """A reader that decodes ahead in a thread of its own."""
+        """A reader that decodes ahead in threads of its own."""
         return pa.RecordBatchReader.from_batches(
-            self.projected_schema, _without_traceback(read_ahead(self.to_batches()))
+            self.projected_schema, _without_traceback(self.batches_ahead())
         )
 
 
@@ -340,7 +373,7 @@ def _row_estimate() -> Callable[[_BoundTopic], object]:
     dataset where that is missing.
     """
     try:
-        from duckdb._sources.pyarrow import PyArrowDatasetSource  # noqa: PLC0415
+        from duckdb._sources.pyarrow import PyArrowDatasetSource
     except ImportError:
         return lambda dataset: dataset
 

@@ -27,6 +27,14 @@ class RowFilter(Protocol):
     def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows that are kept, ascending; the batch has `columns`."""
 
+    def may_hold(self, guarantee: pc.Expression, schema: pa.Schema) -> bool:
+        """Whether rows for which `guarantee` is true can pass; False only where it is proved.
+
+        Args:
+            guarantee: Something that is true of all rows.
+            schema: Schema of the rows.
+        """
+
 
 @dataclass(frozen=True)
 class ArrowFilter:
@@ -64,16 +72,38 @@ class ArrowFilter:
         return column if isinstance(column, pa.Array) else column.combine_chunks()
 
     def may_hold(self, guarantee: pc.Expression, schema: pa.Schema) -> bool:
-        """Whether rows for which `guarantee` is true can pass; False only where Arrow proves it.
-
-        Args:
-            guarantee: Something that is true of all rows.
-            schema: Schema of the rows.
-        """
+        """Whether rows for which `guarantee` is true can pass; False only where Arrow proves it."""
         format_ = pads.ParquetFileFormat()
         fragment = format_.make_fragment("-", pafs.LocalFileSystem(), guarantee)
         rows = pads.FileSystemDataset([fragment], schema, format_, pafs.LocalFileSystem())
         return any(True for _ in rows.get_fragments(filter=self.expression))
+
+
+@dataclass(frozen=True)
+class BothFilters:
+    """Two filters: a row is kept where both keep it.
+
+    Attributes:
+        first: The one that is applied first.
+        second: The other, applied to what the first keeps.
+    """
+
+    first: RowFilter
+    second: RowFilter
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that one of them looks at."""
+        return tuple(dict.fromkeys((*self.first.columns, *self.second.columns)))
+
+    def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
+        """Numbers of the rows that both keep, ascending."""
+        kept = self.first.kept(batch)
+        return kept.take(self.second.kept(batch.take(kept)))
+
+    def may_hold(self, guarantee: pc.Expression, schema: pa.Schema) -> bool:
+        """Whether rows for which `guarantee` is true can pass; False if one filter rules them out."""
+        return all(each.may_hold(guarantee, schema) for each in (self.first, self.second))
 
 
 def _needs(expression: pc.Expression, schema: pa.Schema, name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import closing
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
@@ -75,17 +74,7 @@ class _Producer(Generic[_T]):
         return False
 
 
-def read_ahead(items: Iterator[_T]) -> Iterator[_T]:
-    """The same items, the next two of which are made while the consumer works on one.
-
-    The thread starts with the first item asked for, and ends with the items, or when the consumer
-    closes the iterator or drops it. An error is raised to the consumer in its place.
-    """
-    with closing(_Producer(items)) as made:
-        yield from made
-
-
-def read_ahead_of_parts(parts: Sequence[Callable[[], Iterator[_T]]], *, most: int) -> Iterator[_T]:
+def read_ahead(parts: Sequence[Callable[[], Iterator[_T]]], *, most: int) -> Iterator[_T]:
     """The items of several parts, part after part, while the next parts are already being made.
 
     The first part is made alone; with every item that the consumer takes, one more part may be

@@ -21,7 +21,7 @@ from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport
 from connector.bounds import Bounds
-from connector.filters import ArrowFilter, RowFilter
+from connector.filters import ArrowFilter, BothFilters, RowFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -91,8 +91,9 @@ class ScanTask:
         preceding: The ledgers before, ascending: looked back into only where `start` cuts a chunked
             message.
         following: The ledgers behind, ascending: read on into only as long as something is open.
-        looks_back: Whether no task gives the rows before, so that messages which begin there are
-            its own.
+        scan_start: Ledger and entry id of the first entry that any task gives rows of. A message
+            that began before it is given by the task where it goes on. None: it is for the tasks
+            before to give whatever began before this one.
         options: How entries become rows.
     """
 
@@ -102,7 +103,7 @@ class ScanTask:
     last_entry_id: int
     preceding: tuple[LedgerReference, ...]
     following: tuple[LedgerReference, ...]
-    looks_back: bool
+    scan_start: tuple[int, int] | None
     options: ReadOptions
 
     @property
@@ -148,19 +149,19 @@ class Scan:
         chosen = self.options.filterable.select(columns)
         return replace(self, options=replace(self.options, projection=chosen))
 
-    def where(self, expression: pc.Expression | None) -> Scan:
-        """Give only rows for which the expression is true, in place of any filter before.
+    def where(self, expression: pc.Expression) -> Scan:
+        """Give only rows for which the expression is true, of those that are given until now.
 
         Raises:
             OptionError: The expression cannot be applied to the columns.
         """
-        if expression is None:
-            return replace(self, options=replace(self.options, row_filter=None))
         return self.filtered(ArrowFilter.of(expression, self.options.filterable.schema))
 
     def filtered(self, row_filter: RowFilter) -> Scan:
-        """Give only the rows that a filter keeps, in place of any filter before."""
-        return replace(self, options=replace(self.options, row_filter=row_filter))
+        """Give only the rows that a filter keeps, of those that are given until now."""
+        before = self.options.row_filter
+        both = row_filter if before is None else BothFilters(before, row_filter)
+        return replace(self, options=replace(self.options, row_filter=both))
 
     def plan(self, task_bytes: int = DEFAULT_TASK_BYTES) -> list[ScanTask]:
         """Cut the scan into tasks, at data blocks; sends no request.
@@ -245,7 +246,8 @@ def _rows(task: ScanTask, report: ReadReport) -> Iterator[MessageColumns]:
             options.needs,
             report,
             limits=options.limits,
-            lookback=ChunkLookback(stream.before) if task.looks_back else None,
+            lookback=ChunkLookback(stream.before, task.scan_start) if task.scan_start else None,
+            last_owned=(task.ledgers[-1].ledger_id, task.last_entry_id),
         )
     )
 
@@ -337,14 +339,16 @@ def _plan_topic(topic: TopicLedgers, options: ReadOptions, task_bytes: int) -> I
     pieces = list(_pieces(topic.ledgers, bounds))
     for i, group in enumerate(_grouped(pieces, task_bytes)):
         first, last = group[0], group[-1]
+        looks_back = i == 0 or bounds.start_id is not None
+        start = topic.ledgers[pieces[0].ledger].ledger_id, pieces[0].first_entry_id
         yield ScanTask(
             origin,
             topic.ledgers[first.ledger : last.ledger + 1],
             first.first_entry_id,
             last.last_entry_id,
-            references[: first.ledger] if i == 0 else (),
+            references[: first.ledger] if looks_back else (),
             references[last.ledger + 1 :],
-            i == 0,
+            start if looks_back else None,
             options,
         )
 
@@ -384,7 +388,7 @@ def _entries_within(ledger: OffloadedLedger, bounds: Bounds) -> tuple[int, int]:
     if bounds.start_id is not None:
         start_ledger, start_entry, _ = bounds.start_id
         if ledger.ledger_id == start_ledger:
-            first = start_entry
+            first = max(0, start_entry)
         elif ledger.ledger_id < start_ledger:
             last = -1
     if bounds.end_id is not None:
@@ -418,7 +422,7 @@ def _narrowed(
     of the producer, and not in order.
     """
     bounds = options.bounds
-    if not isinstance(options.row_filter, ArrowFilter):
+    if options.row_filter is None:
         return bounds if ledgers else None
     schema = options.filterable.schema
     names = {own: given for given, own in options.filterable.columns}

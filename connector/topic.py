@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arrow_io.columns import every_column, projection
@@ -99,7 +100,12 @@ def open_topic(
         uncommitted=transactions == "all",
         verify_checksums=verify_checksums,
         salvage=on_corruption == "salvage",
-        limits=BatchLimits(min(limits.first_rows, batch_rows), batch_rows, batch_bytes),
+        limits=replace(
+            limits,
+            first_rows=min(limits.first_rows, batch_rows),
+            max_rows=batch_rows,
+            max_bytes=batch_bytes,
+        ),
     )
     known = catalog or open_catalog(
         url, storage_options=storage_options, range_bytes=range_bytes, trace=trace

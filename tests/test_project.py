@@ -122,7 +122,7 @@ def test_make_lists_each_target() -> None:
 
 
 def test_the_demo_answers() -> None:
-    """`make demo` must print its question and, from the bundled topic, the table that answers it."""
+    """`make demo` must print its question and the table that answers it from the bundled topic."""
     installed = f"BIN={Path(sys.executable).parent}"
     printed = run("make", "--old-file=.venv/demo-installed", installed, "demo")
     assert "FROM read_pulsar('json-orders')" in printed

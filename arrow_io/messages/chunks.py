@@ -30,32 +30,58 @@ class ChunkLookback:
     Args:
         before: Gives the entries before, afresh at each call, from the nearest to the farthest run;
             each run in order.
+        others_from: Ledger and entry id from which on other readers give the rows of the entries
+            before: a message with a chunk there is theirs. None: there is no other reader.
     """
 
-    def __init__(self, before: Callable[[], Iterator[EntryRun]]) -> None:
+    def __init__(
+        self,
+        before: Callable[[], Iterator[EntryRun]],
+        others_from: tuple[int, int] | None = None,
+    ) -> None:
         self._before = before
+        self._others_from = others_from
 
-    def parts(self, uuid: bytes, chunk_count: int) -> list[bytes] | None:
-        """Payloads of the first `chunk_count` chunks of a message; None if not all are there."""
+    def find(self, uuid: bytes) -> FoundChunks:
+        """The chunks of a message back to the nearest chunk 0, by the rules of joining them."""
         later: list[tuple[int, bytes]] = []
         for run in self._before():
             for index in reversed(list(chunked_entries(run))):
-                if run.view(index, tables.UUID) == uuid:
-                    chunk_id = run.number(index, tables.CHUNK_ID)
-                    later.append((chunk_id, bytes(run.view(index, tables.PAYLOAD))))
-                    if chunk_id == 0:
-                        return _in_order(reversed(later), chunk_count)
-        return None
+                if run.view(index, tables.UUID) != uuid:
+                    continue
+                position = run.ledger_id, run.number(index, tables.ENTRY_ID)
+                if self._others_from is not None and position >= self._others_from:
+                    return FoundChunks([], is_others=True)
+                chunk_id = run.number(index, tables.CHUNK_ID)
+                later.append((chunk_id, bytes(run.view(index, tables.PAYLOAD))))
+                if chunk_id == 0:
+                    return _in_order(reversed(later))
+        return FoundChunks([], lost=True)
 
 
-def _in_order(chunks: Iterable[tuple[int, bytes]], chunk_count: int) -> list[bytes] | None:
+@dataclass(frozen=True, slots=True)
+class FoundChunks:
+    """What stands of a chunked message before the entries which a reader was given.
+
+    Attributes:
+        parts: Payloads of its first chunks.
+        lost: Whether a chunk between them, or the first, is missing.
+        is_others: Whether another reader gives the message.
+    """
+
+    parts: list[bytes]
+    lost: bool = False
+    is_others: bool = False
+
+
+def _in_order(chunks: Iterable[tuple[int, bytes]]) -> FoundChunks:
     parts: list[bytes] = []
     for chunk_id, payload in chunks:
         if chunk_id > len(parts):
-            return None
+            return FoundChunks([], lost=True)
         if chunk_id == len(parts):
             parts.append(payload)
-    return parts if len(parts) == chunk_count else None
+    return FoundChunks(parts)
 
 
 def chunked_entries(run: EntryRun) -> Iterator[int]:
@@ -117,7 +143,7 @@ class ChunkAssembler:
         uuid = bytes(run.view(index, tables.UUID))
         chunk_id = run.number(index, tables.CHUNK_ID)
         is_last = chunk_id == run.number(index, tables.CHUNK_COUNT) - 1
-        message = self._message(uuid, chunk_id, owned=run.owned)
+        message = self._message(run, index, uuid, chunk_id)
         if message is None:
             return None
         if chunk_id < message.next_chunk:
@@ -145,20 +171,28 @@ class ChunkAssembler:
         for uuid in list(self._open):
             self._close(uuid, incomplete=True)
 
-    def _message(self, uuid: bytes, chunk_id: int, *, owned: bool) -> _OpenMessage | None:
-        """The message that a chunk belongs to; None if it is somebody else's, or was completed."""
+    def _message(
+        self, run: EntryRun, index: int, uuid: bytes, chunk_id: int
+    ) -> _OpenMessage | None:
+        """The message of a chunk; None where it is somebody else's, or was completed."""
         if chunk_id == 0:
             self._close(uuid, incomplete=True)
-            if owned:
+            if run.owned:
                 self._open[uuid] = _OpenMessage()
-        elif uuid not in self._open and owned:
+        elif uuid not in self._open and run.owned:
             if uuid in self._done:
                 self._report.duplicate_chunks += 1
             elif self._lookback is not None:
-                parts = self._lookback.parts(uuid, chunk_id)
-                message = self._open[uuid] = _OpenMessage(lost=parts is None)
-                self._hold(message, parts or [])
+                self._look_back(uuid, run.number(index, tables.CHUNK_COUNT), self._lookback)
         return self._open.get(uuid)
+
+    def _look_back(self, uuid: bytes, chunk_count: int, lookback: ChunkLookback) -> None:
+        found = lookback.find(uuid)
+        if found.is_others or len(found.parts) == chunk_count:
+            self._remember(uuid)
+        else:
+            message = self._open[uuid] = _OpenMessage(lost=found.lost)
+            self._hold(message, found.parts)
 
     def _hold(self, message: _OpenMessage, payloads: list[bytes]) -> None:
         message.next_chunk += len(payloads)
@@ -188,6 +222,10 @@ class ChunkAssembler:
         if incomplete:
             self._report.incomplete_messages += 1
         else:
-            self._done[uuid] = None
-            if len(self._done) > MAX_REMEMBERED_UUIDS:
-                self._done.popitem(last=False)
+            self._remember(uuid)
+
+    def _remember(self, uuid: bytes) -> None:
+        """Ignore what else comes of a message."""
+        self._done[uuid] = None
+        if len(self._done) > MAX_REMEMBERED_UUIDS:
+            self._done.popitem(last=False)

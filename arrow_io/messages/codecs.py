@@ -69,7 +69,7 @@ def decompress(
             result = memoryview(zlib.decompressobj().decompress(data, uncompressed_size + 1))
             actual = len(result)
         else:
-            unchecked = ends_in_itself or compression == ZSTD
+            unchecked = compression == ZSTD or (compression == LZ4 and ends_in_itself)
             actual = uncompressed_size if unchecked else _block_length(compression, data)
             if actual == uncompressed_size:
                 codec = _arrow_codec(compression)

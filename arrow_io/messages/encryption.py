@@ -14,7 +14,8 @@ def _encryption_metadata_class() -> type:
     """The fields of MessageMetadata that tell of encryption; the library skips all others."""
     file = descriptor_pb2.FileDescriptorProto(name="pulsar_encryption.proto", syntax="proto2")
     keys = file.message_type.add(name="EncryptionKeys")
-    keys.field.add(name="key", number=1, type=_Field.TYPE_STRING, label=_Field.LABEL_REQUIRED)
+    # A string in PulsarApi.proto; as bytes, one that is not UTF-8 has the same type as any other.
+    keys.field.add(name="key", number=1, type=_Field.TYPE_BYTES, label=_Field.LABEL_REQUIRED)
     keys.field.add(name="value", number=2, type=_Field.TYPE_BYTES, label=_Field.LABEL_REQUIRED)
     metadata = file.message_type.add(name="EncryptionMetadata")
     metadata.field.add(
@@ -41,7 +42,8 @@ def encrypted_payload_error(metadata: memoryview) -> EncryptedPayloadError:
     parsed = _EncryptionMetadata()
     try:
         parsed.ParseFromString(bytes(metadata))
-        names = ", ".join(sorted({each.key for each in parsed.encryption_keys}))
+        keys = sorted({each.key for each in parsed.encryption_keys})
+        names = ", ".join(key.decode(errors="replace") for key in keys)
     except DecodeError:
         names = "names that cannot be decoded"
     return EncryptedPayloadError(f"the payload is encrypted, with the keys: {names}")

@@ -54,11 +54,14 @@ class BatchLimits:
     Attributes:
         first_rows: Rows of the first; each further one may have twice as many as the one before.
         max_rows: Rows at the most.
+        first_bytes: Bytes after which the first takes no further entry; each further one may have twice
+            as many as the one before.
         max_bytes: Bytes of entries and decompressed payloads after which no further entry is added.
     """
 
     first_rows: int = 2048
     max_rows: int = 65_536
+    first_bytes: int = 512 << 10
     max_bytes: int = 8 << 20
 
 
@@ -85,8 +88,10 @@ class MessageReader:
         *,
         limits: BatchLimits | None = None,
         lookback: ChunkLookback | None = None,
+        last_owned: tuple[int, int] | None = None,
     ) -> None:
         self._runs = runs
+        self._last_owned = last_owned
         self._outcomes = runs if isinstance(runs, TransactionLookahead) else None
         self._open_transactions: set[tuple[int, int]] = set()
         self._needs = needs
@@ -95,6 +100,7 @@ class MessageReader:
         self._limits = limits or BatchLimits()
         self._chunks = ChunkAssembler(report, join_payloads=needs.payload, lookback=lookback)
         self._columns = MessageColumns(self._limits.first_rows)
+        self._max_bytes = min(self._limits.first_bytes, self._limits.max_bytes)
 
     def __iter__(self) -> Iterator[MessageColumns]:
         """Message columns with at least one row each.
@@ -112,6 +118,9 @@ class MessageReader:
                 yield from self._read_run(run)
             else:
                 yield from self._close_chunks(run)
+            is_last = (run.ledger_id, run.last_entry_id) == self._last_owned
+            if (is_last or not run.owned) and not self._chunks.unfinished:
+                break
         self._chunks.finish()
         self._report.open_transactions += len(self._open_transactions)
         if self._columns.count:
@@ -161,11 +170,12 @@ class MessageReader:
     def _is_full(self) -> bool:
         columns = self._columns
         return columns.count == columns.capacity or (
-            columns.count > 0 and columns.size_bytes >= self._limits.max_bytes
+            columns.count > 0 and columns.size_bytes >= self._max_bytes
         )
 
     def _give(self) -> MessageColumns:
         full = self._columns
+        self._max_bytes = min(2 * self._max_bytes, self._limits.max_bytes)
         self._columns = MessageColumns(min(2 * full.count, self._limits.max_rows))
         return full
 

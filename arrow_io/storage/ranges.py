@@ -81,18 +81,20 @@ class RangeReader:
             start += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def stream(self, start: int, stop: int) -> RangeStream:
+    def stream(self, start: int, stop: int, *, prefetch_stop: int | None = None) -> RangeStream:
         """Read the bytes `[start, stop)` forwards, fetching ahead.
 
         Args:
             start: First byte, in bytes from the object's start.
-            stop: Byte behind the last one that will be asked for (half-open).
+            stop: Byte behind the last one that may be asked for (half-open).
+            prefetch_stop: Byte behind the last one that surely will be asked for (half-open); from
+                there on, nothing is requested before it is needed. None: `stop`.
 
         Raises:
             TruncatedObjectError: `stop` is beyond `size_bytes`.
         """
         self._check_range(start, stop)
-        return RangeStream(self, start, stop)
+        return RangeStream(self, start, stop, stop if prefetch_stop is None else prefetch_stop)
 
     def _check_range(self, start: int, stop: int) -> None:
         if not 0 <= start <= stop:
@@ -126,9 +128,10 @@ class RangeStream:
     The consumer may change threads between calls, but only one thread may call at a time.
     """
 
-    def __init__(self, reader: RangeReader, start: int, stop: int) -> None:
+    def __init__(self, reader: RangeReader, start: int, stop: int, prefetch_stop: int) -> None:
         self._reader = reader
         self._stop = stop
+        self._prefetch_stop = prefetch_stop
         self._next = start  # first byte not requested yet
         self._pending: deque[_Request] = deque()
         self._held: deque[tuple[int, memoryview]] = deque()  # (position, bytes), in order
@@ -247,6 +250,8 @@ class RangeStream:
         # A range still held takes the place of one under way, but one request is always allowed.
         room = max(min(self._window, self._max_prefetch + 1 - len(self._held)), 1)
         while len(self._pending) < room and self._next < self._stop:
+            if self._pending and self._next >= self._prefetch_stop:
+                break
             start, self._next = self._next, min(self._next + self._reader.range_bytes, self._stop)
             # The consumer is about to wait for the first one anyway: it needs no thread.
             future = self._submit(start, self._next) if self._pending else None

@@ -18,7 +18,7 @@ from arrow_io.errors import (
     PulsarOffloadError,
     UnsupportedFormatError,
 )
-from arrow_io.format.object_names import LedgerObjectName, ParsedName, parse_object_name
+from arrow_io.format.object_names import LedgerObjectName, parse_object_name
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.topic_name import TopicName
@@ -41,22 +41,34 @@ class LedgerCopy:
 
     Attributes:
         name: Names of its objects.
-        modified: When the index object, which is written last, was written; None if unknown.
+        index: What the listing said of its index object.
+        data: What it said of its data object; None if there is none.
         topic: The topic that it belongs to; None if nothing tells.
         ledger: The ledger, if both objects are there and the index object is sound.
         error: What is wrong with it otherwise.
     """
 
     name: LedgerObjectName
-    modified: datetime | None
+    index: ObjectInfo
+    data: ObjectInfo | None
     topic: TopicName | None
     ledger: OffloadedLedger | None
     error: PulsarOffloadError | None = None
 
     @property
+    def modified(self) -> datetime | None:
+        """When the index object, which is written last, was written; None if unknown."""
+        return self.index.modified
+
+    @property
     def age_rank(self) -> tuple[datetime, str]:
         """Greater for what was written later; copies of the same time are told apart by uuid."""
         return self.modified or _LONG_AGO, str(self.name.uuid)
+
+    def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
+        """Whether a later listing shows the same sound objects."""
+        same = (self.index, self.data) == (index, data)
+        return same and index.modified is not None and self.ledger is not None
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,7 @@ def read_bucket(
     *,
     range_bytes: int = DEFAULT_RANGE_BYTES,
     trace: RequestTrace | None = None,
+    known: BucketContents | None = None,
 ) -> BucketContents:
     """List the bucket and read the index object of every ledger in it.
 
@@ -88,6 +101,8 @@ def read_bucket(
         location: The bucket, prefix or folder.
         range_bytes: Most bytes that one request for data will ask for.
         trace: Counts the requests.
+        known: What an earlier call gave; index objects that have not changed since, by time and
+            size in the listing, are not read again.
 
     Raises:
         StorageError: The bucket cannot be listed, or an index object cannot be read for a reason
@@ -98,17 +113,21 @@ def read_bucket(
         for info in location.list_objects(trace=trace)
         if (parsed := parse_object_name(info.name)) is not None
     ]
-    data = {each.uuid: info for info, each in named if not each.is_index and not each.is_streaming}
-    indexes = [(info, each) for info, each in named if each.is_index and not each.is_streaming]
+    ours = [(info, each) for info, each in named if not each.is_streaming]
+    data = {each.ledger_object_name: info for info, each in ours if not each.is_index}
+    indexes = [(info, each.ledger_object_name) for info, each in ours if each.is_index]
+    before = {copy.name: copy for copy in known.copies} if known else {}
 
-    def read(pair: tuple[ObjectInfo, ParsedName]) -> LedgerCopy:
-        info, parsed = pair
-        name = parsed.ledger_object_name
+    def read(pair: tuple[ObjectInfo, LedgerObjectName]) -> LedgerCopy:
+        info, name = pair
+        found = before.get(name)
+        if found is not None and found.is_still(info, data.get(name)):
+            return found
         return _read_copy(
             location,
             name,
             index=info,
-            data=data.get(name.uuid),
+            data=data.get(name),
             range_bytes=range_bytes,
             trace=trace,
         )
@@ -117,14 +136,10 @@ def read_bucket(
         copies = list(executor.map(read, indexes))
     copies.sort(key=lambda copy: copy.age_rank, reverse=True)
     copies.sort(key=lambda copy: copy.name.ledger_id)
-    complete = {copy.name.uuid for copy in copies}
+    complete = {copy.name for copy in copies}
     return BucketContents(
         tuple(copies),
-        tuple(
-            each.ledger_object_name
-            for _, each in named
-            if not each.is_streaming and not each.is_index and each.uuid not in complete
-        ),
+        tuple(name for name in data if name not in complete),
         tuple(info.name for info, each in named if each.is_streaming),
     )
 
@@ -143,17 +158,14 @@ def _read_copy(
     error: PulsarOffloadError | None = None
     managed_ledger = None
     try:
-        ledger = OffloadedLedger.open(
-            location,
-            name,
-            data_size_bytes=None if data is None else data.size_bytes,
-            range_bytes=range_bytes,
-            trace=trace,
-        )
+        ledger = OffloadedLedger.open(location, name, range_bytes=range_bytes, trace=trace)
+        # A ledger whose data object is cut has a topic too.
         managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
+        if data is not None:
+            ledger = ledger.with_data_size(data.size_bytes)
     except (FormatError, MissingObjectError) as unsound:
-        error = unsound
-    if managed_ledger is None:
+        error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
+    if managed_ledger is None and not isinstance(error, MissingObjectError):
         metadata = location.user_metadata(name.index_name, trace=trace) or {}
         managed_ledger = metadata.get(_MANAGED_LEDGER_NAME_KEY)
     if managed_ledger is not None:
@@ -167,7 +179,7 @@ def _read_copy(
     if topic is None and error is None:
         message = "nothing tells which topic the ledger belongs to"
         error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
-    return LedgerCopy(name, index.modified, topic, None if error else ledger, error)
+    return LedgerCopy(name, index, data, topic, None if error else ledger, error)
 
 
 def streaming_error(names: Iterable[str]) -> UnsupportedFormatError:

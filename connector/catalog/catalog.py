@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from arrow_io.errors import TopicNotFoundError
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
@@ -42,10 +43,31 @@ class Catalog:
     sound is taken (the index object is written last).
     """
 
-    def __init__(self, contents: BucketContents, *, location: Location) -> None:
+    def __init__(
+        self,
+        contents: BucketContents,
+        *,
+        location: Location,
+        range_bytes: int = DEFAULT_RANGE_BYTES,
+        trace: RequestTrace | None = None,
+    ) -> None:
         self.location = location
         self.contents = contents
+        self._range_bytes = range_bytes
+        self._trace = trace
         self._topics = _by_topic(contents)
+
+    def refreshed(self) -> Catalog:
+        """The catalog as it is now: one listing, and one request for each new index object."""
+        contents = read_bucket(
+            self.location,
+            range_bytes=self._range_bytes,
+            trace=self._trace,
+            known=self.contents,
+        )
+        return Catalog(
+            contents, location=self.location, range_bytes=self._range_bytes, trace=self._trace
+        )
 
     def topics(self) -> list[TopicName]:
         """All topics, partitions each by itself, by name and partition number."""
@@ -66,11 +88,22 @@ class Catalog:
                 errors.
 
         Raises:
-            TopicNotFoundError: A name or glob selects none; names near it are listed.
+            TopicNotFoundError: A name or glob selects none; names near it are listed, and a ledger
+                whose topic cannot be told, which may be of this one.
             PulsarOffloadError: A ledger of these topics, or one whose topic cannot be told, is
                 unsound.
         """
-        chosen = [self._topics[topic] for topic in select_topics(wanted, self._topics)]
+        try:
+            chosen = [self._topics[topic] for topic in select_topics(wanted, self._topics)]
+        except TopicNotFoundError as error:
+            unsound = self.unattributed()
+            if not unsound:
+                raise
+            message = (
+                f"{error.message}; {len(unsound)} unsound ledgers do not tell their topic, the first:"
+                f" {unsound[0]}"
+            )
+            raise TopicNotFoundError(message) from unsound[0]
         counted = report or ReadReport()
         for each in chosen:
             for error in each.problems:
@@ -81,12 +114,11 @@ class Catalog:
 
     def unattributed(self) -> list[PulsarOffloadError]:
         """What is wrong with ledgers that may belong to any topic, because nothing tells which."""
+        sound = {copy.name.ledger_id for copy in self.contents.copies if copy.ledger is not None}
         errors = [
-            copy.error
-            for copies in _by_ledger(self.contents).values()
-            if not any(each.ledger for each in copies)
-            for copy in copies[:1]
-            if copy.error is not None and copy.topic is None
+            copies[0].error
+            for (topic, ledger_id), copies in _by_ledger(self.contents).items()
+            if topic is None and ledger_id not in sound and copies[0].error is not None
         ]
         if self.contents.streaming:
             errors.append(streaming_error(self.contents.streaming))
@@ -114,7 +146,7 @@ def open_catalog(
     """
     location = Location(url, storage_options)
     contents = read_bucket(location, range_bytes=range_bytes, trace=trace)
-    return Catalog(contents, location=location)
+    return Catalog(contents, location=location, range_bytes=range_bytes, trace=trace)
 
 
 def _by_ledger(contents: BucketContents) -> dict[tuple[TopicName | None, int], list[LedgerCopy]]:

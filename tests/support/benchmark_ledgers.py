@@ -113,7 +113,7 @@ def _texts(length_bytes: int, *, batched: bool) -> Callable[[], Iterator[tuple[b
     own_metadata = b"\x18" + _varint(length_bytes) if batched else b""
 
     def members() -> Iterator[tuple[bytes, bytes]]:
-        dice = random.Random(length_bytes)  # noqa: S311 - a fixed seed is the point
+        dice = random.Random(length_bytes)
         text = " ".join(dice.choices(_WORDS, k=20_000)).encode()
         for number in itertools.count():
             start = number * 7919 % (len(text) - length_bytes)
@@ -130,7 +130,7 @@ class _Orders:
     """
 
     def __init__(self) -> None:
-        dice = random.Random(17)  # noqa: S311 - a fixed seed is the point
+        dice = random.Random(17)
         texts = [" ".join(dice.choices(_WORDS, k=dice.randint(1, 4))) for _ in range(50)]
         signatures = [dice.randbytes(dice.randint(1, 16)) for _ in range(997)]
         self._customers = [(n, dice.choice(texts), dice.random() < 0.5) for n in range(499)]

@@ -243,15 +243,12 @@ def _compacted_out(message: Message) -> Message:
 
 
 @st.composite
-def batch_threads(draw: st.DrawFn, txn_id: TxnId | None = None) -> Thread:
+def batch_threads(
+    draw: st.DrawFn, txn_id: TxnId | None = None, *, compacted: bool = True
+) -> Thread:
     """One entry with a batch, some of whose members may be compacted out."""
-    members = draw(
-        st.lists(
-            messages() | messages().map(_compacted_out),
-            min_size=1,
-            max_size=6,
-        )
-    )
+    member = messages() | messages().map(_compacted_out) if compacted else messages()
+    members = draw(st.lists(member, min_size=1, max_size=6))
     outer = _with_txn(draw(_OUTER_FIELDS_OF_BATCH), txn_id)
     framing = draw(framings(message_count=len(members)))
     entry = encode_entry(members, batched=True, framing=framing, **outer)
@@ -322,7 +319,9 @@ def _whole_attempts(draw: st.DrawFn, count: int) -> list[int]:
 
 
 @st.composite
-def transaction_threads(draw: st.DrawFn, txn_id: TxnId, uuid: str) -> Thread:
+def transaction_threads(
+    draw: st.DrawFn, txn_id: TxnId, uuid: str, *, compacted: bool = True
+) -> Thread:
     """The entries of one transaction, and its marker if its outcome is known."""
     parts = draw(
         st.lists(st.sampled_from(("single", "batch")), min_size=1, max_size=3)
@@ -335,7 +334,7 @@ def transaction_threads(draw: st.DrawFn, txn_id: TxnId, uuid: str) -> Thread:
             case "single":
                 thread = draw(single_threads(txn_id))
             case "batch":
-                thread = draw(batch_threads(txn_id))
+                thread = draw(batch_threads(txn_id, compacted=compacted))
             case _:
                 thread = draw(chunked_threads(uuid, txn_id))
         delivered += [
@@ -382,12 +381,14 @@ def marker_threads(draw: st.DrawFn) -> Thread:
 
 
 @st.composite
-def topics(draw: st.DrawFn, *, max_threads: int = 6) -> Topic:
+def topics(draw: st.DrawFn, *, max_threads: int = 6, compacted: bool = True) -> Topic:
     """A topic of one ledger or several, with all shapes of entries.
 
     Args:
         draw: Hypothesis' own.
         max_threads: Bound of the number of threads, inclusive; a thread has 1 to about 10 entries.
+        compacted: Whether batches may have members that compaction emptied. Real ones are in no
+            ledger that is offloaded.
     """
     kinds = draw(
         st.lists(
@@ -402,14 +403,15 @@ def topics(draw: st.DrawFn, *, max_threads: int = 6) -> Topic:
             case "single":
                 threads.append(draw(single_threads()))
             case "batch":
-                threads.append(draw(batch_threads()))
+                threads.append(draw(batch_threads(compacted=compacted)))
             case "marker":
                 threads.append(draw(marker_threads()))
             case "chunked":
                 threads.append(draw(chunked_threads(f"chunked-{number}")))
             case _:
                 txn_id = (draw(st.integers(0, 2)), number)
-                threads.append(draw(transaction_threads(txn_id, f"transactional-{number}")))
+                uuid = f"transactional-{number}"
+                threads.append(draw(transaction_threads(txn_id, uuid, compacted=compacted)))
     order = [number for number, thread in enumerate(threads) for _ in thread.entries]
     return _woven(threads, draw(st.permutations(order)), draw(_ledger_ids(len(order))))
 

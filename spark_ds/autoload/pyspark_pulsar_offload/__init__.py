@@ -1,9 +1,9 @@
 """Makes Spark find the source `pulsar_offload` without registration.
 
-Installed as a top-level module: Spark looks through those named `pyspark_…` for a class `DefaultSource`,
-the first time that anybody asks for a source written in Python. An error here would take all such sources
-from everybody who uses them, and a slow import would delay them; so nothing of the project is imported
-until a topic is read.
+Installed as a top-level module: Spark looks through those named `pyspark_…` for a class
+`DefaultSource`, the first time that anybody asks for a source written in Python. An error here
+would take all such sources from everybody who uses them, and a slow import would delay them; so
+nothing of the project is imported until a topic is read.
 """
 
 from __future__ import annotations

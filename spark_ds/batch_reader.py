@@ -1,0 +1,138 @@
+"""A batch read in Spark: planned on the driver, executed on executors, as Arrow record batches."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from arrow_io.read_report import ReadReport
+from connector.scan import execute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from connector.scan import LedgerReference, Scan, ScanTask
+
+_LOG: Final = logging.getLogger(__name__)
+
+_MIN_TASK_BYTES: Final = 16 << 20
+_MAX_TASK_BYTES: Final = 128 << 20
+_WANTED_TASKS: Final = 64
+"""Spark does not tell a source how many cores it has; so many keep a middling cluster busy."""
+
+
+def default_task_bytes(scan_bytes: int) -> int:
+    """How many bytes of data objects a Spark task should read, by how many there are in all.
+
+    A task costs about 30 ms whatever it reads, and 16 MiB take several times as long to decode; of
+    more than 128 MiB, one that fails is dear to repeat.
+    """
+    return min(max(scan_bytes // _WANTED_TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A task without the list of ledgers behind it, which the reader brings along for all tasks.
+
+    Attributes:
+        task: The task, `following` left out.
+        following_count: How many of the topic's ledgers stand behind it.
+    """
+
+    task: ScanTask
+    following_count: int
+
+
+class TopicBatchReader(DataSourceReader):
+    """Reads a scan of topics.
+
+    Has no `pushFilters`: in Spark 4.3 a scan that was planned with a filter is used again for the
+    next query of the same data frame, which then lacks rows.
+
+    What a task had to leave out (open transactions, incomplete chunked messages, damage that was
+    passed over) is logged at level WARNING, with the place of each loss: the executor's standard
+    error shows it, and `spark.tvf.python_worker_logs()` where
+    `spark.sql.pyspark.worker.logging.enabled` is set.
+
+    Args:
+        scan: What to read.
+        unsound: What was lost already when the topics were opened.
+        task_bytes: How many bytes of data objects a task should read, about; None to choose by the
+            size of the scan.
+    """
+
+    def __init__(self, scan: Scan, unsound: ReadReport, task_bytes: int | None = None) -> None:
+        if task_bytes is None:
+            task_bytes = default_task_bytes(sum(task.data_bytes for task in scan.plan()))
+        tasks = scan.plan(task_bytes)
+        self._unsound = unsound
+        self._groups = list(_grouped(tasks, task_bytes))
+        # What stands behind a topic's first task ends with what stands behind each other one. If all
+        # had their own, the partitions of a topic would grow with the square of its ledgers.
+        self._following: dict[str, tuple[LedgerReference, ...]] = {}
+        for task in tasks:
+            self._following.setdefault(task.origin.topic, task.following)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled as one that can only read: Spark sends the reader along with each task."""
+        return _reading_only, (type(self), self._following)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One or more tasks each, in order; many small topics make one partition."""
+        _log("the bucket", self._unsound)
+        return [
+            InputPartition(
+                tuple(_Share(replace(task, following=()), len(task.following)) for task in group)
+            )
+            for group in self._groups
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition; called on executors.
+
+        Args:
+            partition: One of `partitions`; or one without a value, which Spark makes up if there
+                is none.
+
+        Raises:
+            PulsarOffloadError: Data cannot be read or decoded (damage is logged when salvaging).
+        """
+        shares: tuple[_Share, ...] = partition.value or ()
+        for share in shares:
+            topic = share.task.origin.topic
+            following = self._following[topic]
+            behind = following[len(following) - share.following_count :]
+            report = ReadReport(salvage=share.task.options.salvage)
+            yield from execute(replace(share.task, following=behind), report)
+            _log(topic, report)
+
+
+def _reading_only(
+    cls: type[TopicBatchReader], following: dict[str, tuple[LedgerReference, ...]]
+) -> TopicBatchReader:
+    reader = cls.__new__(cls)
+    reader._following = following  # noqa: SLF001 - in place of the constructor
+    return reader
+
+
+def _grouped(tasks: list[ScanTask], task_bytes: int) -> Iterator[tuple[ScanTask, ...]]:
+    group: list[ScanTask] = []
+    size = 0
+    for task in tasks:
+        if group and size + task.data_bytes > task_bytes:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(task)
+        size += task.data_bytes
+    if group:
+        yield tuple(group)
+
+
+def _log(what: str, report: ReadReport) -> None:
+    for sentence in (*report.notices(), *report.losses):
+        _LOG.warning("pulsar_offload: %s: %s", what, sentence)

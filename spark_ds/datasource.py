@@ -1,0 +1,176 @@
+"""The source `pulsar_offload` on the driver: options and a schema in, a planned read out."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from arrow_io.errors import OptionError, TopicNotFoundError
+from connector.catalog.catalog import open_catalog
+from connector.topic import open_topic
+from spark_ds.batch_reader import TopicBatchReader
+from spark_ds.options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from connector.catalog.catalog import Catalog
+    from connector.dataset import TopicDataset
+    from connector.scan import Scan
+
+_SHOWN_NAMES: Final = 5
+
+
+class PulsarOffloadDataSource(DataSource):
+    """Topics that were offloaded to a bucket; batch reads.
+
+    The ledgers are looked up when the data frame is made (`load()`, `CREATE TEMPORARY VIEW`) and
+    kept with it, as Spark keeps the files of a Parquet data frame: what is offloaded later is seen
+    by a new one.
+
+    Columns: `.schema("…")` or the option `columns` says which, on-request ones included; otherwise
+    the default ones. Spark 4.3 tells a source nothing of what a query needs, so all of them are
+    decoded, even for `count()`: name few. Filters are applied by Spark.
+
+    | option | value |
+    |---|---|
+    | `url` | bucket, prefix or folder |
+    | `topic`, `topics` | a short name, a full name, a glob, or several, separated by commas |
+    | `topicsPattern` | instead: a regular expression of full names |
+    | `start`, `end` | publish time as ISO text, or message id `(ledger,entry[,batch])` |
+    | `startingOffsets`, `endingOffsets` | instead: `earliest`, `latest`, or one message id |
+    | `startingTime`, `endingTime` | instead: publish time in ms since 1970 |
+    | `columns` | names, separated by commas |
+    | `naming`, `value`, `transactions` | as in `open_topic` |
+    | `on_corruption`, `verify_checksums` | as in `open_topic` |
+    | `failOnDataLoss` | instead of `on_corruption`: `true` raises, `false` salvages |
+    | `range_bytes`, `batch_rows`, `batch_bytes` | as in `open_topic` |
+    | `task_bytes` | bytes of data objects in a partition, about; unless told, by the size of all |
+    | `storage.<name>` | an option of the fsspec file system; dots lead into nested ones |
+    | `secret.<name>` | the same, and Spark masks it wherever it shows options |
+    | `storage_options` | all of them, as a JSON object; here names keep their case |
+    | `managedLedgerOffloadBucket`, `managedLedgerOffloadDriver` | instead of `url` |
+    | `managedLedgerOffloadServiceEndpoint`, `managedLedgerOffloadRegion` | storage options |
+
+    Every start is inclusive and every end exclusive. Names of options are compared without case and
+    underscores. Values of `storage.` options are text; objects, arrays, `true`, `false`, `null` and
+    numbers are read as JSON, the last four not for names such as `key`, `secret` or `token`.
+
+    Secrets: nothing shows the options of a query, neither its plan nor Spark's web pages, logs and
+    errors. But where a view is made (`CREATE VIEW`, `createOrReplaceTempView`), the SQL page and
+    the event log show the options of the frames in it, except for those that Spark masks: by
+    default, where the name or the value has `secret`, `password`, `token` or `url` in it. So give
+    credentials as `secret.<name>`, such as `secret.key`, or set
+    `spark.sql.redaction.options.regex`. The text of a SQL statement is also repeated by Spark, in
+    syntax errors and debug logs.
+
+    Requirements: this package, on driver and executors. Spark's JVM starts with the module
+    `jdk.incubator.vector`; a Java runtime that was made by `jlink` must have been given it
+    (`--add-modules …,jdk.incubator.vector`), or it stops with "Module jdk.incubator.vector not
+    found" before anything is read.
+
+    Example:
+        >>> frame = (
+        ...     spark.read.format("pulsar_offload")
+        ...     .option("url", "s3://bucket")
+        ...     .option("topic", "orders")
+        ...     .load()
+        ... )  # doctest: +SKIP - needs a session and a bucket
+        >>> frame.groupBy("__key__").count().show()  # doctest: +SKIP
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name that `format` takes."""
+        return "pulsar_offload"
+
+    def schema(self) -> StructType:
+        """The columns given unless the user names them by a schema.
+
+        Raises:
+            PulsarOffloadError: The topics cannot be opened; see `open_topic`.
+        """
+        return from_arrow_schema(self._dataset.schema)
+
+    def reader(self, schema: StructType) -> TopicBatchReader:
+        """A batch read.
+
+        Args:
+            schema: The columns to give, of `schema()` or of the user.
+
+        Raises:
+            OptionError: It has a column that the topics do not have, or have with another type.
+            PulsarOffloadError: The topics cannot be opened; see `open_topic`.
+        """
+        dataset = self._dataset
+        self._check(schema, dataset.scan)
+        return TopicBatchReader(
+            dataset.scan.select(schema.names), dataset.unsound, self._options.task_bytes
+        )
+
+    @cached_property
+    def _options(self) -> SourceOptions:
+        return SourceOptions.parse(self.options)
+
+    @cached_property
+    def _dataset(self) -> TopicDataset:
+        return _open(self._options)
+
+    def _check(self, schema: StructType, scan: Scan) -> None:
+        columns = self._options.columns
+        if columns is not None and list(columns) != schema.names:
+            message = (
+                f"the schema has columns {', '.join(schema.names)}, the option columns says"
+                f" {', '.join(columns)}: give one of them"
+            )
+            raise OptionError(message)
+        # The schema's names first, for an error that lists what there is.
+        available = from_arrow_schema(scan.select(schema.names).options.projection.schema)
+        for field, own in zip(schema, available, strict=True):
+            if field.dataType != own.dataType:
+                given, right = field.dataType.simpleString(), own.dataType.simpleString()
+                message = f"column {field.name} is of type {right}, not {given}"
+                raise OptionError(message)
+            if not field.nullable:
+                message = f"column {field.name} cannot be NOT NULL: all columns are nullable"
+                raise OptionError(message)
+
+
+def _open(options: SourceOptions) -> TopicDataset:
+    location = options.location
+    catalog = open_catalog(
+        location.url, storage_options=location.storage_options, range_bytes=options.range_bytes
+    )
+    topics = options.topics
+    return open_topic(
+        location.url,
+        _matching(topics, catalog) if isinstance(topics, re.Pattern) else topics,
+        storage_options=location.storage_options,
+        catalog=catalog,
+        start=options.start,
+        end=options.end,
+        columns=options.columns,
+        value=options.value,
+        naming=options.naming,
+        transactions=options.transactions,
+        on_corruption=options.on_corruption,
+        verify_checksums=options.verify_checksums,
+        range_bytes=options.range_bytes,
+        batch_rows=options.batch_rows,
+        batch_bytes=options.batch_bytes,
+    )
+
+
+def _matching(pattern: re.Pattern[str], catalog: Catalog) -> list[str]:
+    """Names of topics, without partition, that match as a whole; never system topics."""
+    names = sorted({str(topic.base) for topic in catalog.topics() if not topic.is_system})
+    found = [name for name in names if pattern.fullmatch(name)]
+    if not found:
+        some = ", ".join(map(repr, names[:_SHOWN_NAMES]))
+        message = f"no offloaded topic matches {pattern.pattern!r}; there are {len(names)}: {some}"
+        raise TopicNotFoundError(message)
+    return found

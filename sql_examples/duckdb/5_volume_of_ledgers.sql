@@ -1,0 +1,12 @@
+-- Which ledger was written when, and how much is in it? Two topics side by side.
+SELECT
+    split_part(__topic__, '/', 5) AS topic,
+    __ledger_id__ AS ledger,
+    count(*) AS messages,
+    sum(octet_length(__value__))::BIGINT AS value_bytes,
+    date_trunc('day', min(__publish_time__)) AS day
+FROM read_pulsar(['multi-ledger', 'json-orders'], columns := [
+    '__topic__', '__ledger_id__', '__publish_time__', '__value__'
+])
+GROUP BY ALL
+ORDER BY ledger;

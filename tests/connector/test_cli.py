@@ -1,0 +1,252 @@
+"""The command `pulsar-offload` as a program: exit codes, help, and what it needs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from connector import cli, cli_commands
+from tests.support.buckets import golden_objects, memory_bucket
+from tests.support.command_line import (
+    INCOMPLETE,
+    NOT_FOUND,
+    ORDERS,
+    STORAGE,
+    UNREADABLE,
+    URL,
+    USAGE,
+    broken,
+    broken_orders,
+    lines_of,
+    run,
+)
+from tests.support.golden import golden_topic
+
+ROOT: Final = Path(__file__).parents[2]
+COMMANDS: Final = ("topics", "ledgers", "head", "plan", "query")
+
+# Exit codes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ends", "said"),
+    [
+        (["head", URL, "json-order"], NOT_FOUND, "did you mean"),
+        (["ledgers", URL, "json-order"], NOT_FOUND, "did you mean"),
+        (["topics", URL, "none-*"], NOT_FOUND, "no offloaded topic"),
+        (["query", URL, "FROM read_pulsar('json-order')"], NOT_FOUND, "json-orders"),
+        (["query", URL, "FROM sql"], NOT_FOUND, "no offloaded topic"),
+        (["query", URL, "FROM nothing"], NOT_FOUND, "no offloaded topic"),
+        (["topics", "no/such/folder"], STORAGE, "no such folder"),
+        (["query", "no/such/folder", "SELECT 1"], STORAGE, "no such folder"),
+        (["query", URL, "FROM read_pulsar('string', url := '/no/such')"], STORAGE, "/no/such"),
+        (["topics", "s3://"], USAGE, "names no bucket"),
+        (["topics", "nothing://x"], USAGE, "nothing://x"),
+        (["topics", URL, "--storage-option", "anon"], USAGE, "must be KEY=VALUE"),
+        (["topics", URL, "--storage-option", "a=1", "--storage-option", "a.b=1"], USAGE, "a.b"),
+        (["head", URL, "json-orders", "--columns", "nothing"], USAGE, "__key__"),
+        (["head", URL, "json-orders", "--start", "soon"], USAGE, "'soon'"),
+        (["query", URL, "SELCT 1"], USAGE, 'Parser Error: syntax error at or near "SELCT"'),
+        (["query", URL, ""], USAGE, "no statement"),
+        (["query", URL, "SELECT x FROM string"], USAGE, 'column "x" not found'),
+        (["query", URL, "SELECT 'a'::INT"], USAGE, "Conversion Error"),
+        (["query", URL, "FROM read_pulsar('string', start := 'soon')"], USAGE, "'soon'"),
+        (["head", URL, "encrypted"], UNREADABLE, "client-rsa"),
+        (["query", URL, "SELECT __value__ FROM encrypted"], UNREADABLE, "client-rsa"),
+    ],
+)
+def test_errors_are_one_line_and_an_exit_code(arguments: list[str], ends: int, said: str) -> None:
+    """Each kind of error has its exit code, and one line on stderr without a traceback."""
+    result = run(*arguments, ends=ends)
+
+    assert re.fullmatch(r"error: [^\n]*\n", result.stderr)
+    assert said in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["nothing"], ["head", URL], ["head", URL, "x", "-n", "-1"], ["topics", URL, "--nothing"]],
+)
+def test_wrong_usage_ends_with_two(arguments: list[str]) -> None:
+    """What the command line itself gets wrong is told by the command line."""
+    run(*arguments, ends=USAGE)
+
+
+def test_damage_is_an_error() -> None:
+    """A wrong checksum ends head and query, naming object, ledger and entry."""
+    ledger = ORDERS.ledgers[0]
+    with memory_bucket(broken_orders()) as bucket:
+        for arguments in (
+            ["head", bucket.url, "json-orders", "-n", "400", "--columns", "__value__"],
+            ["query", bucket.url, 'SELECT count(__value__) FROM "json-orders"'],
+        ):
+            result = run(*arguments, ends=UNREADABLE)
+
+            assert "CRC32C" in result.stderr
+            assert (
+                f"object {ledger.data_object.name}, ledger {ledger.ledger_id}, entry"
+                in result.stderr
+            )
+
+
+def test_damage_behind_the_first_rows_ends_a_query_too(tmp_path: Path) -> None:
+    """Rows that were printed already do not hide that the next could not be read."""
+    topic = golden_topic("multi-block")
+    for name, data in broken(
+        golden_objects(topic), topic.ledgers[0].data_object.name, 12_000_000
+    ).items():
+        (tmp_path / name).write_bytes(data)
+
+    result = run(
+        "query", str(tmp_path), 'SELECT __entry_id__, __value__ FROM "multi-block"', ends=UNREADABLE
+    )
+
+    assert result.stderr.startswith("error: the CRC32C of the entry")
+
+
+def test_salvaged_rows_are_printed_and_the_loss_told() -> None:
+    """With --on-corruption salvage, all other rows come, with a note and an exit code."""
+    with memory_bucket(broken_orders()) as bucket:
+        options = ("--on-corruption", "salvage")
+        head = ("head", bucket.url, "json-orders", "-n", "400", "--columns", "__value__", *options)
+        query = ("query", bucket.url, 'SELECT __value__ FROM "json-orders"', *options)
+        listed = [lines_of(*arguments, ends=INCOMPLETE) for arguments in (head, query)]
+        told = [run(*arguments, ends=INCOMPLETE).stderr for arguments in (head, query)]
+
+    note = f"note: {ORDERS.name}: 1 × entry lost: ChecksumError\n"
+    assert listed[0] == listed[1]
+    assert 300 < len(listed[0]) < 400
+    assert told[0] == note
+    assert told[1].endswith(note)
+
+
+def test_what_is_left_out_is_told_once() -> None:
+    """Open transactions are a note and exit code 6, also where two readers of a query tell them."""
+    sql = 'FROM "transactions-open" UNION ALL FROM "transactions-open"'
+
+    result = run("query", URL, sql, ends=INCOMPLETE)
+
+    assert result.stderr.count("note: ") == 1
+    assert "7 messages of 1 transactions" in result.stderr
+
+
+def test_warnings_of_others_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library's warning is neither lost nor taken for a note."""
+
+    def warn(*_arguments: object, **_options: object) -> list[object]:
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+        return []
+
+    monkeypatch.setattr(cli_commands, "select_topics", warn)
+    with pytest.warns(DeprecationWarning, match="old"):
+        result = run("ledgers", URL, "json-orders")
+
+    assert result.stderr == ""
+
+
+# Help, and the command as a program
+
+
+def test_help_names_commands_and_exit_codes() -> None:
+    """The help lists each command, and says what each exit code means."""
+    shown = run("--help").stdout
+
+    assert set(COMMANDS) <= set(re.findall(r"^  (\w+)  ", shown, re.MULTILINE))
+    codes = re.findall(r"^    (\d)  ", shown, re.MULTILINE)
+    assert [int(code) for code in codes] == [0, *cli_commands.ExitCode]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_of_the_help_run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The help of each command ends with an example that runs as it stands and prints rows."""
+    monkeypatch.chdir(ROOT)
+    *_, example = run(command, "--help").stdout.rstrip().splitlines()
+    program, *arguments = shlex.split(example)
+
+    assert (program, arguments[0]) == ("pulsar-offload", command)
+    assert len(run(*arguments).stdout.splitlines()) > 3
+    assert lines_of(*arguments)
+
+
+def test_output_is_stable_when_it_is_piped() -> None:
+    """As a program, the same bytes come whatever the terminal's width and colours are."""
+    arguments = ["head", URL, "json-orders", "-n", "3"]
+    command = [sys.executable, "-m", "connector.cli", *arguments]
+    environment = {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color"}
+
+    plain, wide = (
+        subprocess.run(
+            command, env=environment | more, capture_output=True, check=True, cwd=ROOT, text=True
+        )
+        for more in (
+            {"COLUMNS": "20"},
+            {"COLUMNS": "300", "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"},
+        )
+    )
+
+    assert plain.stdout == wide.stdout == run(*arguments).stdout
+    assert "\x1b" not in plain.stdout
+    assert plain.stderr == wide.stderr == ""
+
+
+def test_program_ends_with_the_exit_code() -> None:
+    """As a program, an error is one line, and its exit code the process's, in any encoding."""
+    name = "orders-été"
+    command = [sys.executable, "-m", "connector.cli", "topics", URL, name]
+    environment = {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+
+    result = subprocess.run(
+        command, env=environment, capture_output=True, check=False, cwd=ROOT, text=True
+    )
+
+    assert result.returncode == NOT_FOUND
+    assert re.fullmatch(r"error: [^\n]*orders-\\xe9t\\xe9[^\n]*\n", result.stderr)
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_command_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the packages of the extra, the command names the extra instead of a traceback."""
+    monkeypatch.delitem(sys.modules, "connector.cli_commands")
+    for name in [each for each in sys.modules if each.partition(".")[0] == missing]:
+        monkeypatch.setitem(sys.modules, name, None)
+
+    with pytest.raises(SystemExit, match=re.escape("pip install 'pulsar-offload[cli]'")):
+        cli.main()
+
+
+def test_command_hides_no_other_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of the base install that is missing is not taken for one of the extra."""
+    monkeypatch.delitem(sys.modules, "connector.cli_commands")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    with pytest.raises(ModuleNotFoundError, match="pyarrow"):
+        cli.main()
+
+
+def test_query_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without DuckDB, query names the extra."""
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+
+    result = run("query", URL, "SELECT 1", ends=USAGE)
+
+    assert "pip install 'pulsar-offload[cli,duckdb]'" in result.stderr
+
+
+def test_importing_the_library_loads_no_command() -> None:
+    """`import connector` needs none of what the command needs."""
+    code = "import sys, connector; print({'typer', 'rich', 'connector.cli'} & set(sys.modules))"
+
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT, text=True
+    )
+
+    assert result.stdout == "set()\n"

@@ -1,0 +1,203 @@
+"""How the commands print: tables on terminals and elsewhere, and progress."""
+
+from __future__ import annotations
+
+import io
+import sys
+from threading import Timer
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pytest
+from rich.cells import cell_len
+
+from arrow_io.storage.trace import RequestKind, RequestTrace
+from connector.cli_output import print_table, printable, progress, watched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+VALUE: Final = (
+    '{"orderId":1,"customer":{"id":35,"name":"数据 ledger am","email":"c35@example.org"}}'
+)
+NARROW: Final = 60
+
+
+class Terminal(io.StringIO):
+    """A stream that passes for a terminal."""
+
+    def isatty(self) -> bool:
+        """It does."""
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Terminal]:
+    """Makes stdout and stderr a terminal of so many columns."""
+
+    def make(columns: int) -> Terminal:
+        stream = Terminal()
+        monkeypatch.setattr(sys, "stdout", stream)
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("TERM", "xterm-256color")
+        return stream
+
+    return make
+
+
+def printed(table: pa.Table) -> int:
+    """Print a table, and give what `print_table` gives."""
+    return print_table(table.schema, table.to_batches(max_chunksize=2))
+
+
+def orders(rows: int = 3) -> pa.Table:
+    """Rows with a number, a short text and a long one."""
+    return pa.table(
+        {
+            "n": pa.array(range(rows)),
+            "key": pa.array(["a", None, "b\tc"] * rows)[:rows],
+            "value": pa.array([VALUE.encode()] * rows),
+        }
+    )
+
+
+def test_tables_on_a_terminal_are_cut_to_its_width(terminal: Callable[[int], Terminal]) -> None:
+    """Each line is exactly as wide as the terminal; what was cut ends with an ellipsis."""
+    stream = terminal(NARROW)
+
+    assert printed(orders()) == 3
+
+    lines = stream.getvalue().splitlines()
+    assert {cell_len(line) for line in lines} == {NARROW}
+    assert [line[-3] for line in lines[3:-1]] == ["…"] * 3
+    assert [line[2] for line in lines[3:-1]] == ["0", "1", "2"]
+    assert "NULL" in lines[4]
+    assert "b\\tc" in lines[5]
+
+
+def test_tables_take_no_more_width_than_they_need(terminal: Callable[[int], Terminal]) -> None:
+    """On a wide terminal nothing is cut, and no line is padded to the terminal's width."""
+    stream = terminal(500)
+
+    printed(orders())
+
+    assert VALUE in stream.getvalue()
+    assert max(map(cell_len, stream.getvalue().splitlines())) < 150
+
+
+def test_rows_become_lists_where_a_table_does_not_fit(terminal: Callable[[int], Terminal]) -> None:
+    """With too many columns for the terminal, each row is printed as one line a column."""
+    stream = terminal(NARROW)
+
+    printed(pa.table({f"column_{n}": pa.array([VALUE, "short"]) for n in range(5)}))
+
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == f"── row 1 {'─' * (NARROW - 9)}"
+    assert lines[6] == f"── row 2 {'─' * (NARROW - 9)}"
+    assert lines[7:] == [f"column_{n}  short" for n in range(5)]
+    assert all(line.endswith("…") for line in lines[1:6])
+    assert {cell_len(line) for line in lines[1:6]} == {NARROW}
+
+
+def test_nothing_is_cut_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A cell longer than a column is ever padded to stands whole, and widens no other row."""
+    long = "x" * 5000
+
+    printed(pa.table({"a": ["short", long], "b": ["c", "d"]}))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4] == f"│ {long} │ d │"
+    assert [len(line) for line in lines if long not in line] == [len(lines[0])] * 5
+    assert len(lines[0]) < 250
+
+
+def test_tables_without_rows_have_a_header(capsys: pytest.CaptureFixture[str]) -> None:
+    """A table without rows shows its columns."""
+    assert printed(orders(0)) == 0
+
+    assert capsys.readouterr().out.splitlines()[1] == "│ n │ key │ value │"
+
+
+def test_frames_are_plain_where_the_encoding_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that cannot encode lines gets a frame of ASCII."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+
+    printed(pa.table({"a": ["b"]}))
+
+    stream.seek(0)
+    assert stream.read().splitlines() == ["+---+", "| a |", "|---|", "| b |", "+---+"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("grün 数据", "grün 数据"),
+        ("\x1b[31m\x07", "\\x1b[31m\\x07"),
+        ("a\nb", "a\\nb"),
+        ("\u202eevil\u200b", "\\u202eevil\\u200b"),
+        ("\x9b2J", "\\x9b2J"),
+    ],
+)
+def test_control_characters_are_escaped(text: str, shown: str) -> None:
+    """Letters of any script stay; what could steer a terminal is escaped."""
+    assert printable(text) == shown
+
+
+class TimerThatFires(Timer):
+    """A timer whose time has come as soon as it is started."""
+
+    def start(self) -> None:
+        """Call the function in this thread."""
+        assert self.interval == 1
+        self.function()
+
+    def join(self, timeout: float | None = None) -> None:
+        """There is no thread to wait for."""
+
+
+class TimerThatDoesNot(TimerThatFires):
+    """A timer that is cancelled before its time."""
+
+    def start(self) -> None:
+        """Call nothing."""
+
+
+def shown_by(timer: type[Timer], stream: io.StringIO) -> str:
+    """What progress writes about a read of one request and 2,048 bytes."""
+    trace = RequestTrace()
+    trace.sent(RequestKind.LIST, "")
+    trace.received(RequestKind.RANGE_GET, 2048)
+    with progress(trace, timer):
+        pass
+    return stream.getvalue()
+
+
+def test_progress_is_shown_of_what_takes_long(terminal: Callable[[int], Terminal]) -> None:
+    """On a terminal, a read that takes over a second is told about, and the line is erased."""
+    shown = shown_by(TimerThatFires, terminal(NARROW))
+
+    assert "reading … 1 request, 2.0 kB" in shown
+    assert shown.endswith("\x1b[2K")
+
+
+def test_no_progress_is_shown_of_what_is_soon_done(terminal: Callable[[int], Terminal]) -> None:
+    """A read that is done within a second writes nothing."""
+    assert shown_by(TimerThatDoesNot, terminal(NARROW)) == ""
+
+
+def test_no_progress_is_shown_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file or a pipe gets no progress, whatever the environment says of colours."""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    assert shown_by(TimerThatFires, stream) == ""
+
+
+def test_watched_batches_are_the_same() -> None:
+    """Watching changes neither the batches nor their order."""
+    batches: Sequence[pa.RecordBatch] = orders(7).to_batches(max_chunksize=2)
+
+    assert list(watched(batches, RequestTrace())) == batches

@@ -1,0 +1,150 @@
+"""The source on a cluster, whose executors are processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+import pyarrow as pa
+import pyspark
+import pytest
+
+from tests.spark_ds.conftest import QUICK_JVM
+from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
+from tests.support.golden import golden_topic
+
+pytestmark = pytest.mark.spark
+
+MARKER = "MARKER4711"
+TOPICS = ("small-chunked", "small-transactions", "small-partitioned")
+TIMEOUT_SECONDS = 300
+
+
+class Result(TypedDict):
+    """What `cluster_program` tells."""
+
+    error: str
+    left_out: int
+
+
+@dataclass(frozen=True)
+class ClusterRun:
+    """What the program left behind.
+
+    Attributes:
+        rows: The rows of `TOPICS`, with the number of the task that read each.
+        result: What it tells besides.
+        driver_log: What the driver wrote to standard output and error.
+        executor_logs: What each executor and its Python workers wrote to standard error.
+    """
+
+    rows: pa.Table
+    result: Result
+    driver_log: str
+    executor_logs: tuple[str, ...]
+
+
+@pytest.fixture(scope="module")
+def run(
+    tmp_path_factory: pytest.TempPathFactory,
+    spark_environment: dict[str, str],
+    bucket: str,
+    small_bucket: str,
+    damaged_bucket: Path,
+) -> ClusterRun:
+    """One run of the program, for all tests."""
+    folder = tmp_path_factory.mktemp("cluster")
+    home = _spark_home(folder / "home")
+    secrets = {"storage.key": MARKER, "storage_options": json.dumps({"more": MARKER})}
+    small = {"url": small_bucket, "topic": ",".join(TOPICS), "task_bytes": "1", **secrets}
+    argument = {
+        "folder": str(folder),
+        "settings": {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": QUICK_JVM,
+            "spark.executor.extraJavaOptions": QUICK_JVM,
+            "spark.executor.memory": "512m",
+            "spark.executorEnv.PYTHONPATH": spark_environment["PYTHONPATH"],
+            "spark.log.level": "INFO",
+            # The default is four attempts.
+            "spark.task.maxFailures": "1",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+        },
+        "rows": {**small, "columns": ",".join(COLUMNS)},
+        "damaged": {"url": str(damaged_bucket), "topic": "json-orders", **secrets},
+        "left_out": {"url": bucket, "topic": "transactions-open", **secrets},
+    }
+    program = Path(__file__).with_name("cluster_program.py")
+    done = subprocess.run(
+        [sys.executable, str(program), json.dumps(argument)],
+        env={**os.environ, **spark_environment, "SPARK_HOME": str(home)},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    with pa.OSFile(str(folder / "rows.arrow"), "rb") as file:
+        rows = pa.ipc.open_file(file).read_all()
+    return ClusterRun(
+        rows,
+        json.loads((folder / "result.json").read_text()),
+        done.stdout,
+        tuple(path.read_text() for path in sorted((home / "work").glob("*/*/stderr"))),
+    )
+
+
+def _spark_home(home: Path) -> Path:
+    """PySpark's own folder, by links: a local cluster writes its logs to where it starts from."""
+    home.mkdir()
+    for path in Path(pyspark.__file__).parent.iterdir():
+        (home / path.name).symlink_to(path)
+    return home
+
+
+def test_rows_are_those_of_pulsars_client(run: ClusterRun) -> None:
+    """Two executors, one ledger a task, give exactly the rows that Pulsar's own client read."""
+    assert max(run.rows["task"].to_pylist()) == 19
+    assert table_rows(run.rows) == golden_rows(topics_named(*TOPICS))
+    assert len(run.executor_logs) == 2
+    assert all("Finished task" in log for log in run.executor_logs)
+
+
+def test_errors_of_executors_reach_the_user(run: ClusterRun) -> None:
+    """Damage that an executor meets is the query's error, with the object's name."""
+    (ledger,) = golden_topic("json-orders").ledgers
+
+    assert "ChecksumError" in run.result["error"]
+    assert ledger.data_object.name in run.result["error"]
+
+
+def test_what_was_left_out_is_in_an_executors_log(run: ClusterRun) -> None:
+    """The executor that left out messages of an open transaction says so, and how many."""
+    told = "pulsar_offload: persistent://public/default/transactions-open: "
+    sentences = [
+        line for log in run.executor_logs for line in log.splitlines() if line.startswith(told)
+    ]
+
+    assert len(sentences) == 1
+    assert "without an outcome in the offloaded ledgers were left out" in sentences[0]
+    assert run.result["left_out"] >= golden_topic("transactions-open").message_count
+
+
+def test_no_secret_is_logged(run: ClusterRun) -> None:
+    """No value of a storage option is in a log of driver or executors, or in an error."""
+    assert "ChecksumError" in run.driver_log
+    assert MARKER not in run.driver_log
+    assert MARKER not in run.result["error"]
+    for log in run.executor_logs:
+        assert MARKER not in log

@@ -1,0 +1,311 @@
+"""Options of the Spark source: strings → one frozen value."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime
+
+import pytest
+
+from arrow_io.errors import OptionError
+from spark_ds.options import SourceOptions
+
+LEAST = {"url": "s3://bucket/prefix", "topic": "orders"}
+
+
+def parse(**options: str) -> SourceOptions:
+    """The options, with those that must be there."""
+    return SourceOptions.parse({**LEAST, **options})
+
+
+def storage(**options: str) -> object:
+    """The storage options that some options amount to; `__` stands for a dot."""
+    return parse(
+        **{name.replace("__", "."): text for name, text in options.items()}
+    ).location.storage_options
+
+
+def test_least_options() -> None:
+    """A URL and a topic are enough; all else is as `open_topic` has it."""
+    options = SourceOptions.parse(LEAST)
+
+    assert options.location.url == "s3://bucket/prefix"
+    assert options.topics == ("orders",)
+    assert options.columns is None
+    assert options.start is None
+    assert options.on_corruption == "raise"
+    assert options.verify_checksums is True
+    assert options.task_bytes is None
+
+
+def test_all_plain_options() -> None:
+    """Each option with a name of its own is read, whatever the case and underscores of the name."""
+    options = parse(
+        START="(1,2)",
+        end="2026-01-01T00:00:00Z",
+        columns="__key__, __value__",
+        naming="pulsar-spark",
+        value="raw",
+        transactions="all",
+        onCorruption="salvage",
+        verifychecksums="False",
+        range_bytes="1024",
+        batchRows="10",
+        batch_bytes="2048",
+        taskBytes="4096",
+    )
+
+    assert options == SourceOptions(
+        location=options.location,
+        topics=("orders",),
+        start="(1,2)",
+        end="2026-01-01T00:00:00Z",
+        columns=("__key__", "__value__"),
+        naming="pulsar-spark",
+        value="raw",
+        transactions="all",
+        on_corruption="salvage",
+        verify_checksums=False,
+        range_bytes=1024,
+        batch_rows=10,
+        batch_bytes=2048,
+        task_bytes=4096,
+    )
+
+
+def test_several_topics() -> None:
+    """Both `topic` and `topics` take names and globs, separated by commas."""
+    assert parse(topic="a, persistent://t/n/b,c-*").topics == ("a", "persistent://t/n/b", "c-*")
+    assert SourceOptions.parse({"url": "x", "topics": "a,b"}).topics == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "full"),
+    [
+        ("orders-.*", "persistent://public/default/orders-.*"),
+        ("t/n/o.*", "persistent://t/n/o.*"),
+        ("persistent://t/n/o.*", "persistent://t/n/o.*"),
+    ],
+)
+def test_topics_pattern(pattern: str, full: str) -> None:
+    """A regular expression is completed to one of full names, as pulsar-spark does."""
+    topics = SourceOptions.parse({"url": "x", "topicsPattern": pattern}).topics
+
+    assert topics == re.compile(full)
+
+
+def test_other_spellings_of_bounds() -> None:
+    """Offsets and times in ms are the same bounds as `start` and `end`."""
+    offsets = parse(startingOffsets="earliest", endingOffsets="7:8:-1:2")
+    times = parse(startingTime="0", endingTime="1700000000123")
+
+    assert (offsets.start, offsets.end) == (None, (7, 8, 2))
+    assert parse(startingOffsets="(3,4)").start == (3, 4, 0)
+    assert parse(endingOffsets="LATEST").end is None
+    assert times.start == datetime(1970, 1, 1, tzinfo=UTC)
+    assert times.end == datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
+
+
+def test_fail_on_data_loss() -> None:
+    """`failOnDataLoss` chooses between raising and salvaging."""
+    assert parse(failOnDataLoss="true").on_corruption == "raise"
+    assert parse(failOnDataLoss="false").on_corruption == "salvage"
+
+
+def test_storage_options_are_typed_carefully() -> None:
+    """Flags, numbers and JSON are read as such, except where a name says that text is due."""
+    assert storage(
+        storage__anon="true",
+        storage__max_concurrency="8",
+        storage__key="12345678",
+        storage__secret="true",
+        storage__token='{"type": "service_account"}',
+        storage__account_name="007",
+        storage__endpoint_url="http://127.0.0.1:9000",
+        storage__client_kwargs__region_name="eu-west-1",
+        storage__client_kwargs__verify="false",
+        storage__config_kwargs__retries='{"max_attempts": 3}',
+        storage__version="1.10.0",
+    ) == {
+        "anon": True,
+        "max_concurrency": 8,
+        "key": "12345678",
+        "secret": "true",
+        "token": {"type": "service_account"},
+        "account_name": "007",
+        "endpoint_url": "http://127.0.0.1:9000",
+        "client_kwargs": {"region_name": "eu-west-1", "verify": False},
+        "config_kwargs": {"retries": {"max_attempts": 3}},
+        "version": "1.10.0",
+    }
+
+
+def test_spellings_of_storage_options_add_up() -> None:
+    """One JSON object, dotted names and masked names make one set of storage options."""
+    assert storage(
+        storage_options='{"client_kwargs": {"region_name": "r"}, "S3_Case": 1}',
+        storage__client_kwargs__verify="false",
+        secret__key="shhh",
+    ) == {"client_kwargs": {"region_name": "r", "verify": False}, "S3_Case": 1, "key": "shhh"}
+
+
+@pytest.mark.parametrize(
+    ("options", "url", "storage_options"),
+    [
+        (
+            {
+                "managedLedgerOffloadDriver": "aws-s3",
+                "managedLedgerOffloadBucket": "b",
+                "managedLedgerOffloadServiceEndpoint": "http://127.0.0.1:9000",
+                "managedLedgerOffloadRegion": "eu-west-1",
+            },
+            "s3://b",
+            {
+                "endpoint_url": "http://127.0.0.1:9000",
+                "client_kwargs": {"region_name": "eu-west-1"},
+            },
+        ),
+        ({"managedledgeroffloadbucket": "b", "managedledgeroffloadregion": ""}, "s3://b", {}),
+        ({"managedLedgerOffloadBucket": "b", "managedLedgerOffloadDriver": "S3"}, "s3://b", {}),
+        (
+            {
+                "managedLedgerOffloadBucket": "b",
+                "managedLedgerOffloadDriver": "google-cloud-storage",
+                "managedLedgerOffloadRegion": "europe-west3",
+            },
+            "gs://b",
+            {},
+        ),
+        (
+            {"managedLedgerOffloadBucket": "b", "managedLedgerOffloadDriver": "azureblob"},
+            "abfs://b",
+            {},
+        ),
+        (
+            {"url": "s3://b/prefix", "managedLedgerOffloadRegion": "eu-west-1"},
+            "s3://b/prefix",
+            {"client_kwargs": {"region_name": "eu-west-1"}},
+        ),
+    ],
+)
+def test_keys_of_broker_conf(
+    options: dict[str, str], url: str, storage_options: dict[str, object]
+) -> None:
+    """The keys by which a broker is told where to offload give URL and storage options."""
+    location = SourceOptions.parse({"topic": "orders", **options}).location
+
+    assert location.url == url
+    assert location.storage_options == storage_options
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topik": "x"}, "unknown option topik, did you mean topic or topics?"),
+        ({"tasksize": "1", "service.url": "x"}, "unknown option service.url"),
+        ({"kafka.bootstrap.servers": "x"}, "there are url, storage_options"),
+        ({"range_bytes": "1", "rangeBytes": "2"}, "given twice: as range_bytes and as rangeBytes"),
+        ({"topics": "x"}, "options topic and topics say the same"),
+        ({"topicsPattern": "x"}, "options topic and topicsPattern say the same"),
+        ({"start": "(1,2)", "startingTime": "1"}, "options start and startingTime say the same"),
+        ({"endingOffsets": "latest", "end": "(1,2)"}, "options endingOffsets and end say the same"),
+        ({"on_corruption": "raise", "failOnDataLoss": "true"}, "say the same"),
+        ({"managedLedgerOffloadBucket": "b"}, "url and managedLedgerOffload… say the same"),
+        ({"managedLedgerOffloadDriver": "aws-s3"}, "url and managedLedgerOffload… say the same"),
+        ({"storage.a": "1", "secret.a": "2"}, "storage option a is given twice"),
+        ({"storage_options": '{"a": 1}', "storage.a": "1"}, "storage option a is given twice"),
+        ({"storage.a": "1", "storage.a.b": "2"}, "storage option a.b is given twice"),
+        ({"storage.a..b": "1"}, "lacks a part of its name"),
+        ({"storage.": "1"}, "lacks a part of its name"),
+        ({"verify_checksums": "yes"}, "verify_checksums must be true or false, not 'yes'"),
+        ({"task_bytes": "128m"}, "task_bytes must be a whole number, not '128m'"),
+        ({"task_bytes": "0"}, "task_bytes must be at least 1, not 0"),
+        ({"startingTime": "now"}, "startingTime must be a whole number"),
+        ({"endingTime": str(10**18)}, "endingTime must be in milliseconds"),
+        ({"startingOffsets": "latest"}, "startingOffsets must be earliest, or one message id"),
+        ({"endingOffsets": "earliest"}, "endingOffsets must be latest, or one message id"),
+        ({"endingOffsets": "2026-01-01"}, "endingOffsets must be latest, or one message id"),
+        ({"startingOffsets": '{"t":[8,1]}'}, "offsets of each topic by itself are not supported"),
+        ({"columns": "a,,b"}, "columns must be one name or several"),
+        ({"columns": ""}, "columns must be one name or several"),
+        ({"storage_options": "[1]"}, "storage_options must be a JSON object"),
+    ],
+)
+def test_refused_options(options: dict[str, str], said: str) -> None:
+    """What is unknown, said twice or of another form is an error that says what is allowed."""
+    with pytest.raises(OptionError, match=re.escape(said)):
+        parse(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topic": "orders"}, "option url is missing"),
+        ({"url": "s3://bucket"}, "option topic is missing"),
+        ({"url": "x", "topicsPattern": "("}, "topicsPattern must be a regular expression"),
+        ({"topic": "t", "managedLedgerOffloadRegion": "r"}, "option url is missing"),
+        (
+            {
+                "topic": "t",
+                "managedLedgerOffloadBucket": "b",
+                "managedLedgerOffloadDriver": "filesystem",
+            },
+            "managedLedgerOffloadDriver must be one of aws-s3, s3, google-cloud-storage, azureblob",
+        ),
+        (
+            {
+                "topic": "t",
+                "managedLedgerOffloadBucket": "b",
+                "managedLedgerOffloadDriver": "azureblob",
+                "managedLedgerOffloadServiceEndpoint": "http://127.0.0.1",
+            },
+            "managedLedgerOffloadServiceEndpoint has no meaning for abfs://",
+        ),
+        ({}, "use CREATE TEMPORARY VIEW"),
+        ({"provider": "pulsar_offload", "option.url": "x"}, "use CREATE TEMPORARY VIEW"),
+    ],
+)
+def test_missing_options(options: dict[str, str], said: str) -> None:
+    """What must be there and is not is named, and a table's lack of options is explained."""
+    with pytest.raises(OptionError, match=re.escape(said)):
+        SourceOptions.parse(options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"storage_options": '{"key": "MARKER'},
+        {"storage_options": '["MARKER"]'},
+        {"storage.token": '{"MARKER'},
+        {"storage.key": "MARKER", "secret.key": "MARKER"},
+        {"storage.key": "MARKER", "topik": "x"},
+        {"url": "s3://MARKER:MARKER@bucket"},
+    ],
+)
+def test_errors_show_no_secret(options: dict[str, str]) -> None:
+    """No value of a storage option and no credential in a URL gets into an error or its causes."""
+    with pytest.raises(OptionError) as caught:
+        parse(**options)
+
+    assert "MARKER" not in str(caught.getrepr(chain=True, style="native"))
+
+
+def test_options_show_no_secret() -> None:
+    """Printed options show no values of storage options, also when they come from elsewhere."""
+    options = parse(
+        url="sftp://me:MARKER@host/folder", **{"storage.key": "MARKER", "secret.nested.x": "MARKER"}
+    )
+    copy = pickle.loads(pickle.dumps(options))
+
+    assert copy == options
+    assert copy.location.storage_options == {"key": "MARKER", "nested": {"x": "MARKER"}}
+    assert "MARKER" not in repr(copy)
+    assert "MARKER" not in str(copy)
+
+
+def test_options_are_frozen() -> None:
+    """Options cannot be changed once they are read."""
+    with pytest.raises(FrozenInstanceError):
+        parse().naming = "x"  # type: ignore[misc]

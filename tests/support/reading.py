@@ -1,0 +1,31 @@
+"""Tables of scans, read without the warnings that a user would get."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from arrow_io.read_report import ReadReport
+from connector.scan import execute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from connector.scan import Scan, ScanTask
+
+
+def read(
+    scan: Scan, tasks: Iterable[ScanTask] | None = None, report: ReadReport | None = None
+) -> pa.Table:
+    """The rows of a scan.
+
+    Args:
+        scan: The scan.
+        tasks: Its tasks, in the order to execute them; None: as it plans them.
+        report: Receives the counts.
+    """
+    counted = ReadReport(salvage=scan.options.salvage) if report is None else report
+    planned = scan.plan() if tasks is None else tasks
+    batches = [batch for task in planned for batch in execute(task, counted)]
+    return pa.Table.from_batches(batches, scan.options.projection.schema)

@@ -1,0 +1,49 @@
+"""Entries as the hot loop reads them, without a ledger around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arrow_io.format.entry_frame import write_entry
+from arrow_io.messages import _decode, tables
+from arrow_io.messages.entry_run import EntryRun, int64_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+OBJECT_KEY = "data-object"
+
+
+def entry_run(
+    entries: Sequence[bytes], *, ledger_id: int = 1, first_entry_id: int = 0, owned: bool = True
+) -> EntryRun:
+    """Consecutive entries, decoded by the build in use.
+
+    Args:
+        entries: The entries, at least one.
+        ledger_id: Their ledger.
+        first_entry_id: Id of the first.
+        owned: Whether the reader gives rows of them.
+    """
+    frames = [write_entry(first_entry_id + n, entry) for n, entry in enumerate(entries)]
+    data = memoryview(b"".join(frames))
+    _, table = int64_view(len(entries) * tables.ENTRY_WIDTH)
+    _, result = int64_view(4)
+    last_entry_id = first_entry_id + len(entries) - 1
+    _decode.core.read_entries(
+        data, 0, len(data), first_entry_id, last_entry_id, table, len(entries), result
+    )
+    assert list(result) == [len(entries), len(data), tables.DONE, 0]
+    return EntryRun(ledger_id, OBJECT_KEY, data, 0, table, len(entries), owned)
+
+
+def runs_of(
+    entries: Sequence[bytes], *, length: int, ledger_id: int = 1, first_entry_id: int = 0
+) -> Iterator[EntryRun]:
+    """The same entries as several runs of `length` entries at the most."""
+    for start in range(0, len(entries), length):
+        yield entry_run(
+            entries[start : start + length],
+            ledger_id=ledger_id,
+            first_entry_id=first_entry_id + start,
+        )
