@@ -22,6 +22,7 @@ from arrow_io.errors import (
 from arrow_io.format.data_block import PADDING_PATTERN, is_padding, read_block_header
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.format.index_block import (
+    MANAGED_LEDGER_NAME_KEY,
     MAX_INDEX_OBJECT_BYTES,
     IndexBlock,
     check_format_version,
@@ -38,7 +39,7 @@ from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES, RangeReader, RangeStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -119,6 +120,7 @@ class OffloadedLedger:
                 unversioned = check_format_version(content.user_metadata, object_key=key)
                 warnings.extend([unversioned] if unversioned else [])
             index = read_index_block(content.data, object_key=key)
+            _check_owner(index, content.user_metadata or {}, object_key=key)
         except PulsarOffloadError as error:
             error.located(ledger_id=name.ledger_id)
             raise
@@ -308,14 +310,12 @@ class OffloadedLedger:
                     _OFFSETS.forget(self.memory_key)
                     wanted = max(walk.entry_id, first)
                     lost = min(last, index.last_entry_id_of_block(block)) - wanted + 1
-                    report.lose(
-                        Unit.ENTRY, self._located(error, wanted, walk.position), count=lost
-                    )
+                    report.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
 
     def _check_padding(
         self, stream: RangeStream, position: int, block: int, report: ReadReport
     ) -> None:
-        """Only padding may follow the last entry of a block; an index object might leave some out."""
+        """Only padding may follow the last entry of a block: an index object may leave some out."""
         length = min(len(PADDING_PATTERN), self.index.block_stop(block) - position)
         try:
             view, start = stream.at(position, length)
@@ -349,6 +349,17 @@ class OffloadedLedger:
             entry_id=entry_id,
             offset=offset,
         )
+
+
+def _check_owner(index: IndexBlock, user_metadata: Mapping[str, str], *, object_key: str) -> None:
+    """Compare the two places that name the managed ledger: no checksum covers either of them."""
+    inside = index.ledger_metadata.managed_ledger_name
+    outside = user_metadata.get(MANAGED_LEDGER_NAME_KEY)
+    if inside is not None and outside is not None and inside != outside:
+        message = (
+            f"the index object is of managed ledger {inside!r}, its user metadata says {outside!r}"
+        )
+        raise CorruptIndexError(message, object_key=object_key)
 
 
 class _BlockWalk:
@@ -396,7 +407,9 @@ class _BlockWalk:
                 message = f"entries are missing: the block ends before entry {self.entry_id} does"
                 raise CorruptBlockError(message)
             if needed > MAX_MESSAGE_BYTES:
-                message = f"an entry of {needed - ENTRY_HEADER_BYTES} bytes is larger than is believed"
+                message = (
+                    f"an entry of {needed - ENTRY_HEADER_BYTES} bytes is larger than is believed"
+                )
                 raise CorruptBlockError(message)
             view, start = stream.at(self.position, needed)
             stop = min(len(view), start + block_stop - self.position)

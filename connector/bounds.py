@@ -25,9 +25,7 @@ Bound: TypeAlias = datetime | MessageId | str
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
-_ID_TEXT = re.compile(
-    r"\(\s*(-?\d{1,19})\s*,\s*(-?\d{1,19})\s*(?:,\s*(-?\d{1,19})\s*)?\)"
-)
+_ID_TEXT = re.compile(r"\(\s*(-?\d{1,19})\s*,\s*(-?\d{1,19})\s*(?:,\s*(-?\d{1,19})\s*)?\)")
 _PULSAR_ID_TEXT = re.compile(r"(-?\d{1,19}):(-?\d{1,19})(?::-?\d{1,19}(?::(-?\d{1,19}))?)?")
 _MAX_INT64 = 2**63 - 1
 

@@ -102,7 +102,7 @@ class BothFilters:
         return kept.take(self.second.kept(batch.take(kept)))
 
     def may_hold(self, guarantee: pc.Expression, schema: pa.Schema) -> bool:
-        """Whether rows for which `guarantee` is true can pass; False if one filter rules them out."""
+        """Whether rows for which `guarantee` is true can pass both filters."""
         return all(each.may_hold(guarantee, schema) for each in (self.first, self.second))
 
 

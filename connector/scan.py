@@ -369,9 +369,12 @@ def _pieces(ledgers: Sequence[OffloadedLedger], bounds: Bounds) -> Iterator[_Pie
         if first > last:
             continue
         index = ledger.index
-        for block in range(
-            index.block_of(min(first, _last_stored(ledger, last))), index.block_count
-        ):
+        last_stored = _last_stored(ledger, last)
+        if last_stored < 0:
+            # The offloader lost every entry: there is nothing to cut, yet the loss must be met.
+            yield _Piece(number, first, last, 0)
+            continue
+        for block in range(index.block_of(min(first, last_stored)), index.block_count):
             start = max(first, index.first_entry_id(block))
             is_final = block == index.block_count - 1
             stop = min(

@@ -72,7 +72,7 @@ class TopicBatchReader(DataSourceReader):
         tasks = scan.plan(task_bytes)
         self._unsound = unsound
         self._groups = list(_grouped(tasks, task_bytes))
-        # What stands behind a topic's first task ends with what stands behind each other one. If all
+        # What stands behind a topic's first task ends with what stands behind each other. If all
         # had their own, the partitions of a topic would grow with the square of its ledgers.
         self._following: dict[str, tuple[LedgerReference, ...]] = {}
         for task in tasks:

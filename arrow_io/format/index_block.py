@@ -64,6 +64,8 @@ MAX_BLOCK_HEADER_BYTES = 4096
 FORMAT_VERSION_KEY = "s3managedledgeroffloaderformatversion"
 """User metadata key of both objects, in whatever case; the same for all drivers, S3 or not."""
 FORMAT_VERSION = "1"
+MANAGED_LEDGER_NAME_KEY = "managedledgername"
+"""User metadata key of both objects, in lower case; the first releases did not set it."""
 
 # A fork of Pulsar appends a directory of all entries, which opens with this magic.
 _ENTRY_DIRECTORY_MAGIC = b"\xe1\xd3\xe1\xd3"

@@ -1,7 +1,7 @@
 """Stands in for the `cython` module where the hot loop runs from source without Cython.
 
-It gives what `_decode_py` uses while it runs: decorators that do nothing. Types stand in
-annotations only, which are never evaluated.
+It gives what `_decode_py` uses while it runs: decorators and a context that do nothing, and the
+types of results. Other types stand in annotations only, which are never evaluated.
 """
 
 from __future__ import annotations
@@ -14,14 +14,31 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 compiled = False
-Py_ssize_t = longlong = ulonglong = int
+Py_ssize_t = longlong = ulonglong = bint = int
+void = None
 
 
 def _keep(function: _T) -> _T:
     return function
 
 
-cfunc = inline = nogil = _keep
+cfunc = inline = _keep
+
+
+class _NoGil:
+    """Does nothing, as a decorator and as a context: Python runs with its lock."""
+
+    def __call__(self, function: _T) -> _T:
+        return function
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc_info: object) -> None:
+        pass
+
+
+nogil = _NoGil()
 
 
 def exceptval(*, check: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:

@@ -61,6 +61,11 @@ class EntryRun:
         span = (last >> 32) + (last & 0xFFFFFFFF) - (self.number(0, tables.FRAME) >> 32)
         return span - 12 * (self.count - 1)
 
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes of memory the entries and their table take."""
+        return self.frame_bytes + self.table.nbytes
+
     def view(self, index: int, field: int) -> memoryview:
         """The bytes at a position of one entry; empty where it has none."""
         return self.at(self.number(index, field))

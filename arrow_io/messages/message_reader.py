@@ -54,8 +54,8 @@ class BatchLimits:
     Attributes:
         first_rows: Rows of the first; each further one may have twice as many as the one before.
         max_rows: Rows at the most.
-        first_bytes: Bytes after which the first takes no further entry; each further one may have twice
-            as many as the one before.
+        first_bytes: Bytes after which the first takes no further entry; each further one may have
+            twice as many as the one before.
         max_bytes: Bytes of entries and decompressed payloads after which no further entry is added.
     """
 

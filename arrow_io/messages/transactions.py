@@ -39,7 +39,8 @@ class TransactionLookahead:
     Args:
         runs: Entries from where the reader begins to the end of what is offloaded.
         reopen: Gives the entries behind a run, afresh, to the end of what is offloaded.
-        max_kept_bytes: How many bytes of entries to keep between reader and look-ahead.
+        max_kept_bytes: How many bytes of entries and their tables to keep between reader and
+            look-ahead.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class TransactionLookahead:
         while True:
             if self._kept:
                 run = self._kept.popleft()
-                self._kept_bytes -= run.frame_bytes
+                self._kept_bytes -= run.held_bytes
             else:
                 following = next(self._runs, None)
                 if following is None:
@@ -85,7 +86,7 @@ class TransactionLookahead:
         self._note_markers(run)
         if self._ahead is None:
             self._kept.append(run)
-            self._kept_bytes += run.frame_bytes
+            self._kept_bytes += run.held_bytes
             if self._kept_bytes > self._max_kept_bytes:
                 self._ahead = self._reopen(run)
         return True

@@ -18,6 +18,7 @@ from arrow_io.errors import (
     PulsarOffloadError,
     UnsupportedFormatError,
 )
+from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from arrow_io.storage.trace import RequestTrace
 
 _CONCURRENT_REQUESTS = 16
-_MANAGED_LEDGER_NAME_KEY = "managedledgername"
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -167,7 +167,7 @@ def _read_copy(
         error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
     if managed_ledger is None and not isinstance(error, MissingObjectError):
         metadata = location.user_metadata(name.index_name, trace=trace) or {}
-        managed_ledger = metadata.get(_MANAGED_LEDGER_NAME_KEY)
+        managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
     if managed_ledger is not None:
         try:
             topic = TopicName.from_managed_ledger_name(managed_ledger)

@@ -95,13 +95,13 @@ class Catalog:
         """
         try:
             chosen = [self._topics[topic] for topic in select_topics(wanted, self._topics)]
-        except TopicNotFoundError as error:
+        except TopicNotFoundError as not_found:
             unsound = self.unattributed()
             if not unsound:
                 raise
             message = (
-                f"{error.message}; {len(unsound)} unsound ledgers do not tell their topic, the first:"
-                f" {unsound[0]}"
+                f"{not_found.message}; {len(unsound)} unsound ledgers do not tell their topic, the"
+                f" first: {unsound[0]}"
             )
             raise TopicNotFoundError(message) from unsound[0]
         counted = report or ReadReport()

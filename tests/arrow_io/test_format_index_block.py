@@ -61,7 +61,7 @@ def read_or_error(data: bytes) -> IndexBlock | FormatError:
         return error
 
 
-def index_object(  # noqa: PLR0913 - one argument a field
+def index_object(
     *,
     index_length: int | None = None,
     data_length: int = 462,

@@ -117,7 +117,7 @@ def test_a_library_that_is_not_imported_is_not_needed(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("code", "passes"), [(503, True), (429, True), (401, False)])
-def test_the_status_decides_where_there_is_one(code: int, passes: bool) -> None:  # noqa: FBT001
+def test_the_status_decides_where_there_is_one(code: int, passes: bool) -> None:
     """An error that is no OSError is judged by the HTTP status that it carries."""
     assert http_status(_GcsError(code)) == code
     assert is_transient(_GcsError(code)) is passes

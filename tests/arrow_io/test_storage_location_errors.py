@@ -25,7 +25,7 @@ class TestFailures:
     """What reaches the user when a store does not do what it should."""
 
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_what_passes_is_retried(self, is_async: bool) -> None:  # noqa: FBT001
+    def test_what_passes_is_retried(self, is_async: bool) -> None:
         """Failures that pass are not noticed by the caller, but are counted."""
         faults = [raising(s3_error(503, "SlowDown")), raising(TimeoutError()), cut_to(0)]
         script, trace = FaultScript({"a": b"data"}, faults), RequestTrace()

@@ -283,7 +283,7 @@ def test_whatever_is_asked_forwards_is_right(
     size_bytes: int,
     range_bytes: int,
     max_prefetch: int,
-    is_async: bool,  # noqa: FBT001
+    is_async: bool,
     data: st.DataObject,
 ) -> None:
     """Any forward walk, with answers cut anywhere, gives the object's bytes, each fetched once."""

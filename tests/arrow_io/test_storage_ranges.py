@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import fsspec
 import pytest
@@ -205,7 +205,7 @@ class TestRead:
     """What a read makes of a store that misbehaves."""
 
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_a_short_answer_is_continued(self, is_async: bool) -> None:  # noqa: FBT001
+    def test_a_short_answer_is_continued(self, is_async: bool) -> None:
         """The next request asks for what is missing; progress needs no pause."""
         script = FaultScript({NAME: DATA}, [cut_to(30), cut_to(1), as_it_is, cut_to(20)])
         location = script.location(is_async=is_async)
@@ -250,7 +250,7 @@ class TestRead:
     )
     def test_numbers_out_of_range_are_refused(self, option: str, value: int) -> None:
         """The message has the option's name and value."""
-        options = {"size_bytes": 1, option: value}
+        options: dict[str, Any] = {"size_bytes": 1, option: value}
 
         with pytest.raises(OptionError, match=f"{option} must be .* not {value}"):
             RangeReader(Location("memory://"), NAME, **options)

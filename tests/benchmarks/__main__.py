@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrow_io.messages import _decode
-from tests.benchmarks.decoding import SCANS, StoredLedger, decompress_all, payloads, scan, store
+from tests.benchmarks.decoding import (
+    BLOCK_RANGE_BYTES,
+    SCANS,
+    StoredLedger,
+    decompress_all,
+    payloads,
+    scan,
+    store,
+)
 from tests.benchmarks.resident import RESIDENT_URL, ResidentFileSystem
 from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS, JSON_LZ4, SINGLE_UNCOMPRESSED
 
@@ -59,7 +67,7 @@ def measure(*, messages: int | None = None, rounds: int = 7) -> list[Measured]:
     rows: list[Measured] = []
     for ledger in BENCHMARK_LEDGERS:
         count = messages or ledger.message_count
-        dataset = store(ledger, RESIDENT_URL, count).open()
+        dataset = store(ledger, RESIDENT_URL, count).open(BLOCK_RANGE_BYTES)
         floor = _least(partial(decompress_all, payloads(dataset)), rounds)
         seconds = {
             name: _least(partial(scan, dataset, columns), rounds) for name, columns in SCANS.items()

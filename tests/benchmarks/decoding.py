@@ -14,6 +14,7 @@ from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
 from arrow_io.messages import tables
 from arrow_io.read_report import ReadReport
+from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector import open_topic
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _CODECS = {1: pa.Codec("lz4_raw"), 3: pa.Codec("zstd")}
 _HEAVY = ("__value__", "__properties__")
 
-RANGE_BYTES = 64 << 20
+BLOCK_RANGE_BYTES = 64 << 20
 """In memory there is no request to wait for, so a block is one range and no entry straddles two."""
 
 DEFAULT_COLUMNS = tuple(projection().schema.names)
@@ -50,9 +51,9 @@ class StoredLedger:
     topic: str
     messages: int
 
-    def open(self) -> TopicDataset:
+    def open(self, range_bytes: int = DEFAULT_RANGE_BYTES) -> TopicDataset:
         """Open the topic."""
-        return open_topic(self.url, self.topic, range_bytes=RANGE_BYTES)
+        return open_topic(self.url, self.topic, range_bytes=range_bytes)
 
 
 def store(ledger: BenchmarkLedger, url: str, messages: int) -> StoredLedger:

@@ -53,7 +53,7 @@ COMMANDS: Final = ("topics", "ledgers", "head", "plan", "query")
         (["topics", URL, "--storage-option", "a=1", "--storage-option", "a.b=1"], USAGE, "a.b"),
         (["head", URL, "json-orders", "--columns", "nothing"], USAGE, "__key__"),
         (["head", URL, "json-orders", "--start", "soon"], USAGE, "'soon'"),
-        (["query", URL, "SELCT 1"], USAGE, 'Parser Error: syntax error at or near "SELCT"'),
+        (["query", URL, "CHOOSE 1"], USAGE, 'Parser Error: syntax error at or near "CHOOSE"'),
         (["query", URL, ""], USAGE, "no statement"),
         (["query", URL, "SELECT x FROM string"], USAGE, 'column "x" not found'),
         (["query", URL, "SELECT 'a'::INT"], USAGE, "Conversion Error"),

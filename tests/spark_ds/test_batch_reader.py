@@ -104,18 +104,25 @@ def test_nothing_to_read(bucket: str) -> None:
     assert list(reader.read(InputPartition(None))) == []
 
 
-def test_executors_read_data_objects_alone(tmp_path: Path) -> None:
-    """What a task needs to know of its ledgers travels with it, so it reads no index object."""
-    topic = golden_topic("json-orders")
-    (ledger,) = topic.ledgers
-    for path in (ledger.data_object, ledger.index_object):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    reader = reader_of(open_topic(str(tmp_path), "json-orders", columns=COLUMNS))
-    (partition,) = reader.partitions()
+def test_executors_open_only_their_own_objects(tmp_path: Path) -> None:
+    """A task reads the data objects of its own ledgers; all else that it needs travels with it."""
+    topic = golden_topic("multi-ledger")
+    for _, data_object, index_object in topic.offloaded_objects():
+        for path in (data_object, index_object):
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    reader = reader_of(open_topic(str(tmp_path), "multi-ledger", columns=COLUMNS), 1)
+    partitions = reader.partitions()
+    for path in tmp_path.iterdir():
+        path.unlink()
 
-    (tmp_path / ledger.index_object.name).unlink()
+    batches: list[pa.RecordBatch] = []
+    for partition, ledger in zip(partitions, topic.ledgers, strict=True):
+        own = tmp_path / ledger.data_object.name
+        own.write_bytes(ledger.data_object.read_bytes())
+        batches.extend(reader.read(partition))
+        own.unlink()
 
-    assert table_rows(pa.Table.from_batches(reader.read(partition))) == golden_rows([topic])
+    assert table_rows(pa.Table.from_batches(batches)) == golden_rows([topic])
 
 
 def test_batches_are_of_the_size_that_spark_likes(bucket: str) -> None:

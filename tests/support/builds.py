@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from arrow_io.messages import _decode, _decode_c, _decode_py
+from arrow_io.messages import _decode, _decode_py
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-BUILDS: Final[dict[str, ModuleType]] = {"pure": _decode_py, "compiled": _decode_c}
+BUILDS: Final[dict[str, ModuleType]] = {
+    "pure": _decode_py,
+    "compiled": importlib.import_module("arrow_io.messages._decode_c"),
+}
 """By the name that a test's id shows."""
 
 

@@ -98,7 +98,8 @@ class FaultScript:
             return sorted(self.requests)
 
 
-class FaultyFileSystem(AbstractFileSystem):
+# fsspec carries no types, so its class is Any.
+class FaultyFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """A blocking file system that answers as its script says."""
 
     protocol = "faulty"
@@ -119,7 +120,8 @@ class FaultyFileSystem(AbstractFileSystem):
         return self.script.info(path)
 
 
-class FaultyAsyncFileSystem(AsyncFileSystem):
+# fsspec carries no types, so its class is Any.
+class FaultyAsyncFileSystem(AsyncFileSystem):  # type: ignore[misc]
     """A file system with an event loop that answers as its script says."""
 
     protocol = "faulty-async"
@@ -170,7 +172,8 @@ class FakeBody:
         return part[:amount]
 
 
-class FakeS3FileSystem(AsyncFileSystem):
+# fsspec carries no types, so its class is Any.
+class FakeS3FileSystem(AsyncFileSystem):  # type: ignore[misc]
     """What this project uses of s3fs, with answers from a list."""
 
     protocol = "fake-s3"

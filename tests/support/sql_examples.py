@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -14,7 +15,7 @@ NAMES = sorted(each.stem for each in (EXAMPLES / "duckdb").glob("*.sql"))
 URL = "tests/data/golden/pulsar-4.0.7/objects"
 
 
-def duckdb_rows(name: str) -> list[tuple[object, ...]]:
+def duckdb_rows(name: str) -> list[tuple[Any, ...]]:
     """What DuckDB answers to one of the questions."""
     con = duckdb.connect()
     con.execute("SET TimeZone = 'UTC'")

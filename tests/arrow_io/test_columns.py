@@ -1,0 +1,389 @@
+"""Every column: its type, and what it holds of messages that are odd."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+import pyarrow as pa
+import pytest
+
+from arrow_io.columns import ALL_COLUMNS, NAMINGS, Origin, every_column, projection
+from arrow_io.errors import CorruptEntryError, OptionError
+from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.messages import tables
+from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.location import Location
+from tests.support.buckets import memory_bucket, object_name, offload_ledger
+from tests.support.entries import Framing, Message, encode_entry
+from tests.support.expected import COLUMNS, rows_of, time_of
+
+if TYPE_CHECKING:
+    from tests.support.entries import OuterFields
+
+_BARE: Final = Framing(checksum=False)
+_MAX_MS: Final = tables.MAX_MILLISECONDS
+
+pytestmark = pytest.mark.usefixtures("build")
+
+
+def _single(message: Message = Message(), **outer: Unpack[OuterFields]) -> bytes:  # noqa: B008
+    return encode_entry([message], batched=False, framing=_BARE, **outer)
+
+
+def _batch(*messages: Message, **outer: Unpack[OuterFields]) -> bytes:
+    return encode_entry(messages, batched=True, framing=_BARE, **outer)
+
+
+def _read(
+    *entries: bytes, columns: list[str], salvage: bool = False
+) -> tuple[pa.Table, ReadReport]:
+    name = object_name(7)
+    report = ReadReport(salvage=salvage)
+    with memory_bucket(offload_ledger(name, entries)) as bucket:
+        ledger = OffloadedLedger.open(Location(bucket.url), name)
+        batches = list(ledger.record_batches(columns, report=report))
+    schema = projection(columns).schema
+    table = pa.Table.from_batches(batches, schema)
+    table.validate(full=True)
+    return table, report
+
+
+def _values(*entries: bytes, column: str) -> list[Any]:
+    table, report = _read(*entries, columns=[column])
+    assert not report.lost
+    values: list[Any] = table[column].to_pylist()
+    return values
+
+
+_TYPES: Final = {
+    "__entry_id__": pa.int64(),
+    "__ledger_id__": pa.int64(),
+    "__batch_index__": pa.int32(),
+    "__partition__": pa.int32(),
+    "__publish_time__": pa.timestamp("us", "UTC"),
+    "__event_time__": pa.timestamp("us", "UTC"),
+    "__sequence_id__": pa.int64(),
+    "__producer_name__": pa.string(),
+    "__key__": pa.string(),
+    "__properties__": pa.map_(pa.string(), pa.string()),
+    "__value__": pa.binary(),
+    "__message_id__": pa.string(),
+    "__topic__": pa.string(),
+    "__key_bytes__": pa.binary(),
+    "__ordering_key__": pa.binary(),
+    "__schema_version__": pa.int64(),
+    "__null_value__": pa.bool_(),
+    "__broker_time__": pa.timestamp("us", "UTC"),
+    "__broker_index__": pa.int64(),
+    "__deliver_at__": pa.timestamp("us", "UTC"),
+    "__replicated_from__": pa.string(),
+    "__txn_id__": pa.string(),
+}
+
+
+def test_columns_have_their_types_and_order() -> None:
+    """As engines know them; the cheapest first, those on request last."""
+    schema = every_column().schema
+
+    assert dict(zip(schema.names, schema.types, strict=True)) == _TYPES
+    assert schema.names == list(_TYPES)
+    assert [column.name for column in ALL_COLUMNS if column.default] == list(_TYPES)[:11]
+    assert projection().schema.names == list(_TYPES)[:11]
+
+
+def test_columns_are_described() -> None:
+    """Each in a few words of its own, which say what null means where it can be null."""
+    docs = [column.doc for column in ALL_COLUMNS]
+
+    assert all(docs)
+    assert len(set(docs)) == len(docs)
+
+
+def test_every_column_is_made_in_its_type() -> None:
+    """Each by itself and all together, of a single message and of a batch."""
+    entries = (_single(), _batch(Message(), Message(partition_key="k")))
+    whole, _ = _read(*entries, columns=COLUMNS)
+
+    assert whole.num_rows == 3
+    for name in COLUMNS:
+        alone, _ = _read(*entries, columns=[name])
+        assert alone.schema == pa.schema({name: _TYPES[name]})
+        assert alone.equals(whole.select([name]))
+
+
+def test_message_without_anything_is_null_where_it_has_nothing() -> None:
+    """Only what a producer must give is there."""
+    table, _ = _read(_single(Message(payload=b"v")), columns=COLUMNS)
+
+    (row,) = rows_of(table)
+    assert row == dict.fromkeys(COLUMNS) | {
+        "__entry_id__": 0,
+        "__ledger_id__": 7,
+        "__partition__": -1,
+        "__publish_time__": time_of(1_700_000_000_000),
+        "__sequence_id__": 0,
+        "__producer_name__": "producer",
+        "__properties__": {},
+        "__value__": b"v",
+        "__message_id__": "(7,0,-1)",
+        "__topic__": "",
+        "__null_value__": False,
+    }
+
+
+def test_projection_keeps_the_order_asked_for() -> None:
+    """And knows how deep to look for it."""
+    chosen = projection(["__value__", "__entry_id__"])
+
+    assert chosen.schema.names == ["__value__", "__entry_id__"]
+    assert chosen.needs.payload
+    positions = projection(["__message_id__", "__topic__"]).needs
+    assert (positions.metadata, positions.members, positions.payload) == (False, False, False)
+    producer = projection(["__producer_name__"]).needs
+    assert (producer.metadata, producer.members, producer.payload) == (True, False, False)
+    key = projection(["__key__"]).needs
+    assert (key.metadata, key.members, key.payload) == (True, True, False)
+
+
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_unknown_column_is_an_error_that_lists_all(naming: str) -> None:
+    """Under the names that the naming gives them."""
+    names = every_column(naming).schema.names
+
+    with pytest.raises(OptionError) as caught:
+        projection(["__entry_id__", "entry"], naming=naming)
+
+    assert str(caught.value) == f"no column 'entry'; there are: {', '.join(names)}"
+
+
+def test_column_that_was_not_chosen_is_unknown_further_on() -> None:
+    """A projection can be narrowed only."""
+    with pytest.raises(OptionError, match=r"no column '__key__'; there are: __entry_id__$"):
+        projection(["__entry_id__"]).select(["__key__"])
+
+
+def test_unknown_naming_is_an_error() -> None:
+    """It lists those that there are."""
+    with pytest.raises(
+        OptionError, match=r"^naming must be one of pulsar-sql, pulsar-spark, not 'x'"
+    ):
+        projection(naming="x")
+
+
+def test_origin_is_given_to_each_row() -> None:
+    """Topic and partition come from outside the ledger; by default there is none."""
+    assert Origin() == Origin("", -1)
+    assert _values(_single(), column="__topic__") == [""]
+    assert _values(_single(), column="__partition__") == [-1]
+
+
+_TIME_COLUMNS: Final = ("__publish_time__", "__event_time__", "__deliver_at__")
+
+
+def _at(milliseconds: int, column: str) -> bytes:
+    match column:
+        case "__publish_time__":
+            return _single(publish_time=milliseconds)
+        case "__event_time__":
+            return _single(Message(event_time=milliseconds))
+        case _:
+            return _single(deliver_at_time=milliseconds)
+
+
+@pytest.mark.parametrize("column", _TIME_COLUMNS)
+def test_times_are_exact_to_the_ends_of_their_type(column: str) -> None:
+    """The greatest time that a timestamp in µs can hold is one."""
+    times = [1, 253_402_300_799_999, _MAX_MS]
+
+    table, report = _read(*(_at(time, column) for time in times), columns=[column])
+
+    assert table[column].cast(pa.int64()).to_pylist() == [1000 * time for time in times]
+    assert not report.lost
+
+
+@pytest.mark.parametrize("column", _TIME_COLUMNS)
+@pytest.mark.parametrize("milliseconds", [_MAX_MS + 1, 2**63 - 1])
+def test_time_beyond_its_type_is_an_error_or_null(column: str, milliseconds: int) -> None:
+    """Never another time: raised with its place, or null and counted when salvaging."""
+    entries = [_at(1, column), _at(milliseconds, column)]
+
+    with pytest.raises(CorruptEntryError, match=f"time {milliseconds} ms is beyond") as caught:
+        _read(*entries, columns=[column])
+    assert (caught.value.ledger_id, caught.value.entry_id) == (7, 1)
+
+    table, report = _read(*entries, columns=[column], salvage=True)
+    assert table[column].to_pylist() == [time_of(1), None]
+    assert report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
+
+
+def test_time_of_a_member_names_the_member() -> None:
+    """Of a batch, one message has the time that is no time."""
+    entry = _batch(Message(event_time=1), Message(event_time=2**62), Message())
+
+    with pytest.raises(CorruptEntryError) as caught:
+        _read(entry, columns=["__event_time__"])
+
+    assert caught.value.batch_index == 1
+
+
+def test_event_time_of_zero_is_none_and_publish_time_is_not() -> None:
+    """0 stands for no event time, as in Pulsar's client."""
+    entry = _single(Message(event_time=0), publish_time=0)
+
+    assert _values(entry, column="__event_time__") == [None]
+    assert _values(entry, column="__publish_time__") == [time_of(0)]
+
+
+def test_delivery_before_1970_is_a_time() -> None:
+    """The field is signed."""
+    assert _values(_single(deliver_at_time=-1), column="__deliver_at__") == [time_of(-1)]
+
+
+def test_sequence_ids_are_signed_like_javas() -> None:
+    """Greater than 2^63 is negative."""
+    entries = [_single(sequence_id=n) for n in (0, 2**63 - 1, 2**63, 2**64 - 1)]
+
+    assert _values(*entries, column="__sequence_id__") == [0, 2**63 - 1, -(2**63), -1]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_text_that_is_no_utf8_is_replaced_and_counted(batched: bool) -> None:
+    """As Pulsar's Java client reads it; as bytes, it is what was written."""
+    message = Message(partition_key="k\u00e9y", properties=(("n\u00e9", "v\u00e9"), ("a", "b")))
+    entry = encode_entry([message], batched=batched, framing=_BARE).replace(
+        b"\xc3\xa9", b"\xff\xfe"
+    )
+    sound = _single(Message(partition_key="\u00e9"))
+
+    table, report = _read(entry, sound, columns=["__key__", "__properties__", "__key_bytes__"])
+
+    assert table["__key__"].to_pylist() == ["k\ufffd\ufffdy", "\u00e9"]
+    assert table["__properties__"].to_pylist() == [
+        [("n\ufffd\ufffd", "v\ufffd\ufffd"), ("a", "b")],
+        [],
+    ]
+    assert table["__key_bytes__"].to_pylist() == [b"k\xff\xfey", "\u00e9".encode()]
+    assert report.replaced_texts == 3
+    assert not report.lost
+
+
+def test_producer_name_that_is_no_utf8_is_replaced() -> None:
+    """Names of producers and clusters are text too."""
+    entry = _single(producer_name="p\u00e9", replicated_from="\u00e9").replace(
+        b"\xc3\xa9", b"\xff\xfe"
+    )
+
+    assert _values(entry, column="__producer_name__") == ["p\ufffd\ufffd"]
+    assert _values(entry, column="__replicated_from__") == ["\ufffd\ufffd"]
+
+
+def _base64_key(key: bytes) -> Message:
+    text = base64.b64encode(key).decode()
+    return Message(partition_key=text, partition_key_b64_encoded=True)
+
+
+def test_keys_are_text_and_bytes() -> None:
+    """Base64 is text in one column and decoded in the other; an empty key is not a missing one."""
+    keys = [b"\x00\xff", b"", b"text"]
+    entries = [
+        _single(_base64_key(keys[0])),
+        _batch(_base64_key(keys[1]), Message(partition_key="plain"), Message()),
+        _single(_base64_key(keys[2])),
+        _single(Message(partition_key="")),
+        _single(Message(null_partition_key=True)),
+    ]
+
+    table, report = _read(*entries, columns=["__key__", "__key_bytes__"])
+
+    assert table["__key_bytes__"].to_pylist() == [
+        b"\x00\xff", b"", b"plain", None, b"text", b"", None,
+    ]  # fmt: skip
+    assert table["__key__"].to_pylist() == ["AP8=", "", "plain", None, "dGV4dA==", "", None]
+    assert not report.lost
+
+
+@pytest.mark.parametrize("text", ["a", "====", "a b=", "AP8", "\u00e9\u00e9"])
+def test_key_that_is_no_base64_is_an_error_or_null(text: str) -> None:
+    """The text is given as it is; the bytes cannot be."""
+    entries = [
+        _single(),
+        _batch(Message(), Message(partition_key=text, partition_key_b64_encoded=True)),
+    ]
+    assert _values(*entries, column="__key__") == [None, None, text]
+
+    with pytest.raises(CorruptEntryError, match="marked as Base64 and is not") as caught:
+        _read(*entries, columns=["__key_bytes__"])
+    assert (caught.value.entry_id, caught.value.batch_index) == (1, 1)
+
+    table, report = _read(*entries, columns=["__key_bytes__"], salvage=True)
+    assert table["__key_bytes__"].to_pylist() == [None, None, None]
+    assert report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
+
+
+def test_schema_versions_are_longs() -> None:
+    """8 bytes are a long; others are opaque, so null."""
+    versions = [
+        (bytes(8), 0),
+        (b"\0\0\0\0\0\0\1\0", 256),
+        (b"\xff" * 8, -1),
+        (b"", None),
+        (bytes(7), None),
+        (bytes(9), None),
+    ]
+    entries = [_single(schema_version=version) for version, _ in versions]
+
+    assert _values(*entries, _single(), column="__schema_version__") == [
+        *(number for _, number in versions),
+        None,
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 66, 200])
+@pytest.mark.parametrize("batched", [False, True])
+def test_last_of_equal_names_wins(count: int, batched: bool) -> None:
+    """However many properties there are; the map has each name once."""
+    properties = tuple((f"name {i % max(1, count // 2)}", f"value {i}") for i in range(count))
+    messages = [Message(properties=properties)] + [Message(properties=(("a", "b"),))] * batched
+    entry = encode_entry(messages, batched=batched, framing=_BARE)
+
+    table, _ = _read(entry, _single(), columns=["__properties__"])
+
+    expected = [dict(properties), *([{"a": "b"}] if batched else []), {}]
+    assert [row["__properties__"] for row in rows_of(table)] == expected
+
+
+def test_broker_index_is_counted_back_from_the_last_member() -> None:
+    """The broker gives the index of an entry's last message."""
+    framing = Framing(broker_metadata=(1_700_000_000_001, 41))
+    entries = [
+        encode_entry([Message()] * 3, batched=True, framing=framing),
+        encode_entry([Message()], batched=False, framing=framing),
+        _single(),
+    ]
+
+    assert _values(*entries, column="__broker_index__") == [39, 40, 41, 41, None]
+    assert _values(*entries, column="__broker_time__") == [time_of(1_700_000_000_001)] * 4 + [None]
+
+
+def test_null_value_is_no_empty_value() -> None:
+    """A tombstone has no bytes, an empty message has none of them."""
+    entries = [
+        _single(Message(null_value=True)),
+        _single(Message(payload=b"")),
+        _batch(Message(null_value=True), Message(payload=b"")),
+    ]
+
+    assert _values(*entries, column="__value__") == [None, b"", None, b""]
+    assert _values(*entries, column="__null_value__") == [True, False, True, False]
+
+
+def test_salvage_goes_on_around_what_is_lost() -> None:
+    """Other columns of a message whose time is no time are given."""
+    entries = [_at(2**62, "__event_time__"), _single(Message(partition_key="k"))]
+
+    table, report = _read(*entries, columns=["__key__", "__event_time__"], salvage=True)
+
+    assert table["__key__"].to_pylist() == [None, "k"]
+    assert report.rows == 2
+    assert "entry 0" in report.losses[0]

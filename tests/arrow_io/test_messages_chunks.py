@@ -1,0 +1,301 @@
+"""Chunked messages are joined by the rules of Pulsar's consumer, within bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arrow_io.errors import CorruptEntryError
+from arrow_io.messages import chunks
+from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback, chunked_entries
+from arrow_io.read_report import ReadReport
+from tests.support.entries import Message, encode_chunks, encode_entry
+from tests.support.pulsar_proto import EncryptionKeys
+from tests.support.runs import entry_run, runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arrow_io.messages.entry_run import EntryRun
+
+pytestmark = pytest.mark.usefixtures("build")
+
+_PAYLOAD = b"abcdefghi"
+_ABC = encode_chunks(Message(payload=_PAYLOAD), chunk_count=3, uuid="abc")
+_XY = encode_chunks(Message(payload=b"xxxyyy"), chunk_count=2, uuid="xy")
+_SINGLE = encode_entry([Message(payload=b"single")], batched=False)
+
+
+def _assembler(report: ReadReport | None = None, **options: Any) -> ChunkAssembler:  # noqa: ANN401
+    arguments: dict[str, Any] = {"join_payloads": True, "lookback": None, **options}
+    return ChunkAssembler(report or ReadReport(), **arguments)
+
+
+def _add_all(assembler: ChunkAssembler, run: EntryRun) -> list[bytes | None]:
+    return [assembler.add(run, index) for index in chunked_entries(run)]
+
+
+def _no_entries_before() -> Iterator[EntryRun]:
+    return iter(())
+
+
+def test_chunked_entries_are_those_of_chunked_messages() -> None:
+    """Entries that hold a whole message are passed over."""
+    run = entry_run([_SINGLE, _ABC[0], _SINGLE, _ABC[1], _ABC[2], _SINGLE])
+
+    assert list(chunked_entries(run)) == [1, 3, 4]
+
+
+def test_interleaved_messages_are_joined() -> None:
+    """Each message is given with its last chunk, whatever stands between its chunks."""
+    report = ReadReport()
+    assembler = _assembler(report)
+
+    joined = _add_all(assembler, entry_run([_ABC[0], _XY[0], _ABC[1], _XY[1], _ABC[2]]))
+
+    assert joined == [None, None, None, b"xxxyyy", _PAYLOAD]
+    assert not assembler.unfinished
+    assembler.finish()
+    assert report == ReadReport()
+
+
+def test_chunks_seen_before_are_ignored_and_counted() -> None:
+    """A chunk that a producer sent twice, before the message is whole or after, changes nothing."""
+    report = ReadReport()
+    assembler = _assembler(report)
+
+    joined = _add_all(assembler, entry_run([_ABC[0], _ABC[1], _ABC[1], _ABC[2], _ABC[2], _ABC[1]]))
+
+    assert joined == [None, None, None, _PAYLOAD, None, None]
+    assert report.duplicate_chunks == 3
+    assert report.incomplete_messages == 0
+
+
+def test_gap_loses_the_message() -> None:
+    """A message without one of its chunks is not given, and is counted once."""
+    report = ReadReport()
+    assembler = _assembler(report)
+
+    joined = _add_all(assembler, entry_run([_ABC[0], _ABC[2], _XY[0], _XY[1]]))
+
+    assert joined == [None, None, None, b"xxxyyy"]
+    assert report.incomplete_messages == 1
+    assert not assembler.unfinished
+
+
+def test_first_chunk_begins_anew() -> None:
+    """A producer that sends a message again begins with chunk 0; what came before is given up."""
+    report = ReadReport()
+    assembler = _assembler(report)
+
+    joined = _add_all(assembler, entry_run([_ABC[0], _ABC[1], *_ABC]))
+
+    assert joined == [None, None, None, None, _PAYLOAD]
+    assert report.incomplete_messages == 1
+
+
+def test_lost_message_can_begin_anew() -> None:
+    """Nothing but chunk 0 brings a message back whose chunk was missing."""
+    assembler = _assembler()
+
+    joined = _add_all(assembler, entry_run([_ABC[0], _ABC[2], _ABC[1], _ABC[2], *_ABC]))
+
+    assert joined == [None] * 6 + [_PAYLOAD]
+
+
+def test_message_whose_chunks_end_is_incomplete() -> None:
+    """What is open at the end of all entries is counted when there are no more."""
+    report = ReadReport()
+    assembler = _assembler(report)
+
+    _add_all(assembler, entry_run([_ABC[0], _XY[0]]))
+
+    assert assembler.unfinished
+    assembler.finish()
+    assert report.incomplete_messages == 2
+    assert not assembler.unfinished
+
+
+def test_announced_size_is_compared() -> None:
+    """Chunks that do not add up to the size that each announces are corrupt."""
+    longer = encode_chunks(Message(payload=b"abcdefghijkl"), chunk_count=3, uuid="abc")
+    assembler = _assembler()
+    run = entry_run([_ABC[0], _ABC[1], longer[2]])
+
+    with pytest.raises(CorruptEntryError, match="have 10 bytes, not the 12 announced"):
+        _add_all(assembler, run)
+
+    assert not assembler.unfinished
+
+
+def test_announced_size_of_encrypted_chunks_is_not_compared() -> None:
+    """Encryption lengthens each chunk; the size announced is that before it."""
+    keys = [EncryptionKeys(key="key", value=b"wrapped")]
+    entries = encode_chunks(
+        Message(payload=_PAYLOAD), chunk_count=3, uuid="abc", encryption_keys=keys
+    )
+
+    assert _add_all(_assembler(), entry_run([entries[0], entries[1], entries[2]]))[-1] == _PAYLOAD
+
+
+def test_payloads_are_not_held_where_nobody_asks() -> None:
+    """Without payloads, the order of the chunks still decides which message is whole."""
+    assembler = _assembler(join_payloads=False)
+
+    joined = _add_all(assembler, entry_run([_ABC[0], _XY[0], _ABC[1], _ABC[2]]))
+
+    assert joined == [None, None, None, b""]
+
+
+def test_chunks_of_others_open_nothing() -> None:
+    """Behind a task's own range only what began in it goes on."""
+    report = ReadReport()
+    assembler = _assembler(report)
+    _add_all(assembler, entry_run([_ABC[0]]))
+
+    behind = entry_run([_XY[0], _ABC[1], _XY[1], _ABC[2]], first_entry_id=1, owned=False)
+
+    assert _add_all(assembler, behind) == [None, None, None, _PAYLOAD]
+    assert report == ReadReport()
+    assert not assembler.unfinished
+
+
+def test_chunk_0_of_others_gives_a_message_up() -> None:
+    """A message that begins anew behind a task's range is for the task there."""
+    report = ReadReport()
+    assembler = _assembler(report)
+    _add_all(assembler, entry_run([_ABC[0]]))
+
+    assert _add_all(assembler, entry_run(_ABC, first_entry_id=1, owned=False)) == [None] * 3
+    assert report.incomplete_messages == 1
+
+
+def test_chunks_before_a_task_are_others() -> None:
+    """Without looking back, a message that began before is ignored, for it is not this task's."""
+    report = ReadReport()
+
+    assert _add_all(_assembler(report), entry_run(_ABC[1:], first_entry_id=1)) == [None, None]
+    assert report == ReadReport()
+
+
+@pytest.mark.parametrize("length", [1, 2, 9])
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        ([_ABC[0]], [_ABC[1], _ABC[2]]),
+        ([_ABC[0], _ABC[1]], [_ABC[2]]),
+        ([_ABC[0], _ABC[1], _ABC[1]], [_ABC[2]]),
+        ([_ABC[0], _ABC[1]], [_ABC[1], _ABC[2]]),
+        ([*_ABC, _ABC[0], _SINGLE, _ABC[1]], [_ABC[2]]),
+        ([_XY[0], _ABC[0], _XY[1]], [_ABC[1], _SINGLE, _ABC[2]]),
+    ],
+)
+def test_first_chunks_are_found_before_the_entries(
+    before: list[bytes], behind: list[bytes], length: int
+) -> None:
+    """A message that `start` cuts is completed from what stands before, the nearest first."""
+    lookback = ChunkLookback(lambda: reversed(list(runs_of(before, length=length))))
+    assembler = _assembler(lookback=lookback)
+
+    joined = _add_all(assembler, entry_run(behind, first_entry_id=len(before)))
+
+    assert joined[-1] == _PAYLOAD
+    assert set(joined[:-1]) <= {None}
+
+
+@pytest.mark.parametrize(
+    ("before", "incomplete"),
+    [([], 1), ([_SINGLE, _XY[0]], 1), ([_ABC[1]], 1), ([_ABC[0], _ABC[2]], 1), (_ABC, 0)],
+)
+def test_last_chunk_alone_gives_nothing(before: list[bytes], incomplete: int) -> None:
+    """If the chunks before are missing the message is lost; if they are whole, it was given."""
+    report = ReadReport()
+    lookback = ChunkLookback(lambda: runs_of(before, length=9))
+    assembler = _assembler(report, lookback=lookback)
+
+    assert _add_all(assembler, entry_run([_ABC[2]], first_entry_id=9)) == [None]
+    assert report.incomplete_messages == incomplete
+
+
+def test_message_that_goes_on_in_another_task_is_that_tasks() -> None:
+    """Of a message that began before the scan, the task gives it where it first goes on."""
+    before = [_ABC[0], _ABC[1]]
+
+    def lookback(others_from: int) -> ChunkLookback:
+        return ChunkLookback(lambda: runs_of(before, length=9), (1, others_from))
+
+    mine = _assembler(lookback=lookback(2))
+    others = _assembler(report := ReadReport(), lookback=lookback(1))
+
+    assert _add_all(mine, entry_run([_ABC[2]], first_entry_id=2)) == [_PAYLOAD]
+    assert _add_all(others, entry_run([_ABC[2]], first_entry_id=2)) == [None]
+    assert report.incomplete_messages == 0
+
+
+def test_bytes_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks beyond the bound are an error; the message is given up, and others can go on."""
+    monkeypatch.setattr(chunks, "MAX_HELD_BYTES", 7)
+    assembler = _assembler()
+    run = entry_run([_ABC[0], _ABC[1], _ABC[2], _XY[0], _XY[1]])
+    assembler.add(run, 0)
+    assembler.add(run, 1)
+
+    with pytest.raises(CorruptEntryError, match="1 chunked messages with 9 bytes are open"):
+        assembler.add(run, 2)
+
+    assert [assembler.add(run, 3), assembler.add(run, 4)] == [None, b"xxxyyy"]
+
+
+def test_open_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that begin and never end are an error when there are too many."""
+    monkeypatch.setattr(chunks, "MAX_OPEN_MESSAGES", 1)
+    assembler = _assembler()
+    run = entry_run([_ABC[0], _XY[0]])
+    assembler.add(run, 0)
+
+    with pytest.raises(CorruptEntryError, match="2 chunked messages"):
+        assembler.add(run, 1)
+
+
+def test_completed_messages_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many uuids are kept to tell duplicates by; the oldest goes first."""
+    monkeypatch.setattr(chunks, "MAX_REMEMBERED_UUIDS", 1)
+    report = ReadReport()
+    assembler = _assembler(report)
+    run = entry_run([*_ABC, *_XY, _XY[1], _ABC[2]])
+
+    assert _add_all(assembler, run)[5:] == [None, None]
+    assert report.duplicate_chunks == 1
+
+
+@pytest.mark.parametrize(("chunk_id", "count"), [(5, 3), (-1, 3), (2**31 - 1, 2**31 - 1)])
+def test_absurd_chunk_numbers_give_nothing(chunk_id: int, count: int) -> None:
+    """Numbers that no producer sends lose the message and nothing else."""
+    base = encode_chunks(Message(payload=b"ab"), chunk_count=2, uuid="abc")
+    lying = [_with_numbers(entry, chunk_id, count) for entry in base[:1]]
+    assembler = _assembler(lookback=ChunkLookback(_no_entries_before))
+
+    joined = _add_all(assembler, entry_run([*lying, *_XY]))
+
+    assert joined[-1] == b"xxxyyy"
+    assert joined[0] is None
+
+
+def _with_numbers(entry: bytes, chunk_id: int, count: int) -> bytes:
+    """The entry, without its checksum, with other numbers behind those that it has."""
+    rest = entry[6:]
+    size = int.from_bytes(rest[:4])
+    numbers = b"\xd8\x01" + _varint(count) + b"\xe8\x01" + _varint(chunk_id)
+    metadata = rest[4 : 4 + size] + numbers
+    return len(metadata).to_bytes(4) + metadata + rest[4 + size :]
+
+
+def _varint(number: int) -> bytes:
+    number &= 2**64 - 1
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

@@ -1,0 +1,487 @@
+"""The hot loop takes any bytes: each is decoded or told to be broken, by both builds alike."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from arrow_io.messages import _decode, _decode_py, tables
+from tests.support.builds import BUILDS
+from tests.support.entries import (
+    Framing,
+    Message,
+    encode_chunks,
+    encode_entry,
+    encode_marker,
+)
+from tests.support.hot_loop import decode_entry, error_of, properties, split, walk
+from tests.support.pulsar_proto import EncryptionKeys, MessageMetadata, SingleMessageMetadata
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_REQUIRED = b"\x0a\x01p\x10\x05\x18\x06"
+_SINGLE_PROPERTY, _BATCH_PROPERTY = 34, 10
+_RICH = encode_entry(
+    [
+        Message(
+            payload=b"payload",
+            properties=(("name", "value"), ("", "")),
+            partition_key="key",
+            ordering_key=b"ordering",
+            event_time=2**40,
+            null_partition_key=False,
+            extra_fields=b"\xc0\x3e\x96\x01\xc1\x3e12345678\xc2\x3e\x02hi\xc5\x3e1234",
+        )
+    ],
+    batched=False,
+    framing=Framing(broker_metadata=(10**12, 77), codec="LZ4"),
+    producer_name="producer",
+    sequence_id=2**64 - 1,
+    publish_time=10**12,
+    replicated_from="cluster",
+    schema_version=bytes(8),
+    deliver_at_time=10**12,
+    txnid_most_bits=1,
+    txnid_least_bits=2**64 - 2,
+)
+
+
+def _entry(metadata: bytes, payload: bytes = b"") -> bytes:
+    """An entry without checksum."""
+    return len(metadata).to_bytes(4) + metadata + payload
+
+
+def _framed(*entries: bytes, first_entry_id: int = 0) -> bytes:
+    return b"".join(
+        len(entry).to_bytes(4) + (first_entry_id + n).to_bytes(8, signed=True) + entry
+        for n, entry in enumerate(entries)
+    )
+
+
+def _member(metadata: bytes, payload: bytes = b"") -> bytes:
+    return len(metadata).to_bytes(4) + metadata + payload
+
+
+# Choice of the build
+
+
+def _python(code: str, **environment: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return result.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("switch", "compiled"), [("", "True"), ("0", "True"), ("1", "False"), ("yes", "False")]
+)
+def test_environment_chooses_the_build(switch: str, compiled: str) -> None:
+    """`PULSAR_OFFLOAD_PURE` picks the source; unset, empty or 0, the compiled module decodes."""
+    code = (
+        "from arrow_io.messages import _decode; print(_decode.IS_COMPILED, _decode.core.__name__)"
+    )
+
+    name = "arrow_io.messages._decode_c" if compiled == "True" else "arrow_io.messages._decode_py"
+    assert _python(code, PULSAR_OFFLOAD_PURE=switch) == f"{compiled} {name}"
+
+
+def test_missing_compiled_module_is_told() -> None:
+    """Without the compiled module the source decodes, and a warning says what that costs."""
+    code = (
+        "import sys, warnings\n"
+        "sys.modules['arrow_io.messages._decode_c'] = None\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        "    from arrow_io.messages import _decode\n"
+        "print(_decode.IS_COMPILED, [w.category.__name__ for w in caught], caught[0].message)"
+    )
+
+    told = _python(code, PULSAR_OFFLOAD_PURE="")
+
+    assert told.startswith("False ['RuntimeWarning'] pulsar-offload was installed without its")
+
+
+def test_source_runs_without_cython() -> None:
+    """The source needs no Cython to be installed, and decodes the same."""
+    code = (
+        "import sys\n"
+        "sys.modules['cython'] = None\n"
+        "from arrow_io.messages import _decode_py\n"
+        "from tests.support.hot_loop import decode_entry\n"
+        f"print(decode_entry(_decode_py, {_RICH!r}))"
+    )
+
+    assert _python(code, PULSAR_OFFLOAD_PURE="1") == str(decode_entry(BUILDS["compiled"], _RICH))
+
+
+def test_builds_are_what_they_say() -> None:
+    """Both builds stand side by side, and know which they are."""
+    assert (BUILDS["compiled"].IS_COMPILED, _decode_py.IS_COMPILED) == (True, False)
+    assert _decode.core in (BUILDS["compiled"], _decode_py)
+    names = {name for name in dir(_decode_py) if not name.startswith("_")}
+    functions = {name for name in names if callable(getattr(_decode_py, name))}
+    assert functions <= set(dir(BUILDS["compiled"]))
+
+
+# Walking entries
+
+
+def test_entries_are_walked_to_the_last(build: ModuleType) -> None:
+    """Entries back to back are read until the last one asked for."""
+    data = _framed(_entry(_REQUIRED), _entry(_REQUIRED, b"x"), _RICH, first_entry_id=7)
+
+    found = walk(build, data, first_entry_id=7, last_entry_id=8)
+
+    assert [entry[tables.ENTRY_ID] for entry in found.entries] == [7, 8]
+    assert (found.status, found.position) == (tables.DONE, len(data) - len(_RICH) - 12)
+
+
+def test_walk_stops_when_the_table_is_full(build: ModuleType) -> None:
+    """No more entries are read than the table takes."""
+    data = _framed(*[_entry(_REQUIRED)] * 3)
+
+    found = walk(build, data, capacity=2)
+
+    assert (len(found.entries), found.status) == (2, tables.DONE)
+
+
+def test_cut_entry_tells_what_it_needs(build: ModuleType) -> None:
+    """At any cut, the whole entries are read, and the bytes that the next one takes are told."""
+    entries = [_entry(_REQUIRED, b"first"), _entry(_REQUIRED, b"second")]
+    data = _framed(*entries)
+    first, second = (12 + len(entry) for entry in entries)
+
+    for stop in range(len(data)):
+        found = walk(build, data, stop=stop)
+        whole = stop >= first
+        left = stop - first * whole
+        assert len(found.entries) == whole
+        assert found.position == first * whole
+        assert found.status == tables.CUT
+        assert found.needed == (12 if left < 12 else (second if whole else first))
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (b"\xfe\xdc\xde\xad" * 3, tables.PADDING),
+        (b"\xfb\xdb\xab\xcb" + bytes(8), tables.PADDING),
+        (b"\xff\xff\xff\xff" + bytes(8), tables.PADDING),
+        (b"\x80\x00\x00\x00" + bytes(8), tables.PADDING),
+        (b"\x00\x00\x00\x00" + (1).to_bytes(8), tables.WRONG_ENTRY_ID),
+        (b"\x00\x00\x00\x00" + b"\xff" * 8, tables.WRONG_ENTRY_ID),
+        (b"\x7f\xff\xff\xff" + bytes(8), tables.CUT),
+    ],
+)
+def test_what_is_no_entry_stops_the_walk(build: ModuleType, header: bytes, status: int) -> None:
+    """Padding, another block, and other ids are told apart; none is read."""
+    found = walk(build, header + bytes(40))
+
+    assert (found.entries, found.position, found.status) == ([], 0, status)
+    assert found.needed == (12 + 2**31 - 1 if status == tables.CUT else 0)
+
+
+@pytest.mark.parametrize("entry_id", [2**31, 2**32 + 5, 2**63 - 1])
+def test_entry_ids_have_64_bits(build: ModuleType, entry_id: int) -> None:
+    """Ids beyond 32 bits are compared whole."""
+    data = _framed(_entry(_REQUIRED), first_entry_id=entry_id)
+
+    found = walk(build, data, first_entry_id=entry_id, last_entry_id=entry_id)
+    other = walk(build, data, first_entry_id=entry_id & 0xFFFFFFFF, last_entry_id=2**62)
+
+    assert found.entries[0][tables.ENTRY_ID] == entry_id
+    assert entry_id < 2**32 or other.status == tables.WRONG_ENTRY_ID
+
+
+# Entries
+
+
+def test_entry_table_of_a_rich_entry() -> None:
+    """Both builds give the same numbers of an entry with all its parts."""
+    decoded = decode_entry(BUILDS["compiled"], _RICH)
+
+    assert decoded == decode_entry(_decode_py, _RICH)
+    assert decoded[tables.ERROR] == 0
+    assert decoded[tables.SEQUENCE_ID] == -1
+    assert decoded[tables.TXN_LEAST] == -2
+    assert decoded[tables.PUBLISH_TIME] == decoded[tables.BROKER_TIME] == 10**12
+    assert decoded[tables.PROPERTY_COUNT] == 2
+    assert decoded[tables.FLAGS] & tables.TRANSACTION
+    assert decoded[tables.FLAGS] & tables.COMPRESSED
+
+
+def test_cut_entry_is_broken(build: ModuleType) -> None:
+    """An entry that ends before its metadata does is broken; a payload may have any length."""
+    length = len(_RICH) - decode_entry(build, _RICH)[tables.PAYLOAD] % 2**32
+
+    for stop in range(length):
+        assert error_of(build, _RICH[:stop]) != 0
+    for stop in range(length, len(_RICH)):
+        assert error_of(build, _RICH[:stop]) == 0
+
+
+def test_metadata_cut_at_each_byte(build: ModuleType) -> None:
+    """Of metadata that ends anywhere, what protobuf can read is read, all else is broken."""
+    metadata = MessageMetadata(
+        producer_name="p" * 130,
+        sequence_id=2**64 - 1,
+        publish_time=300,
+        partition_key="key",
+        uncompressed_size=2**32 - 1,
+        encryption_keys=[EncryptionKeys(key="k", value=b"v")],
+        schema_version=bytes(8),
+        uuid="u",
+    ).SerializeToString()
+
+    for stop in range(len(metadata) + 1):
+        broken = error_of(build, _entry(metadata[:stop])) != 0
+        try:
+            readable = MessageMetadata.FromString(metadata[:stop]).IsInitialized()
+        except Exception:  # noqa: BLE001 - protobuf's own, of any kind
+            readable = False
+        assert broken != readable, stop
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"",
+        b"\x00",
+        bytes(3),
+        bytes(4),  # no metadata at all
+        b"\x0e\x01",
+        b"\x0e\x01" + bytes(3),
+        b"\x0e\x01" + bytes(4),
+        b"\x0e\x01" + bytes(7),
+        b"\x0e\x02",
+        b"\x0e\x02" + bytes(3),
+        b"\x0e\x02\xff\xff\xff\xff" + bytes(20),
+        b"\x0e\x02\x00\x00\x00\x02\x08\x80" + _entry(_REQUIRED),  # a cut number of the broker
+        b"\x0e\x02\x00\x00\x00\x01\x0e" + _entry(_REQUIRED),  # wire type 6
+        b"\x0e\x02\x00\x00\x00\x02\x00\x00" + _entry(_REQUIRED),  # field 0
+        b"\xff\xff\xff\xff" + _REQUIRED,
+        b"\x80\x00\x00\x00" + _REQUIRED,
+        b"\x00\x00\x00\x08" + _REQUIRED,
+        b"\x0e\x02\x00\x00\x00\x00" * 2 + _entry(_REQUIRED),  # broker metadata twice
+        b"\x0e\x01\x00\x00\x00\x00" * 2 + _entry(_REQUIRED),  # checksum twice
+    ],
+)
+def test_frames_that_do_not_add_up(build: ModuleType, entry: bytes) -> None:
+    """Magics, lengths and sizes that contradict the entry's length make it broken."""
+    assert error_of(build, entry) in {
+        tables.BAD_FRAME,
+        tables.BAD_BROKER_METADATA,
+        tables.BAD_METADATA,
+        tables.MISSING_FIELD,
+    }
+
+
+@pytest.mark.parametrize(
+    ("extra", "error"),
+    [
+        (b"\x48\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 0),  # ten bytes
+        (b"\x48\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 0),  # bits beyond 64
+        (b"\x48\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", tables.BAD_METADATA),  # eleven
+        (b"\x48" + b"\x80" * 9 + b"\x00", 0),  # a long zero
+        (b"\x48" + b"\x80" * 200, tables.BAD_METADATA),
+        (b"\xc8\x80\x80\x80\x80\x80\x80\x80\x80\x00\x05", 0),  # a long tag
+        (b"\xff" * 10, tables.BAD_METADATA),
+        (b"\x00\x00", tables.BAD_METADATA),  # field 0
+        (b"\x07", tables.BAD_METADATA),
+        (b"\x2b", tables.BAD_METADATA),  # a group begins
+        (b"\x2c", tables.BAD_METADATA),  # a group ends
+        (b"\x2e\x00", tables.BAD_METADATA),  # wire type 6
+        (b"\x2f\x00", tables.BAD_METADATA),  # wire type 7
+        (b"\x29" + bytes(7), tables.BAD_METADATA),  # 64 bits, cut
+        (b"\x29" + bytes(8), 0),
+        (b"\x2d" + bytes(3), tables.BAD_METADATA),  # 32 bits, cut
+        (b"\x2d" + bytes(4), 0),
+        (b"\x32\x01", tables.BAD_METADATA),  # a byte beyond the end
+        (b"\x32\xff\xff\xff\xff\x0f", tables.BAD_METADATA),
+        (b"\x32\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", tables.BAD_METADATA),
+        (b"\x32\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", tables.BAD_METADATA),  # 2**63
+        (b"\xc2\x3e\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", tables.BAD_METADATA),
+        (b"\x6a\x01", tables.BAD_METADATA),
+    ],
+)
+def test_hostile_fields_of_metadata(build: ModuleType, extra: bytes, error: int) -> None:
+    """Numbers too long, lengths beyond the end, groups and unknown wire types are told."""
+    assert error_of(build, _entry(_REQUIRED + extra, b"payload")) == error
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        _REQUIRED[3:],  # no producer
+        _REQUIRED[:3] + _REQUIRED[5:],  # no sequence id
+        _REQUIRED[:5],  # no publish time
+        b"\x08\x01" + _REQUIRED[3:],  # a producer that is a number
+        _REQUIRED[:3] + b"\x12\x01x" + _REQUIRED[5:],  # a sequence id that is a text
+        b"",
+    ],
+)
+def test_required_fields(build: ModuleType, metadata: bytes) -> None:
+    """Metadata without a required field, or with one of another kind, is broken."""
+    assert error_of(build, _entry(metadata)) == tables.MISSING_FIELD
+
+
+def test_kinds_of_entries_are_flagged(build: ModuleType) -> None:
+    """What needs more than a plain message's way is told by a flag."""
+
+    def flags(entry: bytes) -> int:
+        return decode_entry(build, entry)[tables.FLAGS] & tables.SPECIAL
+
+    keys = [EncryptionKeys(key="k", value=b"v")]
+    chunks = encode_chunks(Message(payload=b"ab"), chunk_count=2, uuid="u")
+    assert flags(encode_entry([Message()], batched=False)) == 0
+    assert flags(encode_entry([Message()], batched=True)) == tables.BATCHED
+    assert flags(encode_entry([Message()], batched=False, encryption_keys=keys)) == tables.ENCRYPTED
+    assert flags(encode_entry([Message()], batched=False, txnid_most_bits=0)) == 0
+    assert flags(encode_marker(10)) == tables.MARKER
+    assert flags(encode_marker(21, txn_id=(0, 0))) == tables.MARKER | tables.TRANSACTION
+    assert [flags(chunk) for chunk in chunks] == [tables.CHUNKED] * 2
+    compressed = encode_entry([Message()], batched=False, framing=Framing(codec="ZSTD"))
+    assert flags(compressed) == tables.COMPRESSED
+
+
+# Batches
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 50])
+def test_batch_is_split(build: ModuleType, capacity: int) -> None:
+    """Members come with their own values, else with those of the batch, however small the table."""
+    own = SingleMessageMetadata(payload_size=3, event_time=5, sequence_id=2**64 - 1)
+    body = (
+        _member(own.SerializeToString(), b"abc") + _member(b"\x18\x00") + _member(b"\x18\x01", b"z")
+    )
+
+    found = split(build, body, 3, capacity=capacity)
+
+    assert (found.error, found.position, found.batch_index) == (0, len(body), 3)
+    assert [row[tables.ROW_BATCH_INDEX] for row in found.rows] == [0, 1, 2]
+    assert [row[tables.ROW_EVENT_TIME] for row in found.rows] == [5, 77, 77]
+    assert [row[tables.ROW_SEQUENCE_ID] for row in found.rows] == [-1, 88, 88]
+    assert [row[tables.ROW_PAYLOAD] & 0xFFFFFFFF for row in found.rows] == [3, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("body", "members", "error", "sound"),
+    [
+        (b"", 1, tables.BAD_MESSAGE_SIZE, 0),
+        (b"\x00\x00\x00", 1, tables.BAD_MESSAGE_SIZE, 0),
+        (b"\xff\xff\xff\xff\x18\x00", 1, tables.BAD_MESSAGE_SIZE, 0),
+        (b"\x00\x00\x00\x03\x18\x00", 1, tables.BAD_MESSAGE_SIZE, 0),
+        (_member(b""), 1, tables.MISSING_FIELD, 0),
+        (_member(b"\x28\x01"), 1, tables.MISSING_FIELD, 0),
+        (_member(b"\x18\x01"), 1, tables.BAD_PAYLOAD_SIZE, 0),
+        (_member(b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), 1, tables.BAD_PAYLOAD_SIZE, 0),
+        (_member(b"\x18\x80\x80\x80\x80\x08"), 1, tables.BAD_PAYLOAD_SIZE, 0),  # -2**31
+        (_member(b"\x18\xff\xff\xff\xff\x07"), 1, tables.BAD_PAYLOAD_SIZE, 0),  # 2**31 - 1
+        (_member(b"\x18"), 1, tables.BAD_MESSAGE_METADATA, 0),
+        (_member(b"\x18\x00\x00"), 1, tables.BAD_MESSAGE_METADATA, 0),
+        (_member(b"\x18\x00\x1b"), 1, tables.BAD_MESSAGE_METADATA, 0),
+        (_member(b"\x18\x00\x12\x05"), 1, tables.BAD_MESSAGE_METADATA, 0),
+        (_member(b"\x18\x00\x12" + b"\xff" * 9 + b"\x01"), 1, tables.BAD_MESSAGE_METADATA, 0),
+        (_member(b"\x18\x00"), 2, tables.BAD_MESSAGE_SIZE, 1),
+        (_member(b"\x18\x00") * 3, 2, tables.TRAILING_BYTES, 2),
+        (_member(b"\x18\x00") + b"\x00", 1, tables.TRAILING_BYTES, 1),
+        (_member(b"\x18\x00"), 0, tables.TRAILING_BYTES, 0),
+        (_member(b"\x18\x00"), -5, tables.TRAILING_BYTES, 0),
+        (_member(b"\x18\x00"), 2**31 - 1, tables.BAD_MESSAGE_SIZE, 1),
+        (b"", 0, 0, 0),
+        (_member(b"\x1a\x01x\x18\x00"), 1, 0, 1),  # payload size as a text is unknown
+        (_member(b"\x18\x05\x18\x00"), 1, 0, 1),  # the last occurrence counts
+    ],
+)
+def test_hostile_batches(
+    build: ModuleType, body: bytes, members: int, error: int, sound: int
+) -> None:
+    """Members that lie of their sizes or of their number are told; those before them are sound."""
+    found = split(build, body, members)
+
+    assert (found.error, len(found.rows)) == (error, sound)
+
+
+def test_compacted_members_count_but_give_no_row(build: ModuleType) -> None:
+    """What compaction emptied keeps its place in the numbering."""
+    body = (
+        _member(b"\x18\x00\x20\x01") + _member(b"\x18\x00\x20\x00") + _member(b"\x18\x00\x20\x01")
+    )
+
+    found = split(build, body, 3, capacity=1)
+
+    assert [row[tables.ROW_BATCH_INDEX] for row in found.rows] == [1]
+    assert found.error == 0
+
+
+# Properties
+
+
+def _property(name: bytes, value: bytes) -> bytes:
+    inner = b"\x0a%c%b\x12%c%b" % (len(name), name, len(value), value)
+    return b"\x0a%c%b" % (len(inner), inner)
+
+
+def test_last_value_of_a_name_wins(build: ModuleType) -> None:
+    """A name that stands twice keeps its place and gets its last value."""
+    metadata = b"".join(
+        _property(*p) for p in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"", b"")]
+    )
+
+    found = properties(build, metadata, tag=_BATCH_PROPERTY)
+
+    assert found.pairs == [(b"a", b"3"), (b"b", b"2"), (b"", b"")]
+    assert (found.error, found.many) == (0, False)
+
+
+def test_more_properties_than_are_compared_are_all_given(build: ModuleType) -> None:
+    """Past a bound, equal names are left to the caller, who is told."""
+    names = [b"%d" % (n % 70) for n in range(80)]
+    metadata = b"".join(_property(name, b"%d" % n) for n, name in enumerate(names))
+
+    found = properties(build, metadata, tag=_BATCH_PROPERTY)
+
+    assert found.many
+    assert dict(found.pairs) == {name: b"%d" % n for n, name in enumerate(names)}
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        b"\x0a\x01a",  # no value
+        b"\x12\x01b",  # no name
+        b"",
+        b"\x0a\x05a",
+        b"\x0a\x01a\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        b"\x0a\x01a\x12\x01b\x00",
+        b"\x0a\x01a\x12\x01b\x1b",
+        b"\x0a\x01a\x12\x01b\x18",
+        b"\x08\x01\x12\x01b",  # a name that is a number
+    ],
+)
+def test_properties_that_are_none(build: ModuleType, inner: bytes) -> None:
+    """A property without name or value, or that cannot be decoded, is told."""
+    metadata = _property(b"fine", b"x") + b"\x0a%c%b" % (len(inner), inner)
+
+    found = properties(build, metadata, tag=_BATCH_PROPERTY)
+
+    assert found.error == tables.BAD_PROPERTY
+    assert found.pairs == []
+
+
+@pytest.mark.parametrize("extra", [b"\x28\x05", b"\x12\x03key", b"\x2d1234", b"\x29" + bytes(8)])
+def test_other_fields_are_no_properties(build: ModuleType, extra: bytes) -> None:
+    """Fields of other numbers and wire types are passed over."""
+    metadata = extra + _property(b"n", b"v") + extra
+
+    assert properties(build, metadata, tag=_BATCH_PROPERTY).pairs == [(b"n", b"v")]
+    assert properties(build, metadata, tag=_SINGLE_PROPERTY).pairs == []

@@ -1,0 +1,176 @@
+"""Both builds of the hot loop give the same for every input, and never leave their bounds."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from arrow_io.messages import _decode_py, tables
+from tests.support.builds import BUILDS
+from tests.support.codecs import CODECS, decompress
+from tests.support.golden import golden_topic
+from tests.support.golden_entries import golden_entries
+from tests.support.hot_loop import decode_entry, properties, split, walk
+from tests.support.pulsar_proto import MessageMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_GOLDEN = (
+    "transactions-open",
+    "delayed-and-sequenced",
+    "kv-string-avro-separated",
+    "small-compacted",
+    "small-encrypted",
+    "clients-cpp-avro",
+)
+_TAGS = st.sampled_from((34, 10))
+
+
+@functools.cache
+def _entries() -> list[bytes]:
+    """Some real entries of all kinds, the shorter ones."""
+    entries = [
+        entry
+        for name in _GOLDEN
+        for _, ledger in golden_entries(golden_topic(name))
+        for entry in ledger
+    ]
+    return sorted(entries, key=len)[:150]
+
+
+@functools.cache
+def _batches() -> list[tuple[bytes, int]]:
+    """Decompressed bodies of real batches, and how many messages they hold."""
+    batches = []
+    for entry in _entries():
+        decoded = decode_entry(BUILDS["compiled"], entry)
+        if decoded[tables.FLAGS] & tables.SPECIAL & ~tables.COMPRESSED == tables.BATCHED:
+            start, length = divmod(decoded[tables.METADATA], 2**32)
+            metadata = MessageMetadata.FromString(entry[start - 12 : start - 12 + length])
+            payload = entry[start - 12 + length :]
+            body = decompress(CODECS[metadata.compression], payload, metadata.uncompressed_size)
+            batches.append((body, metadata.num_messages_in_batch))
+    assert batches
+    return batches
+
+
+_EDGES = st.sampled_from((b"\xff", b"\x00", b"\x7f", b"\x80", b"\xff" * 9 + b"\x01", b"\x80" * 10))
+
+
+@st.composite
+def _mutated(draw: st.DrawFn, data: bytes) -> bytes:
+    """The bytes with some of them changed, cut out, or put in."""
+    for _ in range(draw(st.integers(0, 4))):
+        place = draw(st.integers(0, len(data)))
+        length = draw(st.integers(0, 3))
+        other = draw(_EDGES | st.binary(max_size=3))
+        data = data[:place] + other + data[place + length :]
+    return data
+
+
+def _same(call: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever is compared
+    """What a call gives with the source, after a check that the compiled module gives the same."""
+    pure = call(_decode_py)
+    assert call(BUILDS["compiled"]) == pure
+    return pure
+
+
+@given(data=st.data())
+def test_mutated_entries(data: st.DataObject) -> None:
+    """Of real entries with changed bytes, both builds make the same table, within the entry."""
+    entry = data.draw(st.sampled_from(_entries()).flatmap(_mutated))
+
+    decoded = _same(lambda build: decode_entry(build, entry))
+
+    if not decoded[tables.FLAGS if len(decoded) > 4 else 3] & tables.BROKEN:
+        for field in (
+            tables.CHECKED,
+            tables.PAYLOAD,
+            tables.METADATA,
+            tables.PRODUCER_NAME,
+            tables.KEY,
+            tables.ORDERING_KEY,
+            tables.SCHEMA_VERSION,
+            tables.REPLICATED_FROM,
+            tables.UUID,
+        ):
+            start, length = divmod(decoded[field], 2**32)
+            assert decoded[field] == -1 or 12 <= start <= start + length <= 12 + len(entry)
+
+
+@given(data=st.binary(max_size=200))
+@example(data=b"")
+@example(data=b"\x00\x00\x00\x00" + bytes(8))
+def test_random_bytes_as_entries(data: bytes) -> None:
+    """Whatever bytes are walked, both builds stop at the same place for the same reason."""
+    found = _same(lambda build: walk(build, data))
+
+    assert 0 <= found.position <= len(data)
+
+
+@given(data=st.data())
+def test_mutated_ledgers(data: st.DataObject) -> None:
+    """Of several entries back to back with changed bytes, both builds read the same ones."""
+    entries = data.draw(st.lists(st.sampled_from(_entries()), max_size=4))
+    whole = b"".join(
+        len(entry).to_bytes(4) + n.to_bytes(8) + entry for n, entry in enumerate(entries)
+    )
+    damaged = data.draw(_mutated(whole))
+    stop = data.draw(st.integers(0, len(damaged)))
+
+    _same(lambda build: walk(build, damaged, stop=stop))
+
+
+@given(data=st.data(), capacity=st.sampled_from((1, 3, 50)), flags=st.sampled_from((0, 6)))
+def test_mutated_batches(data: st.DataObject, capacity: int, flags: int) -> None:
+    """Of real batches with changed bytes, both builds split off the same messages."""
+    body, members = data.draw(st.sampled_from(_batches()))
+    damaged = data.draw(_mutated(body))
+    announced = data.draw(st.just(members) | st.integers(-2, 2 * members))
+
+    found = _same(lambda build: split(build, damaged, announced, capacity=capacity, flags=flags))
+
+    for row in found.rows:
+        for column in (tables.ROW_PAYLOAD, tables.ROW_KEY, tables.ROW_METADATA):
+            start, length = divmod(row[column], 2**32)
+            assert row[column] == -1 or 0 <= start <= start + length <= len(damaged)
+
+
+@given(data=st.binary(max_size=100), members=st.integers(-1, 20))
+def test_random_bytes_as_batches(data: bytes, members: int) -> None:
+    """Whatever bytes are split, both builds stop at the same place for the same reason."""
+    found = _same(lambda build: split(build, data, members))
+
+    assert 0 <= found.position <= len(data)
+
+
+@given(data=st.data(), tag=_TAGS)
+def test_mutated_properties(data: st.DataObject, tag: int) -> None:
+    """Of metadata with changed bytes, both builds find the same properties, within it."""
+    pairs = data.draw(st.lists(st.tuples(st.text(max_size=2), st.text(max_size=3)), max_size=70))
+    field = b"\x22" if tag == 34 else b"\x0a"
+    inner = [
+        _length_field(b"\x0a", n.encode()) + _length_field(b"\x12", v.encode()) for n, v in pairs
+    ]
+    metadata = b"".join(_length_field(field, each) for each in inner)
+
+    found = _same(lambda build: properties(build, metadata, tag=tag))
+    assert dict(found.pairs) == {n.encode(): v.encode() for n, v in pairs}
+    assert found.many or len(found.pairs) == len(dict(found.pairs))
+    damaged = data.draw(_mutated(metadata))
+    _same(lambda build: properties(build, damaged, tag=tag))
+
+
+def _length_field(tag: bytes, data: bytes) -> bytes:
+    assert len(data) < 128
+    return tag + bytes([len(data)]) + data
+
+
+@given(data=st.binary(max_size=60), tag=_TAGS)
+def test_random_bytes_as_properties(data: bytes, tag: int) -> None:
+    """Whatever bytes are searched, both builds find the same."""
+    _same(lambda build: properties(build, data, tag=tag))

@@ -1,0 +1,117 @@
+"""A run of entries tells where everything stands, and which of its checksums are wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from arrow_io.errors import ChecksumError, CorruptEntryError
+from arrow_io.messages import tables
+from arrow_io.messages.entry_run import int64_view
+from tests.support.entries import Framing, Message, encode_entry
+from tests.support.runs import OBJECT_KEY, entry_run
+
+pytestmark = pytest.mark.usefixtures("build")
+
+_SINGLE = encode_entry([Message(payload=b"payload", partition_key="key")], batched=False)
+_WITHOUT_CHECKSUM = encode_entry(
+    [Message(payload=b"free")], batched=False, framing=Framing(checksum=False)
+)
+_WITH_BROKER_METADATA = encode_entry(
+    [Message(payload=b"p")], batched=False, framing=Framing(broker_metadata=(1, 2))
+)
+_ALL = [_SINGLE, _WITHOUT_CHECKSUM, _WITH_BROKER_METADATA]
+
+
+def test_bytes_and_numbers_of_an_entry() -> None:
+    """Positions are those in the run's own buffer; what an entry has not is empty."""
+    run = entry_run(_ALL, first_entry_id=7)
+
+    assert bytes(run.view(0, tables.PAYLOAD)) == b"payload"
+    assert bytes(run.view(0, tables.KEY)) == b"key"
+    assert bytes(run.view(1, tables.KEY)) == b""
+    assert [run.view(n, tables.FRAME) for n in range(3)] == _ALL
+    assert [run.number(n, tables.ENTRY_ID) for n in range(3)] == [7, 8, 9]
+    assert run.fields(1)[tables.ENTRY_ID] == 8
+    assert bytes(run.at(tables.ABSENT)) == b""
+
+
+def test_length_of_the_entries() -> None:
+    """The entries' data are counted, their headers are not."""
+    run = entry_run(_ALL, first_entry_id=7)
+
+    assert run.frame_bytes == sum(map(len, _ALL))
+    assert run.held_bytes == run.frame_bytes + 3 * 8 * tables.ENTRY_WIDTH
+    assert run.last_entry_id == 9
+
+
+def test_sound_checksums_change_nothing() -> None:
+    """Entries with the right checksum, or with none, stay as they are."""
+    run = entry_run(_ALL)
+    before = run.table.tolist()
+
+    run.verify_checksums()
+
+    assert run.table.tolist() == before
+
+
+@pytest.mark.parametrize("entry", range(3))
+def test_each_byte_that_a_checksum_covers(entry: int) -> None:
+    """Where the metadata or the payload of an entry changed, that entry and no other is broken."""
+    start = {0: 6, 1: None, 2: 16}[entry]
+    whole = _ALL[entry]
+    for position in range(start or 0, len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x01
+        run = entry_run([*_ALL[:entry], bytes(damaged), *_ALL[entry + 1 :]])
+        run.verify_checksums()
+
+        codes = [run.number(n, tables.ERROR) for n in range(3)]
+
+        assert codes[:entry] + codes[entry + 1 :] == [0, 0]
+        if start is not None:
+            assert codes[entry] == tables.BAD_CHECKSUM, position
+            assert run.number(entry, tables.FLAGS) == tables.BROKEN
+
+
+def test_stored_checksum_that_changed() -> None:
+    """It is the comparison that fails, whichever side was damaged."""
+    for position in range(2, 6):
+        damaged = bytearray(_SINGLE)
+        damaged[position] ^= 0x80
+        run = entry_run([bytes(damaged), _SINGLE])
+        run.verify_checksums()
+
+        assert [run.number(n, tables.ERROR) for n in range(2)] == [tables.BAD_CHECKSUM, 0]
+
+
+def test_errors_say_where() -> None:
+    """An error of a broken entry has its object, ledger, entry, and offset in the object."""
+    damaged = _SINGLE[:-1] + b"!"
+    run = dataclasses.replace(
+        entry_run([_SINGLE, damaged, b"\0\0"], ledger_id=5, first_entry_id=40), offset=1000
+    )
+    run.verify_checksums()
+
+    checksum, frame = run.error(1), run.error(2)
+
+    assert type(checksum) is ChecksumError
+    assert type(frame) is CorruptEntryError
+    offset = 1000 + 12 + len(_SINGLE) + 12
+    for error, entry_id, place in (
+        (checksum, 41, offset),
+        (frame, 42, offset + len(damaged) + 12),
+    ):
+        assert error.object_key == OBJECT_KEY
+        assert (error.ledger_id, error.entry_id, error.offset) == (5, entry_id, place)
+
+
+def test_numbers_stand_in_an_arrow_buffer() -> None:
+    """What is written through the view is what the buffer holds, little-endian as in Arrow."""
+    buffer, view = int64_view(3)
+    view[:] = memoryview(b"\1\0\0\0\0\0\0\0" + b"\xff" * 8 + bytes(8)).cast("q")
+
+    assert view.tolist() == [1, -1, 0]
+    assert buffer.size == 24
+    assert buffer.to_pybytes()[:9] == b"\1\0\0\0\0\0\0\0\xff"

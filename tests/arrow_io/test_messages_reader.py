@@ -1,0 +1,362 @@
+"""Entries become message columns of bounded size, by the rules of Pulsar's client."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from arrow_io.errors import ChecksumError, CorruptEntryError, EncryptedPayloadError
+from arrow_io.messages import tables
+from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
+from arrow_io.messages.transactions import TransactionLookahead
+from arrow_io.read_report import ReadReport, Unit
+from tests.support.entries import (
+    Framing,
+    Message,
+    encode_chunks,
+    encode_entry,
+    encode_marker,
+)
+from tests.support.pulsar_proto import EncryptionKeys
+from tests.support.runs import OBJECT_KEY, entry_run, runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.messages.message_columns import MessageColumns
+
+pytestmark = pytest.mark.usefixtures("build")
+
+_EVERYTHING = Needs()
+_NO_PAYLOAD = Needs(payload=False)
+_NO_MEMBERS = Needs(payload=False, members=False)
+_POSITIONS = Needs(metadata=False, members=False, payload=False)
+_DEPTHS = [_EVERYTHING, _NO_PAYLOAD, _NO_MEMBERS, _POSITIONS]
+_LZ4 = Framing(codec="LZ4")
+_KEYS = [EncryptionKeys(key="rsa", value=b"wrapped")]
+
+
+def _single(text: str) -> bytes:
+    return encode_entry([Message(payload=text.encode())], batched=False)
+
+
+def _batch(*texts: str, framing: Framing = _LZ4) -> bytes:
+    return encode_entry(
+        [Message(payload=text.encode()) for text in texts], batched=True, framing=framing
+    )
+
+
+def _damaged(entry: bytes) -> bytes:
+    return entry[:-1] + bytes([entry[-1] ^ 1])
+
+
+def _read(
+    runs: Iterable[EntryRun],
+    needs: Needs = _EVERYTHING,
+    *,
+    report: ReadReport | None = None,
+    limits: BatchLimits | None = None,
+    last_owned: tuple[int, int] | None = None,
+) -> list[MessageColumns]:
+    counted = ReadReport() if report is None else report
+    return list(MessageReader(runs, needs, counted, limits=limits, last_owned=last_owned))
+
+
+def _values(columns: Iterable[MessageColumns]) -> list[bytes | None]:
+    return [value for each in columns for value in each.row_bytes(tables.ROW_PAYLOAD).to_pylist()]
+
+
+def _positions(columns: Iterable[MessageColumns]) -> list[tuple[int, int | None]]:
+    return [
+        position
+        for each in columns
+        for position in zip(
+            each.entry_numbers(tables.ENTRY_ID).to_pylist(),
+            each.batch_indexes().to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("needs", _DEPTHS)
+@pytest.mark.parametrize("entries", ["singles", "batches"])
+def test_columns_grow_from_few_rows_to_many(needs: Needs, entries: str) -> None:
+    """Each may have twice the rows of the one before; the last has what is left."""
+    limits = BatchLimits(first_rows=2, max_rows=9)
+    made = (
+        [_single("x") for _ in range(30)]
+        if entries == "singles"
+        else [_batch(*"abcdefghij"), _batch(*"klm"), _batch(*"nopqrstuvwxyzabcd")]
+    )
+
+    columns = _read([entry_run(made)], needs, limits=limits)
+
+    assert [each.count for each in columns] == [2, 4, 8, 9, 7]
+    assert len(set(_positions(columns))) == 30
+
+
+def test_bytes_bound_the_columns_too() -> None:
+    """No further run is added to columns that hold on to enough bytes."""
+    entries = [_single("x" * 1000) for _ in range(8)]
+    limits = BatchLimits(first_bytes=1500, max_bytes=4000)
+
+    columns = _read(runs_of(entries, length=1), limits=limits)
+
+    assert [each.count for each in columns] == [2, 3, 3]
+
+
+def test_decompressed_bytes_are_counted() -> None:
+    """A compressed payload is as large as what it becomes."""
+    entries = [
+        encode_entry([Message(payload=bytes(3000))], batched=False, framing=_LZ4) for _ in range(3)
+    ]
+    batches = [
+        encode_entry([Message(payload=bytes(3000))], batched=True, framing=_LZ4) for _ in range(3)
+    ]
+    limits = BatchLimits(max_bytes=3000)
+
+    assert [each.count for each in _read([entry_run(entries)], limits=limits)] == [1, 1, 1]
+    assert [each.count for each in _read([entry_run(batches)], limits=limits)] == [1, 1, 1]
+
+
+def test_nothing_gives_no_columns() -> None:
+    """Entries without rows, and no entries, give nothing, not empty columns."""
+    assert _read([]) == []
+    assert _read([entry_run([encode_marker(10)])]) == []
+    assert _read([entry_run([encode_entry([], batched=True)])]) == []
+
+
+# Kinds of entries
+
+
+@pytest.mark.parametrize("length", [1, 2, 9])
+@pytest.mark.parametrize("needs", _DEPTHS)
+def test_order_is_that_of_the_entries(needs: Needs, length: int) -> None:
+    """Singles, batches and compressed singles come in the order in which they stand."""
+    compressed = encode_entry([Message(payload=b"c")], batched=False, framing=_LZ4)
+    entries = [_single("a"), _batch("b0", "b1"), compressed, _single("d"), _batch("e0")]
+
+    columns = _read(runs_of(entries, length=length), needs)
+
+    assert _positions(columns) == [(0, None), (1, 0), (1, 1), (2, None), (3, None), (4, 0)]
+    if needs.payload:
+        assert _values(columns) == [b"a", b"b0", b"b1", b"c", b"d", b"e0"]
+
+
+def test_null_values_need_no_sound_payload() -> None:
+    """A null value is null, whatever bytes its compression left behind."""
+    message = Message(payload=b"", null_value=True)
+    entry = encode_entry([message], batched=False, framing=Framing(codec="LZ4", checksum=False))
+    broken = encode_entry([message], batched=False, framing=Framing(codec="SNAPPY", checksum=False))
+
+    assert _values(_read([entry_run([entry, broken[:-1]])])) == [None, None]
+
+
+@pytest.mark.parametrize("needs", [_NO_PAYLOAD, _NO_MEMBERS, _POSITIONS])
+def test_encrypted_singles_are_given_without_values(needs: Needs) -> None:
+    """Metadata of a message that is no batch stands in the clear."""
+    entry = encode_entry(
+        [Message(payload=b"cipher", partition_key="k")], batched=False, encryption_keys=_KEYS
+    )
+
+    (columns,) = _read([entry_run([entry])], needs)
+
+    if needs.members:
+        assert columns.row_bytes(tables.ROW_KEY).to_pylist() == [b"k"]
+    assert columns.count == 1
+
+
+@pytest.mark.parametrize("salvage", [False, True])
+@pytest.mark.parametrize(
+    ("batched", "needs"), [(False, _EVERYTHING), *((True, needs) for needs in _DEPTHS)]
+)
+def test_encrypted_payload_is_no_damage(needs: Needs, *, batched: bool, salvage: bool) -> None:
+    """Salvaging passes over damage, not over what takes a key."""
+    entry = encode_entry([Message(payload=b"cipher")], batched=batched, encryption_keys=_KEYS)
+    run = entry_run([_single("a"), entry], ledger_id=3, first_entry_id=5)
+
+    with pytest.raises(EncryptedPayloadError, match="rsa") as caught:
+        _read([run], needs, report=ReadReport(salvage=salvage))
+
+    error = caught.value
+    assert (error.object_key, error.ledger_id, error.entry_id) == (OBJECT_KEY, 3, 6)
+
+
+def test_markers_are_counted_and_give_no_row() -> None:
+    """No client ever sees a marker."""
+    report = ReadReport()
+    entries = [encode_marker(10), _single("a"), encode_marker(21, txn_id=(1, 1))]
+
+    assert _values(_read([entry_run(entries)], report=report)) == [b"a"]
+    assert (report.markers, report.entries) == (2, 3)
+
+
+# Transactions
+
+
+def _in_transaction(text: str, least: int) -> bytes:
+    return encode_entry(
+        [Message(payload=text.encode())],
+        batched=False,
+        txnid_most_bits=1,
+        txnid_least_bits=least,
+    )
+
+
+def _lookahead(entries: list[bytes]) -> TransactionLookahead:
+    def reopen(run: EntryRun) -> Iterator[EntryRun]:
+        first = run.last_entry_id + 1
+        return runs_of(entries[first:], length=1, first_entry_id=first)
+
+    return TransactionLookahead(runs_of(entries, length=1), reopen, max_kept_bytes=0)
+
+
+def test_only_committed_messages_are_rows() -> None:
+    """What was aborted or is still open is left out, and counted."""
+    report = ReadReport()
+    batch = encode_entry(
+        [Message(), Message()], batched=True, txnid_most_bits=1, txnid_least_bits=2
+    )
+    entries = [
+        _in_transaction("committed", 1),
+        batch,
+        _in_transaction("open", 3),
+        _single("plain"),
+        encode_marker(21, txn_id=(1, 1)),
+        encode_marker(22, txn_id=(1, 2)),
+        _in_transaction("open too", 3),
+    ]
+
+    assert _values(_read(_lookahead(entries), report=report)) == [b"committed", b"plain"]
+    assert report.aborted_messages == 2
+    assert (report.open_messages, report.open_transactions) == (2, 1)
+    assert report.markers == 2
+
+
+def test_all_messages_are_rows_without_a_look_ahead() -> None:
+    """Entries as they come give the messages of all transactions."""
+    report = ReadReport()
+    entries = [_in_transaction("a", 1), encode_marker(22, txn_id=(1, 1)), _in_transaction("b", 2)]
+
+    assert _values(_read(runs_of(entries, length=2), report=report)) == [b"a", b"b"]
+    assert (report.aborted_messages, report.open_messages) == (0, 0)
+
+
+# Ranges of tasks
+
+
+def test_runs_behind_the_range_are_asked_for_only_while_something_is_open() -> None:
+    """Where nothing is open at the end of a task's range, nothing behind it is read."""
+    asked = []
+    chunks = encode_chunks(Message(payload=b"chunked"), chunk_count=3, uuid="u")
+
+    def runs(*owned: bytes, behind: list[bytes]) -> Iterator[EntryRun]:
+        yield entry_run(owned)
+        for n, run in enumerate(runs_of(behind, length=1, first_entry_id=len(owned))):
+            asked.append(n)
+            yield dataclasses.replace(run, owned=False)
+
+    closed = _read(runs(_single("a"), behind=[_single("b")]), last_owned=(1, 0))
+    assert (_values(closed), asked) == ([b"a"], [])
+
+    behind = [_single("b"), chunks[1], _single("c"), chunks[2], _single("d")]
+    opened = _read(runs(_single("a"), chunks[0], behind=behind), last_owned=(1, 1))
+    assert (_values(opened), asked) == ([b"a", b"chunked"], [0, 1, 2, 3])
+
+
+def test_runs_behind_the_range_are_dropped_where_its_end_was_lost() -> None:
+    """If the last entry of the range never came, the first run behind it ends the reading."""
+    behind = dataclasses.replace(entry_run([_single("b")], first_entry_id=5), owned=False)
+
+    assert _values(_read([entry_run([_single("a")]), behind], last_owned=(1, 4))) == [b"a"]
+
+
+# Damage
+
+
+def test_broken_entry_is_an_error() -> None:
+    """By default the first damage ends the reading, with its place."""
+    run = entry_run([_single("a"), _damaged(_single("b"))], ledger_id=3, first_entry_id=5)
+    run.verify_checksums()
+
+    with pytest.raises(ChecksumError) as caught:
+        _read([run])
+
+    assert (caught.value.ledger_id, caught.value.entry_id) == (3, 6)
+
+
+def test_broken_entry_is_passed_over_when_salvaging() -> None:
+    """The entries around it are given, and it is counted."""
+    report = ReadReport(salvage=True)
+    run = entry_run([_single("a"), _damaged(_single("b")), b"", _single("d")])
+    run.verify_checksums()
+
+    assert _values(_read([run], report=report)) == [b"a", b"d"]
+    assert report.lost == {
+        (Unit.ENTRY, "ChecksumError"): 1,
+        (Unit.ENTRY, "CorruptEntryError"): 1,
+    }
+
+
+@pytest.mark.parametrize("needs", [_EVERYTHING, _NO_PAYLOAD])
+def test_batch_is_salvaged_up_to_the_damage(needs: Needs) -> None:
+    """Members before a damaged one are given; those behind it cannot be found, and are counted."""
+    report = ReadReport(salvage=True)
+    entry = bytearray(_batch("aa", "bb", "cc", framing=Framing(checksum=False)))
+    entry[entry.index(b"bb") + 2 + 4] = 0x1B  # the third member's metadata begins with a group
+
+    columns = _read([entry_run([bytes(entry), _single("d")])], needs, report=report)
+
+    assert _positions(columns) == [(0, 0), (0, 1), (1, None)]
+    assert report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
+    assert "batch index 2" in report.losses[0]
+
+
+@pytest.mark.parametrize("announced", [-1, 3, 1000, 2**31 - 1])
+@pytest.mark.parametrize("needs", _DEPTHS)
+def test_number_of_messages_that_is_a_lie(needs: Needs, announced: int) -> None:
+    """A batch that announces what it cannot hold is corrupt before anything is allocated for it."""
+    entry = encode_entry([Message()], batched=True, framing=Framing(checksum=False))
+    lying = _announcing(entry, announced)
+
+    with pytest.raises(CorruptEntryError) as caught:
+        _read([entry_run([lying])], needs)
+
+    assert caught.value.entry_id == 0
+
+
+def _announcing(entry: bytes, members: int) -> bytes:
+    """The entry with another num_messages_in_batch behind the one it has."""
+    number, value = bytearray(b"\x58"), members & (2**64 - 1)
+    while value > 0x7F:
+        number.append(value & 0x7F | 0x80)
+        value >>= 7
+    number.append(value)
+    size = int.from_bytes(entry[:4])
+    metadata = entry[4 : 4 + size] + bytes(number)
+    return len(metadata).to_bytes(4) + metadata + entry[4 + size :]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_payload_that_does_not_decompress(*, batched: bool) -> None:
+    """The error says where the payload stands."""
+    framing = Framing(codec="ZSTD", checksum=False)
+    entry = encode_entry([Message(payload=b"text")], batched=batched, framing=framing)
+
+    with pytest.raises(CorruptEntryError, match="cannot be decompressed") as caught:
+        _read([entry_run([_single("a"), entry[:-2]])])
+
+    assert (caught.value.object_key, caught.value.entry_id) == (OBJECT_KEY, 1)
+
+
+def test_needs_add_up() -> None:
+    """What serves two readers is as deep as the deeper of them."""
+    assert _NO_PAYLOAD | _POSITIONS == _NO_PAYLOAD
+    assert _NO_MEMBERS | _NO_PAYLOAD == _NO_PAYLOAD
+    assert _POSITIONS | _EVERYTHING == _EVERYTHING

@@ -1,0 +1,40 @@
+"""The tables that both builds fill are said once, without contradiction."""
+
+from __future__ import annotations
+
+from arrow_io.messages import tables
+
+
+def _numbers(first: str, stop: str) -> list[int]:
+    """The constants from one name on up to another (half-open), in the order of the file."""
+    names = list(vars(tables))
+    return [getattr(tables, name) for name in names[names.index(first) : names.index(stop)]]
+
+
+def test_each_flag_is_a_bit_of_its_own() -> None:
+    """No flag can be taken for another."""
+    flags = _numbers("KEY_IS_BASE64", "SPECIAL")
+
+    assert flags == [1 << bit for bit in range(len(flags))]
+    assert set(tables.SPECIAL.to_bytes(8)) != {0}
+    assert tables.SPECIAL & sum(flags) == tables.SPECIAL
+
+
+def test_fields_of_the_entry_table_fill_its_width() -> None:
+    """Each field of the entry table has a place of its own, and none is left over."""
+    assert _numbers("ENTRY_ID", "ENTRY_WIDTH") == list(range(tables.ENTRY_WIDTH))
+
+
+def test_columns_of_the_row_table_fill_its_width() -> None:
+    """Each column of the row table has a place of its own, and none is left over."""
+    assert _numbers("ROW_ENTRY", "ROW_WIDTH") == list(range(tables.ROW_WIDTH))
+
+
+def test_each_error_has_its_words() -> None:
+    """Whatever code the hot loop leaves, a user can read what is wrong."""
+    codes = _numbers("BAD_BROKER_METADATA", "REASONS")
+
+    assert len(set(codes)) == len(codes)
+    assert set(codes) == set(tables.REASONS)
+    assert 0 not in codes
+    assert len(set(tables.REASONS.values())) == len(codes)

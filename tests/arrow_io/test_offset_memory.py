@@ -1,0 +1,117 @@
+"""Remembered offsets: the nearest at or before an entry, within bounds, from any thread."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arrow_io.offset_memory import OffsetMemory
+
+
+def test_nothing_is_known_of_an_object_never_seen() -> None:
+    """And asking does not make it known."""
+    memory = OffsetMemory(max_objects=1)
+    memory.remember("a", 5, 500)
+
+    assert memory.floor("b", 5) is None
+    assert memory.floor("a", 5) == (5, 500)
+
+
+@given(
+    remembered=st.lists(st.integers(0, 50), unique=True),
+    asked=st.integers(0, 60),
+)
+def test_nearest_entry_at_or_before_is_found(remembered: list[int], asked: int) -> None:
+    """Whatever the order in which they were remembered."""
+    memory = OffsetMemory()
+    for entry_id in remembered:
+        memory.remember("a", entry_id, 100 * entry_id)
+
+    before = [entry_id for entry_id in remembered if entry_id <= asked]
+
+    expected = (max(before), 100 * max(before)) if before else None
+    assert memory.floor("a", asked) == expected
+
+
+def test_objects_do_not_mix() -> None:
+    """The key is whatever tells objects apart: what was written anew has another length."""
+    memory = OffsetMemory()
+    memory.remember(("url", "name", 100), 5, 50)
+    memory.remember(("url", "name", 101), 5, 51)
+
+    assert memory.floor(("url", "name", 100), 9) == (5, 50)
+    assert memory.floor(("url", "name", 101), 9) == (5, 51)
+
+
+def test_forgotten_object_is_unknown() -> None:
+    """Only that one; and to forget what is not known is no error."""
+    memory = OffsetMemory()
+    memory.remember("a", 5, 50)
+    memory.remember("b", 5, 50)
+
+    memory.forget("a")
+    memory.forget("nothing")
+
+    assert memory.floor("a", 9) is None
+    assert memory.floor("b", 9) == (5, 50)
+
+
+def test_object_remembered_longest_ago_goes_first() -> None:
+    """Each remembering makes an object young again."""
+    memory = OffsetMemory(max_objects=2)
+    for key in ("a", "b", "a", "c"):
+        memory.remember(key, 1, 10)
+
+    assert memory.floor("a", 1) == (1, 10)
+    assert memory.floor("b", 1) is None
+    assert memory.floor("c", 1) == (1, 10)
+
+
+def test_offsets_of_one_object_are_bounded() -> None:
+    """What comes when it is full is not remembered, and nothing is put out for it."""
+    memory = OffsetMemory(max_offsets_per_object=3)
+    for entry_id in (1, 2, 3, 4, 0):
+        memory.remember("a", entry_id, 10 * entry_id)
+
+    assert [memory.floor("a", entry_id) for entry_id in range(6)] == [
+        None,
+        (1, 10),
+        (2, 20),
+        (3, 30),
+        (3, 30),
+        (3, 30),
+    ]
+
+
+def test_what_is_remembered_twice_counts_once() -> None:
+    """Two reads of one ledger meet the same entries."""
+    memory = OffsetMemory(max_offsets_per_object=2)
+    for _ in range(5):
+        memory.remember("a", 1, 10)
+    memory.remember("a", 2, 20)
+
+    assert memory.floor("a", 2) == (2, 20)
+
+
+def test_threads_may_share_it() -> None:
+    """Reads of one process remember at once, and find what is right or nothing."""
+    memory = OffsetMemory(max_objects=4, max_offsets_per_object=64)
+
+    def work(thread: int) -> list[tuple[int, int] | None]:
+        found = []
+        for entry_id in range(500):
+            key = (thread + entry_id) % 6
+            memory.remember(key, entry_id, 7 * entry_id)
+            found.append(memory.floor(key, entry_id))
+            if entry_id % 50 == 0:
+                memory.forget(key)
+        return found
+
+    with ThreadPoolExecutor(4) as executor:
+        results = [each for found in executor.map(work, range(4)) for each in found]
+
+    known = [each for each in results if each is not None]
+    assert known
+    assert all(offset == 7 * entry_id for entry_id, offset in known)

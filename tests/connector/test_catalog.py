@@ -1,0 +1,394 @@
+"""Which ledgers make a topic: whatever lies in the bucket, the sound copies are found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - pytest looks at annotations
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import pytest
+
+from arrow_io.errors import (
+    CorruptIndexError,
+    FormatError,
+    IncompleteReadWarning,
+    MissingObjectError,
+    PulsarOffloadError,
+    TopicNotFoundError,
+    TruncatedObjectError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+)
+from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.location import Location
+from arrow_io.storage.object_store import ObjectInfo
+from arrow_io.storage.trace import RequestCounts, RequestTrace
+from connector import Catalog, open_catalog, open_topic
+from connector.catalog.bucket import read_bucket
+from connector.topic_name import TopicName
+from tests.support.buckets import MANAGED_LEDGER, TOPIC, object_name, offload_ledger
+from tests.support.entries import Message, encode_entry
+from tests.support.golden import GOLDEN, golden_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_OTHER_TOPIC: Final = "persistent://public/default/payments"
+_OTHER_LEDGER: Final = "public/default/persistent/payments"
+_STREAMING_NAME: Final = "00000000-0000-0000-0000-0000000000ff"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A bucket that is a folder, whose objects have the ages that a test gives them."""
+
+    path: Path
+
+    def offload(
+        self,
+        ledger_id: int,
+        *values: str,
+        age_s: int = 0,
+        managed_ledger: str = MANAGED_LEDGER,
+        name: LedgerObjectName | None = None,
+    ) -> LedgerObjectName:
+        """Write a ledger of unbatched messages; `age_s` is how long before the rest."""
+        name = name or object_name(ledger_id)
+        entries = [encode_entry([Message(payload=v.encode())], batched=False) for v in values]
+        objects = offload_ledger(name, entries, managed_ledger=managed_ledger)
+        for key, data in objects.items():
+            self.write(key, data, age_s=age_s)
+        return name
+
+    def write(self, name: str, data: bytes, *, age_s: int = 0) -> None:
+        """Write an object."""
+        path = self.path / name
+        path.write_bytes(data)
+        time_s = 1_700_000_000 - age_s
+        os.utime(path, (time_s, time_s))
+
+    def spoil(self, name: str, stop: int) -> None:
+        """Cut an object off, without changing its age."""
+        path = self.path / name
+        before = path.stat()
+        path.write_bytes(path.read_bytes()[:stop])
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def read(
+        self, topic: str = TOPIC, on_corruption: str = "raise"
+    ) -> tuple[list[str], ReadReport]:
+        """The values of a topic."""
+        dataset = open_topic(str(self.path), topic, on_corruption=on_corruption)
+        with warnings.catch_warnings(action="ignore", category=IncompleteReadWarning):
+            values = dataset.to_table(columns=["__value__"])["__value__"].to_pylist()
+        return [value.decode() for value in values], dataset.report
+
+    def values(self, topic: str = TOPIC) -> list[str]:
+        """The values of a topic that is sound."""
+        return self.read(topic)[0]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """An empty bucket."""
+    return Folder(tmp_path)
+
+
+def test_ledgers_are_in_order_of_their_ids(folder: Folder) -> None:
+    """Not of their names, nor of their ages: ledger 9 comes before ledger 10."""
+    folder.offload(10, "c", age_s=50)
+    folder.offload(9, "b")
+    folder.offload(8, "a", age_s=10)
+
+    assert folder.values() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_newest_copy_of_a_ledger_is_taken(folder: Folder, newest_first: bool) -> None:
+    """An offload that was repeated leaves two copies; age decides, not the name."""
+    ages = (0, 100) if newest_first else (100, 0)
+    folder.offload(7, "first name", age_s=ages[0])
+    folder.offload(7, "second name", age_s=ages[1])
+
+    assert folder.values() == (["first name"] if newest_first else ["second name"])
+    copies = open_catalog(str(folder.path)).contents.copies
+    assert [copy.name.ledger_id for copy in copies] == [7, 7]
+    newest, oldest = (copy.modified for copy in copies)
+    assert newest is not None
+    assert oldest is not None
+    assert newest > oldest
+
+
+def test_copies_of_the_same_age_are_told_apart_by_uuid(folder: Folder) -> None:
+    """Two reads of one bucket never take different copies."""
+    low, high = (LedgerObjectName(UUID(int=number), 7) for number in (1, 2))
+    folder.offload(7, "high", name=high)
+    folder.offload(7, "low", name=low)
+
+    assert folder.values() == ["high"]
+
+
+@pytest.mark.parametrize(
+    ("which", "stop"), [("index_name", 40), ("index_name", 0), ("data_name", 140)]
+)
+def test_broken_newest_copy_gives_way_to_an_older_one(
+    folder: Folder, which: str, stop: int
+) -> None:
+    """What was broken off is no reason to fail where another copy is whole."""
+    folder.offload(7, "old", age_s=100)
+    broken = folder.offload(7, "new")
+    folder.spoil(getattr(broken, which), stop)
+
+    values, report = folder.read(on_corruption="salvage")
+
+    assert folder.values() == values == ["old"]
+    assert not report.lost
+
+
+def test_two_clusters_may_share_a_bucket(folder: Folder) -> None:
+    """One ledger id of two topics is two ledgers, each with its own newest copy."""
+    folder.offload(7, "order", age_s=100)
+    folder.offload(7, "payment", managed_ledger=_OTHER_LEDGER)
+
+    assert folder.values() == ["order"]
+    assert folder.values(_OTHER_TOPIC) == ["payment"]
+
+
+def test_ledgers_of_one_uuid_are_not_mixed_up(folder: Folder) -> None:
+    """An object belongs to the ledger that its name says, whatever else has its uuid."""
+    uuid = UUID(int=77)
+    folder.offload(7, "a", name=LedgerObjectName(uuid, 7))
+    folder.offload(8, "b", "c", name=LedgerObjectName(uuid, 8))
+    lost = folder.offload(9, "d", name=LedgerObjectName(uuid, 9))
+    (folder.path / lost.data_name).unlink()
+
+    values, report = folder.read(on_corruption="salvage")
+
+    assert values == ["a", "b", "c"]
+    assert report.lost == {(Unit.LEDGER, "MissingObjectError"): 1}
+
+
+def _assert_lost(
+    folder: Folder, error: type[PulsarOffloadError], *, topics: Iterable[str] = (TOPIC,)
+) -> PulsarOffloadError:
+    """Strict reads of the topics fail, a salvaging one counts one ledger; gives the error."""
+    for topic in topics:
+        with pytest.raises(error) as caught:
+            folder.read(topic)
+        assert type(caught.value) is error
+        values, report = folder.read(topic, on_corruption="salvage")
+        assert values == ["sound"]
+        assert report.lost == {(Unit.LEDGER, error.__name__): 1}
+        assert report.losses == [str(caught.value)]
+    return caught.value
+
+
+def test_index_object_without_data_object_is_an_error(folder: Folder) -> None:
+    """The index is written last, so the data object was there once."""
+    folder.offload(6, "sound")
+    name = folder.offload(7, "lost")
+    (folder.path / name.data_name).unlink()
+
+    error = _assert_lost(folder, MissingObjectError)
+
+    assert (error.object_key, error.ledger_id) == (name.data_name, 7)
+
+
+def test_cut_data_object_is_an_error_of_its_topic_alone(folder: Folder) -> None:
+    """Its index object tells which topic it belongs to; others are not touched."""
+    folder.offload(6, "sound")
+    name = folder.offload(7, "lost", "lost")
+    folder.spoil(name.data_name, 150)
+    folder.offload(8, "other", managed_ledger=_OTHER_LEDGER)
+
+    error = _assert_lost(folder, TruncatedObjectError)
+
+    assert (error.object_key, error.ledger_id, error.offset) == (name.data_name, 7, 150)
+    assert folder.values(_OTHER_TOPIC) == ["other"]
+
+
+def test_data_object_without_index_object_is_unfinished(folder: Folder) -> None:
+    """An attempt that never completed is no ledger: the broker has the ledger still."""
+    folder.offload(6, "sound")
+    name = folder.offload(7, "unfinished")
+    (folder.path / name.index_name).unlink()
+
+    assert folder.values() == ["sound"]
+    assert open_catalog(str(folder.path)).contents.unfinished == (name,)
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"", TruncatedObjectError),
+        (b"\xde\x47\xde\x47" + bytes(40), CorruptIndexError),
+        (b"\xde\xad\x12\x34" + bytes(40), UnknownFormatError),
+        (b"what is this?", UnknownFormatError),
+    ],
+    ids=["empty", "zeroes", "draft", "foreign"],
+)
+def test_index_that_tells_no_topic_may_belong_to_any(
+    folder: Folder, content: bytes, error: type[PulsarOffloadError]
+) -> None:
+    """Nothing is lost silently: whichever topic is read, rows of it may stand there."""
+    folder.offload(6, "sound")
+    folder.offload(8, "sound", managed_ledger=_OTHER_LEDGER)
+    name = folder.offload(7, "lost")
+    folder.write(name.index_name, content)
+
+    caught = _assert_lost(folder, error, topics=[TOPIC, _OTHER_TOPIC])
+
+    assert (caught.object_key, caught.ledger_id) == (name.index_name, 7)
+
+
+def test_name_of_no_topic_is_an_error(folder: Folder) -> None:
+    """A managed ledger that is no persistent topic's cannot be given to any topic."""
+    folder.offload(6, "sound")
+    name = folder.offload(7, "lost", managed_ledger="not a managed ledger")
+
+    error = _assert_lost(folder, FormatError)
+
+    assert (error.object_key, error.ledger_id) == (name.index_name, 7)
+    assert "not a managed ledger" in str(error)
+
+
+@pytest.mark.parametrize("name", [_STREAMING_NAME, f"{_STREAMING_NAME}-index"])
+def test_streaming_offload_is_refused_by_name(folder: Folder, name: str) -> None:
+    """Objects of PIP-76 may hold any topic's messages, and are not read yet."""
+    folder.offload(6, "sound")
+    folder.write(name, b"")
+
+    error = _assert_lost(folder, UnsupportedFormatError)
+
+    assert "PIP-76" in str(error)
+    assert error.object_key == name
+
+
+def test_foreign_objects_are_passed_over(folder: Folder) -> None:
+    """What no offloader of Pulsar names so is not looked into, nor what lies in folders."""
+    name = folder.offload(6, "sound")
+    for foreign in ("README", f"{name.data_name}.bak", f"{name.data_name}-index2", "-index"):
+        folder.write(foreign, b"foreign")
+    (folder.path / "below").mkdir()
+    shutil.copy(folder.path / name.index_name, folder.path / "below" / name.index_name)
+    trace = RequestTrace()
+
+    catalog = open_catalog(str(folder.path), trace=trace)
+
+    assert [copy.name for copy in catalog.contents.copies] == [name]
+    assert (trace.counts.list_requests, trace.counts.index_requests) == (1, 1)
+    assert folder.values() == ["sound"]
+
+
+def test_empty_bucket_has_no_topics(folder: Folder) -> None:
+    """It can be opened; a topic in it cannot."""
+    catalog = open_catalog(str(folder.path))
+
+    assert catalog.topics() == []
+    with pytest.raises(TopicNotFoundError, match=r"no offloaded topic .*orders', nor any other"):
+        catalog.select("orders")
+
+
+def test_bucket_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    """A folder that does not exist is not taken for an empty one."""
+    with pytest.raises(MissingObjectError, match="no such folder or prefix"):
+        open_catalog(str(tmp_path / "nothing"))
+
+
+def test_topics_are_in_order_of_names_and_numbers(folder: Folder) -> None:
+    """Partition 10 stands behind partition 9, and both behind what is before them by name."""
+    names = ["b-partition-10", "b-partition-9", "c", "a", "b-partition-x"]
+    for number, name in enumerate(names):
+        folder.offload(number, name, managed_ledger=f"public/default/persistent/{name}")
+
+    topics = open_catalog(str(folder.path)).topics()
+
+    assert [topic.local_name for topic in topics] == [
+        "a",
+        "b-partition-9",
+        "b-partition-10",
+        "b-partition-x",
+        "c",
+    ]
+
+
+def test_index_that_is_deleted_meanwhile_is_an_error(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing may name what is gone when it is read: that is a ledger lost, not the bucket."""
+    folder.offload(6, "sound")
+    gone = object_name(7)
+    listed = Location.list_objects
+
+    def list_more(location: Location, *, trace: RequestTrace | None = None) -> list[ObjectInfo]:
+        return [*listed(location, trace=trace), ObjectInfo(gone.index_name, 100, None)]
+
+    monkeypatch.setattr(Location, "list_objects", list_more)
+
+    error = _assert_lost(folder, MissingObjectError)
+
+    assert error.object_key == gone.index_name
+
+
+def test_catalog_sends_one_request_for_each_index() -> None:
+    """A listing and the index objects, nothing else; and every topic of the set is found."""
+    topics = [topic for topic in golden_topics() if topic.set_name == "pulsar-4.0.7"]
+    trace = RequestTrace()
+
+    catalog = open_catalog(str(GOLDEN / "pulsar-4.0.7" / "objects"), trace=trace)
+
+    indexes = [ledger.index_object for topic in topics for ledger in topic.ledgers]
+    assert trace.counts == RequestCounts(
+        list_requests=1,
+        index_requests=len(indexes),
+        index_bytes=sum(index.stat().st_size for index in indexes),
+    )
+    assert {str(topic) for topic in catalog.topics()} == {topic.name for topic in topics}
+    for topic in topics:
+        found = catalog.ledgers(TopicName.parse(topic.name))
+        assert [each.ledger_id for each in found.ledgers] == [
+            each.ledger_id for each in topic.ledgers
+        ]
+        assert found.topic.managed_ledger_name == topic.managed_ledger
+        assert not found.problems
+
+
+def test_refreshed_catalog_reads_new_indexes_only(folder: Folder) -> None:
+    """What has not changed, by time and size, is not read again; what is gone is forgotten."""
+    kept, gone = folder.offload(6, "kept"), folder.offload(7, "gone")
+    changed = folder.offload(8, "old", age_s=100)
+    trace = RequestTrace(keep_records=True)
+    catalog = open_catalog(str(folder.path), trace=trace)
+    (folder.path / gone.data_name).unlink()
+    (folder.path / gone.index_name).unlink()
+    folder.offload(8, "changed", name=changed)
+    new = folder.offload(9, "new")
+    before = len(trace.records)
+
+    after: Catalog = catalog.refreshed()
+
+    assert {record.name for record in trace.records[before:]} == {
+        "",
+        changed.index_name,
+        new.index_name,
+    }
+    assert [copy.name for copy in after.contents.copies] == [kept, changed, new]
+    dataset = open_topic(str(folder.path), TOPIC, catalog=after)
+    assert dataset.to_table()["__value__"].to_pylist() == [b"kept", b"changed", b"new"]
+
+
+def test_broken_index_is_read_again(folder: Folder) -> None:
+    """What could not be read may be there now: only sound copies are remembered."""
+    name = folder.offload(6, "sound")
+    whole = (folder.path / name.index_name).read_bytes()
+    folder.spoil(name.index_name, 40)
+    contents = read_bucket(Location(str(folder.path)))
+    assert contents.copies[0].error is not None
+    folder.write(name.index_name, whole)
+
+    assert read_bucket(Location(str(folder.path)), known=contents).copies[0].error is None

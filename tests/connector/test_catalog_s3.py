@@ -1,0 +1,152 @@
+"""What S3 adds to a bucket: user metadata, which tells a topic's name and the format's version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from arrow_io.errors import (
+    CorruptIndexError,
+    IncompleteReadWarning,
+    MissingObjectError,
+    UnknownFormatError,
+)
+from arrow_io.format.index_block import FORMAT_VERSION_KEY
+from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
+from arrow_io.read_report import Unit
+from connector import open_catalog, open_topic
+from connector.topic_name import TopicName
+from tests.support.buckets import MANAGED_LEDGER, TOPIC, object_name, offload_ledger
+from tests.support.entries import Message, encode_entry
+from tests.support.s3_server import S3Address, S3Server, running_s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from arrow_io.format.object_names import LedgerObjectName
+
+pytestmark = pytest.mark.s3
+
+_VERSION: Final = {FORMAT_VERSION_KEY: "1"}
+_ENTRIES: Final = [encode_entry([Message(payload=b"value")], batched=False)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    """An S3 server."""
+    with running_s3_server() as running:
+        yield running
+
+
+def _nameless(name: LedgerObjectName) -> dict[str, bytes]:
+    """A ledger whose index says nothing of a topic, as those of old brokers."""
+    metadata = new_ledger_metadata([len(_ENTRIES[0])], managed_ledger="gone", ctime_ms=0)
+    encoded = encode_ledger(_ENTRIES, replace(metadata, custom_metadata={}))
+    return {name.data_name: encoded.data, name.index_name: encoded.index}
+
+
+def _upload(
+    server: S3Server, objects: Mapping[str, bytes], user_metadata: Mapping[str, str]
+) -> S3Address:
+    bucket = server.new_bucket()
+    for name, data in objects.items():
+        server.client.put_object(Bucket=bucket, Key=name, Body=data, Metadata=dict(user_metadata))
+    return S3Address(f"s3://{bucket}", server.storage_options)
+
+
+def _values(address: S3Address) -> list[bytes]:
+    dataset = open_topic(address.url, TOPIC, storage_options=address.storage_options)
+    values: list[bytes] = dataset.to_table(columns=["__value__"])["__value__"].to_pylist()
+    return values
+
+
+def _assert_salvaged(address: S3Address, error: str, *, rows: int) -> None:
+    dataset = open_topic(
+        address.url, TOPIC, storage_options=address.storage_options, on_corruption="salvage"
+    )
+    with pytest.warns(IncompleteReadWarning, match=f"1 × ledger lost: {error}"):
+        assert dataset.to_table().num_rows == rows
+    assert dataset.report.lost == {(Unit.LEDGER, error): 1}
+
+
+@pytest.mark.parametrize("key", ["ManagedLedgerName", "managedledgername"])
+def test_user_metadata_tells_what_the_index_does_not(server: S3Server, key: str) -> None:
+    """The managed ledger's name stands there too, in the case that the library gives it."""
+    user_metadata = {**_VERSION, key: MANAGED_LEDGER}
+    address = _upload(server, _nameless(object_name(5)), user_metadata)
+
+    assert _values(address) == [b"value"]
+
+
+def test_user_metadata_that_contradicts_the_index_is_an_error(server: S3Server) -> None:
+    """No checksum covers either name: a ledger with two is not quietly counted to one of them."""
+    user_metadata = {**_VERSION, "managedledgername": "public/default/persistent/other"}
+    objects = offload_ledger(object_name(5), _ENTRIES)
+    address = _upload(server, objects, user_metadata)
+
+    with pytest.raises(CorruptIndexError, match="'public/default/persistent/other'"):
+        open_topic(address.url, "other", storage_options=address.storage_options)
+
+
+def test_ledger_of_which_nothing_tells_the_topic_is_an_error(server: S3Server) -> None:
+    """Neither index nor user metadata: it may belong to the topic that is asked for."""
+    name = object_name(5)
+    objects = {**_nameless(name), **offload_ledger(object_name(6), _ENTRIES)}
+    address = _upload(server, objects, _VERSION)
+
+    with pytest.raises(CorruptIndexError, match="nothing tells which topic") as caught:
+        _values(address)
+
+    assert (caught.value.object_key, caught.value.ledger_id) == (name.index_name, 5)
+    _assert_salvaged(address, "CorruptIndexError", rows=1)
+
+
+def test_other_format_version_is_refused(server: S3Server) -> None:
+    """A version that is not known is not read, and is told; the topic is known nevertheless."""
+    user_metadata = {FORMAT_VERSION_KEY: "2", "managedledgername": MANAGED_LEDGER}
+    name = object_name(5)
+    address = _upload(server, offload_ledger(name, _ENTRIES), user_metadata)
+
+    with pytest.raises(UnknownFormatError, match="format version '2', expected '1'") as caught:
+        _values(address)
+
+    assert type(caught.value) is UnknownFormatError
+    assert (caught.value.object_key, caught.value.ledger_id) == (name.index_name, 5)
+    _assert_salvaged(address, "UnknownFormatError", rows=0)
+
+
+def test_copy_without_user_metadata_is_read_with_a_warning(server: S3Server) -> None:
+    """Tools that copy buckets may lose the user metadata; the index tells all that is needed."""
+    address = _upload(server, offload_ledger(object_name(5), _ENTRIES), {})
+
+    catalog = open_catalog(address.url, storage_options=address.storage_options)
+
+    (ledger,) = catalog.ledgers(TopicName.parse(TOPIC)).ledgers
+    assert "copied without it" in ledger.warnings[0]
+    assert _values(address) == [b"value"]
+
+
+def test_topic_of_a_broken_index_is_told_by_user_metadata(server: S3Server) -> None:
+    """So it is lost to that topic alone; every other topic is read as though it were not there."""
+    broken, other = object_name(5), object_name(6)
+    objects = offload_ledger(broken, _ENTRIES)
+    objects[broken.index_name] = objects[broken.index_name][:40]
+    address = _upload(
+        server, objects, {**_VERSION, "managedledgername": "public/default/persistent/a"}
+    )
+    bucket = address.url.removeprefix("s3://")
+    for name, data in offload_ledger(other, _ENTRIES).items():
+        server.client.put_object(Bucket=bucket, Key=name, Body=data, Metadata=_VERSION)
+
+    assert _values(address) == [b"value"]
+
+
+def test_empty_bucket_has_no_prefix(server: S3Server) -> None:
+    """An empty bucket has no topics; a prefix under which nothing lies is not there."""
+    bucket = server.new_bucket()
+
+    assert open_catalog(f"s3://{bucket}", storage_options=server.storage_options).topics() == []
+    with pytest.raises(MissingObjectError):
+        open_catalog(f"s3://{bucket}/prefix", storage_options=server.storage_options)

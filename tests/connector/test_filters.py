@@ -1,0 +1,147 @@
+"""Filters say which columns they look at, keep exactly the rows that pass, and rule out nothing."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from arrow_io.errors import OptionError
+from connector.filters import ArrowFilter, BothFilters
+from connector.polars_source import PolarsFilter
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("ledger", pa.int64()),
+        ("key", pa.string()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("null", pa.bool_()),
+    ]
+)
+
+
+def _batch(*keys: str | None) -> pa.RecordBatch:
+    return pa.record_batch({"key": pa.array(keys, pa.string())})
+
+
+@pytest.mark.parametrize(
+    ("expression", "columns"),
+    [
+        (pc.field("ledger") > 3, ("ledger",)),
+        (pc.field("key").is_null(), ("key",)),
+        ((pc.field("null")) | (pc.field("ledger") == 1), ("ledger", "null")),
+        (~pc.field("key").isin(["a", "b"]), ("key",)),
+        (pc.map_lookup(pc.field("properties"), pa.scalar("a"), "last") == "b", ("properties",)),
+        (pc.field("null"), ("null",)),
+        (pc.scalar(True), ()),  # noqa: FBT003
+    ],
+    ids=str,
+)
+def test_filter_knows_its_columns(expression: pc.Expression, columns: tuple[str, ...]) -> None:
+    """Just the columns that the expression looks at, in the order of the schema."""
+    assert ArrowFilter.of(expression, _SCHEMA).columns == columns
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pc.field("nothing") == 1,
+        pc.field("key") == 1,
+        pc.field("ledger"),
+        pc.field("ledger") == "text",
+        pc.field("properties") == "text",
+    ],
+    ids=str,
+)
+def test_filter_that_cannot_be_applied_is_an_option_error(expression: pc.Expression) -> None:
+    """The error names the expression, and comes before anything is read."""
+    with pytest.raises(OptionError, match=r"^the filter .* cannot be applied: ") as caught:
+        ArrowFilter.of(expression, _SCHEMA)
+
+    assert str(expression) in str(caught.value)
+
+
+def test_null_is_not_true() -> None:
+    """A row for which the expression is null does not pass."""
+    row_filter = ArrowFilter.of(pc.field("key") > "a", _SCHEMA)
+
+    kept = row_filter.kept(_batch("b", None, "a", "c"))
+
+    assert kept.to_pylist() == [0, 3]
+    assert kept.type == pa.int64()
+    assert row_filter.kept(_batch()).to_pylist() == []
+
+
+def test_filter_that_looks_at_no_column_keeps_all_rows_or_none() -> None:
+    """A constant is a filter too: the neutral one, to which engines and users add others."""
+    batch = _without_columns(2)
+
+    assert ArrowFilter.of(pc.scalar(True), _SCHEMA).kept(batch).to_pylist() == [0, 1]  # noqa: FBT003
+    assert ArrowFilter.of(pc.scalar(False), _SCHEMA).kept(batch).to_pylist() == []  # noqa: FBT003
+
+
+def _without_columns(count: int) -> pa.RecordBatch:
+    rows = pa.StructArray.from_buffers(pa.struct([]), count, [None])
+    return pa.RecordBatch.from_struct_array(rows)
+
+
+@pytest.mark.parametrize(
+    ("expression", "holds"),
+    [
+        (pc.field("ledger") == 7, True),
+        (pc.field("ledger") == 8, False),
+        (pc.field("ledger") < 7, False),
+        (pc.field("ledger") >= 7, True),
+        (pc.field("ledger").isin([1, 2]), False),
+        (pc.field("ledger").isin([1, 7]), True),
+        ((pc.field("ledger") == 8) & (pc.field("key") == "a"), False),
+        ((pc.field("ledger") == 8) | (pc.field("key") == "a"), True),
+        (pc.field("key") == "a", True),
+        (pc.scalar(True), True),  # noqa: FBT003
+    ],
+    ids=str,
+)
+def test_guarantee_rules_out_only_what_is_proved(expression: pc.Expression, holds: bool) -> None:
+    """Where rows are known to have ledger 7, filters on it are decided, others left open."""
+    row_filter = ArrowFilter.of(expression, _SCHEMA)
+
+    assert row_filter.may_hold(pc.field("ledger") == 7, _SCHEMA) is holds
+    assert row_filter.may_hold(pc.scalar(True), _SCHEMA)  # noqa: FBT003
+
+
+def test_filters_can_be_pickled() -> None:
+    """A scan task takes its filter to another process."""
+    row_filter = ArrowFilter.of(pc.field("key") == "b", _SCHEMA)
+
+    copy = pickle.loads(pickle.dumps(row_filter))
+
+    assert copy.columns == row_filter.columns
+    assert copy.kept(_batch("a", "b")).to_pylist() == [1]
+
+
+def test_both_filters_keep_what_each_keeps() -> None:
+    """Filters of two engines together: rows by their number in the batch, columns of both."""
+    arrow = ArrowFilter.of(pc.field("key") > "a", _SCHEMA)
+    polars = PolarsFilter(pl.col("key") < "d", ("key",))
+
+    both = BothFilters(arrow, polars)
+
+    assert both.columns == ("key",)
+    assert both.kept(_batch("a", "d", "c", None, "b", "e")).to_pylist() == [2, 4]
+    assert both.kept(_batch()).to_pylist() == []
+
+
+def test_both_filters_rule_out_what_either_does() -> None:
+    """It takes one of them to prove that no row can pass."""
+    ledger = ArrowFilter.of(pc.field("ledger") == 8, _SCHEMA)
+    polars = PolarsFilter(pl.col("ledger") == 8, ("ledger",))
+    seven, eight = pc.field("ledger") == 7, pc.field("ledger") == 8
+
+    assert not BothFilters(polars, ledger).may_hold(seven, _SCHEMA)
+    assert not BothFilters(ledger, polars).may_hold(seven, _SCHEMA)
+    assert BothFilters(ledger, polars).may_hold(eight, _SCHEMA)
+    assert BothFilters(polars, polars).may_hold(seven, _SCHEMA)

@@ -1,0 +1,285 @@
+"""Plans leave out what cannot hold a row that is wanted, and nothing else."""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from arrow_io.errors import IncompleteReadWarning
+from arrow_io.read_report import ReadReport
+from arrow_io.storage.trace import RequestKind, RequestTrace
+from connector import open_topic
+from connector.scan import Scan, count, execute
+from tests.support.buckets import TOPIC, memory_bucket, offload
+from tests.support.entries import Message, encode_chunks, encode_entry
+from tests.support.expected import COLUMNS
+from tests.support.golden import golden_topic
+from tests.support.golden_datasets import open_golden
+from tests.support.reading import read
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from connector import TopicDataset
+
+_LEDGERS: Final = (85, 86, 87, 88, 89, 90)
+_CHUNKED: Final = golden_topic("small-chunked")
+_TRANSACTIONS: Final = golden_topic("small-transactions")
+_LEDGER: Final = pc.field("__ledger_id__")
+_PARTITION: Final = pc.field("__partition__")
+_TOPIC: Final = pc.field("__topic__")
+
+
+@cache
+def _whole(name: str) -> pa.Table:
+    return read(open_golden(golden_topic(name)).scan.select(COLUMNS))
+
+
+def _in_ledger(ledger_id: int) -> pc.Expression:
+    return pc.field("__ledger_id__") == ledger_id
+
+
+def _traced(name: str, **options: Any) -> tuple[TopicDataset, RequestTrace]:  # noqa: ANN401
+    trace = RequestTrace(keep_records=True)
+    topic = golden_topic(name)
+    folder = str(topic.objects_folder)
+    wanted = topic.name.partition("-partition-")[0]
+    return open_topic(folder, wanted, trace=trace, **options), trace
+
+
+def _ledgers_read(trace: RequestTrace) -> list[int]:
+    names = [each.name for each in trace.records if each.kind is RequestKind.RANGE_GET]
+    return sorted({int(name.rpartition("-ledger-")[2]) for name in names})
+
+
+@pytest.mark.parametrize(
+    ("expression", "ledgers"),
+    [
+        (_LEDGER == 87, [87]),
+        (_LEDGER > 88, [89, 90]),
+        (_LEDGER < 87, [85, 86]),
+        ((_LEDGER >= 86) & (_LEDGER <= 87), [86, 87]),
+        (_LEDGER.isin([85, 86]), [85, 86]),
+        (_LEDGER == 1, []),
+        (_TOPIC == "another", []),
+        (_PARTITION >= 0, []),
+        ((_LEDGER == 90) & (pc.field("__key__") != ""), [90]),
+        ((_LEDGER == 90) | (pc.field("__key__") == "no such key"), list(_LEDGERS)),
+        (pc.scalar(True), list(_LEDGERS)),  # noqa: FBT003
+    ],
+    ids=str,
+)
+def test_only_ledgers_that_can_hold_rows_are_read(
+    build: ModuleType, expression: pc.Expression, ledgers: list[int]
+) -> None:
+    """Filters on ledger, partition and topic spare requests, and change no row."""
+    del build
+    dataset, trace = _traced("multi-ledger", columns=COLUMNS)
+
+    table = dataset.to_table(filter=expression)
+
+    assert table.equals(_whole("multi-ledger").filter(expression))
+    assert _ledgers_read(trace) == ledgers
+
+
+@pytest.mark.parametrize(
+    ("expression", "ledgers"),
+    [
+        (_PARTITION == 1, [48]),
+        (_PARTITION != 1, [46, 49, 50]),
+        (_TOPIC.isin([golden_topic("small-partitioned-partition-2").name]), [49, 50]),
+        ((_PARTITION == 2) & (_LEDGER == 50), [50]),
+        ((_PARTITION == 0) & (_LEDGER == 50), []),
+    ],
+    ids=str,
+)
+def test_only_partitions_that_can_hold_rows_are_read(
+    build: ModuleType, expression: pc.Expression, ledgers: list[int]
+) -> None:
+    """A partition is left out as a whole."""
+    del build
+    dataset, trace = _traced("small-partitioned-partition-0", columns=COLUMNS)
+    whole = dataset.to_table()
+    before = len(trace.records)
+
+    table = dataset.to_table(filter=expression)
+
+    assert table.equals(whole.filter(expression))
+    del trace._records[:before]
+    assert _ledgers_read(trace) == ledgers
+
+
+@pytest.mark.parametrize("name", ["small-chunked", "small-transactions"])
+def test_each_ledger_has_its_rows_by_filter_and_by_bounds(build: ModuleType, name: str) -> None:
+    """A message belongs to the ledger of its last chunk, even if its others stand before."""
+    del build
+    topic = golden_topic(name)
+    whole = _whole(name)
+
+    for ledger in topic.ledgers:
+        expected = whole.filter(_in_ledger(ledger.ledger_id))
+        filtered = open_golden(topic, columns=COLUMNS).filter(_in_ledger(ledger.ledger_id))
+        bounds = {"start": (ledger.ledger_id, 0), "end": (ledger.ledger_id + 1, 0)}
+        bounded = open_golden(topic, columns=COLUMNS, **bounds)
+
+        for scan in (filtered.scan, bounded.scan):
+            report = ReadReport()
+            assert read(scan, report=report).equals(expected), ledger
+            assert sum(count(task, ReadReport()) for task in scan.plan()) == expected.num_rows
+            assert not report.incomplete_messages
+
+
+def test_chunks_before_the_start_are_looked_for(build: ModuleType) -> None:
+    """Of the message that ends in entry 0 of ledger 16, the first chunk stands in ledger 14."""
+    del build
+    dataset, trace = _traced("small-chunked", start=(16, 0), end=(16, 1), columns=COLUMNS)
+
+    table = dataset.to_table()
+
+    assert table["__message_id__"].to_pylist() == ["(16,0,-1)"]
+    assert table.equals(_whole("small-chunked").filter(_LEDGER == 16))
+    assert _ledgers_read(trace) == [14, 15, 16]
+
+
+def test_chunks_before_the_start_are_not_looked_for_in_vain(build: ModuleType) -> None:
+    """Where no message of the range begins before it, nothing before it is read."""
+    del build
+    dataset, trace = _traced("multi-ledger", start=(88, 0))
+
+    assert dataset.to_table().num_rows > 0
+    assert _ledgers_read(trace) == [88, 89, 90]
+
+
+def _scan(ledgers: list[tuple[int, list[bytes]]], **options: Any) -> tuple[pa.Table, ReadReport]:  # noqa: ANN401
+    with memory_bucket(offload(ledgers)) as bucket:
+        report = ReadReport()
+        return read(open_topic(bucket.url, TOPIC, **options).scan, report=report), report
+
+
+def test_message_without_its_first_chunk_is_counted(build: ModuleType) -> None:
+    """What was cut off before the first ledger that is offloaded is no row, and no silence."""
+    del build
+    chunks = encode_chunks(Message(payload=b"x" * 30), chunk_count=3, uuid="a")
+    single = encode_entry([Message(payload=b"single")], batched=False)
+
+    table, report = _scan([(7, [chunks[1], chunks[2], single])])
+
+    assert table["__value__"].to_pylist() == [b"single"]
+    assert report.incomplete_messages == 1
+
+
+def test_incomplete_messages_are_told_once() -> None:
+    """A read ends with one warning, of the number of messages left out."""
+    chunks = encode_chunks(Message(payload=b"x" * 30), chunk_count=3, uuid="a")
+    with memory_bucket(offload([(7, chunks[:2]), (8, chunks[:1])])) as bucket:
+        dataset = open_topic(bucket.url, TOPIC)
+        with pytest.warns(IncompleteReadWarning, match="2 chunked messages were left out") as told:
+            assert dataset.to_table().num_rows == 0
+
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("task_bytes", [1, 10_000, 1 << 30])
+def test_plan_takes_each_block_once(task_bytes: int) -> None:
+    """Tasks are cut at blocks, as large as asked for but of one block at least."""
+    scan = open_golden(_CHUNKED).scan
+    blocks = [
+        (ledger.ledger_id, ledger.index.block_start(i), ledger.index.block_stop(i))
+        for ledger in scan.topics[0].ledgers
+        for i in range(ledger.index.block_count)
+    ]
+
+    tasks = scan.plan(task_bytes)
+
+    planned = [
+        (ledger.ledger_id, start, stop)
+        for task in tasks
+        for ledger, start, stop in task.block_ranges()
+    ]
+    assert planned == blocks
+    assert sum(task.data_bytes for task in tasks) == sum(stop - start for _, start, stop in blocks)
+    for task in tasks:
+        assert task.data_bytes <= task_bytes or len(list(task.block_ranges())) == 1
+
+
+def test_plan_sends_no_request() -> None:
+    """Planning is arithmetic on what opening has read."""
+    dataset, trace = _traced("multi-ledger")
+    before = trace.counts
+
+    assert len(dataset.scan.where(_LEDGER > 86).plan(task_bytes=1)) == 4
+    assert trace.counts == before
+
+
+def test_plan_of_bounds_takes_their_blocks_alone() -> None:
+    """Whole ledgers outside the bounds are in no task, nor entries outside them."""
+    scan = open_golden(golden_topic("multi-ledger"), start=(86, 5), end=(88, 3)).scan
+
+    (task,) = scan.plan()
+
+    entries = [(ledger.ledger_id, first, last) for ledger, first, last in task.entry_ranges()]
+    assert entries == [(86, 5, 40), (87, 0, 1), (88, 0, 2)]
+    assert open_golden(golden_topic("multi-ledger"), start=(91, 0)).scan.plan() == []
+
+
+def test_tasks_are_small_and_open_what_they_need_elsewhere(build: ModuleType) -> None:
+    """A pickled task gives its rows, in a process that has seen nothing of the topic."""
+    del build
+    scan = open_golden(_TRANSACTIONS).scan.select(COLUMNS)
+
+    tasks = [pickle.dumps(task) for task in scan.plan(task_bytes=1)]
+
+    assert max(map(len, tasks)) < 20_000
+    assert read(scan, map(pickle.loads, tasks)).equals(_whole("small-transactions"))
+
+
+def test_task_without_report_warns_itself() -> None:
+    """`execute` on its own tells what it had to leave out; with a report, the caller tells."""
+    (task,) = open_golden(golden_topic("transactions-open")).scan.plan()
+
+    with pytest.warns(IncompleteReadWarning, match="7 messages of 1 transactions") as told:
+        rows = sum(batch.num_rows for batch in execute(task))
+    assert len(told) == 1
+    report = ReadReport()
+    assert sum(batch.num_rows for batch in execute(task, report)) == rows == report.rows
+
+
+def test_select_and_where_return_copies() -> None:
+    """A scan is immutable: whoever holds it goes on reading what it was."""
+    scan: Scan = open_golden(_CHUNKED).scan
+    before = pickle.dumps(scan)
+
+    narrowed = scan.select(["__key__"]).where(_LEDGER > 15).where(_LEDGER < 18)
+
+    assert pickle.dumps(scan) == before
+    assert narrowed.options.projection.schema.names == ["__key__"]
+    assert read(narrowed.select(["__ledger_id__"]))["__ledger_id__"].to_pylist() == [16, 17, 17, 17]
+
+
+def test_scan_without_columns_gives_the_number_of_rows(build: ModuleType) -> None:
+    """Engines that count ask for no column: batches have no column, and their rows."""
+    del build
+    scan = open_golden(_CHUNKED).scan.select([])
+
+    assert read(scan).num_rows == _CHUNKED.message_count
+    assert read(scan.where(_LEDGER == 14)).num_rows == 3
+    (task,) = scan.where(_LEDGER == 14).plan()
+    assert count(task, ReadReport()) == 3
+
+
+def test_counting_with_bounds_by_time(build: ModuleType) -> None:
+    """Bounds hold for counts, which then have to look at publish times."""
+    del build
+    times = _whole("multi-ledger")["__publish_time__"].to_pylist()
+    middle = sorted(times)[len(times) // 2]
+    scan = open_golden(golden_topic("multi-ledger"), start=middle).scan.select([])
+
+    counted = sum(count(task, ReadReport()) for task in scan.plan())
+
+    assert counted == sum(time >= middle for time in times)
+    assert 0 < counted < len(times)

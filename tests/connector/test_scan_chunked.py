@@ -1,0 +1,83 @@
+"""Chunked messages that `start` cuts, or that tasks are cut across, are given once and whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arrow_io.read_report import ReadReport
+from connector import open_topic
+from tests.support.buckets import TOPIC, memory_bucket, offload
+from tests.support.entries import Message, encode_chunks, encode_entry
+from tests.support.reading import read
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_CHUNKS = encode_chunks(Message(payload=b"abcdefghi"), chunk_count=3, uuid="abc")
+_SINGLE = encode_entry([Message(payload=b"single")], batched=False)
+_LEDGER = 5
+_BLOCK_PER_ENTRY, _TASK_PER_BLOCK = 140, 1
+
+
+def _values(
+    entries: list[bytes],
+    report: ReadReport | None = None,
+    **bounds: Any,  # noqa: ANN401
+) -> list[list[bytes]]:
+    """The values that each task gives, where each entry has a block and a task of its own."""
+    with memory_bucket(offload([(_LEDGER, entries)], block_bytes=_BLOCK_PER_ENTRY)) as bucket:
+        scan = open_topic(bucket.url, TOPIC, **bounds).scan.select(["__value__"])
+        tasks = scan.plan(_TASK_PER_BLOCK)
+        return [read(scan, [task], report)["__value__"].to_pylist() for task in tasks]
+
+
+@pytest.mark.parametrize("between", range(3))
+def test_message_is_given_where_it_first_goes_on(build: ModuleType, between: int) -> None:
+    """Of tasks behind `start`, that one gives the message which meets it first."""
+    entries = [_CHUNKS[0], *[_SINGLE] * between, _CHUNKS[1], _SINGLE, _CHUNKS[2]]
+
+    given = _values(entries, start=(_LEDGER, 1))
+
+    assert given == [*[[b"single"]] * between, [b"abcdefghi"], [b"single"], []]
+    assert build is not None
+
+
+def test_duplicates_behind_the_start_are_ignored(build: ModuleType) -> None:
+    """A chunk that was sent twice, before `start` and behind it, does not lose the message."""
+    entries = [_CHUNKS[0], _CHUNKS[1], _CHUNKS[1], _CHUNKS[2]]
+    report = ReadReport()
+
+    given = _values(entries, report, start=(_LEDGER, 2))
+
+    assert given == [[b"abcdefghi"], []]
+    assert report.incomplete_messages == 0
+    assert build is not None
+
+
+def test_message_that_was_whole_before_the_start_is_not_given(build: ModuleType) -> None:
+    """Chunks that come once more behind it are no message."""
+    report = ReadReport()
+
+    assert _values([*_CHUNKS, _CHUNKS[1], _CHUNKS[2]], report, start=(_LEDGER, 3)) == [[], []]
+    assert report.incomplete_messages == 0
+    assert build is not None
+
+
+def test_message_that_begins_anew_is_given_by_the_task_where_it_does(build: ModuleType) -> None:
+    """What came of it before is given up, in the task before too."""
+    report = ReadReport()
+
+    assert _values([_CHUNKS[0], *_CHUNKS], report) == [[], [b"abcdefghi"], [], []]
+    assert report.incomplete_messages == 1
+    assert build is not None
+
+
+@pytest.mark.parametrize("end", [1, 2, 3])
+def test_end_leaves_out_what_ends_behind_it(build: ModuleType, end: int) -> None:
+    """The position of a message is that of its last chunk."""
+    given = _values(list(_CHUNKS), end=(_LEDGER, end))
+
+    assert [value for values in given for value in values] == ([b"abcdefghi"] if end == 3 else [])
+    assert build is not None

@@ -1,0 +1,280 @@
+"""However a scan is cut, bounded, filtered or projected, its rows are those of the whole."""
+
+from __future__ import annotations
+
+import operator
+import pickle
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connector import TopicDataset, open_topic
+from tests.support.buckets import TOPIC, memory_bucket, offload
+from tests.support.builds import BUILDS, using_build
+from tests.support.expected import COLUMNS
+from tests.support.reading import read
+from tests.support.topics import Topic, topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from connector.scan import Scan, ScanTask
+Position: TypeAlias = tuple[int, int, int]
+
+_BLOCK_BYTES: Final = st.sampled_from((140, 300, 700, 1 << 20))
+_TASK_BYTES: Final = st.sampled_from((1, 500, 1500, 5000))
+_RANGE_BYTES: Final = st.sampled_from((100, 1 << 20))
+_BUILDS: Final = st.sampled_from(("compiled", "compiled", "pure"))
+
+
+@contextmanager
+def _opened(
+    topic: Topic,
+    block_bytes: int,
+    build: str = "compiled",
+    **options: Any,  # noqa: ANN401
+) -> Iterator[TopicDataset]:
+    assert build in BUILDS
+    with (
+        memory_bucket(offload(topic.ledgers, block_bytes=block_bytes)) as bucket,
+        using_build(build),
+    ):
+        yield open_topic(bucket.url, TOPIC, columns=COLUMNS, **options)
+
+
+def _elsewhere(task: ScanTask) -> ScanTask:
+    """The task as another process gets it."""
+    copy: ScanTask = pickle.loads(pickle.dumps(task))
+    return copy
+
+
+def _position(row: dict[str, Any]) -> Position:
+    return row["__ledger_id__"], row["__entry_id__"], row["__batch_index__"] or 0
+
+
+def _positions(table: pa.Table) -> list[Position]:
+    return [_position(row) for row in table.to_pylist()]
+
+
+def _kept(table: pa.Table, keep: list[bool]) -> pa.Table:
+    return table.filter(pa.array(keep, pa.bool_()))
+
+
+@given(
+    topic=topics(compacted=False),
+    block_bytes=_BLOCK_BYTES,
+    task_bytes=_TASK_BYTES,
+    range_bytes=_RANGE_BYTES,
+    transactions=st.sampled_from(("committed", "all")),
+    build=_BUILDS,
+    data=st.data(),
+)
+def test_any_cut_gives_each_row_once(
+    *,
+    topic: Topic,
+    block_bytes: int,
+    task_bytes: int,
+    range_bytes: int,
+    transactions: str,
+    build: str,
+    data: st.DataObject,
+) -> None:
+    """Tasks, pickled and executed in any order, give together the rows of the whole."""
+    with _opened(
+        topic, block_bytes, build, range_bytes=range_bytes, transactions=transactions
+    ) as dataset:
+        whole = read(dataset.scan)
+        tasks = dataset.scan.plan(task_bytes=task_bytes)
+        order = data.draw(st.permutations(range(len(tasks))))
+        parts = {number: read(dataset.scan, [_elsewhere(tasks[number])]) for number in order}
+
+    # A message is given by the task in which it begins, so one that is chunked may come early.
+    given = pa.concat_tables([whole.slice(0, 0), *(parts[n] for n in range(len(tasks)))])
+    assert sorted(_positions(given)) == _positions(whole)
+    rank = sorted(range(len(whole)), key=_positions(given).__getitem__)
+    assert given.take(pa.array(rank, pa.int64())).equals(whole)
+    for part in parts.values():
+        assert _positions(part) == sorted(_positions(part))
+
+
+@st.composite
+def _message_ids(draw: st.DrawFn, topic: Topic) -> tuple[int, ...]:
+    """Message ids in, between and outside the ledgers of a topic, with batch index or without."""
+    first, last = topic.ledgers[0][0], topic.ledgers[-1][0]
+    ledger = draw(
+        st.integers(max(first - 1, 0), last + 1)
+        if last - first < 99
+        else st.sampled_from([ledger_id for ledger_id, _ in topic.ledgers])
+    )
+    entry = draw(st.integers(0, max(len(entries) for _, entries in topic.ledgers)))
+    batch = draw(st.none() | st.integers(-1, 6))
+    return (ledger, entry) if batch is None else (ledger, entry, batch)
+
+
+def _full(message_id: tuple[int, ...]) -> Position:
+    ledger, entry, *batch = message_id
+    return ledger, entry, max(0, *batch, 0)
+
+
+@given(
+    topic=topics(compacted=False),
+    block_bytes=_BLOCK_BYTES,
+    task_bytes=_TASK_BYTES,
+    build=_BUILDS,
+    data=st.data(),
+)
+def test_bounds_by_message_id_are_exact(
+    topic: Topic, block_bytes: int, task_bytes: int, build: str, data: st.DataObject
+) -> None:
+    """Rows at or behind `start` and before `end`, by the position of a message's last chunk."""
+    start = data.draw(st.none() | _message_ids(topic))
+    end = data.draw(st.none() | _message_ids(topic))
+    with _opened(topic, block_bytes, build) as dataset:
+        whole = read(dataset.scan)
+    with _opened(topic, block_bytes, build, start=start, end=end) as dataset:
+        bounded = read(dataset.scan)
+        cut = read(dataset.scan, map(_elsewhere, dataset.scan.plan(task_bytes=task_bytes)))
+
+    expected = _kept(
+        whole,
+        [
+            (start is None or _full(start) <= position) and (end is None or position < _full(end))
+            for position in _positions(whole)
+        ],
+    )
+    assert bounded.equals(expected)
+    assert sorted(_positions(cut)) == _positions(expected)
+
+
+@given(
+    topic=topics(compacted=False), block_bytes=_BLOCK_BYTES, task_bytes=_TASK_BYTES, data=st.data()
+)
+def test_neighbouring_bounds_join_without_seam(
+    topic: Topic, block_bytes: int, task_bytes: int, data: st.DataObject
+) -> None:
+    """[a, b) and [b, c) together are [a, c), chunked messages across b included."""
+    ids = sorted(data.draw(st.tuples(*[_message_ids(topic)] * 3)), key=_full)
+
+    def rows(start: tuple[int, ...], end: tuple[int, ...]) -> list[Position]:
+        with _opened(topic, block_bytes, start=start, end=end) as dataset:
+            return _positions(read(dataset.scan, dataset.scan.plan(task_bytes=task_bytes)))
+
+    first, middle, last = ids
+    assert sorted(rows(first, middle) + rows(middle, last)) == sorted(rows(first, last))
+
+
+@given(
+    topic=topics(compacted=False),
+    block_bytes=_BLOCK_BYTES,
+    task_bytes=_TASK_BYTES,
+    build=_BUILDS,
+    data=st.data(),
+)
+def test_bounds_by_publish_time_are_exact(
+    topic: Topic, block_bytes: int, task_bytes: int, build: str, data: st.DataObject
+) -> None:
+    """Publish times are in no order, and yet just the rows between the bounds come."""
+    with _opened(topic, block_bytes, build) as dataset:
+        whole = read(dataset.scan)
+    times = whole["__publish_time__"].to_pylist()
+    moments: st.SearchStrategy[datetime | None] = st.none()
+    if times:
+        nudge = st.sampled_from((-1000, -1, 0, 1, 999, 1000))
+        moments |= st.builds(
+            lambda time, us: time + timedelta(microseconds=us), st.sampled_from(times), nudge
+        )
+    start, end = data.draw(moments), data.draw(moments)
+
+    with _opened(topic, block_bytes, build, start=start, end=end) as dataset:
+        bounded = read(dataset.scan)
+        cut = read(dataset.scan, map(_elsewhere, dataset.scan.plan(task_bytes=task_bytes)))
+
+    expected = _kept(
+        whole,
+        [(start is None or start <= time) and (end is None or time < end) for time in times],
+    )
+    assert bounded.equals(expected)
+    assert sorted(_positions(cut)) == _positions(expected)
+
+
+_COMPARABLE: Final = [name for name in COLUMNS if name != "__properties__"]
+
+
+@st.composite
+def _comparisons(draw: st.DrawFn, table: pa.Table) -> pc.Expression:
+    """Comparisons of any column but properties, with a value that occurs in it or with null."""
+    name = draw(st.sampled_from(_COMPARABLE))
+    field, values = pc.field(name), [v for v in table[name].to_pylist() if v is not None]
+    if not values or draw(st.booleans()):
+        return draw(st.sampled_from((field.is_null(), field.is_valid())))
+    value = pa.scalar(draw(st.sampled_from(values)), table.schema.field(name).type)
+    compared = [field == value, field != value]
+    if not pa.types.is_boolean(value.type):
+        compared += [field < value, field >= value, field.isin([value.as_py()])]
+    return draw(st.sampled_from(compared))
+
+
+def _expressions(table: pa.Table) -> st.SearchStrategy[pc.Expression]:
+    """Comparisons, and what they give with and, or and not."""
+    return st.recursive(
+        _comparisons(table),
+        lambda inner: (
+            st.builds(operator.and_, inner, inner)
+            | st.builds(operator.or_, inner, inner)
+            | st.builds(operator.invert, inner)
+        ),
+        max_leaves=4,
+    )
+
+
+@given(
+    topic=topics(compacted=False),
+    block_bytes=_BLOCK_BYTES,
+    task_bytes=_TASK_BYTES,
+    build=_BUILDS,
+    columns=st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=4, unique=True),
+    data=st.data(),
+)
+def test_filters_are_exact(
+    *,
+    topic: Topic,
+    block_bytes: int,
+    task_bytes: int,
+    build: str,
+    columns: list[str],
+    data: st.DataObject,
+) -> None:
+    """Just the rows for which the filter is true, whatever columns are asked for."""
+    with _opened(topic, block_bytes, build) as dataset:
+        whole = read(dataset.scan)
+        expression = data.draw(_expressions(whole), label="filter")
+        scan = dataset.scanner(columns, expression).scan
+        filtered = read(scan)
+        cut = read(scan, map(_elsewhere, scan.plan(task_bytes=task_bytes)))
+
+    expected = whole.filter(expression)
+    assert filtered.equals(expected.select(columns))
+    assert cut.num_rows == expected.num_rows
+
+
+@given(
+    topic=topics(compacted=False),
+    block_bytes=_BLOCK_BYTES,
+    build=_BUILDS,
+    columns=st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True),
+)
+def test_projections_are_columns_of_the_whole(
+    topic: Topic, block_bytes: int, build: str, columns: list[str]
+) -> None:
+    """Any columns in any order have the values that they have among all columns."""
+    with _opened(topic, block_bytes, build, transactions="all") as dataset:
+        whole: pa.Table = read(dataset.scan)
+        scan: Scan = dataset.scan.select(columns)
+        projected = read(scan)
+
+    assert projected.equals(whole.select(columns))

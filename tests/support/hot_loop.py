@@ -1,0 +1,156 @@
+"""Calls of the hot loop, one build at a time, with tables that begin as zeroes."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arrow_io.messages import tables
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What `read_entries` found.
+
+    Attributes:
+        entries: The entry table, by entry; of a broken one only what stands for it.
+        position: Behind the last entry, in bytes.
+        status: Why the walk stopped.
+        needed: How many bytes the next entry takes, if it is not whole.
+    """
+
+    entries: list[list[int]]
+    position: int
+    status: int
+    needed: int
+
+
+def walk(
+    build: ModuleType,
+    data: bytes,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    first_entry_id: int = 0,
+    last_entry_id: int = 10**6,
+    capacity: int = 100,
+) -> Walk:
+    """Walk entries with their 12-byte headers."""
+    table = array("q", bytes(8 * capacity * tables.ENTRY_WIDTH))
+    result = array("q", bytes(32))
+    build.read_entries(
+        memoryview(data),
+        start,
+        len(data) if stop is None else stop,
+        first_entry_id,
+        last_entry_id,
+        table,
+        capacity,
+        result,
+    )
+    count, position, status, needed = result
+    width = tables.ENTRY_WIDTH
+    entries = [table[width * n : width * (n + 1)].tolist() for n in range(count)]
+    return Walk([_told(entry) for entry in entries], position, status, needed)
+
+
+def _told(entry: list[int]) -> list[int]:
+    if entry[tables.FLAGS] & tables.BROKEN:
+        return [entry[each] for each in (tables.ENTRY_ID, tables.FRAME, tables.ERROR, tables.FLAGS)]
+    return entry
+
+
+def decode_entry(build: ModuleType, entry: bytes) -> list[int]:
+    """The entry table of one entry, which stands behind a header of 12 bytes.
+
+    Of a broken one: entry id, frame, error, flags.
+    """
+    (decoded,) = walk(build, len(entry).to_bytes(4) + bytes(8) + entry).entries
+    return decoded
+
+
+def error_of(build: ModuleType, entry: bytes) -> int:
+    """Why an entry is broken; 0 if it is not."""
+    decoded = decode_entry(build, entry)
+    assert bool(decoded[tables.ERROR]) == bool(decoded[tables.FLAGS] & tables.BROKEN)
+    return decoded[tables.ERROR]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What `split_batch` found.
+
+    Attributes:
+        rows: The row table, by row.
+        position: Behind the last message, in bytes.
+        batch_index: Of the next message.
+        error: What is wrong with it, or 0.
+    """
+
+    rows: list[tuple[int, ...]]
+    position: int
+    batch_index: int
+    error: int
+
+
+def split(
+    build: ModuleType, body: bytes, members: int, *, capacity: int = 50, flags: int = 0
+) -> Split:
+    """Split a batch, as often as the row table is full."""
+    entry = array("q", bytes(8 * tables.ENTRY_WIDTH))
+    entry[tables.BATCH_SIZE] = members
+    entry[tables.FLAGS] = tables.BATCHED | flags
+    entry[tables.EVENT_TIME], entry[tables.SEQUENCE_ID] = 77, 88
+    result = array("q", [0, 0, 0, 0])
+    found: list[tuple[int, ...]] = []
+    while True:
+        rows = array("q", bytes(8 * capacity * tables.ROW_WIDTH))
+        _, position, batch_index, _ = result
+        build.split_batch(
+            memoryview(body), position, len(body), entry, 0, batch_index, rows, capacity, 0, result
+        )
+        columns = [rows[n * capacity :][: result[0]] for n in range(tables.ROW_WIDTH)]
+        found += zip(*columns, strict=True)
+        if result[3] or result[2] >= members:
+            return Split(found, result[1], result[2], result[3])
+        # A table that was not filled, with messages left, would be asked for ever.
+        assert result[0] == capacity
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What `read_properties` found of one message.
+
+    Attributes:
+        pairs: Names and values.
+        error: What is wrong, or 0.
+        many: Whether the message has more than are compared.
+    """
+
+    pairs: list[tuple[bytes, bytes]]
+    error: int
+    many: bool
+
+
+def properties(build: ModuleType, metadata: bytes, *, tag: int, room: int = 1000) -> Properties:
+    """The properties in one message's metadata, where `tag` is the field's."""
+    data = b"-" + metadata  # so that no position is 0 by chance
+    where = array("q", [1 << 32 | len(metadata)])
+    keys, values = (array("q", bytes(8 * room)) for _ in range(2))
+    offsets, result = array("i", [0, 0]), array("q", bytes(32))
+    build.read_properties(memoryview(data), tag, where, 0, 1, 0, keys, values, offsets, result)
+    row, found, error, many = result
+    assert row == (0 if error else 1)
+    assert error or offsets[1] == found
+    pairs = [(_at(data, keys[n]), _at(data, values[n])) for n in range(found)]
+    return Properties(pairs, error, bool(many))
+
+
+def _at(data: bytes, position: int) -> bytes:
+    start, length = position >> 32, position & 0xFFFFFFFF
+    assert 0 <= start <= start + length <= len(data)
+    return data[start : start + length]
