@@ -41,6 +41,8 @@ class ReadReport:
         duplicate_chunks: Chunks that a producer sent twice.
         incomplete_messages: Chunked messages of which a chunk is not in what is offloaded; left
             out.
+        unfinished_ledgers: Data objects without an index object, of this topic or of one that
+            nothing tells: offloads under way or failed, of which there is no complete copy.
         replaced_texts: Names and keys with bytes that are no UTF-8, given with U+FFFD in their
             place, as Pulsar's Java client does.
         lost: Things lost to damage, by unit and by the name of the error class.
@@ -56,6 +58,7 @@ class ReadReport:
     open_transactions: int = 0
     duplicate_chunks: int = 0
     incomplete_messages: int = 0
+    unfinished_ledgers: int = 0
     replaced_texts: int = 0
     lost: Counter[tuple[Unit, str]] = field(default_factory=Counter)
     losses: list[str] = field(default_factory=list)
@@ -89,6 +92,11 @@ class ReadReport:
             said.append(
                 f"{self.incomplete_messages} chunked messages were left out, because not all their"
                 " chunks are in the offloaded ledgers"
+            )
+        if self.unfinished_ledgers:
+            said.append(
+                f"{self.unfinished_ledgers} data objects have no index object: ledgers whose"
+                " offload is under way or has failed"
             )
         said.extend(f"{n} × {unit} lost: {reason}" for (unit, reason), n in self.lost.items())
         return said

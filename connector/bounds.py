@@ -107,7 +107,7 @@ def _parse(option: str, bound: object) -> tuple[tuple[int, int, int] | None, int
         return None, None
     if isinstance(bound, str):
         bound = _parse_text(option, bound)
-    if isinstance(bound, datetime):
+    if isinstance(bound, datetime) and bound == bound:  # noqa: PLR0124 - NaT is unlike itself
         aware = bound if bound.tzinfo else bound.replace(tzinfo=UTC)
         # Publish times are whole ms, so the first one at or behind a bound is its ceiling.
         return None, -((_EPOCH - aware) // _MS)

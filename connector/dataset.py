@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from arrow_io.errors import OptionError
 from arrow_io.read_report import ReadReport
 from connector.read_ahead import read_ahead
 from connector.scan import Scan, count, execute, tell
@@ -25,6 +27,18 @@ _T = TypeVar("_T")
 
 _AHEAD_TASK_BYTES = 64 << 20
 """Tasks that are read side by side are of the size of one data block."""
+_TUNING = frozenset(
+    {
+        "batch_readahead",
+        "batch_size",
+        "cache_metadata",
+        "fragment_readahead",
+        "fragment_scan_options",
+        "memory_pool",
+        "use_threads",
+    }
+)
+"""Options of Arrow's own scanners, which engines may hand over."""
 
 
 @dataclass
@@ -78,9 +92,11 @@ class TopicScanner:
         tasks = self.scan.plan(_AHEAD_TASK_BYTES)
         reports = [ReadReport(salvage=self.scan.options.salvage) for _ in tasks]
         makers = [partial(execute, *pair) for pair in zip(tasks, reports, strict=True)]
-        yield from read_ahead(makers, most=os.cpu_count() or 1)
-        for each in reports:
-            self.report.add(each)
+        try:
+            yield from read_ahead(makers, most=os.cpu_count() or 1)
+        finally:
+            for each in reports:
+                self.report.add(each)
         self._tell()
 
     def head(self, num_rows: int) -> pa.Table:
@@ -145,18 +161,25 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         self,
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,  # noqa: A002 - the name is Arrow's
-        **_tuning: object,
+        **tuning: object,
     ) -> TopicScanner:
         """A scan of some columns of the rows that pass a filter.
 
         Args:
             columns: Names of columns, on-request ones included; None: `schema`.
             filter: An Arrow expression over any columns, whether they are given or not.
-            _tuning: Options by which Arrow's own scanners are tuned; they have no meaning here.
+            tuning: Options by which Arrow's own scanners are tuned; they have no effect here.
 
         Raises:
-            OptionError: An unknown column, or a filter that cannot be applied.
+            OptionError: An unknown column or option, or a filter that cannot be applied.
         """
+        unknown = ", ".join(sorted(tuning.keys() - _TUNING))
+        if unknown:
+            message = f"a scan has no option {unknown}"
+            raise OptionError(message)
+        if isinstance(columns, Mapping):
+            message = "columns must be names, not expressions: compute in the engine"
+            raise OptionError(message)
         scan = self.scan if filter is None else self.scan.where(filter)
         return self.scanner_of(scan if columns is None else scan.select(columns))
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
 _ROW = "__row__"
+_POSITION = "FieldPath("
+"""How Arrow writes a column that is given by its position, which depends on what is read."""
 
 
 class RowFilter(Protocol):
@@ -57,6 +59,9 @@ class ArrowFilter:
         Raises:
             OptionError: The expression cannot be applied to such columns.
         """
+        if _POSITION in str(expression):
+            message = f"the filter {expression} must name columns, not count them"
+            raise OptionError(message)
         try:
             schema.empty_table().filter(expression)
         except (pa.ArrowException, ValueError, KeyError) as error:

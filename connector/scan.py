@@ -265,7 +265,7 @@ class _EntryStream:
 
     def behind(self, run: EntryRun) -> Iterator[EntryRun]:
         """What follows a run; losses are not counted, because the reader will meet them again."""
-        return self._from(run.ledger_id, run.last_entry_id + 1, ReadReport(salvage=True))
+        return self._from(run.ledger_id, run.last_entry_id + 1, self._uncounted())
 
     def before(self) -> Iterator[EntryRun]:
         """What stands before the task, the nearest block first; within a block in order."""
@@ -279,8 +279,11 @@ class _EntryStream:
         last = _last_stored(ledger, last)
         while last >= 0:
             first = ledger.index.first_entry_id(ledger.index.block_of(last))
-            yield from reversed(list(self._runs(ledger, first, last, ReadReport(salvage=True))))
+            yield from reversed(list(self._runs(ledger, first, last, self._uncounted())))
             last = first - 1
+
+    def _uncounted(self) -> ReadReport:
+        return ReadReport(salvage=self._task.options.salvage)
 
     def _from(self, ledger_id: int, entry_id: int, report: ReadReport) -> Iterator[EntryRun]:
         for ledger, first, last in self._task.entry_ranges():

@@ -95,7 +95,6 @@ _DONE = cython.declare(cython.longlong, tables.DONE)
 _CUT = cython.declare(cython.longlong, tables.CUT)
 _PADDING = cython.declare(cython.longlong, tables.PADDING)
 _WRONG_ENTRY_ID = cython.declare(cython.longlong, tables.WRONG_ENTRY_ID)
-_BAD_ENTRY_LENGTH = cython.declare(cython.longlong, tables.BAD_ENTRY_LENGTH)
 
 _BAD_BROKER_METADATA = cython.declare(cython.longlong, tables.BAD_BROKER_METADATA)
 _BAD_FRAME = cython.declare(cython.longlong, tables.BAD_FRAME)
@@ -108,6 +107,7 @@ _TRAILING_BYTES = cython.declare(cython.longlong, tables.TRAILING_BYTES)
 _BAD_PROPERTY = cython.declare(cython.longlong, tables.BAD_PROPERTY)
 _BAD_BATCH_SIZE = cython.declare(cython.longlong, tables.BAD_BATCH_SIZE)
 _MIN_MEMBER_BYTES = cython.declare(cython.longlong, tables.MIN_MEMBER_BYTES)
+_MAX_RATIO = cython.declare(cython.longlong, tables.MAX_COMPRESSION_RATIO)
 _MAX_COMPARED = cython.declare(cython.Py_ssize_t, tables.MAX_COMPARED_PROPERTIES)
 
 _KEY_IS_BASE64 = cython.declare(cython.longlong, tables.KEY_IS_BASE64)
@@ -226,8 +226,8 @@ def read_entries(
         table: Receives `ENTRY_WIDTH` numbers an entry; at least `capacity * ENTRY_WIDTH` long.
         capacity: How many entries the table takes.
         result: Receives `[count, position, status, needed]`: entries read; position behind the last
-            of them; why the walk stopped (`DONE`, `CUT`, `PADDING`, `WRONG_ENTRY_ID`,
-            `BAD_ENTRY_LENGTH`); for `CUT`, how many bytes the next entry (or its header) takes.
+            of them; why the walk stopped (`DONE`, `CUT`, `PADDING`,
+            `WRONG_ENTRY_ID`); for `CUT`, how many bytes the next entry (or its header) takes.
     """
     count: cython.Py_ssize_t = 0
     i: cython.Py_ssize_t = start
@@ -525,7 +525,7 @@ def _read_metadata(
         return _MISSING_FIELD
     if transaction == 3:
         flags |= _TRANSACTION
-    if t[base + _CHUNK_COUNT] > 1:
+    if t[base + _CHUNK_COUNT] > 1 and flags & _BATCHED == 0:
         flags |= _CHUNKED
     if t[base + _COMPRESSION] != 0:
         flags |= _COMPRESSED
@@ -685,7 +685,7 @@ def add_positions(
                 continue
             size = table[base + _PAYLOAD] & _MASK32
             if table[base + _FLAGS] & _COMPRESSED:
-                size = table[base + _UNCOMPRESSED_SIZE]
+                size = min((size + 16) * _MAX_RATIO, table[base + _UNCOMPRESSED_SIZE])
             if members < 0 or members > size // _MIN_MEMBER_BYTES:
                 error = _BAD_BATCH_SIZE
                 break

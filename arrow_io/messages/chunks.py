@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import CorruptEntryError
-from arrow_io.messages import _decode, tables
+from arrow_io.messages import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,8 +45,12 @@ class ChunkLookback:
     def find(self, uuid: bytes) -> FoundChunks:
         """The chunks of a message back to the nearest chunk 0, by the rules of joining them."""
         later: list[tuple[int, bytes]] = []
+        damage: CorruptEntryError | None = None
         for run in self._before():
-            for index in reversed(list(chunked_entries(run))):
+            for index in reversed(list(run.flagged(tables.CHUNKED | tables.BROKEN))):
+                if run.number(index, tables.FLAGS) & tables.BROKEN:
+                    damage = damage or run.error(index)
+                    continue
                 if run.view(index, tables.UUID) != uuid:
                     continue
                 position = run.ledger_id, run.number(index, tables.ENTRY_ID)
@@ -55,8 +59,8 @@ class ChunkLookback:
                 chunk_id = run.number(index, tables.CHUNK_ID)
                 later.append((chunk_id, bytes(run.view(index, tables.PAYLOAD))))
                 if chunk_id == 0:
-                    return _in_order(reversed(later))
-        return FoundChunks([], lost=True)
+                    return _in_order(reversed(later), damage)
+        return FoundChunks([], lost=True, damage=damage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +71,24 @@ class FoundChunks:
         parts: Payloads of its first chunks.
         lost: Whether a chunk between them, or the first, is missing.
         is_others: Whether another reader gives the message.
+        damage: The error of an entry on the way back that cannot be decoded: it may have been the
+            missing chunk.
     """
 
     parts: list[bytes]
     lost: bool = False
     is_others: bool = False
+    damage: CorruptEntryError | None = None
 
 
-def _in_order(chunks: Iterable[tuple[int, bytes]]) -> FoundChunks:
+def _in_order(chunks: Iterable[tuple[int, bytes]], damage: CorruptEntryError | None) -> FoundChunks:
     parts: list[bytes] = []
     for chunk_id, payload in chunks:
         if chunk_id > len(parts):
-            return FoundChunks([], lost=True)
+            return FoundChunks([], lost=True, damage=damage)
         if chunk_id == len(parts):
             parts.append(payload)
     return FoundChunks(parts)
-
-
-def chunked_entries(run: EntryRun) -> Iterator[int]:
-    """Indexes of the entries of a run that hold a chunk."""
-    index = -1
-    while True:
-        index = _decode.core.next_flagged(run.table, index + 1, run.count, tables.CHUNKED)
-        if index == run.count:
-            return
-        yield index
 
 
 @dataclass(slots=True)
@@ -121,6 +118,8 @@ class ChunkAssembler:
         self._lookback = lookback
         self._open: dict[bytes, _OpenMessage] = {}
         self._done: OrderedDict[bytes, None] = OrderedDict()
+        self._given_up: OrderedDict[bytes, None] = OrderedDict()
+        self._evicted: OrderedDict[bytes, None] = OrderedDict()
         self._held_bytes = 0
 
     @property
@@ -137,8 +136,8 @@ class ChunkAssembler:
             duplicate.
 
         Raises:
-            CorruptEntryError: The chunks together have not the size they announce, or more is open
-                at once than is held.
+            CorruptEntryError: The chunks together have not the size they announce, or the message
+                was given up because more was open at once than is held.
         """
         uuid = bytes(run.view(index, tables.UUID))
         chunk_id = run.number(index, tables.CHUNK_ID)
@@ -180,16 +179,24 @@ class ChunkAssembler:
             if run.owned:
                 self._open[uuid] = _OpenMessage()
         elif uuid not in self._open and run.owned:
+            if uuid in self._evicted:
+                text = (
+                    f"more than {MAX_OPEN_MESSAGES} chunked messages, or {MAX_HELD_BYTES} bytes of"
+                    " them, were open at once when this one was"
+                )
+                raise CorruptEntryError(text)
             if uuid in self._done:
                 self._report.duplicate_chunks += 1
-            elif self._lookback is not None:
+            elif self._lookback is not None and uuid not in self._given_up:
                 self._look_back(uuid, run.number(index, tables.CHUNK_COUNT), self._lookback)
         return self._open.get(uuid)
 
     def _look_back(self, uuid: bytes, chunk_count: int, lookback: ChunkLookback) -> None:
         found = lookback.find(uuid)
+        if found.lost and found.damage is not None and not self._report.salvage:
+            raise found.damage
         if found.is_others or len(found.parts) == chunk_count:
-            self._remember(uuid)
+            _remember(self._done, uuid)
         else:
             message = self._open[uuid] = _OpenMessage(lost=found.lost)
             self._hold(message, found.parts)
@@ -201,13 +208,12 @@ class ChunkAssembler:
             message.parts.extend(payloads)
             message.held_bytes += size
             self._held_bytes += size
-        if self._held_bytes > MAX_HELD_BYTES or len(self._open) > MAX_OPEN_MESSAGES:
-            text = (
-                f"{len(self._open)} chunked messages with {self._held_bytes} bytes are open at once"
-                f", more than {MAX_OPEN_MESSAGES} or {MAX_HELD_BYTES} bytes"
-            )
-            self._lose(message)
-            raise CorruptEntryError(text)
+        # What is never completed must not stand in the way of what is: Pulsar's client, too, drops
+        # the oldest.
+        while self._held_bytes > MAX_HELD_BYTES or len(self._open) > MAX_OPEN_MESSAGES:
+            oldest = next(iter(self._open))
+            self._close(oldest, incomplete=True)
+            _remember(self._evicted, oldest)
 
     def _lose(self, message: _OpenMessage) -> None:
         self._held_bytes -= message.held_bytes
@@ -221,11 +227,13 @@ class ChunkAssembler:
         self._held_bytes -= message.held_bytes
         if incomplete:
             self._report.incomplete_messages += 1
+            # Only chunk 0 brings it back, not the chunks before the entries that were given.
+            _remember(self._given_up, uuid)
         else:
-            self._remember(uuid)
+            _remember(self._done, uuid)
 
-    def _remember(self, uuid: bytes) -> None:
-        """Ignore what else comes of a message."""
-        self._done[uuid] = None
-        if len(self._done) > MAX_REMEMBERED_UUIDS:
-            self._done.popitem(last=False)
+
+def _remember(uuids: OrderedDict[bytes, None], uuid: bytes) -> None:
+    uuids[uuid] = None
+    if len(uuids) > MAX_REMEMBERED_UUIDS:
+        uuids.popitem(last=False)

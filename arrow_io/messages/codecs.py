@@ -12,7 +12,7 @@ from functools import cache
 import pyarrow as pa
 
 from arrow_io.errors import CorruptEntryError
-from arrow_io.messages import _decode
+from arrow_io.messages import _decode, tables
 
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
 """CompressionType of PulsarApi.proto."""
@@ -22,7 +22,7 @@ _ARROW_CODECS = {LZ4: "lz4_raw", ZSTD: "zstd", SNAPPY: "snappy"}
 MAX_MESSAGE_BYTES = 128 << 20
 """Largest uncompressed size believed. A broker's own limit is 5 MiB unless configured."""
 
-_MAX_RATIO = {LZ4: 255, ZLIB: 1032, SNAPPY: 22, ZSTD: 1 << 16}
+_MAX_RATIO = {LZ4: 255, ZLIB: 1032, SNAPPY: 22, ZSTD: tables.MAX_COMPRESSION_RATIO}
 """Most bytes that one compressed byte can become (ZSTD: a 128 KiB block from 4 bytes)."""
 
 
@@ -32,7 +32,7 @@ def _arrow_codec(compression: int) -> pa.Codec:
 
 
 def decompress(
-    compression: int, data: memoryview, uncompressed_size: int, *, ends_in_itself: bool
+    compression: int, data: memoryview, uncompressed_size: int, *, is_size_trusted: bool
 ) -> memoryview:
     """Decompress one payload.
 
@@ -40,9 +40,8 @@ def decompress(
         compression: CompressionType, 1 to 4.
         data: The compressed bytes.
         uncompressed_size: What the message metadata says the result's length is, in bytes.
-        ends_in_itself: Whether the caller finds out where the contents end, and compares (a batch).
-            Then the length that an LZ4 block gives, which costs half as much as its decompression,
-            is not compared here.
+        is_size_trusted: Whether a checksum vouches for this size. Then the length that an LZ4
+            block gives, which costs half as much as its decompression, is not compared here.
 
     Returns:
         Exactly `uncompressed_size` bytes.
@@ -69,7 +68,7 @@ def decompress(
             result = memoryview(zlib.decompressobj().decompress(data, uncompressed_size + 1))
             actual = len(result)
         else:
-            unchecked = compression == ZSTD or (compression == LZ4 and ends_in_itself)
+            unchecked = compression == ZSTD or (compression == LZ4 and is_size_trusted)
             actual = uncompressed_size if unchecked else _block_length(compression, data)
             if actual == uncompressed_size:
                 codec = _arrow_codec(compression)

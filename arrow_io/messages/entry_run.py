@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import crc32c
 import pyarrow as pa
 
 from arrow_io.errors import ChecksumError, CorruptEntryError, PulsarOffloadError
 from arrow_io.messages import _decode, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def int64_view(count: int) -> tuple[pa.Buffer, memoryview]:
@@ -30,6 +34,7 @@ class EntryRun:
         count: How many entries.
         owned: False for entries behind the range that a task gives rows of, which are read only to
             close what the task opened.
+        verified: Whether the checksums of those entries that have one were compared.
     """
 
     ledger_id: int
@@ -39,6 +44,7 @@ class EntryRun:
     table: memoryview
     count: int
     owned: bool = True
+    verified: bool = False
 
     def fields(self, index: int) -> list[int]:
         """All numbers of one entry."""
@@ -66,6 +72,15 @@ class EntryRun:
         """About how many bytes of memory the entries and their table take."""
         return self.frame_bytes + self.table.nbytes
 
+    def flagged(self, mask: int) -> Iterator[int]:
+        """Indexes of the entries that have any flag of `mask`."""
+        index = -1
+        while True:
+            index = _decode.core.next_flagged(self.table, index + 1, self.count, mask)
+            if index == self.count:
+                return
+            yield index
+
     def view(self, index: int, field: int) -> memoryview:
         """The bytes at a position of one entry; empty where it has none."""
         return self.at(self.number(index, field))
@@ -85,6 +100,7 @@ class EntryRun:
                 self.data, self.table, index, self.count, crc32c.crc32c
             )
             if index == self.count:
+                self.verified = True
                 return
             base = index * tables.ENTRY_WIDTH
             self.table[base + tables.ERROR] = tables.BAD_CHECKSUM

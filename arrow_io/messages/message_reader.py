@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import CorruptEntryError, EncryptedPayloadError
 from arrow_io.messages import _decode, tables
-from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback, chunked_entries
+from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.messages.codecs import decompress
 from arrow_io.messages.encryption import encrypted_payload_error
 from arrow_io.messages.message_columns import MessageColumns
@@ -78,6 +78,8 @@ class MessageReader:
         limits: How large the message columns grow.
         lookback: Finds the first chunks of a message that began before the first entry; None where
             such a message belongs to another reader.
+        last_owned: Ledger and entry id of the last entry that is `owned`, where they are known: no
+            entry behind it is asked for then unless something is open.
     """
 
     def __init__(
@@ -161,11 +163,16 @@ class MessageReader:
 
     def _close_chunks(self, run: EntryRun) -> Iterator[MessageColumns]:
         """Behind the range whose rows are given, only chunks of what began in it matter."""
-        for index in chunked_entries(run):
-            if self._chunks.unfinished:
+        for index in run.flagged(tables.CHUNKED | tables.BROKEN):
+            if not self._chunks.unfinished:
+                return
+            if not run.number(index, tables.FLAGS) & tables.BROKEN:
                 self._read_special(run, index)
                 if self._is_full():
                     yield self._give()
+            elif not self._report.salvage:
+                # It may have been a chunk that is waited for.
+                raise run.error(index)
 
     def _is_full(self) -> bool:
         columns = self._columns
@@ -206,6 +213,9 @@ class MessageReader:
         if outcome is Outcome.ABORTED:
             self._report.aborted_messages += messages
         elif outcome is Outcome.OPEN:
+            if self._outcomes.damage is not None and not self._report.salvage:
+                # It may have been the marker.
+                raise self._outcomes.damage
             self._report.open_messages += messages
             self._open_transactions.add(ids)
         return outcome is Outcome.COMMITTED
@@ -228,7 +238,7 @@ class MessageReader:
             return None
         if flags & tables.ENCRYPTED:
             raise _encrypted(run, index)
-        return _decompress(entry, stored) if flags & tables.COMPRESSED else stored
+        return _decompress(run, entry, stored) if flags & tables.COMPRESSED else stored
 
     def _read_batch(
         self, run: EntryRun, index: int, entry: list[int]
@@ -244,7 +254,7 @@ class MessageReader:
         if not 0 <= members <= size // tables.MIN_MEMBER_BYTES:
             raise CorruptEntryError(tables.REASONS[tables.BAD_BATCH_SIZE])
         if flags & tables.COMPRESSED:
-            body = _decompress(entry, body)
+            body = _decompress(run, entry, body)
         place = self._add_members(run, index, body, members, (0, 0))
         return self._add_rest(run, index, body, members, place) if place[1] < members else None
 
@@ -272,12 +282,12 @@ class MessageReader:
         return position, batch_index
 
 
-def _decompress(entry: list[int], payload: memoryview) -> memoryview:
+def _decompress(run: EntryRun, entry: list[int], payload: memoryview) -> memoryview:
     return decompress(
         entry[tables.COMPRESSION],
         payload,
         entry[tables.UNCOMPRESSED_SIZE],
-        ends_in_itself=bool(entry[tables.FLAGS] & tables.BATCHED),
+        is_size_trusted=run.verified and entry[tables.CHECKSUM] != tables.ABSENT,
     )
 
 

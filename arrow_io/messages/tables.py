@@ -102,7 +102,6 @@ CUT = 1
 PADDING = 2
 """The next length is negative: padding, or the header of the next block."""
 WRONG_ENTRY_ID = 3
-BAD_ENTRY_LENGTH = 4
 
 # What is wrong with an entry, a message, or a property.
 BAD_BROKER_METADATA = 1
@@ -131,6 +130,8 @@ REASONS = {
     BAD_CHECKSUM: "the CRC32C of the entry is not the one stored in it",
 }
 
+MAX_COMPRESSION_RATIO = 1 << 16
+"""More bytes than one compressed byte can become with any codec."""
 MIN_MEMBER_BYTES = 6
 """A message in a batch takes four bytes of length and two of `payload_size` at the least."""
 MAX_COMPARED_PROPERTIES = 64

@@ -12,11 +12,12 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from arrow_io.messages import _decode, tables
+from arrow_io.messages import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from arrow_io.errors import CorruptEntryError
     from arrow_io.messages.entry_run import EntryRun
 
 TXN_COMMIT = 21
@@ -57,6 +58,7 @@ class TransactionLookahead:
         self._kept: deque[EntryRun] = deque()
         self._kept_bytes = 0
         self._outcomes: dict[tuple[int, int], Outcome] = {}
+        self.damage: CorruptEntryError | None = None
 
     def __iter__(self) -> Iterator[EntryRun]:
         """The entries, in order."""
@@ -92,11 +94,10 @@ class TransactionLookahead:
         return True
 
     def _note_markers(self, run: EntryRun) -> None:
-        index = -1
-        while True:
-            index = _decode.core.next_flagged(run.table, index + 1, run.count, tables.MARKER)
-            if index == run.count:
-                return
+        for index in run.flagged(tables.MARKER | tables.BROKEN):
+            if run.number(index, tables.FLAGS) & tables.BROKEN:
+                self.damage = self.damage or run.error(index)
+                continue
             marker = run.number(index, tables.MARKER_TYPE)
             if marker in {TXN_COMMIT, TXN_ABORT}:
                 ids = run.number(index, tables.TXN_MOST), run.number(index, tables.TXN_LEAST)

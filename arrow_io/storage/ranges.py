@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from arrow_io.storage.trace import RequestTrace
 
 DEFAULT_RANGE_BYTES = 1 << 20
+MAX_RANGE_BYTES = 1 << 30
+"""Positions in a buffer are kept in 31 bits."""
 DEFAULT_MAX_PREFETCH = 8
 
 _EMPTY = memoryview(b"")
@@ -54,6 +56,9 @@ class RangeReader:
             if value < least:
                 message = f"{option} must be at least {least}, not {value}"
                 raise OptionError(message, object_key=self.name)
+        if self.range_bytes > MAX_RANGE_BYTES:
+            message = f"range_bytes must be at most {MAX_RANGE_BYTES}, not {self.range_bytes}"
+            raise OptionError(message, object_key=self.name)
 
     def read(self, start: int, stop: int) -> bytes | memoryview:
         """Read the bytes `[start, stop)`, one request after the other.

@@ -134,6 +134,7 @@ def read_bucket(
 
     with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
         copies = list(executor.map(read, indexes))
+    copies = _without_deleted(location, copies, trace)
     copies.sort(key=lambda copy: copy.age_rank, reverse=True)
     copies.sort(key=lambda copy: copy.name.ledger_id)
     complete = {copy.name for copy in copies}
@@ -142,6 +143,16 @@ def read_bucket(
         tuple(name for name in data if name not in complete),
         tuple(info.name for info, each in named if each.is_streaming),
     )
+
+
+def _without_deleted(
+    location: Location, copies: list[LedgerCopy], trace: RequestTrace | None
+) -> list[LedgerCopy]:
+    """The copies but for those whose index object was deleted after the bucket was listed."""
+    if not any(isinstance(copy.error, MissingObjectError) and copy.data for copy in copies):
+        return copies
+    still = {info.name for info in location.list_objects(trace=trace)}
+    return [copy for copy in copies if copy.name.index_name in still]
 
 
 def _read_copy(

@@ -6,7 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import TopicNotFoundError
+from arrow_io.errors import FormatError, MissingObjectError, TopicNotFoundError
+from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from arrow_io.errors import PulsarOffloadError
+    from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.ledger_reader import OffloadedLedger
     from arrow_io.storage.trace import RequestTrace
 
@@ -56,6 +58,7 @@ class Catalog:
         self._range_bytes = range_bytes
         self._trace = trace
         self._topics = _by_topic(contents)
+        self._owners: dict[LedgerObjectName, TopicName | None] = {}
 
     def refreshed(self) -> Catalog:
         """The catalog as it is now: one listing, and one request for each new index object."""
@@ -110,7 +113,33 @@ class Catalog:
                 counted.lose(Unit.LEDGER, error)
         for error in self.unattributed():
             counted.lose(Unit.LEDGER, error)
+        for each in chosen:
+            self._tell_unfinished(each, counted)
         return chosen
+
+    def _tell_unfinished(self, topic: TopicLedgers, report: ReadReport) -> None:
+        """Offloads with no index object: the last may be under way, one between is missing."""
+        sound = {copy.name.ledger_id for copy in self.contents.copies if copy.ledger is not None}
+        last = max((ledger.ledger_id for ledger in topic.ledgers), default=-1)
+        for name in self.contents.unfinished:
+            if name.ledger_id in sound:
+                continue
+            owner = self._owner(name)
+            if owner == topic.topic and name.ledger_id < last:
+                message = "the data object is there, its index object is not"
+                error = MissingObjectError(
+                    message, object_key=name.index_name, ledger_id=name.ledger_id
+                )
+                report.lose(Unit.LEDGER, error)
+            elif owner in {None, topic.topic}:
+                report.unfinished_ledgers += 1
+
+    def _owner(self, name: LedgerObjectName) -> TopicName | None:
+        """The topic of an unfinished offload, by the user metadata of its data object."""
+        if name not in self._owners:
+            metadata = self.location.user_metadata(name.data_name, trace=self._trace) or {}
+            self._owners[name] = _topic(metadata.get(MANAGED_LEDGER_NAME_KEY))
+        return self._owners[name]
 
     def unattributed(self) -> list[PulsarOffloadError]:
         """What is wrong with ledgers that may belong to any topic, because nothing tells which."""
@@ -147,6 +176,14 @@ def open_catalog(
     location = Location(url, storage_options)
     contents = read_bucket(location, range_bytes=range_bytes, trace=trace)
     return Catalog(contents, location=location, range_bytes=range_bytes, trace=trace)
+
+
+def _topic(managed_ledger: str | None) -> TopicName | None:
+    """The topic of a managed ledger; None where the name is none of a topic."""
+    try:
+        return TopicName.from_managed_ledger_name(managed_ledger) if managed_ledger else None
+    except FormatError:
+        return None
 
 
 def _by_ledger(contents: BucketContents) -> dict[tuple[TopicName | None, int], list[LedgerCopy]]:

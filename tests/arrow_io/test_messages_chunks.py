@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arrow_io.errors import CorruptEntryError
-from arrow_io.messages import chunks
-from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback, chunked_entries
+from arrow_io.messages import chunks, tables
+from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.read_report import ReadReport
 from tests.support.entries import Message, encode_chunks, encode_entry
 from tests.support.pulsar_proto import EncryptionKeys
@@ -33,7 +33,7 @@ def _assembler(report: ReadReport | None = None, **options: Any) -> ChunkAssembl
 
 
 def _add_all(assembler: ChunkAssembler, run: EntryRun) -> list[bytes | None]:
-    return [assembler.add(run, index) for index in chunked_entries(run)]
+    return [assembler.add(run, index) for index in run.flagged(tables.CHUNKED)]
 
 
 def _no_entries_before() -> Iterator[EntryRun]:
@@ -44,7 +44,7 @@ def test_chunked_entries_are_those_of_chunked_messages() -> None:
     """Entries that hold a whole message are passed over."""
     run = entry_run([_SINGLE, _ABC[0], _SINGLE, _ABC[1], _ABC[2], _SINGLE])
 
-    assert list(chunked_entries(run)) == [1, 3, 4]
+    assert list(run.flagged(tables.CHUNKED)) == [1, 3, 4]
 
 
 def test_interleaved_messages_are_joined() -> None:

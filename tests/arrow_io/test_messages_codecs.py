@@ -25,9 +25,9 @@ _BLOCKS: list[Codec] = ["LZ4", "SNAPPY"]
 
 
 def _decompress(
-    codec: Codec, data: bytes, size: int, *, ends_in_itself: bool = False
+    codec: Codec, data: bytes, size: int, *, is_size_trusted: bool = False
 ) -> memoryview:
-    return codecs.decompress(_TYPES[codec], memoryview(data), size, ends_in_itself=ends_in_itself)
+    return codecs.decompress(_TYPES[codec], memoryview(data), size, is_size_trusted=is_size_trusted)
 
 
 def _literals_only(data: bytes) -> bytes:
@@ -37,15 +37,15 @@ def _literals_only(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("other_client", [False, True], ids=["java", "other"])
 @pytest.mark.parametrize("codec", _COMPRESSED)
-@pytest.mark.parametrize("ends_in_itself", [False, True], ids=["single", "batch"])
+@pytest.mark.parametrize("is_size_trusted", [False, True], ids=["single", "batch"])
 @pytest.mark.parametrize("payload", [b"", b"a", _TEXT, bytes(1 << 17)], ids=len)
 def test_codec_gives_what_was_compressed(
-    build: ModuleType, codec: Codec, payload: bytes, *, ends_in_itself: bool, other_client: bool
+    build: ModuleType, codec: Codec, payload: bytes, *, is_size_trusted: bool, other_client: bool
 ) -> None:
     """The forms that Java's client and others write both decompress, the empty payload too."""
     data = compress(codec, payload, other_client=other_client)
 
-    result = _decompress(codec, data, len(payload), ends_in_itself=ends_in_itself)
+    result = _decompress(codec, data, len(payload), is_size_trusted=is_size_trusted)
 
     assert result == payload
     assert result.format == "B"
@@ -74,7 +74,7 @@ def test_wrong_size_of_a_single_message_is_an_error(
 def test_wrong_size_of_a_batch_is_an_error(codec: Codec, off_by: int) -> None:
     """Of a batch too: memory that decompression did not fill must not pass for messages."""
     with pytest.raises(CorruptEntryError, match=r"bytes declared|cannot be|is beyond"):
-        _decompress(codec, compress(codec, _TEXT), len(_TEXT) + off_by, ends_in_itself=True)
+        _decompress(codec, compress(codec, _TEXT), len(_TEXT) + off_by, is_size_trusted=True)
 
 
 @pytest.mark.parametrize("codec", _COMPRESSED)
@@ -102,7 +102,7 @@ def test_cut_bytes_are_an_error(codec: Codec) -> None:
 def test_unknown_codec_is_an_error(compression: int) -> None:
     """A compression type that Pulsar does not have is named."""
     with pytest.raises(CorruptEntryError, match=f"unknown compression type {compression}"):
-        codecs.decompress(compression, memoryview(b"x"), 1, ends_in_itself=False)
+        codecs.decompress(compression, memoryview(b"x"), 1, is_size_trusted=False)
 
 
 @pytest.mark.parametrize("codec", _COMPRESSED)

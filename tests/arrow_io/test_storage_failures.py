@@ -77,7 +77,8 @@ LASTING = [
 
 
 def _id(error: Exception) -> str:
-    return f"{type(error).__name__}-{s3_error_code(error) or ''}"
+    number = error.errno if isinstance(error, OSError) else None
+    return f"{type(error).__name__}-{s3_error_code(error) or number or ''}"
 
 
 @pytest.mark.parametrize("error", PASSING, ids=_id)

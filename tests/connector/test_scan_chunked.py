@@ -65,6 +65,17 @@ def test_message_that_was_whole_before_the_start_is_not_given(build: ModuleType)
     assert build is not None
 
 
+def test_message_that_was_lost_behind_the_start_stays_lost(build: ModuleType) -> None:
+    """What came before `start` does not bring a message back that a gap behind it has lost."""
+    entries = [_CHUNKS[0], _CHUNKS[2], _CHUNKS[1], _CHUNKS[2]]
+    report = ReadReport()
+
+    assert _values(entries, start=(_LEDGER, 0)) == [[], [], [], []]
+    assert _values(entries, report, start=(_LEDGER, 1)) == [[], [], []]
+    assert report.incomplete_messages == 1
+    assert build is not None
+
+
 def test_message_that_begins_anew_is_given_by_the_task_where_it_does(build: ModuleType) -> None:
     """What came of it before is given up, in the task before too."""
     report = ReadReport()
