@@ -78,6 +78,7 @@ class OffloadedLedger:
         range_bytes: Most bytes that one request asks for.
         trace: Counts the requests.
         warnings: What is odd, yet harmless, in words.
+        cut_bytes: Length of the data object where it is known to be cut; None if it is whole.
     """
 
     location: Location
@@ -86,6 +87,7 @@ class OffloadedLedger:
     range_bytes: int = DEFAULT_RANGE_BYTES
     trace: RequestTrace | None = None
     warnings: tuple[str, ...] = field(default=(), compare=False)
+    cut_bytes: int | None = None
 
     @classmethod
     def open(
@@ -146,10 +148,20 @@ class OffloadedLedger:
             raise self._located(TruncatedObjectError(message, offset=data_size_bytes))
         return replace(self, warnings=(f"{self.name.data_name}: {message}", *self.warnings))
 
+    def cut_at(self, data_size_bytes: int) -> Self:
+        """The same ledger, to be read as far as its data object goes."""
+        return replace(self, cut_bytes=data_size_bytes)
+
     @property
     def ledger_id(self) -> int:
         """BookKeeper ledger id."""
         return self.name.ledger_id
+
+    @property
+    def data_stop(self) -> int:
+        """Where the data object ends, in bytes (exclusive)."""
+        whole = self.index.data_object_length_bytes
+        return whole if self.cut_bytes is None else min(whole, self.cut_bytes)
 
     @property
     def last_entry_id(self) -> int:
@@ -277,7 +289,7 @@ class OffloadedLedger:
         reader = RangeReader(
             self.location,
             self.name.data_name,
-            index.data_object_length_bytes,
+            self.data_stop,
             self.range_bytes,
             trace=self.trace,
         )
@@ -287,9 +299,10 @@ class OffloadedLedger:
         length_bytes = 0
         last_block = index.block_of(last)
         is_whole = last == index.last_entry_id_of_block(last_block)
+        stop = min(index.block_stop(last_block), self.data_stop)
         stream = reader.stream(
-            walk.position,
-            index.block_stop(last_block),
+            min(walk.position, stop),
+            stop,
             # Where the last entry ends is known only where its block ends behind it.
             prefetch_stop=None if is_whole else index.block_start(last_block),
         )
@@ -394,7 +407,7 @@ class _BlockWalk:
     def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
         """The entries of one block from `first_entry_id` on, up to `last_entry_id` (inclusive)."""
         index = self._ledger.index
-        block_stop = index.block_stop(block)
+        block_stop = min(index.block_stop(block), self._ledger.data_stop)
         if not self._inside:
             self.position = index.block_start(block)
             self.entry_id = index.first_entry_id(block)
@@ -405,7 +418,8 @@ class _BlockWalk:
         while self.entry_id <= last:
             if needed > block_stop - self.position:
                 message = f"entries are missing: the block ends before entry {self.entry_id} does"
-                raise CorruptBlockError(message)
+                is_cut = block_stop < index.block_stop(block)
+                raise TruncatedObjectError(message) if is_cut else CorruptBlockError(message)
             if needed > MAX_MESSAGE_BYTES:
                 message = (
                     f"an entry of {needed - ENTRY_HEADER_BYTES} bytes is larger than is believed"

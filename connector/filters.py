@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
 _ROW = "__row__"
-_POSITION = "FieldPath("
-"""How Arrow writes a column that is given by its position, which depends on what is read."""
 
 
 class RowFilter(Protocol):
@@ -59,9 +58,13 @@ class ArrowFilter:
         Raises:
             OptionError: The expression cannot be applied to such columns.
         """
-        if _POSITION in str(expression):
-            message = f"the filter {expression} must name columns, not count them"
-            raise OptionError(message)
+        try:
+            # Arrow cannot pickle a column that is given by its position, which here would depend
+            # on what is read.
+            pickle.dumps(expression)
+        except pa.ArrowNotImplementedError as error:
+            message = f"the filter {expression} must name columns, not count them: {error}"
+            raise OptionError(message) from error
         try:
             schema.empty_table().filter(expression)
         except (pa.ArrowException, ValueError, KeyError) as error:

@@ -75,8 +75,8 @@ class LedgerReference:
     """A ledger that a task may have to read from, without giving its rows; opened when needed."""
 
     name: LedgerObjectName
-    data_size_bytes: int
     last_entry_id: int
+    cut_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -290,17 +290,19 @@ class _EntryStream:
             if ledger.ledger_id >= ledger_id:
                 start = max(first, entry_id) if ledger.ledger_id == ledger_id else first
                 yield from self._runs(ledger, start, last, report, owned=True)
+        # What is lost there is counted by the task that gives the rows of it.
+        behind = ReadReport(salvage=report.salvage)
         last_owned = self._task.ledgers[-1]
         rest = max(
             self._task.last_entry_id + 1, entry_id if last_owned.ledger_id == ledger_id else 0
         )
         if last_owned.ledger_id >= ledger_id:
-            yield from self._runs(last_owned, rest, last_owned.last_entry_id, report)
+            yield from self._runs(last_owned, rest, last_owned.last_entry_id, behind)
         for reference in self._task.following:
             if reference.name.ledger_id >= ledger_id:
                 start = entry_id if reference.name.ledger_id == ledger_id else 0
                 following = _open(reference, last_owned)
-                yield from self._runs(following, start, following.last_entry_id, report)
+                yield from self._runs(following, start, following.last_entry_id, behind)
 
     def _runs(
         self,
@@ -315,13 +317,10 @@ class _EntryStream:
 
 
 def _open(reference: LedgerReference, like: OffloadedLedger) -> OffloadedLedger:
-    return OffloadedLedger.open(
-        like.location,
-        reference.name,
-        data_size_bytes=reference.data_size_bytes,
-        range_bytes=like.range_bytes,
-        trace=like.trace,
+    ledger = OffloadedLedger.open(
+        like.location, reference.name, range_bytes=like.range_bytes, trace=like.trace
     )
+    return ledger if reference.cut_bytes is None else ledger.cut_at(reference.cut_bytes)
 
 
 def _last_stored(ledger: OffloadedLedger, last_entry_id: int) -> int:
@@ -336,8 +335,7 @@ def _plan_topic(topic: TopicLedgers, options: ReadOptions, task_bytes: int) -> I
         return
     options = replace(options, bounds=bounds)
     references = tuple(
-        LedgerReference(each.name, each.index.data_object_length_bytes, each.last_entry_id)
-        for each in topic.ledgers
+        LedgerReference(each.name, each.last_entry_id, each.cut_bytes) for each in topic.ledgers
     )
     pieces = list(_pieces(topic.ledgers, bounds))
     for i, group in enumerate(_grouped(pieces, task_bytes)):

@@ -315,7 +315,7 @@ def _check_cuts_of_data(sound: Specimen, stride: int) -> None:
 
 
 def _check_cut_before_opening(sound: Specimen, damage: _Damage) -> None:
-    """A listing tells that an object is too short: the ledger is not read at all."""
+    """A listing tells that an object is too short: salvaging reads it as far as it goes."""
     error = _outcome(sound, None, damage)
     assert isinstance(error, TruncatedObjectError), damage.what
     _check_is_located(error, damage)
@@ -323,8 +323,7 @@ def _check_cut_before_opening(sound: Specimen, damage: _Damage) -> None:
         dataset = sound.opened(salvage=True)
         with pytest.warns(IncompleteReadWarning):
             rows = dataset.to_table()
-    assert dataset.report.lost[Unit.LEDGER, "TruncatedObjectError"] == 1, damage.what
-    assert ledger_id_of(damage.name) not in rows["__ledger_id__"].to_pylist(), damage.what
+    assert dataset.report.lost[Unit.ENTRY, "TruncatedObjectError"] >= 1, damage.what
     _check_some_are_given(sound, rows, damage.what)
 
 

@@ -88,7 +88,7 @@ def _in_order(chunks: Iterable[tuple[int, bytes]], damage: CorruptEntryError | N
             return FoundChunks([], lost=True, damage=damage)
         if chunk_id == len(parts):
             parts.append(payload)
-    return FoundChunks(parts)
+    return FoundChunks(parts, damage=damage)
 
 
 @dataclass(slots=True)
@@ -154,6 +154,8 @@ class ChunkAssembler:
                 self._close(uuid, incomplete=True)
             return None
         self._hold(message, [bytes(run.view(index, tables.PAYLOAD))])
+        if uuid not in self._open:
+            raise _evicted_error()
         if not is_last:
             return None
         payload = b"".join(message.parts)
@@ -180,20 +182,20 @@ class ChunkAssembler:
                 self._open[uuid] = _OpenMessage()
         elif uuid not in self._open and run.owned:
             if uuid in self._evicted:
-                text = (
-                    f"more than {MAX_OPEN_MESSAGES} chunked messages, or {MAX_HELD_BYTES} bytes of"
-                    " them, were open at once when this one was"
-                )
-                raise CorruptEntryError(text)
+                raise _evicted_error()
             if uuid in self._done:
                 self._report.duplicate_chunks += 1
             elif self._lookback is not None and uuid not in self._given_up:
-                self._look_back(uuid, run.number(index, tables.CHUNK_COUNT), self._lookback)
+                chunk_count = run.number(index, tables.CHUNK_COUNT)
+                self._look_back(uuid, chunk_id, chunk_count, self._lookback)
         return self._open.get(uuid)
 
-    def _look_back(self, uuid: bytes, chunk_count: int, lookback: ChunkLookback) -> None:
+    def _look_back(
+        self, uuid: bytes, chunk_id: int, chunk_count: int, lookback: ChunkLookback
+    ) -> None:
         found = lookback.find(uuid)
-        if found.lost and found.damage is not None and not self._report.salvage:
+        is_gap = chunk_id > len(found.parts)
+        if is_gap and found.damage is not None and not self._report.salvage:
             raise found.damage
         if found.is_others or len(found.parts) == chunk_count:
             _remember(self._done, uuid)
@@ -231,6 +233,14 @@ class ChunkAssembler:
             _remember(self._given_up, uuid)
         else:
             _remember(self._done, uuid)
+
+
+def _evicted_error() -> CorruptEntryError:
+    text = (
+        f"more than {MAX_OPEN_MESSAGES} chunked messages, or {MAX_HELD_BYTES} bytes of them, were"
+        " open at once when this one was"
+    )
+    return CorruptEntryError(text)
 
 
 def _remember(uuids: OrderedDict[bytes, None], uuid: bytes) -> None:

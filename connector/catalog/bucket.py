@@ -46,6 +46,7 @@ class LedgerCopy:
         topic: The topic that it belongs to; None if nothing tells.
         ledger: The ledger, if both objects are there and the index object is sound.
         error: What is wrong with it otherwise.
+        cut: The ledger, if nothing is wrong but that its data object is cut.
     """
 
     name: LedgerObjectName
@@ -54,6 +55,7 @@ class LedgerCopy:
     topic: TopicName | None
     ledger: OffloadedLedger | None
     error: PulsarOffloadError | None = None
+    cut: OffloadedLedger | None = None
 
     @property
     def modified(self) -> datetime | None:
@@ -164,7 +166,7 @@ def _read_copy(
     range_bytes: int,
     trace: RequestTrace | None,
 ) -> LedgerCopy:
-    ledger = None
+    ledger = cut = None
     topic = None
     error: PulsarOffloadError | None = None
     managed_ledger = None
@@ -173,7 +175,9 @@ def _read_copy(
         # A ledger whose data object is cut has a topic too.
         managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
         if data is not None:
+            cut = ledger.cut_at(data.size_bytes)
             ledger = ledger.with_data_size(data.size_bytes)
+            cut = None
     except (FormatError, MissingObjectError) as unsound:
         error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
     if managed_ledger is None and not isinstance(error, MissingObjectError):
@@ -190,7 +194,7 @@ def _read_copy(
     if topic is None and error is None:
         message = "nothing tells which topic the ledger belongs to"
         error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
-    return LedgerCopy(name, index, data, topic, None if error else ledger, error)
+    return LedgerCopy(name, index, data, topic, None if error else ledger, error, cut)
 
 
 def streaming_error(names: Iterable[str]) -> UnsupportedFormatError:

@@ -31,11 +31,20 @@ class TopicLedgers:
         topic: The topic, with its partition.
         ledgers: Sound ledgers, ascending by ledger id; one copy each.
         problems: What is wrong with ledgers of which no copy is sound.
+        cut: Those of them with which nothing is wrong but that the data object is cut.
     """
 
     topic: TopicName
     ledgers: tuple[OffloadedLedger, ...]
     problems: tuple[PulsarOffloadError, ...] = ()
+    cut: tuple[OffloadedLedger, ...] = ()
+
+    def salvaged(self) -> TopicLedgers:
+        """The same topic, to be read as far as its data objects go."""
+        cut = {ledger.ledger_id for ledger in self.cut}
+        ledgers = sorted((*self.ledgers, *self.cut), key=lambda ledger: ledger.ledger_id)
+        lost = tuple(error for error in self.problems if error.ledger_id not in cut)
+        return TopicLedgers(self.topic, tuple(ledgers), lost)
 
 
 class Catalog:
@@ -108,30 +117,42 @@ class Catalog:
             )
             raise TopicNotFoundError(message) from unsound[0]
         counted = report or ReadReport()
+        if counted.salvage:
+            chosen = [each.salvaged() for each in chosen]
         for each in chosen:
             for error in each.problems:
                 counted.lose(Unit.LEDGER, error)
         for error in self.unattributed():
             counted.lose(Unit.LEDGER, error)
-        for each in chosen:
-            self._tell_unfinished(each, counted)
+        self._tell_unfinished(chosen, counted)
         return chosen
 
-    def _tell_unfinished(self, topic: TopicLedgers, report: ReadReport) -> None:
+    def _tell_unfinished(self, chosen: Sequence[TopicLedgers], report: ReadReport) -> None:
         """Offloads with no index object: the last may be under way, one between is missing."""
-        sound = {copy.name.ledger_id for copy in self.contents.copies if copy.ledger is not None}
-        last = max((ledger.ledger_id for ledger in topic.ledgers), default=-1)
+        copies = self.contents.copies
+        sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
+        # An offload of which nothing tells the topic may be of any that has the ledger.
+        sound |= {(None, ledger_id) for _, ledger_id in sound}
+        last: dict[TopicName | None, int] = {
+            each.topic: max((ledger.ledger_id for ledger in each.ledgers), default=-1)
+            for each in chosen
+        }
+        last[None] = -1
         for name in self.contents.unfinished:
-            if name.ledger_id in sound:
+            try:
+                owner = self._owner(name)
+            except MissingObjectError:
+                # Deleted since the bucket was listed.
                 continue
-            owner = self._owner(name)
-            if owner == topic.topic and name.ledger_id < last:
+            if owner not in last or (owner, name.ledger_id) in sound:
+                continue
+            if name.ledger_id < last[owner]:
                 message = "the data object is there, its index object is not"
                 error = MissingObjectError(
                     message, object_key=name.index_name, ledger_id=name.ledger_id
                 )
                 report.lose(Unit.LEDGER, error)
-            elif owner in {None, topic.topic}:
+            else:
                 report.unfinished_ledgers += 1
 
     def _owner(self, name: LedgerObjectName) -> TopicName | None:
@@ -197,6 +218,7 @@ def _by_ledger(contents: BucketContents) -> dict[tuple[TopicName | None, int], l
 def _by_topic(contents: BucketContents) -> dict[TopicName, TopicLedgers]:
     ledgers: dict[TopicName, list[OffloadedLedger]] = defaultdict(list)
     problems: dict[TopicName, list[PulsarOffloadError]] = defaultdict(list)
+    cut: dict[TopicName, list[OffloadedLedger]] = defaultdict(list)
     for (topic, _), copies in _by_ledger(contents).items():
         if topic is None:
             continue
@@ -205,7 +227,8 @@ def _by_topic(contents: BucketContents) -> dict[TopicName, TopicLedgers]:
             ledgers[topic].append(sound)
         else:
             problems[topic].extend(copy.error for copy in copies[:1] if copy.error is not None)
+            cut[topic].extend(copy.cut for copy in copies[:1] if copy.cut is not None)
     return {
-        topic: TopicLedgers(topic, tuple(ledgers[topic]), tuple(problems[topic]))
+        topic: TopicLedgers(topic, tuple(ledgers[topic]), tuple(problems[topic]), tuple(cut[topic]))
         for topic in {**ledgers, **problems}
     }

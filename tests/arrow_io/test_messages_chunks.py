@@ -233,29 +233,41 @@ def test_message_that_goes_on_in_another_task_is_that_tasks() -> None:
     assert report.incomplete_messages == 0
 
 
-def test_bytes_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks beyond the bound are an error; the message is given up, and others can go on."""
-    monkeypatch.setattr(chunks, "MAX_HELD_BYTES", 7)
-    assembler = _assembler()
-    run = entry_run([_ABC[0], _ABC[1], _ABC[2], _XY[0], _XY[1]])
-    assembler.add(run, 0)
-    assembler.add(run, 1)
+@pytest.mark.parametrize(
+    ("bound", "number"), [("MAX_HELD_BYTES", 7), ("MAX_HELD_BYTES", 8), ("MAX_OPEN_MESSAGES", 1)]
+)
+def test_oldest_open_message_gives_way(
+    monkeypatch: pytest.MonkeyPatch, bound: str, number: int
+) -> None:
+    """What is never completed takes no room from what is; where it goes on, that is an error."""
+    monkeypatch.setattr(chunks, bound, number)
+    report = ReadReport()
+    assembler = _assembler(report)
+    run = entry_run([_ABC[0], _XY[0], _XY[1], _ABC[1]])
 
-    with pytest.raises(CorruptEntryError, match="1 chunked messages with 9 bytes are open"):
-        assembler.add(run, 2)
+    assert [assembler.add(run, index) for index in range(3)] == [None, None, b"xxxyyy"]
+    with pytest.raises(CorruptEntryError, match="were open at once when this one was"):
+        assembler.add(run, 3)
 
-    assert [assembler.add(run, 3), assembler.add(run, 4)] == [None, b"xxxyyy"]
+    assert report.incomplete_messages == 1
+    assert not assembler.unfinished
 
 
-def test_open_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages that begin and never end are an error when there are too many."""
-    monkeypatch.setattr(chunks, "MAX_OPEN_MESSAGES", 1)
-    assembler = _assembler()
-    run = entry_run([_ABC[0], _XY[0]])
-    assembler.add(run, 0)
+@pytest.mark.parametrize("number", [2, 5, 8])
+def test_message_beyond_the_bound_is_an_error(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """One that alone takes more than is held is given up; it can begin anew, to no better end."""
+    monkeypatch.setattr(chunks, "MAX_HELD_BYTES", number)
+    report = ReadReport()
+    assembler = _assembler(report)
+    run = entry_run([*_ABC, *_ABC])
 
-    with pytest.raises(CorruptEntryError, match="2 chunked messages"):
-        assembler.add(run, 1)
+    for first in (0, 3):
+        for index in range(first, first + number // 3):
+            assert assembler.add(run, index) is None
+        with pytest.raises(CorruptEntryError, match="were open at once"):
+            assembler.add(run, first + number // 3)
+
+    assert report.incomplete_messages == 2
 
 
 def test_completed_messages_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def _literals_only(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("other_client", [False, True], ids=["java", "other"])
 @pytest.mark.parametrize("codec", _COMPRESSED)
-@pytest.mark.parametrize("is_size_trusted", [False, True], ids=["single", "batch"])
+@pytest.mark.parametrize("is_size_trusted", [False, True], ids=["compared", "trusted"])
 @pytest.mark.parametrize("payload", [b"", b"a", _TEXT, bytes(1 << 17)], ids=len)
 def test_codec_gives_what_was_compressed(
     build: ModuleType, codec: Codec, payload: bytes, *, is_size_trusted: bool, other_client: bool
@@ -60,9 +60,7 @@ def test_nothing_decompresses_to_nothing(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", _COMPRESSED)
 @pytest.mark.parametrize("off_by", [-len(_TEXT), -len(_TEXT) + 1, -1, 1, 7, 1000])
-def test_wrong_size_of_a_single_message_is_an_error(
-    build: ModuleType, codec: Codec, off_by: int
-) -> None:
+def test_wrong_size_is_an_error(build: ModuleType, codec: Codec, off_by: int) -> None:
     """A declared size that the bytes do not decompress to is never believed, larger or smaller."""
     with pytest.raises(CorruptEntryError, match=r"bytes declared|cannot be|is beyond"):
         _decompress(codec, compress(codec, _TEXT), len(_TEXT) + off_by)
@@ -71,8 +69,8 @@ def test_wrong_size_of_a_single_message_is_an_error(
 
 @pytest.mark.parametrize("codec", ["ZLIB", "ZSTD", "SNAPPY"])
 @pytest.mark.parametrize("off_by", [-1, 1, 1000])
-def test_wrong_size_of_a_batch_is_an_error(codec: Codec, off_by: int) -> None:
-    """Of a batch too: memory that decompression did not fill must not pass for messages."""
+def test_wrong_size_is_an_error_though_a_checksum_vouches_for_it(codec: Codec, off_by: int) -> None:
+    """Where it costs nothing, what a producer wrote is compared too."""
     with pytest.raises(CorruptEntryError, match=r"bytes declared|cannot be|is beyond"):
         _decompress(codec, compress(codec, _TEXT), len(_TEXT) + off_by, is_size_trusted=True)
 

@@ -106,7 +106,13 @@ def test_sound_read_has_no_notices() -> None:
 
 def test_notices_say_what_was_left_out() -> None:
     """One sentence for each reason, with its number."""
-    report = ReadReport(salvage=True, open_messages=7, open_transactions=2, incomplete_messages=3)
+    report = ReadReport(
+        salvage=True,
+        open_messages=7,
+        open_transactions=2,
+        incomplete_messages=3,
+        unfinished_ledgers=5,
+    )
     report.lose(Unit.ENTRY, ChecksumError("broken"), count=4)
     report.lose(Unit.LEDGER, CorruptBlockError("broken"))
 
@@ -116,6 +122,7 @@ def test_notices_say_what_was_left_out() -> None:
             "3 chunked messages were left out, because not all their chunks are in the offloaded"
             " ledgers"
         ),
+        "5 data objects have no index object: ledgers whose offload is under way or has failed",
         "4 × entry lost: ChecksumError",
         "1 × ledger lost: CorruptBlockError",
     ]

@@ -254,3 +254,14 @@ class TestRead:
 
         with pytest.raises(OptionError, match=f"{option} must be .* not {value}"):
             RangeReader(Location("memory://"), NAME, **options)
+
+
+def test_ranges_are_no_larger_than_positions_can_tell() -> None:
+    """Beyond a GiB a range is refused before it is asked for, not read wrongly."""
+    script = FaultScript({NAME: DATA})
+
+    with pytest.raises(OptionError, match="range_bytes must be at most 1073741824"):
+        RangeReader(script.location(), NAME, len(DATA), range_bytes=(1 << 30) + 1)
+
+    reader = RangeReader(script.location(), NAME, len(DATA), range_bytes=1 << 30)
+    assert bytes(reader.read(0, 9)) == DATA[:9]

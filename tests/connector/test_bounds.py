@@ -255,3 +255,10 @@ def test_any_cut_of_a_golden_topic_loses_nothing(build: ModuleType, name: str) -
         behind = open_golden(topic, columns=columns, start=cut).to_table().to_pylist()
         assert before + behind == whole, cut
     assert len(cuts) > 50
+
+
+@pytest.mark.parametrize("option", ["start", "end"])
+def test_no_time_is_no_bound(option: str) -> None:
+    """A time that is missing, as pandas has it, is not taken for the whole topic or none of it."""
+    with pytest.raises(OptionError, match=f"{option} .*NaT"):
+        Bounds.parse(**{"start": None, "end": None, option: pd.NaT})

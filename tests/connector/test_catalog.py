@@ -7,7 +7,7 @@ import shutil
 import warnings
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - pytest looks at annotations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import pytest
@@ -26,7 +26,7 @@ from arrow_io.errors import (
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
-from arrow_io.storage.object_store import ObjectInfo
+from arrow_io.storage.object_store import ObjectContent, ObjectInfo
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import Catalog, open_catalog, open_topic
 from connector.catalog.bucket import read_bucket
@@ -206,20 +206,66 @@ def test_cut_data_object_is_an_error_of_its_topic_alone(folder: Folder) -> None:
     folder.spoil(name.data_name, 150)
     folder.offload(8, "other", managed_ledger=_OTHER_LEDGER)
 
-    error = _assert_lost(folder, TruncatedObjectError)
-
+    with pytest.raises(TruncatedObjectError) as caught:
+        folder.values()
+    error = caught.value
     assert (error.object_key, error.ledger_id, error.offset) == (name.data_name, 7, 150)
     assert folder.values(_OTHER_TOPIC) == ["other"]
 
 
-def test_data_object_without_index_object_is_unfinished(folder: Folder) -> None:
-    """An attempt that never completed is no ledger: the broker has the ledger still."""
+def test_cut_data_object_is_salvaged_up_to_the_cut(folder: Folder) -> None:
+    """Salvaging gives every entry that is whole before the cut, and counts the others."""
     folder.offload(6, "sound")
-    name = folder.offload(7, "unfinished")
+    name = folder.offload(7, "first", "second", "third")
+    whole = (folder.path / name.data_name).stat().st_size
+    folder.spoil(name.data_name, whole - 1)
+
+    values, report = folder.read(on_corruption="salvage")
+
+    assert values == ["sound", "first", "second"]
+    assert report.lost == {(Unit.ENTRY, "TruncatedObjectError"): 1}
+
+
+@pytest.mark.parametrize("ledger_id", [5, 7])
+def test_data_object_without_index_object_is_unfinished(folder: Folder, ledger_id: int) -> None:
+    """An attempt that never completed is no ledger; as its topic is unknown, it is told."""
+    folder.offload(6, "sound")
+    name = folder.offload(ledger_id, "unfinished")
     (folder.path / name.index_name).unlink()
 
-    assert folder.values() == ["sound"]
+    values, report = folder.read()
+
+    assert values == ["sound"]
+    assert (report.unfinished_ledgers, report.lost) == (1, {})
     assert open_catalog(str(folder.path)).contents.unfinished == (name,)
+    with pytest.warns(IncompleteReadWarning, match="1 data objects have no index object"):
+        open_topic(str(folder.path), TOPIC).to_table()
+
+
+def test_unfinished_offload_is_told_once_for_all_partitions(folder: Folder) -> None:
+    """It may be of any of them, but of one only."""
+    for number in range(3):
+        managed_ledger = f"{MANAGED_LEDGER}-partition-{number}"
+        folder.offload(number, str(number), managed_ledger=managed_ledger)
+    (folder.path / folder.offload(7, "unfinished").index_name).unlink()
+
+    values, report = folder.read()
+
+    assert values == ["0", "1", "2"]
+    assert report.unfinished_ledgers == 1
+
+
+def test_failed_attempt_beside_a_complete_copy_is_not_told(folder: Folder) -> None:
+    """The broker tried again, and nothing is missing."""
+    folder.offload(6, "sound")
+    failed = folder.offload(6, "failed")
+    (folder.path / failed.index_name).unlink()
+
+    assert folder.values() == ["sound"]
+    with warnings.catch_warnings(action="error"):
+        dataset = open_topic(str(folder.path), TOPIC)
+        assert dataset.count_rows() == 1
+    assert dataset.report.unfinished_ledgers == 0
 
 
 @pytest.mark.parametrize(
@@ -333,6 +379,36 @@ def test_index_that_is_deleted_meanwhile_is_an_error(
     error = _assert_lost(folder, MissingObjectError)
 
     assert error.object_key == gone.index_name
+
+
+@pytest.mark.parametrize("data_too", [True, False])
+def test_ledger_that_is_deleted_meanwhile_is_no_ledger(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, *, data_too: bool
+) -> None:
+    """A broker that trims one topic while a bucket is opened does not lock the others out."""
+    folder.offload(6, "sound")
+    gone = folder.offload(7, "gone", managed_ledger=_OTHER_LEDGER)
+    read = Location.read_object
+
+    def delete_first(
+        location: Location,
+        name: str,
+        *args: Any,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401
+    ) -> ObjectContent:
+        for deleted in (gone.index_name, gone.data_name)[: 1 + data_too]:
+            (folder.path / deleted).unlink(missing_ok=True)
+        return read(location, name, *args, **options)
+
+    monkeypatch.setattr(Location, "read_object", delete_first)
+
+    catalog = open_catalog(str(folder.path))
+
+    assert [copy.name.ledger_id for copy in catalog.contents.copies] == [6]
+    dataset = open_topic(str(folder.path), TOPIC, catalog=catalog)
+    assert dataset.head(1)["__value__"].to_pylist() == [b"sound"]
+    # Nothing tells of which topic the data object is that still lies there.
+    assert dataset.report.unfinished_ledgers == (not data_too)
 
 
 def test_catalog_sends_one_request_for_each_index() -> None:

@@ -150,3 +150,73 @@ def test_empty_bucket_has_no_prefix(server: S3Server) -> None:
     assert open_catalog(f"s3://{bucket}", storage_options=server.storage_options).topics() == []
     with pytest.raises(MissingObjectError):
         open_catalog(f"s3://{bucket}/prefix", storage_options=server.storage_options)
+
+
+def _upload_unfinished(server: S3Server, ledger_id: int, *sound: int) -> tuple[S3Address, str]:
+    """Sound ledgers and one without its index object, whose name is given."""
+    name = object_name(ledger_id)
+    objects = offload_ledger(name, _ENTRIES)
+    del objects[name.index_name]
+    for each in sound:
+        objects |= offload_ledger(object_name(each), _ENTRIES)
+    address = _upload(server, objects, {**_VERSION, "managedledgername": MANAGED_LEDGER})
+    return address, name.index_name
+
+
+def test_ledger_between_others_whose_index_is_gone_is_an_error(server: S3Server) -> None:
+    """The broker offloads in order: it was complete once, and its rows are missing."""
+    address, index_name = _upload_unfinished(server, 6, 5, 7)
+
+    with pytest.raises(MissingObjectError, match="its index object is not") as caught:
+        _values(address)
+
+    assert (caught.value.object_key, caught.value.ledger_id) == (index_name, 6)
+    _assert_salvaged(address, "MissingObjectError", rows=2)
+
+
+def test_last_ledger_without_index_may_be_under_way(server: S3Server) -> None:
+    """It is no error, and no silence."""
+    address, _ = _upload_unfinished(server, 8, 5, 7)
+    dataset = open_topic(address.url, TOPIC, storage_options=address.storage_options)
+
+    with pytest.warns(IncompleteReadWarning, match="1 data objects have no index object"):
+        assert dataset.to_table().num_rows == 2
+    assert dataset.report.unfinished_ledgers == 1
+
+
+def test_index_that_is_gone_is_not_missed_beside_another_copy(server: S3Server) -> None:
+    """Of the ledger there is a complete copy under another uuid."""
+    address, _ = _upload_unfinished(server, 6, 5, 6, 7)
+
+    assert _values(address) == [b"value"] * 3
+
+
+def test_unfinished_offload_is_told_to_its_own_topic_alone(server: S3Server) -> None:
+    """Another topic's ledger of the same id completes nothing, and is not disturbed."""
+    address, _ = _upload_unfinished(server, 6, 5, 7)
+    bucket = address.url.removeprefix("s3://")
+    other = "public/default/persistent/other"
+    for name, data in offload_ledger(object_name(6), _ENTRIES, managed_ledger=other).items():
+        server.client.put_object(
+            Bucket=bucket, Key=name, Body=data, Metadata={**_VERSION, "managedledgername": other}
+        )
+
+    dataset = open_topic(address.url, "other", storage_options=address.storage_options)
+
+    assert dataset.count_rows() == 1
+    assert (dataset.report.unfinished_ledgers, dataset.report.lost) == (0, {})
+    with pytest.raises(MissingObjectError):
+        _values(address)
+
+
+def test_unfinished_offload_that_is_deleted_meanwhile_is_passed_over(server: S3Server) -> None:
+    """A broker clears failed attempts away; that is no reason not to read the topic."""
+    address, index_name = _upload_unfinished(server, 6, 5, 7)
+    catalog = open_catalog(address.url, storage_options=address.storage_options)
+    bucket, data_name = address.url.removeprefix("s3://"), index_name.removesuffix("-index")
+    server.client.delete_object(Bucket=bucket, Key=data_name)
+
+    dataset = open_topic(address.url, TOPIC, catalog=catalog)
+
+    assert dataset.count_rows() == 2
+    assert dataset.report.unfinished_ledgers == 0

@@ -116,6 +116,30 @@ def test_tuning_options_of_arrow_are_taken(dataset: TopicDataset) -> None:
     assert dataset.head(3, fragment_readahead=1).num_rows == 3
 
 
+def test_unknown_options_are_refused(dataset: TopicDataset) -> None:
+    """A filter under a wrong name must not give all rows as though they had passed it."""
+    wrong: dict[str, Any] = {"filters": _ENTRY == 0, "batchsize": 1}
+    reads: list[Callable[[], object]] = [
+        lambda: dataset.scanner(**wrong),
+        lambda: dataset.to_table(**wrong),
+        lambda: dataset.count_rows(**wrong),
+        lambda: dataset.head(1, **wrong),
+        lambda: list(dataset.to_batches(**wrong)),
+    ]
+
+    for read in reads:
+        with pytest.raises(OptionError, match="a scan has no option batchsize, filters"):
+            read()
+
+
+def test_columns_must_be_names(dataset: TopicDataset) -> None:
+    """Arrow's own datasets compute columns from a mapping; here its names alone would be taken."""
+    computed: Any = {"__key__": pc.field("__entry_id__")}
+
+    with pytest.raises(OptionError, match="columns must be names"):
+        dataset.to_table(columns=computed)
+
+
 def test_columns_come_in_the_order_asked_for(dataset: TopicDataset) -> None:
     """On-request columns too; an unknown one is an error that lists those that there are."""
     wanted = ["__topic__", "__value__", "__entry_id__"]
@@ -313,6 +337,23 @@ def test_report_of_a_read_that_fails_says_how_far_it_came(
         with pytest.raises(MissingObjectError):
             read()
         assert dataset.report.rows == 0
+
+
+def test_report_of_an_unfinished_read_has_the_counts_so_far(
+    build: ModuleType, bucket: MemoryBucket
+) -> None:
+    """A reader that is dropped has read what it has given, and a little more."""
+    del build
+    dataset, _ = _traced(bucket)
+    scanner = dataset.scanner()
+    reader = scanner.to_reader()
+
+    given = reader.read_next_batch().num_rows
+    assert scanner.report.rows == 0
+    del reader
+
+    assert given <= scanner.report.rows <= 100
+    assert scanner.report.entries >= given > 0
 
 
 def _chunks_cut_off() -> list[bytes]:

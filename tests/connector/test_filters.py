@@ -65,6 +65,31 @@ def test_filter_that_cannot_be_applied_is_an_option_error(expression: pc.Express
     assert str(expression) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pc.field(0) == 1,
+        (pc.field("key") == "a") & pc.field(1).is_null(),
+        pc.field(("properties", 0)) == 1,
+    ],
+    ids=str,
+)
+def test_columns_that_are_counted_are_an_option_error(expression: pc.Expression) -> None:
+    """Which column a position means depends on what is read: it must never be guessed."""
+    with pytest.raises(OptionError, match="must name columns, not count them"):
+        ArrowFilter.of(expression, _SCHEMA)
+
+
+def test_values_may_look_like_a_position() -> None:
+    """What a filter compares with is no reference to a column, whatever its text."""
+    expression = pc.field("key").isin(["FieldPath(0)", "b"])
+
+    row_filter = ArrowFilter.of(expression, _SCHEMA)
+
+    assert row_filter.columns == ("key",)
+    assert row_filter.kept(_batch("a", "FieldPath(0)")).to_pylist() == [1]
+
+
 def test_null_is_not_true() -> None:
     """A row for which the expression is null does not pass."""
     row_filter = ArrowFilter.of(pc.field("key") > "a", _SCHEMA)

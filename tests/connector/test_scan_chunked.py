@@ -1,4 +1,4 @@
-"""Chunked messages that `start` cuts, or that tasks are cut across, are given once and whole."""
+"""What goes on behind a task, or began before `start`, is given once, whole, and counted once."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arrow_io.read_report import ReadReport
+from arrow_io.read_report import ReadReport, Unit
 from connector import open_topic
 from tests.support.buckets import TOPIC, memory_bucket, offload
-from tests.support.entries import Message, encode_chunks, encode_entry
+from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
 from tests.support.reading import read
 
 if TYPE_CHECKING:
@@ -82,6 +82,30 @@ def test_message_that_begins_anew_is_given_by_the_task_where_it_does(build: Modu
 
     assert _values([_CHUNKS[0], *_CHUNKS], report) == [[], [b"abcdefghi"], [], []]
     assert report.incomplete_messages == 1
+    assert build is not None
+
+
+@pytest.mark.parametrize("task_bytes", [_TASK_PER_BLOCK, 1 << 20])
+def test_damage_behind_a_task_is_counted_once(build: ModuleType, task_bytes: int) -> None:
+    """A task that looks for the outcome of a transaction passes what another task has to tell."""
+    opened = encode_entry(
+        [Message(payload=b"committed")], batched=False, txnid_most_bits=1, txnid_least_bits=1
+    )
+    entries = [opened, _SINGLE, _SINGLE, encode_marker(21, txn_id=(1, 1))]
+    objects = offload([(_LEDGER, entries)], block_bytes=_BLOCK_PER_ENTRY)
+    data_name = next(iter(objects))
+    report = ReadReport(salvage=True)
+
+    with memory_bucket(objects) as bucket:
+        scan = open_topic(bucket.url, TOPIC, on_corruption="salvage").scan.select(["__value__"])
+        block = scan.topics[0].ledgers[0].index.block_start(1)
+        damaged = bytearray(objects[data_name])
+        damaged[block + 128] ^= 0xFF
+        bucket.put({data_name: bytes(damaged)})
+        table = read(scan, scan.plan(task_bytes), report)
+
+    assert table["__value__"].to_pylist() == [b"committed", b"single"]
+    assert report.lost == {(Unit.ENTRY, "CorruptBlockError"): 1}
     assert build is not None
 
 

@@ -15,7 +15,7 @@ import itertools
 import json
 import logging
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "test-secret-key"  # noqa: S105 - the server takes any
 REGION = "us-east-1"
+
+# All servers of a process share their buckets.
+_bucket_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,6 @@ class S3Server:
     """A running server."""
 
     endpoint_url: str
-    _bucket_numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def storage_options(self) -> dict[str, object]:
@@ -70,7 +72,7 @@ class S3Server:
 
     def new_bucket(self) -> str:
         """Make an empty bucket and return its name."""
-        bucket = f"offloaded-{next(self._bucket_numbers)}"
+        bucket = f"offloaded-{next(_bucket_numbers)}"
         self.client.create_bucket(Bucket=bucket)
         return bucket
 

@@ -1,0 +1,318 @@
+"""Damage around what is read, and numbers that lie: told where rows may be missing, nowhere else.
+
+Strict reads raise the error that a reader of the damaged entry would meet; salvaging ones give all
+rows that are sound.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from arrow_io.errors import ChecksumError, CorruptBlockError, CorruptEntryError, OptionError
+from arrow_io.messages import chunks, codecs
+from arrow_io.messages.transactions import TransactionLookahead
+from arrow_io.read_report import ReadReport, Unit
+from connector import open_topic
+from connector import scan as scan_module
+from tests.support.buckets import TOPIC, memory_bucket, object_name, offload_ledger
+from tests.support.entries import Framing, Message, encode_chunks, encode_entry, encode_marker
+from tests.support.reading import read
+from tests.support.reference import TXN_COMMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+pytestmark = pytest.mark.usefixtures("build")
+
+_LEDGER: Final = 5
+_ENTRY_PER_BLOCK: Final = 140
+_ALL_IN_ONE_BLOCK: Final = 1 << 20
+_BLOCK_SIZES: Final = (_ENTRY_PER_BLOCK, _ALL_IN_ONE_BLOCK)
+_TXN: Final = (1, 2)
+
+_CHUNKS: Final = encode_chunks(Message(payload=b"abcdefghi"), chunk_count=3, uuid="abc")
+_SINGLE: Final = encode_entry([Message(payload=b"single")], batched=False)
+_OPENED: Final = encode_entry(
+    [Message(payload=b"in transaction")], batched=False, txnid_most_bits=1, txnid_least_bits=2
+)
+_COMMIT: Final = encode_marker(TXN_COMMIT, txn_id=_TXN)
+
+
+def _with_bad_checksum(entry: bytes) -> bytes:
+    """The entry, of no broker metadata, with another CRC32C behind the two bytes of its magic."""
+    return entry[:2] + bytes([entry[2] ^ 0xFF]) + entry[3:]
+
+
+def _without_checksum(entry: bytes, fields: bytes = b"") -> bytes:
+    """The entry without its CRC32C, with serialised fields behind those of its metadata."""
+    rest = entry[6:]
+    stop = 4 + int.from_bytes(rest[:4])
+    metadata = rest[4:stop] + fields
+    return len(metadata).to_bytes(4) + metadata + rest[stop:]
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])
+
+
+def _uncompressed_size(size_bytes: int) -> bytes:
+    return b"\x48" + _varint(size_bytes)
+
+
+def _batch_size(members: int) -> bytes:
+    return b"\x58" + _varint(members)
+
+
+def _chunk_fields(uuid: bytes, chunk_count: int, total_bytes: int, chunk_id: int) -> bytes:
+    uuid_field = b"\xd2\x01" + _varint(len(uuid)) + uuid
+    numbers = (b"\xd8\x01", chunk_count), (b"\xe0\x01", total_bytes), (b"\xe8\x01", chunk_id)
+    return uuid_field + b"".join(tag + _varint(number) for tag, number in numbers)
+
+
+def _values(
+    entries: Sequence[bytes],
+    *,
+    salvage: bool = False,
+    block_bytes: int = _ALL_IN_ONE_BLOCK,
+    broken_block: int | None = None,
+    **options: Any,  # noqa: ANN401
+) -> tuple[list[bytes], ReadReport]:
+    """The values of the only ledger of a topic, read task by task, one for each block."""
+    name = object_name(_LEDGER)
+    objects = offload_ledger(name, entries, block_bytes=block_bytes)
+    report = ReadReport(salvage=salvage)
+    on_corruption = "salvage" if salvage else "raise"
+    with memory_bucket(objects) as bucket:
+        dataset = open_topic(bucket.url, TOPIC, on_corruption=on_corruption, **options)
+        scan = dataset.scan.select(["__value__"])
+        if broken_block is not None:
+            index = scan.topics[0].ledgers[0].index
+            damaged = bytearray(objects[name.data_name])
+            damaged[index.block_start(broken_block) + 4] ^= 0xFF
+            bucket.put({name.data_name: bytes(damaged)})
+        return read(scan, scan.plan(1), report)["__value__"].to_pylist(), report
+
+
+@pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
+def test_damaged_chunk_before_the_start_is_no_silent_loss(block_bytes: int) -> None:
+    """The message ends behind `start`: that its chunk is broken there is told, not passed over."""
+    entries = [_CHUNKS[0], _with_bad_checksum(_CHUNKS[1]), _CHUNKS[2], _SINGLE]
+    bounded = partial(_values, entries, block_bytes=block_bytes, start=(_LEDGER, 2))
+
+    with pytest.raises(ChecksumError) as caught:
+        bounded()
+    values, report = bounded(salvage=True)
+
+    assert (caught.value.ledger_id, caught.value.entry_id) == (_LEDGER, 1)
+    assert values == [b"single"]
+    assert report.incomplete_messages == 1
+
+
+@pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
+def test_damage_before_the_start_that_no_row_needs_is_passed_over(block_bytes: int) -> None:
+    """What stands before a message's first chunk, or where none goes on, is not looked at."""
+    broken = _with_bad_checksum(_SINGLE)
+
+    values, _ = _values([broken, *_CHUNKS, _SINGLE], block_bytes=block_bytes, start=(_LEDGER, 3))
+    whole, _ = _values([broken, _SINGLE], block_bytes=block_bytes, start=(_LEDGER, 1))
+
+    assert values == [b"abcdefghi", b"single"]
+    assert whole == [b"single"]
+
+
+def test_damaged_chunk_behind_a_task_is_no_silent_loss() -> None:
+    """The task where a message began goes on to its end, through the tasks behind."""
+    entries = [_CHUNKS[0], _SINGLE, _with_bad_checksum(_CHUNKS[1]), _CHUNKS[2]]
+
+    with pytest.raises(ChecksumError) as caught:
+        _values(entries, block_bytes=_ENTRY_PER_BLOCK)
+    values, report = _values(entries, block_bytes=_ENTRY_PER_BLOCK, salvage=True)
+
+    assert caught.value.entry_id == 2
+    assert values == [b"single"]
+    assert report.incomplete_messages == 1
+    assert report.lost == {(Unit.ENTRY, "ChecksumError"): 1}
+
+
+@pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
+def test_damaged_marker_behind_the_end_is_no_silent_loss(block_bytes: int) -> None:
+    """A transaction whose marker cannot be read is not taken for an open one."""
+    entries = [_OPENED, _SINGLE, _with_bad_checksum(_COMMIT)]
+    bounded = partial(_values, entries, block_bytes=block_bytes, end=(_LEDGER, 2))
+
+    with pytest.raises(ChecksumError) as caught:
+        bounded()
+    values, report = bounded(salvage=True)
+
+    assert (caught.value.ledger_id, caught.value.entry_id) == (_LEDGER, 2)
+    assert values == [b"single"]
+    assert report.open_messages == 1
+
+
+@pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
+def test_damage_before_a_sound_marker_is_passed_over(block_bytes: int) -> None:
+    """What is known of a transaction is not put in doubt by what else is broken behind the end."""
+    entries = [_OPENED, _with_bad_checksum(_SINGLE), _COMMIT]
+
+    values, report = _values(entries, block_bytes=block_bytes, end=(_LEDGER, 1))
+
+    assert values == [b"in transaction"]
+    assert report.open_messages == 0
+
+
+@pytest.mark.parametrize("max_kept_bytes", [1, 32 << 20], ids=["spilled", "kept"])
+def test_broken_block_behind_the_end_is_the_same_error_spilled_or_kept(
+    monkeypatch: pytest.MonkeyPatch, max_kept_bytes: int
+) -> None:
+    """How much a look-ahead can keep decides how often bytes are read, and nothing else."""
+    limited = partial(TransactionLookahead, max_kept_bytes=max_kept_bytes)
+    monkeypatch.setattr(scan_module, "TransactionLookahead", limited)
+    entries = [_OPENED, *[_SINGLE] * 3, _COMMIT]
+    bounded = partial(
+        _values, entries, block_bytes=_ENTRY_PER_BLOCK, broken_block=4, end=(_LEDGER, 2)
+    )
+
+    with pytest.raises(CorruptBlockError) as caught:
+        bounded()
+    values, report = bounded(salvage=True)
+
+    assert type(caught.value) is CorruptBlockError
+    assert caught.value.ledger_id == _LEDGER
+    assert values == [b"single"]
+    assert report.open_messages == 1
+
+
+@pytest.mark.parametrize(("bound", "number"), [("MAX_HELD_BYTES", 12), ("MAX_OPEN_MESSAGES", 1)])
+def test_abandoned_chunks_do_not_stop_a_read(
+    monkeypatch: pytest.MonkeyPatch, bound: str, number: int
+) -> None:
+    """Producers that died amid a message leave chunks behind; those behind them are given."""
+    monkeypatch.setattr(chunks, bound, number)
+    abandoned = [
+        encode_chunks(Message(payload=b"lost" * 5), chunk_count=5, uuid=f"lost-{i}")[:2]
+        for i in range(3)
+    ]
+
+    values, report = _values([*[part for parts in abandoned for part in parts], *_CHUNKS, _SINGLE])
+
+    assert values == [b"abcdefghi", b"single"]
+    assert report.incomplete_messages == 3
+    assert not report.lost
+
+
+_MEMBERS: Final = [Message(payload=b"secret" * 9), Message(payload=b"value")]
+_LZ4: Final = Framing(codec="LZ4")
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("off_by", [1, 300])
+def test_size_that_no_checksum_vouches_for_is_compared(*, batched: bool, off_by: int) -> None:
+    """Memory that an LZ4 block did not fill must not pass for messages, a batch's members too."""
+    members = _MEMBERS if batched else _MEMBERS[:1]
+    entry = encode_entry(members, batched=batched, framing=_LZ4)
+    plain = encode_entry(members, batched=batched)
+    size = len(plain) - plain.index(_MEMBERS[0].payload) if not batched else _body_bytes(members)
+    fields = _uncompressed_size(size + off_by) + (_batch_size(3) if batched else b"")
+    lying = _without_checksum(entry, fields)
+
+    # With checksums off, one that is there, right or wrong, vouches for nothing.
+    unchecked = b"\x0e\x01\0\0\0\0" + lying
+    for given, verify in ((lying, True), (unchecked, False)):
+        with pytest.raises(CorruptEntryError, match=f"other than the {size + off_by} bytes"):
+            _values([given], verify_checksums=verify)
+        values, report = _values([given, _SINGLE], verify_checksums=verify, salvage=True)
+        assert values == [b"single"]
+        assert report.lost == {(Unit.ENTRY, "CorruptEntryError"): 1}
+
+
+def _body_bytes(members: Sequence[Message]) -> int:
+    """How many bytes the members of a batch take before compression."""
+    entry = _without_checksum(encode_entry(members, batched=True))
+    return len(entry) - 4 - int.from_bytes(entry[:4])
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize(("checksum", "verify"), [(True, True), (True, False), (False, True)])
+def test_size_that_a_checksum_vouches_for_is_trusted(
+    monkeypatch: pytest.MonkeyPatch, *, batched: bool, checksum: bool, verify: bool
+) -> None:
+    """A block is walked for its length only where nothing else says that the size is the writer's.
+
+    The length costs half as much as the decompression.
+    """
+    walked: list[int] = []
+    length = codecs._block_length
+
+    def counted(compression: int, data: memoryview) -> int:
+        walked.append(compression)
+        return length(compression, data)
+
+    monkeypatch.setattr(codecs, "_block_length", counted)
+    framing = Framing(codec="LZ4", checksum=checksum)
+    members = _MEMBERS if batched else _MEMBERS[:1]
+
+    values, _ = _values(
+        [encode_entry(members, batched=batched, framing=framing)], verify_checksums=verify
+    )
+
+    assert values == [member.payload for member in members]
+    assert len(walked) == (0 if checksum and verify else 1)
+
+
+@pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
+def test_batch_with_chunk_fields_is_a_batch(block_bytes: int) -> None:
+    """Members are in one entry, whole: given once each, though a task before looks for chunks."""
+    entries = [
+        _without_checksum(
+            encode_entry([Message(payload=b"%d%d" % (i, j)) for j in range(2)], batched=True),
+            _chunk_fields(b"batch", 3, 9, i),
+        )
+        for i in range(3)
+    ]
+
+    values, report = _values([_CHUNKS[0], *entries, *_CHUNKS[1:]], block_bytes=block_bytes)
+    behind, _ = _values(entries, block_bytes=block_bytes, start=(_LEDGER, 1))
+
+    assert sorted(values) == [b"00", b"01", b"10", b"11", b"20", b"21", b"abcdefghi"]
+    assert behind == [b"10", b"11", b"20", b"21"]
+    assert (report.incomplete_messages, report.duplicate_chunks) == (0, 0)
+
+
+@pytest.mark.parametrize("members", [1 << 20, (1 << 31) - 1])
+def test_count_believes_no_number_of_members_that_cannot_be(members: int) -> None:
+    """A few bytes do not decompress to millions of messages, whatever size they announce."""
+    fields = _uncompressed_size((1 << 32) - 1) + _batch_size(members)
+    lying = _without_checksum(encode_entry(_MEMBERS[1:], batched=True, framing=_LZ4), fields)
+    objects = offload_ledger(object_name(_LEDGER), [lying, _SINGLE])
+
+    with memory_bucket(objects) as bucket:
+        with pytest.raises(CorruptEntryError) as caught:
+            open_topic(bucket.url, TOPIC).count_rows()
+        salvaging = open_topic(bucket.url, TOPIC, on_corruption="salvage")
+        with pytest.warns(UserWarning, match="1 × entry lost: CorruptEntryError"):
+            assert salvaging.count_rows() == 1
+
+    assert caught.value.entry_id == 0
+
+
+def test_count_believes_what_compresses_well() -> None:
+    """Batches of members that are all alike are counted, though few bytes announce them."""
+    entry = encode_entry([Message()] * 20_000, batched=True, framing=Framing(codec="ZSTD"))
+
+    with memory_bucket(offload_ledger(object_name(_LEDGER), [entry])) as bucket:
+        assert len(entry) < 200
+        assert open_topic(bucket.url, TOPIC).count_rows() == 20_000
+
+
+def test_ranges_of_more_than_a_gib_are_refused() -> None:
+    """Before anything is asked of the store for them."""
+    with pytest.raises(OptionError, match="range_bytes must be at most"):
+        _values([_SINGLE], range_bytes=(1 << 30) + 1)
+    assert _values([_SINGLE], range_bytes=1 << 30)[0] == [b"single"]
