@@ -89,7 +89,9 @@ def _key_bytes(rows: MessageColumns, _origin: Origin, report: ReadReport) -> pa.
     for row in pc.indices_nonzero(encoded).to_pylist():
         if values[row] is not None:
             try:
-                values[row] = base64.b64decode(values[row], validate=True)
+                # Java's decoder takes keys without padding too.
+                padding = b"=" * (-len(values[row]) % 4)
+                values[row] = base64.b64decode(values[row] + padding, validate=True)
             except ValueError:
                 message = "the key is marked as Base64 and is not"
                 report.lose(Unit.MESSAGE, rows.locate(CorruptEntryError(message), row))

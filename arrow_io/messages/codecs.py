@@ -22,6 +22,7 @@ _ARROW_CODECS = {LZ4: "lz4_raw", ZSTD: "zstd", SNAPPY: "snappy"}
 MAX_MESSAGE_BYTES = 128 << 20
 """Largest uncompressed size believed. A broker's own limit is 5 MiB unless configured."""
 
+_LZ4_LAST_LITERALS = 5
 _MAX_RATIO = {LZ4: 255, ZLIB: 1032, SNAPPY: 22, ZSTD: tables.MAX_COMPRESSION_RATIO}
 """Most bytes that one compressed byte can become (ZSTD: a 128 KiB block from 4 bytes)."""
 
@@ -40,8 +41,9 @@ def decompress(
         compression: CompressionType, 1 to 4.
         data: The compressed bytes.
         uncompressed_size: What the message metadata says the result's length is, in bytes.
-        is_size_trusted: Whether a checksum vouches for this size. Then the length that an LZ4
-            block gives, which costs half as much as its decompression, is not compared here.
+        is_size_trusted: Whether a checksum vouches for this size, and the caller finds out where
+            the contents end (a batch). Then the length that an LZ4 block gives, which costs as much
+            as its decompression, is not worked out; only the end of the result is compared.
 
     Returns:
         Exactly `uncompressed_size` bytes.
@@ -74,6 +76,8 @@ def decompress(
                 codec = _arrow_codec(compression)
                 # Arrow's buffers are of signed bytes; positions are read from unsigned ones.
                 result = memoryview(codec.decompress(data, uncompressed_size)).cast("B")
+                if compression == LZ4 and is_size_trusted and not _ends_as(result, data):
+                    actual = -1
     except (zlib.error, OSError, pa.ArrowInvalid) as error:
         message = f"the payload cannot be decompressed: {error}"
         raise CorruptEntryError(message) from error
@@ -81,6 +85,12 @@ def decompress(
         message = f"the payload decompresses to other than the {uncompressed_size} bytes declared"
         raise CorruptEntryError(message)
     return result
+
+
+def _ends_as(result: memoryview, data: memoryview) -> bool:
+    """Whether a result ends with what its LZ4 block ends with: its last five bytes are literals."""
+    tail = min(_LZ4_LAST_LITERALS, len(result))
+    return result[len(result) - tail :] == data[len(data) - tail :]
 
 
 def _block_length(compression: int, data: memoryview) -> int:

@@ -258,10 +258,12 @@ class MessageColumns:
                     offsets[row] = found
             spans.append((first, found, segment.body))
         list_offsets = pa.Array.from_buffers(pa.int32(), self.count + 1, [None, buffer])
-        arrays = [_gather(each, found, spans) for each in (names, values)]
-        if many:
-            list_offsets, *arrays = _last_of_equal_names(list_offsets, *arrays)
-        return pa.MapArray.from_arrays(list_offsets, *(as_text(each, report) for each in arrays))
+        replaced = report.replaced_texts
+        texts = [as_text(_gather(each, found, spans), report) for each in (names, values)]
+        # Names that were different bytes may have become the same text.
+        if many or report.replaced_texts > replaced:
+            list_offsets, *texts = _last_of_equal_names(list_offsets, *texts)
+        return pa.MapArray.from_arrays(list_offsets, *texts)
 
     def error(self, row: int, code: int) -> CorruptEntryError:
         """The typed error for what is wrong with a row."""
@@ -352,9 +354,9 @@ def as_text(array: pa.BinaryArray, report: ReadReport) -> pa.StringArray:
 
 
 def _last_of_equal_names(
-    offsets: pa.Int32Array, names: pa.BinaryArray, values: pa.BinaryArray
-) -> tuple[pa.Int32Array, pa.BinaryArray, pa.BinaryArray]:
-    """Thin out the properties of rows that have too many of them to be compared pair by pair."""
+    offsets: pa.Int32Array, names: pa.StringArray, values: pa.StringArray
+) -> tuple[pa.Int32Array, pa.StringArray, pa.StringArray]:
+    """Of the properties of a row that have the same name, keep the last alone."""
     bounds = offsets.to_pylist()
     kept: list[int] = []
     thinned = [0]

@@ -287,7 +287,9 @@ def _decompress(run: EntryRun, entry: list[int], payload: memoryview) -> memoryv
         entry[tables.COMPRESSION],
         payload,
         entry[tables.UNCOMPRESSED_SIZE],
-        is_size_trusted=run.verified and entry[tables.CHECKSUM] != tables.ABSENT,
+        is_size_trusted=run.verified
+        and entry[tables.CHECKSUM] != tables.ABSENT
+        and bool(entry[tables.FLAGS] & tables.BATCHED),
     )
 
 

@@ -303,7 +303,7 @@ def test_keys_are_text_and_bytes() -> None:
     assert not report.lost
 
 
-@pytest.mark.parametrize("text", ["a", "====", "a b=", "AP8", "\u00e9\u00e9"])
+@pytest.mark.parametrize("text", ["a", "====", "a b=", "AP8AA", "\u00e9\u00e9"])
 def test_key_that_is_no_base64_is_an_error_or_null(text: str) -> None:
     """The text is given as it is; the bytes cannot be."""
     entries = [
@@ -387,3 +387,10 @@ def test_salvage_goes_on_around_what_is_lost() -> None:
     assert table["__key__"].to_pylist() == [None, "k"]
     assert report.rows == 2
     assert "entry 0" in report.losses[0]
+
+
+def test_base64_key_without_padding_is_decoded() -> None:
+    """Java's decoder takes it too."""
+    entry = _single(Message(partition_key="AP8", partition_key_b64_encoded=True))
+
+    assert _values(entry, column="__key_bytes__") == [b"\x00\xff"]

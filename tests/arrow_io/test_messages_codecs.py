@@ -201,3 +201,11 @@ def test_single_lz4_message_shows_no_foreign_memory(build: ModuleType) -> None:
     with pytest.raises(CorruptEntryError, match="other than the 1000 bytes"):
         _decompress("LZ4", short, 1000)
     assert build is not None
+
+
+def test_short_lz4_block_of_a_trusted_size_is_seen_by_its_end() -> None:
+    """Where a checksum vouches for the size, what Arrow leaves unfilled is still not given."""
+    data = compress("LZ4", _TEXT)
+
+    with pytest.raises(CorruptEntryError, match="decompresses to other than"):
+        _decompress("LZ4", data, len(_TEXT) + 40, is_size_trusted=True)

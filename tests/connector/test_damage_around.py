@@ -243,9 +243,9 @@ def _body_bytes(members: Sequence[Message]) -> int:
 def test_size_that_a_checksum_vouches_for_is_trusted(
     monkeypatch: pytest.MonkeyPatch, *, batched: bool, checksum: bool, verify: bool
 ) -> None:
-    """A block is walked for its length only where nothing else says that the size is the writer's.
+    """A batch is not walked for its length where a checksum says that the size is the writer's.
 
-    The length costs half as much as the decompression.
+    The length costs as much as the decompression; and a batch shows where it ends.
     """
     walked: list[int] = []
     length = codecs._block_length
@@ -263,7 +263,7 @@ def test_size_that_a_checksum_vouches_for_is_trusted(
     )
 
     assert values == [member.payload for member in members]
-    assert len(walked) == (0 if checksum and verify else 1)
+    assert len(walked) == (0 if batched and checksum and verify else 1)
 
 
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
@@ -316,3 +316,17 @@ def test_ranges_of_more_than_a_gib_are_refused() -> None:
     with pytest.raises(OptionError, match="range_bytes must be at most"):
         _values([_SINGLE], range_bytes=(1 << 30) + 1)
     assert _values([_SINGLE], range_bytes=1 << 30)[0] == [b"single"]
+
+
+def test_names_that_become_the_same_text_stand_once(build: str) -> None:
+    """Names that are no UTF-8 may all become U+FFFD, and engines refuse a name twice."""
+    first, second = b"\x22\x06\x0a\x01\xff\x12\x01v", b"\x22\x06\x0a\x01\xfe\x12\x01w"
+    entry = encode_entry([Message(payload=b"x", extra_fields=first + second)], batched=False)
+    with memory_bucket(offload_ledger(object_name(_LEDGER), [entry])) as bucket:
+        dataset = open_topic(bucket.url, TOPIC)
+
+        table = dataset.to_table(columns=["__properties__"])
+
+    assert build is not None
+    assert table["__properties__"].to_pylist() == [[("\ufffd", "w")]]
+    assert dataset.report.replaced_texts == 2
