@@ -1,0 +1,26 @@
+"""The README's lines for Spark run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+def test_spark_lines_of_the_readme(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """They find the source by its name, and count the messages of the topic in both ways."""
+    blocks = re.findall(r"```python\n(.*?)\n```", Path("README.md").read_text("utf-8"), re.DOTALL)
+    [block] = [each for each in blocks if "spark.read" in each]
+
+    exec(block, {"spark": spark})  # noqa: S102 - it is our own README
+
+    printed = capsys.readouterr().out
+    assert re.search(r"\|\s+-1\|\s+400\|", printed)
+    assert re.search(r"\|\s+400\|", printed.partition("messages")[2])
