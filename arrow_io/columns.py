@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -241,7 +242,7 @@ class Projection:
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the record batches."""
-        return pa.schema([pa.field(given, _BY_NAME[own].type) for given, own in self.columns])
+        return _schema(self.columns)
 
     @property
     def needs(self) -> Needs:
@@ -286,6 +287,12 @@ class Projection:
 
 
 _BY_NAME = {column.name: column for column in ALL_COLUMNS}
+
+
+@lru_cache(maxsize=64)
+def _schema(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
+    """Every record batch of a scan has the same one, so it is made once."""
+    return pa.schema([pa.field(given, _BY_NAME[own].type) for given, own in columns])
 
 
 def every_column(naming: str = "pulsar-sql") -> Projection:

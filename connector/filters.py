@@ -15,7 +15,12 @@ from arrow_io.errors import OptionError
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-_ROW = "__row__"
+ROW_NUMBER = "__row__"
+
+
+def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with the numbers of its rows as a further column, `ROW_NUMBER`."""
+    return batch.append_column(ROW_NUMBER, pa.arange(0, batch.num_rows))
 
 
 class RowFilter(Protocol):
@@ -75,8 +80,7 @@ class ArrowFilter:
 
     def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows where the expression is true, ascending."""
-        numbered = batch.append_column(_ROW, pa.arange(0, batch.num_rows))
-        column = numbered.filter(self.expression).column(_ROW)
+        column = numbered(batch).filter(self.expression).column(ROW_NUMBER)
         return column if isinstance(column, pa.Array) else column.combine_chunks()
 
     def may_hold(self, guarantee: pc.Expression, schema: pa.Schema) -> bool:

@@ -9,12 +9,12 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
+from connector.filters import ROW_NUMBER, numbered
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from connector.dataset import TopicDataset
-
-_ROW = "__row__"
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class PolarsFilter:
     def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows where the predicate is true, ascending."""
         # A column of numbers, because a predicate may look at no column, or be a mere literal.
-        frame = _frame(batch.append_column(_ROW, pa.arange(0, batch.num_rows)))
-        return pa.array(frame.filter(self.predicate).get_column(_ROW).to_arrow(), pa.int64())
+        frame = _frame(numbered(batch))
+        return pa.array(frame.filter(self.predicate).get_column(ROW_NUMBER).to_arrow(), pa.int64())
 
     def may_hold(self, guarantee: object, schema: object) -> bool:
         """Always true: Polars proves nothing."""

@@ -75,7 +75,6 @@ class LedgerReference:
     """A ledger that a task may have to read from, without giving its rows; opened when needed."""
 
     name: LedgerObjectName
-    last_entry_id: int
     cut_bytes: int | None = None
 
 
@@ -237,9 +236,8 @@ def _give(
 def _rows(task: ScanTask, report: ReadReport) -> Iterator[MessageColumns]:
     options = task.options
     stream = _EntryStream(task, report)
-    runs: Iterable[EntryRun] = stream.from_start()
-    if not options.uncommitted:
-        runs = TransactionLookahead(stream.from_start(), stream.behind)
+    entries = stream.from_start()
+    runs = entries if options.uncommitted else TransactionLookahead(entries, stream.behind)
     return iter(
         MessageReader(
             runs,
@@ -286,22 +284,23 @@ class _EntryStream:
         return ReadReport(salvage=self._task.options.salvage)
 
     def _from(self, ledger_id: int, entry_id: int, report: ReadReport) -> Iterator[EntryRun]:
+        def start_in(ledger: OffloadedLedger, first: int) -> int:
+            return max(first, entry_id) if ledger.ledger_id == ledger_id else first
+
         for ledger, first, last in self._task.entry_ranges():
             if ledger.ledger_id >= ledger_id:
-                start = max(first, entry_id) if ledger.ledger_id == ledger_id else first
+                start = start_in(ledger, first)
                 yield from self._runs(ledger, start, last, report, owned=True)
         # What is lost there is counted by the task that gives the rows of it.
-        behind = ReadReport(salvage=report.salvage)
+        behind = self._uncounted()
         last_owned = self._task.ledgers[-1]
-        rest = max(
-            self._task.last_entry_id + 1, entry_id if last_owned.ledger_id == ledger_id else 0
-        )
         if last_owned.ledger_id >= ledger_id:
+            rest = start_in(last_owned, self._task.last_entry_id + 1)
             yield from self._runs(last_owned, rest, last_owned.last_entry_id, behind)
         for reference in self._task.following:
             if reference.name.ledger_id >= ledger_id:
-                start = entry_id if reference.name.ledger_id == ledger_id else 0
                 following = _open(reference, last_owned)
+                start = start_in(following, 0)
                 yield from self._runs(following, start, following.last_entry_id, behind)
 
     def _runs(
@@ -334,9 +333,7 @@ def _plan_topic(topic: TopicLedgers, options: ReadOptions, task_bytes: int) -> I
     if bounds is None:
         return
     options = replace(options, bounds=bounds)
-    references = tuple(
-        LedgerReference(each.name, each.last_entry_id, each.cut_bytes) for each in topic.ledgers
-    )
+    references = tuple(LedgerReference(each.name, each.cut_bytes) for each in topic.ledgers)
     pieces = list(_pieces(topic.ledgers, bounds))
     for i, group in enumerate(_grouped(pieces, task_bytes)):
         first, last = group[0], group[-1]

@@ -9,6 +9,7 @@ import crc32c
 import pyarrow as pa
 
 from arrow_io.errors import ChecksumError, CorruptEntryError, PulsarOffloadError
+from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.messages import _decode, tables
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class EntryRun:
         """Length of the entries' data together, in bytes, without the 12-byte entry headers."""
         last = self.number(self.count - 1, tables.FRAME)
         span = (last >> 32) + (last & 0xFFFFFFFF) - (self.number(0, tables.FRAME) >> 32)
-        return span - 12 * (self.count - 1)
+        return span - ENTRY_HEADER_BYTES * (self.count - 1)
 
     @property
     def held_bytes(self) -> int:
