@@ -7,7 +7,7 @@ as attributes, and survives pickling, because Spark sends errors between process
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 
 class PulsarOffloadError(Exception):
@@ -137,9 +137,40 @@ class EncryptedPayloadError(PulsarOffloadError, PermissionError):
     """A payload is encrypted and no key that opens it was given; the message names the keys."""
 
 
+class DecryptionError(CorruptEntryError):
+    """A private key does not unwrap the data key of an entry, or its payload is not authentic."""
+
+
+class SchemaError(PulsarOffloadError, ValueError):
+    """A schema that cannot be read, or that asks for what cannot be given as Arrow columns."""
+
+
+class UnknownSchemaVersionError(PulsarOffloadError, LookupError):
+    """A message was written with a schema version that is not known; the message names it."""
+
+
+class PayloadDecodeError(FormatError):
+    """A payload that does not fit its schema.
+
+    Args:
+        message: What is wrong with it.
+        field_path: Which field, from the outermost in, with dots; `[]` stands for an item of an
+            array or map. Empty: the payload as a whole.
+        place: As for every error.
+    """
+
+    def __init__(self, message: str, *, field_path: str = "", **place: Any) -> None:  # noqa: ANN401
+        super().__init__(f"{field_path}: {message}" if field_path else message, **place)
+        self.field_path = field_path
+
+
 class EntryTooLargeError(PulsarOffloadError, ValueError):
     """An entry that fits no data block of the chosen block size."""
 
 
 class IncompleteReadWarning(UserWarning):
     """A read left something out that a reader of the rows must know of (`ReadReport.notices`)."""
+
+
+class UndecodedValuesWarning(UserWarning):
+    """A topic was opened without a schema, so its values are given as bytes."""

@@ -31,6 +31,7 @@ from arrow_io.format.index_block import (
 from arrow_io.messages import _decode, tables
 from arrow_io.messages.chunks import ChunkLookback
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
+from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.entry_run import EntryRun, int64_view
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from arrow_io.format.object_names import LedgerObjectName
+    from arrow_io.messages.encryption import DecryptionKeys
     from arrow_io.storage.location import Location
     from arrow_io.storage.trace import RequestTrace
 
@@ -203,6 +205,7 @@ class OffloadedLedger:
         *,
         report: ReadReport | None = None,
         verify_checksums: bool = True,
+        decryption_keys: DecryptionKeys | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read all messages of this ledger alone.
 
@@ -210,6 +213,7 @@ class OffloadedLedger:
             columns: Names of columns (`arrow_io.columns`); None for the default ones.
             report: Receives the counts.
             verify_checksums: Whether to compare the CRC32C of each entry.
+            decryption_keys: Private keys for encrypted payloads.
 
         Raises:
             PulsarOffloadError: As `MessageReader` and `entry_runs` raise.
@@ -223,7 +227,9 @@ class OffloadedLedger:
             lambda run: self.entry_runs(run.last_entry_id + 1, last, report),
         )
         lookback = ChunkLookback(lambda: iter(()))
-        for rows in MessageReader(runs, wanted.needs, report, lookback=lookback):
+        decryptor = PayloadDecryptor(decryption_keys)
+        reader = MessageReader(runs, wanted.needs, report, lookback=lookback, decryptor=decryptor)
+        for rows in reader:
             report.rows += rows.count
             yield wanted.record_batch(rows, Origin(), report)
 

@@ -17,8 +17,12 @@ MAX_KEPT_LOSSES = 100
 
 
 class Unit(StrEnum):
-    """The smallest thing that could be told apart from the damage around it."""
+    """The smallest thing that could be told apart from the damage around it.
 
+    A message whose `VALUE` is lost is given all the same, with a null value.
+    """
+
+    VALUE = "value"
     MESSAGE = "message"
     ENTRY = "entry"
     BLOCK = "block"
@@ -43,8 +47,8 @@ class ReadReport:
             out.
         unfinished_ledgers: Data objects without an index object, of this topic or of one that
             nothing tells: offloads under way or failed, of which there is no complete copy.
-        replaced_texts: Names and keys with bytes that are no UTF-8, given with U+FFFD in their
-            place, as Pulsar's Java client does.
+        replaced_texts: Names, keys and STRING values with bytes that are no UTF-8, given with
+            U+FFFD in their place, as Pulsar's Java client does.
         lost: Things lost to damage, by unit and by the name of the error class.
         losses: What was wrong with the first `MAX_KEPT_LOSSES` of them, in words.
     """

@@ -17,6 +17,7 @@ from arrow_io.columns import Origin, Projection
 from arrow_io.errors import IncompleteReadWarning
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.messages.chunks import ChunkLookback
+from arrow_io.messages.encryption import DecryptionKeys, PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport
@@ -50,6 +51,7 @@ class ReadOptions:
             read.
         salvage: Whether damage is counted and passed over instead of raised.
         limits: How large record batches grow.
+        decryption_keys: Private keys for encrypted payloads.
     """
 
     projection: Projection
@@ -60,6 +62,7 @@ class ReadOptions:
     verify_checksums: bool = True
     salvage: bool = False
     limits: BatchLimits = field(default_factory=BatchLimits)
+    decryption_keys: DecryptionKeys = field(default_factory=DecryptionKeys)
 
     @property
     def needs(self) -> Needs:
@@ -246,6 +249,7 @@ def _rows(task: ScanTask, report: ReadReport) -> Iterator[MessageColumns]:
             limits=options.limits,
             lookback=ChunkLookback(stream.before, task.scan_start) if task.scan_start else None,
             last_owned=(task.ledgers[-1].ledger_id, task.last_entry_id),
+            decryptor=PayloadDecryptor(options.decryption_keys),
         )
     )
 

@@ -16,6 +16,7 @@ from arrow_io.messages import tables
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from arrow_io.messages.encryption import PayloadDecryptor
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.read_report import ReadReport
 
@@ -42,8 +43,13 @@ class ChunkLookback:
         self._before = before
         self._others_from = others_from
 
-    def find(self, uuid: bytes) -> FoundChunks:
-        """The chunks of a message back to the nearest chunk 0, by the rules of joining them."""
+    def find(self, uuid: bytes, payload_of: Callable[[EntryRun, int], bytes]) -> FoundChunks:
+        """The chunks of a message back to the nearest chunk 0, by the rules of joining them.
+
+        Args:
+            uuid: Of the message.
+            payload_of: Gives the payload of an entry, in the clear.
+        """
         later: list[tuple[int, bytes]] = []
         damage: CorruptEntryError | None = None
         for run in self._before():
@@ -57,7 +63,10 @@ class ChunkLookback:
                 if self._others_from is not None and position >= self._others_from:
                     return FoundChunks([], is_others=True)
                 chunk_id = run.number(index, tables.CHUNK_ID)
-                later.append((chunk_id, bytes(run.view(index, tables.PAYLOAD))))
+                try:
+                    later.append((chunk_id, payload_of(run, index)))
+                except CorruptEntryError as error:
+                    damage = damage or error
                 if chunk_id == 0:
                     return _in_order(reversed(later), damage)
         return FoundChunks([], lost=True, damage=damage)
@@ -106,15 +115,22 @@ class ChunkAssembler:
         report: Counts duplicates and messages that stay incomplete.
         join_payloads: Whether the payload is wanted; if not, only the order of the chunks is
             followed.
+        decryptor: Decrypts the chunks, each by itself.
         lookback: Finds the first chunks of a message that began before the entries given; None
             where such a message belongs to whoever reads those entries.
     """
 
     def __init__(
-        self, report: ReadReport, *, join_payloads: bool, lookback: ChunkLookback | None
+        self,
+        report: ReadReport,
+        *,
+        join_payloads: bool,
+        decryptor: PayloadDecryptor,
+        lookback: ChunkLookback | None,
     ) -> None:
         self._report = report
         self._join = join_payloads
+        self._decryptor = decryptor
         self._lookback = lookback
         self._open: dict[bytes, _OpenMessage] = {}
         self._done: OrderedDict[bytes, None] = OrderedDict()
@@ -131,13 +147,14 @@ class ChunkAssembler:
         """Take one chunk.
 
         Returns:
-            The whole payload, still compressed, if this was the last chunk (empty where payloads
-            are not wanted); None if the message is not whole yet, or is lost, or this chunk is a
-            duplicate.
+            The whole payload, decrypted and still compressed, if this was the last chunk (empty
+            where payloads are not wanted); None if the message is not whole yet, or is lost, or
+            this chunk is a duplicate.
 
         Raises:
-            CorruptEntryError: The chunks together have not the size they announce, or the message
-                was given up because more was open at once than is held.
+            EncryptedPayloadError: There is no key for the chunk.
+            CorruptEntryError: It cannot be decrypted, the chunks together have not the size they
+                announce, or the message was given up because more was open at once than is held.
         """
         uuid = bytes(run.view(index, tables.UUID))
         chunk_id = run.number(index, tables.CHUNK_ID)
@@ -153,7 +170,7 @@ class ChunkAssembler:
             if is_last:
                 self._close(uuid, incomplete=True)
             return None
-        self._hold(message, [bytes(run.view(index, tables.PAYLOAD))])
+        self._hold(message, [self._payload(run, index)])
         if uuid not in self._open:
             raise _evicted_error()
         if not is_last:
@@ -161,8 +178,7 @@ class ChunkAssembler:
         payload = b"".join(message.parts)
         self._close(uuid, incomplete=False)
         announced = run.number(index, tables.CHUNK_TOTAL_SIZE)
-        encrypted = run.number(index, tables.FLAGS) & tables.ENCRYPTED
-        if self._join and not encrypted and len(payload) != announced:
+        if self._join and len(payload) != announced:
             text = f"the chunks together have {len(payload)} bytes, not the {announced} announced"
             raise CorruptEntryError(text)
         return payload
@@ -193,7 +209,7 @@ class ChunkAssembler:
     def _look_back(
         self, uuid: bytes, chunk_id: int, chunk_count: int, lookback: ChunkLookback
     ) -> None:
-        found = lookback.find(uuid)
+        found = lookback.find(uuid, self._payload)
         is_gap = chunk_id > len(found.parts)
         if is_gap and found.damage is not None and not self._report.salvage:
             raise found.damage
@@ -202,6 +218,9 @@ class ChunkAssembler:
         else:
             message = self._open[uuid] = _OpenMessage(lost=found.lost)
             self._hold(message, found.parts)
+
+    def _payload(self, run: EntryRun, index: int) -> bytes:
+        return bytes(self._decryptor.payload(run, index)) if self._join else b""
 
     def _hold(self, message: _OpenMessage, payloads: list[bytes]) -> None:
         message.next_chunk += len(payloads)

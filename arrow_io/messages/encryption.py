@@ -1,11 +1,65 @@
-"""What an encrypted entry says of its keys (`MessageCrypto`, PIP-4)."""
+"""Encrypted payloads (PIP-4, `MessageCryptoBc`): MessageMetadata and private keys → clear bytes.
+
+A payload is sealed by AES-GCM with a data key; for the key pair of each reader, `encryption_keys`
+has the data key wrapped by the public key. Any one that unwraps is enough.
+
+| field of MessageMetadata | |
+|---|---|
+| 13 `encryption_keys` | repeated: 1 name of the key pair, 2 wrapped data key |
+| 14 `encryption_algo` | told in errors only: producers leave it out, and the tag tells more |
+| 15 `encryption_param` | IV, 12 bytes |
+
+The payload is the ciphertext and a tag of 16 bytes; there is no associated data. RSA wraps by OAEP
+with SHA-1. EC wraps by BouncyCastle's ECIES (`IESEngine`), whose value is `V ‖ C ‖ T`:
+
+| part | bytes | |
+|---|---|---|
+| V | by the curve | ephemeral public point in X9.63 form, uncompressed or compressed |
+| C | 16, 24 or 32 | data key XOR `K[16:]` |
+| T | 20 | HMAC-SHA1 by `K[:16]` of C and a length tag: 8 zero bytes, of old versions 4 |
+
+where `K = SHA1(V ‖ Z ‖ 00000001) ‖ SHA1(V ‖ Z ‖ 00000002) ‖ …` (KDF2), and Z is the x-coordinate of
+the shared point.
+"""
 
 from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from arrow_io.errors import EncryptedPayloadError
+from arrow_io.errors import DecryptionError, EncryptedPayloadError, OptionError, PulsarOffloadError
+from arrow_io.messages import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    from arrow_io.messages.entry_run import EntryRun
+
+    _PrivateKey: TypeAlias = EllipticCurvePrivateKey | RSAPrivateKey
+    _DataKey: TypeAlias = tuple[str, AESGCM]
+    """With the name of the pair that it was wrapped by."""
+    _WrappedKeys: TypeAlias = tuple[tuple[str, bytes], ...]
+
+MAX_WRAPPED_BYTES = 64 << 10
+"""Most bytes of encryption keys in one message: each may cost an RSA operation."""
+MAX_REMEMBERED_DATA_KEYS = 256
+
+_IV_BYTES = 12
+_DATA_KEY_BYTES = (16, 24, 32)
+_MAC_KEY_BYTES = 16
+_MAC_BYTES = 20
+_LENGTH_TAGS = (bytes(8), bytes(4))
 
 _Field = descriptor_pb2.FieldDescriptorProto
 
@@ -25,6 +79,10 @@ def _encryption_metadata_class() -> type:
         type_name=".EncryptionKeys",
         label=_Field.LABEL_REPEATED,
     )
+    for name, number in (("encryption_algo", 14), ("encryption_param", 15)):
+        metadata.field.add(
+            name=name, number=number, type=_Field.TYPE_BYTES, label=_Field.LABEL_OPTIONAL
+        )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("EncryptionMetadata"))
@@ -33,17 +91,266 @@ def _encryption_metadata_class() -> type:
 _EncryptionMetadata = _encryption_metadata_class()
 
 
-def encrypted_payload_error(metadata: memoryview) -> EncryptedPayloadError:
-    """The error that names the keys which an entry's payload is encrypted with.
+@dataclass(frozen=True, repr=False)
+class DecryptionKeys:
+    """Private keys, in PEM form, by the names of their pairs. Can be pickled; shows names only.
+
+    Attributes:
+        by_name: Keys of RSA or elliptic curves by name.
+        for_any_name: The key for names that `by_name` does not have.
+        look_up: Gives the key of a name, or None; asked last, and whenever it is needed.
+
+    Raises:
+        OptionError: A key of `by_name` or `for_any_name` is no PEM private key of RSA or a known
+            elliptic curve, or has a passphrase; or the library for it is not installed.
+    """
+
+    by_name: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    for_any_name: bytes | None = None
+    look_up: Callable[[str], bytes | None] | None = None
+
+    def __post_init__(self) -> None:
+        """Read the keys, so that a bad one is told before anything else is read."""
+        for name in self.by_name:
+            self.private_key(name)
+        if self.for_any_name is not None:
+            self.private_key("")
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self.by_name or self.for_any_name or self.look_up)
+
+    def __str__(self) -> str:
+        """What names there are keys for; nothing of the keys."""
+        names = list(self.by_name)
+        names += [] if self.for_any_name is None else ["<any name>"]
+        names += [] if self.look_up is None else ["<looked up>"]
+        return ", ".join(names)
+
+    def __repr__(self) -> str:
+        """The same."""
+        return f"DecryptionKeys({self})"
+
+    def private_key(self, name: str) -> _PrivateKey | None:
+        """The key of a name; None if there is none.
+
+        Raises:
+            OptionError: What was looked up is no key that can be used.
+        """
+        pem = self.by_name.get(name, self.for_any_name)
+        if pem is None and self.look_up is not None:
+            pem = self.look_up(name)
+        if pem is None:
+            return None
+        try:
+            return _load(pem)
+        except OptionError as error:
+            error.message = f"decryption_keys, key {name or '<any name>'}: {error.message}"
+            raise
+
+
+class PayloadDecryptor:
+    """Decrypts payloads; unwraps each data key once, for a producer uses one for hours.
 
     Args:
-        metadata: The entry's serialised MessageMetadata.
+        keys: The private keys; by default none, with which every encrypted payload is an error.
     """
-    parsed = _EncryptionMetadata()
+
+    def __init__(self, keys: DecryptionKeys | None = None) -> None:
+        self._keys = keys or DecryptionKeys()
+        self._known: OrderedDict[_WrappedKeys, _DataKey | str] = OrderedDict()
+
+    def payload(self, run: EntryRun, index: int) -> memoryview:
+        """The payload of an entry in the clear, still compressed; as it stands if not encrypted.
+
+        Raises:
+            EncryptedPayloadError: There is no key for it.
+            DecryptionError: The key does not open it.
+        """
+        stored = run.view(index, tables.PAYLOAD)
+        if not run.number(index, tables.FLAGS) & tables.ENCRYPTED:
+            return stored
+        try:
+            return self.decrypt(run.view(index, tables.METADATA), stored)
+        except PulsarOffloadError as error:
+            run.locate(error, index)
+            raise
+
+    def check(self, run: EntryRun, index: int) -> None:
+        """Find the data key of an entry, if it is encrypted; its payload is not looked at.
+
+        Raises:
+            EncryptedPayloadError: There is no key for it.
+            DecryptionError: The key does not unwrap the data key.
+        """
+        if not run.number(index, tables.FLAGS) & tables.ENCRYPTED:
+            return
+        try:
+            self._data_key(self._parsed(run.view(index, tables.METADATA)))
+        except PulsarOffloadError as error:
+            run.locate(error, index)
+            raise
+
+    def decrypt(self, metadata: memoryview, payload: memoryview) -> memoryview:
+        """Decrypt one payload.
+
+        Args:
+            metadata: Serialised MessageMetadata of an entry that is encrypted.
+            payload: The payload of the entry.
+
+        Raises:
+            EncryptedPayloadError: There is no private key of the names that the metadata gives.
+            DecryptionError: No private key unwraps the data key, the payload does not authenticate,
+                or the metadata cannot be understood.
+        """
+        parsed = self._parsed(metadata)
+        name, cipher = self._data_key(parsed)
+        iv = parsed.encryption_param
+        if len(iv) != _IV_BYTES:
+            message = f"the IV of the encrypted payload has {len(iv)} bytes, not {_IV_BYTES}"
+            raise DecryptionError(message)
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return memoryview(cipher.decrypt(iv, payload, None))
+        except InvalidTag:
+            algorithm = parsed.encryption_algo.decode(errors="replace")
+            message = (
+                f"the payload, encrypted with the key {name}, does not authenticate: it or its IV"
+                f" is damaged{f', or {algorithm!r} is not AES-GCM' if algorithm else ''}"
+            )
+            raise DecryptionError(message) from None
+
+    def _parsed(self, metadata: memoryview) -> Any:  # noqa: ANN401 - a class made at run time
+        parsed = _EncryptionMetadata()
+        try:
+            parsed.ParseFromString(bytes(metadata))
+            is_whole = parsed.IsInitialized()
+        except DecodeError:
+            is_whole = False
+        if is_whole:
+            return parsed
+        if not self._keys:
+            message = "the payload is encrypted, with the keys: names that cannot be decoded"
+            raise EncryptedPayloadError(message)
+        message = "the encryption keys in the message metadata cannot be decoded"
+        raise DecryptionError(message)
+
+    def _data_key(self, parsed: Any) -> _DataKey:  # noqa: ANN401 - a class made at run time
+        size_bytes = sum(each.ByteSize() for each in parsed.encryption_keys)
+        if self._keys and size_bytes > MAX_WRAPPED_BYTES:
+            message = f"the encryption keys take more than {MAX_WRAPPED_BYTES} bytes"
+            raise DecryptionError(message)
+        wrapped = tuple(
+            (each.key.decode(errors="replace"), each.value) for each in parsed.encryption_keys
+        )
+        if wrapped not in self._known:
+            self._known[wrapped] = self._unwrapped(wrapped)
+        self._known.move_to_end(wrapped)
+        if len(self._known) > MAX_REMEMBERED_DATA_KEYS:
+            self._known.popitem(last=False)
+        data_key = self._known[wrapped]
+        if isinstance(data_key, str):
+            message = (
+                f"the data key cannot be unwrapped with the private key {data_key}: it is another"
+                " key, or what is wrapped is damaged"
+            )
+            raise DecryptionError(message)
+        return data_key
+
+    def _unwrapped(self, wrapped_keys: _WrappedKeys) -> _DataKey | str:
+        """The first data key that can be unwrapped; else the names of the keys that do not."""
+        tried = []
+        for name, wrapped in wrapped_keys:
+            private_key = self._keys.private_key(name)
+            data_key = None if private_key is None else _unwrap(private_key, wrapped)
+            if data_key is not None:
+                from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+                return name, AESGCM(data_key)
+            if private_key is not None:
+                tried.append(name)
+        if not tried:
+            names = ", ".join(sorted({name for name, _ in wrapped_keys}))
+            given = f"; the private keys given are: {self._keys}" if self._keys else ""
+            message = f"the payload is encrypted, with the keys: {names}{given}"
+            raise EncryptedPayloadError(message)
+        return ", ".join(tried)
+
+
+@lru_cache(maxsize=64)
+def _load(pem: bytes) -> _PrivateKey:
+    """Read a private key; one of RSA takes 40 ms, for it is checked."""
     try:
-        parsed.ParseFromString(bytes(metadata))
-        keys = sorted({each.key for each in parsed.encryption_keys})
-        names = ", ".join(key.decode(errors="replace") for key in keys)
-    except DecodeError:
-        names = "names that cannot be decoded"
-    return EncryptedPayloadError(f"the payload is encrypted, with the keys: {names}")
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric import ec, rsa
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    except ModuleNotFoundError:
+        message = "decryption needs cryptography: pip install 'pulsar-offload[crypto]'"
+        raise OptionError(message) from None
+    # Without the library's own text, and without its error as the cause: both may quote the key.
+    try:
+        key = load_pem_private_key(pem, None)
+    except TypeError:
+        message = "it has a passphrase: give it without one (openssl pkey)"
+        raise OptionError(message) from None
+    except (ValueError, UnsupportedAlgorithm):
+        message = "it is no private key in PEM form, or on a curve that is not known"
+        raise OptionError(message) from None
+    if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
+        message = "it is neither an RSA key nor one on an elliptic curve of ECDH"
+        raise OptionError(message)
+    return key
+
+
+def _unwrap(private_key: _PrivateKey, wrapped: bytes) -> bytes | None:
+    """The data key; None if it cannot be unwrapped."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+    try:
+        if isinstance(private_key, RSAPrivateKey):
+            data_key = _unwrap_by_rsa(private_key, wrapped)
+        else:
+            data_key = _unwrap_by_ecies(private_key, wrapped)
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+    return data_key if len(data_key) in _DATA_KEY_BYTES else None
+
+
+def _unwrap_by_rsa(private_key: RSAPrivateKey, wrapped: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
+    from cryptography.hazmat.primitives.hashes import SHA1
+
+    # What Pulsar's clients write; OAEP does not depend on SHA-1 being free of collisions.
+    return private_key.decrypt(wrapped, OAEP(MGF1(SHA1()), SHA1(), label=None))  # noqa: S303
+
+
+def _unwrap_by_ecies(private_key: EllipticCurvePrivateKey, wrapped: bytes) -> bytes:
+    """The data key in a value of ECIES; raises ValueError if there is none."""
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDH, EllipticCurvePublicKey
+
+    coordinate_bytes = (private_key.curve.key_size + 7) // 8
+    is_compressed = wrapped[:1] in {b"\2", b"\3"}
+    point_bytes = 1 + coordinate_bytes * (1 if is_compressed else 2)
+    point, sealed, mac = (
+        wrapped[:point_bytes],
+        wrapped[point_bytes:-_MAC_BYTES],
+        wrapped[-_MAC_BYTES:],
+    )
+    if len(sealed) not in _DATA_KEY_BYTES:
+        message = "the parts have other lengths"
+        raise ValueError(message)
+    ephemeral = EllipticCurvePublicKey.from_encoded_point(private_key.curve, point)
+    seed = point + private_key.exchange(ECDH(), ephemeral)
+    derived = b"".join(_sha1(seed + counter.to_bytes(4)) for counter in (1, 2, 3))
+    mac_key, stream = derived[:_MAC_KEY_BYTES], derived[_MAC_KEY_BYTES:]
+    macs = [hmac.digest(mac_key, sealed + tag, "sha1") for tag in _LENGTH_TAGS]
+    if not any(hmac.compare_digest(mac, each) for each in macs):
+        message = "another MAC"
+        raise ValueError(message)
+    return bytes(a ^ b for a, b in zip(sealed, stream, strict=False))
+
+
+def _sha1(data: bytes) -> bytes:
+    return hashlib.sha1(data).digest()  # noqa: S324 - KDF2 is defined with it

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import CorruptEntryError, EncryptedPayloadError
+from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import _decode, tables
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.messages.codecs import decompress
-from arrow_io.messages.encryption import encrypted_payload_error
+from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_columns import MessageColumns
 from arrow_io.messages.transactions import Outcome, TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
@@ -80,6 +80,7 @@ class MessageReader:
             such a message belongs to another reader.
         last_owned: Ledger and entry id of the last entry that is `owned`, where they are known: no
             entry behind it is asked for then unless something is open.
+        decryptor: Decrypts payloads; by default it has no key.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class MessageReader:
         limits: BatchLimits | None = None,
         lookback: ChunkLookback | None = None,
         last_owned: tuple[int, int] | None = None,
+        decryptor: PayloadDecryptor | None = None,
     ) -> None:
         self._runs = runs
         self._last_owned = last_owned
@@ -100,7 +102,10 @@ class MessageReader:
         self._special = tables.SPECIAL if needs.members else tables.SPECIAL_BY_POSITION
         self._report = report
         self._limits = limits or BatchLimits()
-        self._chunks = ChunkAssembler(report, join_payloads=needs.payload, lookback=lookback)
+        self._decryptor = decryptor or PayloadDecryptor()
+        self._chunks = ChunkAssembler(
+            report, join_payloads=needs.payload, decryptor=self._decryptor, lookback=lookback
+        )
         self._columns = MessageColumns(self._limits.first_rows)
         self._max_bytes = min(self._limits.first_bytes, self._limits.max_bytes)
 
@@ -110,7 +115,8 @@ class MessageReader:
         Raises:
             CorruptEntryError: An entry cannot be decoded (counted instead when salvaging).
             ChecksumError: Its CRC32C does not match (likewise).
-            EncryptedPayloadError: What is asked for is encrypted.
+            DecryptionError: It is not opened by the key that is given for it (likewise).
+            EncryptedPayloadError: What is asked for is encrypted, and no key is given for it.
         """
         for run in self._runs:
             if not run.owned and not self._chunks.unfinished:
@@ -221,39 +227,38 @@ class MessageReader:
         return outcome is Outcome.COMMITTED
 
     def _read_single(self, run: EntryRun, index: int, entry: list[int]) -> None:
-        stored = run.at(entry[tables.PAYLOAD])
-        if entry[tables.FLAGS] & tables.CHUNKED:
-            joined = self._chunks.add(run, index)
-            if joined is None:
-                return
-            stored = memoryview(joined)
-        self._columns.add_single(run, index, self._value(run, index, entry, stored))
+        if not entry[tables.FLAGS] & tables.CHUNKED:
+            self._columns.add_single(run, index, self._value(run, index, entry))
+            return
+        joined = self._chunks.add(run, index)
+        if joined is not None:
+            value = self._value(run, index, entry, memoryview(joined))
+            self._columns.add_single(run, index, value)
 
     def _value(
-        self, run: EntryRun, index: int, entry: list[int], stored: memoryview
+        self, run: EntryRun, index: int, entry: list[int], joined: memoryview | None = None
     ) -> memoryview | None:
         """The value of a single message, made of its payload; None if it is null or not wanted."""
         flags = entry[tables.FLAGS]
         if not self._needs.payload or flags & tables.NULL_VALUE:
             return None
-        if flags & tables.ENCRYPTED:
-            raise _encrypted(run, index)
+        stored = self._decryptor.payload(run, index) if joined is None else joined
         return _decompress(run, entry, stored) if flags & tables.COMPRESSED else stored
 
     def _read_batch(
         self, run: EntryRun, index: int, entry: list[int]
     ) -> Iterator[MessageColumns] | None:
-        flags = entry[tables.FLAGS]
-        if flags & tables.ENCRYPTED:
-            raise _encrypted(run, index)
         if not self._needs.members:
+            # How many messages it has stands in the clear; what cannot be opened gives none.
+            self._decryptor.check(run, index)
             return self._read_plain(run, index, index + 1)
-        body = run.at(entry[tables.PAYLOAD])
-        size = entry[tables.UNCOMPRESSED_SIZE] if flags & tables.COMPRESSED else len(body)
+        body = self._decryptor.payload(run, index)
+        is_compressed = entry[tables.FLAGS] & tables.COMPRESSED
+        size = entry[tables.UNCOMPRESSED_SIZE] if is_compressed else len(body)
         members = entry[tables.BATCH_SIZE]
         if not 0 <= members <= size // tables.MIN_MEMBER_BYTES:
             raise CorruptEntryError(tables.REASONS[tables.BAD_BATCH_SIZE])
-        if flags & tables.COMPRESSED:
+        if is_compressed:
             body = _decompress(run, entry, body)
         place = self._add_members(run, index, body, members, (0, 0))
         return self._add_rest(run, index, body, members, place) if place[1] < members else None
@@ -291,9 +296,3 @@ def _decompress(run: EntryRun, entry: list[int], payload: memoryview) -> memoryv
         and entry[tables.CHECKSUM] != tables.ABSENT
         and bool(entry[tables.FLAGS] & tables.BATCHED),
     )
-
-
-def _encrypted(run: EntryRun, index: int) -> EncryptedPayloadError:
-    error = encrypted_payload_error(run.view(index, tables.METADATA))
-    run.locate(error, index)
-    return error

@@ -36,6 +36,10 @@ _BUILTINS: Final = {
     "CorruptEntryError": (ValueError,),
     "ChecksumError": (ValueError,),
     "EncryptedPayloadError": (PermissionError,),
+    "DecryptionError": (ValueError,),
+    "SchemaError": (ValueError,),
+    "UnknownSchemaVersionError": (LookupError,),
+    "PayloadDecodeError": (ValueError,),
     "EntryTooLargeError": (ValueError,),
 }
 _CLASSES: Final = [

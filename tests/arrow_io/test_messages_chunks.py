@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arrow_io.errors import CorruptEntryError
+from arrow_io.errors import CorruptEntryError, DecryptionError, EncryptedPayloadError
 from arrow_io.messages import chunks, tables
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
+from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.read_report import ReadReport
+from tests.support.encryption import key_pair, sealed_entry
 from tests.support.entries import Message, encode_chunks, encode_entry
-from tests.support.pulsar_proto import EncryptionKeys
 from tests.support.runs import entry_run, runs_of
 
 if TYPE_CHECKING:
@@ -25,15 +26,31 @@ _PAYLOAD = b"abcdefghi"
 _ABC = encode_chunks(Message(payload=_PAYLOAD), chunk_count=3, uuid="abc")
 _XY = encode_chunks(Message(payload=b"xxxyyy"), chunk_count=2, uuid="xy")
 _SINGLE = encode_entry([Message(payload=b"single")], batched=False)
+_PAIR = key_pair("P-256")
+_SEALED = [sealed_entry(entry, _PAIR) for entry in _ABC]
+_DECRYPTOR = PayloadDecryptor(_PAIR.keys())
 
 
 def _assembler(report: ReadReport | None = None, **options: Any) -> ChunkAssembler:  # noqa: ANN401
-    arguments: dict[str, Any] = {"join_payloads": True, "lookback": None, **options}
+    arguments: dict[str, Any] = {
+        "join_payloads": True,
+        "decryptor": PayloadDecryptor(),
+        "lookback": None,
+        **options,
+    }
     return ChunkAssembler(report or ReadReport(), **arguments)
 
 
 def _add_all(assembler: ChunkAssembler, run: EntryRun) -> list[bytes | None]:
     return [assembler.add(run, index) for index in run.flagged(tables.CHUNKED)]
+
+
+def _damaged(entry: bytes) -> bytes:
+    return entry[:-1] + bytes([entry[-1] ^ 1])
+
+
+def _looking_back(before: list[bytes]) -> ChunkLookback:
+    return ChunkLookback(lambda: runs_of(before, length=9))
 
 
 def _no_entries_before() -> Iterator[EntryRun]:
@@ -129,14 +146,67 @@ def test_announced_size_is_compared() -> None:
     assert not assembler.unfinished
 
 
-def test_announced_size_of_encrypted_chunks_is_not_compared() -> None:
-    """Encryption lengthens each chunk; the size announced is that before it."""
-    keys = [EncryptionKeys(key="key", value=b"wrapped")]
-    entries = encode_chunks(
-        Message(payload=_PAYLOAD), chunk_count=3, uuid="abc", encryption_keys=keys
-    )
+def test_encrypted_chunks_are_decrypted_each_by_itself() -> None:
+    """Each has an IV of its own; the size announced is that before encryption."""
+    longer = encode_chunks(Message(payload=b"abcdefghijkl"), chunk_count=3, uuid="abc")
 
-    assert _add_all(_assembler(), entry_run([entries[0], entries[1], entries[2]]))[-1] == _PAYLOAD
+    joined = _add_all(_assembler(decryptor=_DECRYPTOR), entry_run(_SEALED))
+
+    assert joined == [None, None, _PAYLOAD]
+    with pytest.raises(CorruptEntryError, match="have 10 bytes, not the 12 announced"):
+        _add_all(
+            _assembler(decryptor=_DECRYPTOR),
+            entry_run([*_SEALED[:2], sealed_entry(longer[2], _PAIR)]),
+        )
+
+
+def test_encrypted_chunk_that_cannot_be_opened() -> None:
+    """Without a key, or damaged, it is an error that tells where; whole, it may come again."""
+    report = ReadReport()
+    assembler = _assembler(report, decryptor=_DECRYPTOR)
+    run = entry_run([_SEALED[0], _damaged(_SEALED[1]), _SEALED[1], _SEALED[2]])
+
+    assert assembler.add(run, 0) is None
+    with pytest.raises(DecryptionError, match="does not authenticate") as caught:
+        assembler.add(run, 1)
+    assert [assembler.add(run, index) for index in (2, 3)] == [None, _PAYLOAD]
+    assert caught.value.entry_id == 1
+    with pytest.raises(EncryptedPayloadError, match="the keys: key") as caught_too:
+        _assembler().add(run, 0)
+    assert caught_too.value.entry_id == 0
+
+
+def test_encrypted_chunks_need_no_key_where_nobody_asks() -> None:
+    """The order of the chunks stands in the clear."""
+    assembler = _assembler(join_payloads=False, lookback=_looking_back(_SEALED[:1]))
+
+    assert _add_all(assembler, entry_run(_SEALED[1:], first_entry_id=1)) == [None, b""]
+
+
+def test_first_encrypted_chunks_are_found_before_the_entries() -> None:
+    """What stands before is decrypted too; a damaged chunk does no harm if it came twice."""
+    before = [_damaged(_SEALED[0]), _SEALED[0], _damaged(_SEALED[1]), _SEALED[1]]
+    assembler = _assembler(decryptor=_DECRYPTOR, lookback=_looking_back(before))
+
+    assert _add_all(assembler, entry_run([_SEALED[2]], first_entry_id=4)) == [_PAYLOAD]
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_damaged_chunk_before_the_entries(damaged: int) -> None:
+    """It is the error of the message that it belongs to; salvaging, the message is incomplete."""
+    before = [_SINGLE, *_SEALED[:2]]
+    before[1 + damaged] = _damaged(before[1 + damaged])
+    run = entry_run([_SEALED[2]], first_entry_id=3)
+
+    def assembler(report: ReadReport) -> ChunkAssembler:
+        return _assembler(report, decryptor=_DECRYPTOR, lookback=_looking_back(before))
+
+    with pytest.raises(DecryptionError, match="does not authenticate") as caught:
+        _add_all(assembler(ReadReport()), run)
+    assert caught.value.entry_id == 1 + damaged
+    salvaging = ReadReport(salvage=True)
+    assert _add_all(assembler(salvaging), run) == [None]
+    assert salvaging.incomplete_messages == 1
 
 
 def test_payloads_are_not_held_where_nobody_asks() -> None:

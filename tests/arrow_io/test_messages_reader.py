@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arrow_io.errors import ChecksumError, CorruptEntryError, EncryptedPayloadError
+from arrow_io.errors import (
+    ChecksumError,
+    CorruptEntryError,
+    DecryptionError,
+    EncryptedPayloadError,
+)
 from arrow_io.messages import tables
+from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
+from tests.support.encryption import KINDS, key_pair, sealed_entry
 from tests.support.entries import (
     Framing,
     Message,
@@ -60,9 +67,13 @@ def _read(
     report: ReadReport | None = None,
     limits: BatchLimits | None = None,
     last_owned: tuple[int, int] | None = None,
+    decryptor: PayloadDecryptor | None = None,
 ) -> list[MessageColumns]:
     counted = ReadReport() if report is None else report
-    return list(MessageReader(runs, needs, counted, limits=limits, last_owned=last_owned))
+    reader = MessageReader(
+        runs, needs, counted, limits=limits, last_owned=last_owned, decryptor=decryptor
+    )
+    return list(reader)
 
 
 def _values(columns: Iterable[MessageColumns]) -> list[bytes | None]:
@@ -316,6 +327,82 @@ def test_batch_is_salvaged_up_to_the_damage(needs: Needs) -> None:
     assert _positions(columns) == [(0, 0), (0, 1), (1, None)]
     assert report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
     assert "batch index 2" in report.losses[0]
+
+
+# Encryption
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_encrypted_entries_are_decrypted(kind: str) -> None:
+    """A batch is decrypted whole, then decompressed; a null value stays null, a marker as it is."""
+    pair = key_pair(kind)
+    null = encode_entry([Message(null_value=True)], batched=False, framing=_LZ4)
+    compressed = encode_entry([Message(payload=b"d" * 99)], batched=False, framing=_LZ4)
+    plain_batch = _batch("e", "f", framing=Framing(codec="NONE"))
+    chunks = encode_chunks(Message(payload=b"g" * 99), chunk_count=3, uuid="g", framing=_LZ4)
+    clear = [_batch("a", "b"), _single("c"), null, compressed, plain_batch, *chunks]
+    clear += [encode_marker(10), _single("")]
+    runs = runs_of([sealed_entry(entry, pair) for entry in clear], length=3)
+
+    columns = _read(runs, decryptor=PayloadDecryptor(pair.keys()))
+
+    assert _values(columns) == [
+        b"a", b"b", b"c", None, b"d" * 99, b"e", b"f", b"g" * 99, b"",
+    ]  # fmt: skip
+    assert _positions(columns) == _positions(_read(runs_of(clear, length=3)))
+
+
+def test_encrypted_batch_is_counted_with_its_key_alone() -> None:
+    """How many messages a batch has stands in the clear; they count if its key can be unwrapped."""
+    pair, other = key_pair("P-256"), key_pair("P-384")
+    run = entry_run([sealed_entry(_batch("a", "b"), pair)])
+
+    columns = _read([run], _POSITIONS, decryptor=PayloadDecryptor(pair.keys()))
+
+    assert _positions(columns) == [(0, 0), (0, 1)]
+    with pytest.raises(DecryptionError, match="the private key key") as caught:
+        _read([run], _POSITIONS, decryptor=PayloadDecryptor(other.keys()))
+    assert (caught.value.object_key, caught.value.entry_id) == (OBJECT_KEY, 0)
+
+
+def test_entry_that_cannot_be_decrypted_is_passed_over_when_salvaging() -> None:
+    """What does not open is counted like other damage; what there is no key for is an error."""
+    pair, other = key_pair("P-256"), key_pair("P-384", "other")
+    report = ReadReport(salvage=True)
+    entries = [
+        sealed_entry(_single("a"), pair),
+        _damaged(sealed_entry(_single("b"), pair)),
+        _damaged(sealed_entry(_batch("c", "d"), pair)),
+        sealed_entry(_single("e"), dataclasses.replace(other, name="key")),
+        _single("f"),
+    ]
+    decryptor = PayloadDecryptor(pair.keys())
+
+    columns = _read([entry_run(entries)], report=report, decryptor=decryptor)
+
+    assert _values(columns) == [b"a", b"f"]
+    assert report.lost == {(Unit.ENTRY, "DecryptionError"): 3}
+    with pytest.raises(EncryptedPayloadError, match="keys: other; the private keys given are: key"):
+        _read(
+            [entry_run([sealed_entry(_single("g"), other)])],
+            report=ReadReport(salvage=True),
+            decryptor=decryptor,
+        )
+
+
+@pytest.mark.parametrize("clear", [_single("abc"), _batch("abc")], ids=["single", "batch"])
+def test_no_byte_of_an_encrypted_entry_can_be_another(clear: bytes) -> None:
+    """Where checksums are compared, a flip anywhere in an entry is a typed error."""
+    pair = key_pair("P-256")
+    entry = sealed_entry(clear, pair)
+    decryptor = PayloadDecryptor(pair.keys())
+
+    for at in range(len(entry)):
+        run = entry_run([entry[:at] + bytes([entry[at] ^ 4]) + entry[at + 1 :]])
+        run.verify_checksums()
+
+        with pytest.raises(CorruptEntryError):
+            _read([run], decryptor=decryptor)
 
 
 @pytest.mark.parametrize("announced", [-1, 3, 1000, 2**31 - 1])
