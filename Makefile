@@ -13,8 +13,8 @@ BIN := .venv/bin
 # Whole files, so that what is costly to start (Spark, a built wheel) is started once for its tests.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
-# The editable install compiles the hot loop, so it is repeated when one of these changes.
-BUILT_FROM := pyproject.toml arrow_io/messages/_decode_py.py $(wildcard arrow_io/messages/*.pxd)
+# The editable install compiles the core, so it is repeated when one of these changes.
+BUILT_FROM := pyproject.toml $(wildcard arrow_io/*/_*_py.py arrow_io/*/*.pxd)
 
 DEMO_URL := tests/data/golden/pulsar-4.0.7/objects
 DEMO_SQL := sql_examples/duckdb/1_revenue_by_status.sql
@@ -36,7 +36,7 @@ test: install java lint ## Run every check: style, types, import contracts, all 
 	@$(call with_java,$(PYTEST))
 
 .PHONY: test-pure
-test-pure: install java ## Run all tests on the uncompiled hot loop
+test-pure: install java ## Run all tests on the uncompiled core
 	@$(call with_java,PULSAR_OFFLOAD_PURE=1 $(PYTEST))
 
 .PHONY: lint
@@ -62,7 +62,7 @@ java: ## Find a Java that Spark can run on, or install one by apt
 .PHONY: clean
 clean: ## Remove all that was built, and .venv
 	rm -rf .venv build dist *.egg-info .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -f arrow_io/messages/*.c arrow_io/messages/*.so
+	rm -f arrow_io/*/*.c arrow_io/*/*.so
 	find $(wildcard arrow_io connector spark_ds sql_examples tests) -name __pycache__ -prune -exec rm -rf {} +
 
 with_java = export JAVA_HOME; JAVA_HOME=$$(.ci/provide java); $(1)
@@ -78,7 +78,7 @@ with_java = export JAVA_HOME; JAVA_HOME=$$(.ci/provide java); $(1)
 # pkgutil, which Spark looks for data sources with, cannot see what an editable install maps to another
 # folder; it can see a folder that a .pth file names.
 .venv/demo-installed .venv/dev-installed: .venv/created $(BUILT_FROM)
-	@echo "Installing into .venv and compiling the hot loop ..."
+	@echo "Installing into .venv and compiling the core ..."
 	@$(BIN)/python -m pip install -qq --editable $(WANTED)
 	@echo "$(CURDIR)/spark_ds/autoload" >"$$($(BIN)/python -c \
 		'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_pulsar_offload.pth"

@@ -1,33 +1,94 @@
 """Names, types and meaning of every column, and message columns → record batches.
 
 The names are those of Pulsar SQL, so that old queries run; `naming="pulsar-spark"` gives those of
-the pulsar-spark connector instead. Types are of the set that Arrow, DuckDB, Spark, pandas and
-Polars all take: no view, large, dictionary or unsigned types.
+the pulsar-spark connector instead.
+
+With a schema, values become typed columns. All may be null. What does not fit is an error: nothing
+is rounded. `unit` is the option `time_unit`, which is `ns` unless told, and always `us` in Spark.
+
+| Pulsar | Arrow |
+|---|---|
+| BYTES; STRING; BOOLEAN | binary; string; bool |
+| INT8; INT16; INT32; INT64; FLOAT; DOUBLE | int8; int16; int32; int64; float; double |
+| DATE; TIMESTAMP; INSTANT | timestamp[us, tz=UTC]; timestamp[us, tz=UTC]; timestamp[unit, tz=UTC] |
+| TIME; LOCAL_TIME | time64[us]; time64[unit] |
+| LOCAL_DATE; LOCAL_DATE_TIME | date32[day]; timestamp[unit] |
+| Avro null; boolean; int; long | bool (never set); bool; int32; int64 |
+| Avro float; double; bytes; fixed | float; double; binary; binary |
+| Avro string; enum; uuid | string; string; string |
+| Avro decimal | decimal128(p, s) (binary if p > 38) |
+| Avro date; time-millis; time-micros | date32[day]; time64[us]; time64[us] |
+| Avro timestamp-millis; timestamp-micros | timestamp[us, tz=UTC]; timestamp[us, tz=UTC] |
+| Avro local-timestamp-millis; local-timestamp-micros | timestamp[us]; timestamp[us] |
+| Avro timestamp-nanos; local-timestamp-nanos | timestamp[unit, tz=UTC]; timestamp[unit] |
+| Avro array; map; record | list<T>; map<string, T>; struct<a: T> |
+| Avro record without fields | bool (true where there is one) |
+| Avro union of null and T | T |
+| Avro wider union | struct<a: T> (a field for each branch, by its type; one is not null) |
+| Avro type in itself | binary (the inner value as Avro; in JSON string, its text) |
+| protobuf double; float; bool; string; bytes | double; float; bool; string; binary |
+| protobuf int32; sint32; sfixed32; uint32; fixed32 | int32; int32; int32; int64; int64 |
+| protobuf int64; sint64; sfixed64 | int64; int64; int64 |
+| protobuf uint64; fixed64 | decimal128(20, 0); decimal128(20, 0) |
+| protobuf enum | string (its name; the number if that has none) |
+| protobuf message; repeated; map | struct<a: T>; list<T>; map<K, V> |
+| protobuf message without fields | bool (true where there is one) |
+| protobuf type in itself | binary |
+| protobuf google.protobuf.Timestamp | timestamp[unit, tz=UTC] |
+| protobuf google.protobuf wrappers | T |
+
+JSON has the types of Avro, whose schemas Pulsar keeps for it. Types are of the set that all engines
+take, however deep they are nested: no view, large, dictionary or unsigned types. In pandas they
+stay Arrow's with `arrow_types=True`; otherwise, in brackets where there are nulls:
+
+| Arrow | DuckDB | Spark | pandas | Polars |
+|---|---|---|---|---|
+| bool | BOOLEAN | boolean | bool (object) | Boolean |
+| int8 | TINYINT | tinyint | int8 (float64) | Int8 |
+| int16 | SMALLINT | smallint | int16 (float64) | Int16 |
+| int32 | INTEGER | int | int32 (float64) | Int32 |
+| int64 | BIGINT | bigint | int64 (float64) | Int64 |
+| float | FLOAT | float | float32 | Float32 |
+| double | DOUBLE | double | float64 | Float64 |
+| decimal128(p, s) | DECIMAL(p,s) | decimal(p,s) | object | Decimal(precision=p, scale=s) |
+| string | VARCHAR | string | str | String |
+| binary | BLOB | binary | object | Binary |
+| date32[day] | DATE | date | object | Date |
+| time64[us] | TIME | bigint (µs since midnight) | object | Time |
+| time64[ns] | TIME_NS | | object | Time |
+| timestamp[us] | TIMESTAMP | timestamp_ntz | datetime64[us] | Datetime('us') |
+| timestamp[ns] | TIMESTAMP_NS | | datetime64[ns] | Datetime('ns') |
+| timestamp[us, tz=UTC] | TIMESTAMPTZ | timestamp | datetime64[us, UTC] | Datetime('us', 'UTC') |
+| timestamp[ns, tz=UTC] | TIMESTAMPTZ_NS | | datetime64[ns, UTC] | Datetime('ns', 'UTC') |
+| list<T> | T[] | array<T> | object | List(T) |
+| map<K, V> | MAP(K, V) | map<K,V> | object | Map(K, V) |
+| struct<a: T> | STRUCT(a T) | struct<a:T> | object | Struct({'a': T}) |
+
+DuckDB compares its types with `_NS` to others only where the SQL casts one of them.
 """
 
 from __future__ import annotations
 
-import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arrow_io.errors import CorruptEntryError, OptionError
+from arrow_io.errors import OptionError
 from arrow_io.messages import tables
-from arrow_io.messages.message_columns import TIMESTAMP, repeated
+from arrow_io.messages.message_columns import PROPERTIES, TIMESTAMP, repeated
 from arrow_io.messages.message_reader import Needs
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.payloads.decoder import version_number
+from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from arrow_io.messages.message_columns import MessageColumns
-
-PROPERTIES = pa.map_(pa.string(), pa.string())
-VALUE_COLUMN = "__value__"
+    from arrow_io.payloads.value_columns import ValueField
+    from arrow_io.read_report import ReadReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +142,9 @@ def _has_flag(flags: pa.Int64Array, flag: int) -> pa.BooleanArray:
     return pc.not_equal(pc.bit_wise_and(flags, flag), 0)
 
 
-def _key_bytes(rows: MessageColumns, _origin: Origin, report: ReadReport) -> pa.Array:
-    keys = rows.row_bytes(tables.ROW_KEY)
-    encoded = _has_flag(rows.row_numbers(tables.ROW_FLAGS), tables.KEY_IS_BASE64)
-    if not pc.any(encoded).as_py():
-        return keys
-    values = keys.to_pylist()
-    for row in pc.indices_nonzero(encoded).to_pylist():
-        if values[row] is not None:
-            try:
-                # Java's decoder takes keys without padding too.
-                padding = b"=" * (-len(values[row]) % 4)
-                values[row] = base64.b64decode(values[row] + padding, validate=True)
-            except ValueError:
-                message = "the key is marked as Base64 and is not"
-                report.lose(Unit.MESSAGE, rows.locate(CorruptEntryError(message), row))
-                values[row] = None
-    return pa.array(values, pa.binary())
-
-
 def _schema_version(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
-    """LongSchemaVersion: 8 bytes big-endian; versions of other lengths are opaque: null."""
     versions = rows.entry_bytes(tables.SCHEMA_VERSION).dictionary_encode()
-    numbers = [
-        int.from_bytes(each, signed=True) if len(each) == 8 else None  # noqa: PLR2004
-        for each in versions.dictionary.to_pylist()
-    ]
+    numbers = [version_number(each) for each in versions.dictionary.to_pylist()]
     return pa.array(numbers, pa.int64()).take(versions.indices)
 
 
@@ -189,7 +227,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=lambda rows, origin, _: repeated(origin.topic, pa.string(), rows.count)),
     Column("__key_bytes__", pa.binary(), needs=_MEMBER, default=False,
            doc="the key as bytes, decoded where it is Base64",
-           build=_key_bytes),
+           build=lambda rows, _, report: rows.key_bytes(report)),
     Column("__ordering_key__", pa.binary(), needs=_MEMBER, default=False,
            doc="ordering key; null if none",
            build=lambda rows, _, __: rows.row_bytes(tables.ROW_ORDERING_KEY)),
@@ -234,25 +272,33 @@ class Projection:
     """The columns of a scan, in order, under the names they are given.
 
     Attributes:
-        columns: Pairs of the given name and our own name of a column.
+        columns: Pairs of the given name and our own name of a column: one of `values`, else one of
+            `ALL_COLUMNS`.
+        values: The typed columns that the topic's schema gives; None where values are bytes.
     """
 
     columns: tuple[tuple[str, str], ...]
+    values: ValueColumns | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the record batches."""
-        return _schema(self.columns)
+        return _schema(self)
 
     @property
     def needs(self) -> Needs:
         """How deep the scan has to look."""
-        each = [_BY_NAME[own].needs for _, own in self.columns]
+        fields = self._fields
+        each = [_PAYLOAD if own in fields else _BY_NAME[own].needs for _, own in self.columns]
         return Needs(
             metadata=any(n.metadata for n in each),
             members=any(n.members for n in each),
             payload=any(n.payload for n in each),
         )
+
+    @property
+    def _fields(self) -> Mapping[str, ValueField]:
+        return {} if self.values is None else {each.name: each for each in self.values.fields}
 
     def select(self, names: Iterable[str]) -> Projection:
         """Only the columns named, in that order.
@@ -260,6 +306,9 @@ class Projection:
         Raises:
             OptionError: A name is not among the columns.
         """
+        if isinstance(names, str):
+            message = f"columns are a list of names, not {names!r}"
+            raise OptionError(message)
         known = dict(self.columns)
         wanted = []
         for name in names:
@@ -267,7 +316,7 @@ class Projection:
                 message = f"no column {name!r}; there are: {', '.join(known)}"
                 raise OptionError(message)
             wanted.append((name, known[name]))
-        return Projection(tuple(wanted))
+        return Projection(tuple(wanted), self.values)
 
     def record_batch(
         self, rows: MessageColumns, origin: Origin, report: ReadReport
@@ -276,13 +325,27 @@ class Projection:
 
         Raises:
             CorruptEntryError: A value of a message cannot be given (counted instead when
-                salvaging).
+                salvaging; so in the next two cases).
+            PayloadDecodeError: A payload does not fit its schema.
+            UnknownSchemaVersionError: The schema of a payload is not known.
         """
         if not self.columns:
             # Without a column, only a struct array can say how many rows there are.
             nothing = pa.StructArray.from_buffers(pa.struct([]), rows.count, [None])
             return pa.RecordBatch.from_struct_array(nothing)
-        arrays = [_BY_NAME[own].build(rows, origin, report) for _, own in self.columns]
+        fields = self._fields
+        arrays = [
+            None if own in fields else _BY_NAME[own].build(rows, origin, report)
+            for _, own in self.columns
+        ]
+        if self.values is not None and None in arrays:
+            # All fields of a payload are read in one walk.
+            wanted = list(dict.fromkeys(fields[own] for _, own in self.columns if own in fields))
+            typed = dict(zip(wanted, self.values.arrays(wanted, rows, report), strict=True))
+            arrays = [
+                typed[fields[own]] if each is None else each
+                for each, (_, own) in zip(arrays, self.columns, strict=True)
+            ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -290,38 +353,67 @@ _BY_NAME = {column.name: column for column in ALL_COLUMNS}
 
 
 @lru_cache(maxsize=64)
-def _schema(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
+def _schema(projection: Projection) -> pa.Schema:
     """Every record batch of a scan has the same one, so it is made once."""
-    return pa.schema([pa.field(given, _BY_NAME[own].type) for given, own in columns])
+    fields = projection._fields
+    return pa.schema(
+        [
+            pa.field(given, fields[own].type if own in fields else _BY_NAME[own].type)
+            for given, own in projection.columns
+        ]
+    )
 
 
-def every_column(naming: str = "pulsar-sql") -> Projection:
+def every_column(naming: str = "pulsar-sql", values: ValueColumns | None = None) -> Projection:
     """All columns that a topic can give, cheapest first.
 
     Args:
         naming: `pulsar-sql` or `pulsar-spark`.
+        values: The typed columns; None where values are bytes.
 
     Raises:
         OptionError: An unknown naming.
+        SchemaError: The topic's schema cannot be read.
     """
     if naming not in NAMINGS:
         message = f"naming must be one of {', '.join(NAMINGS)}, not {naming!r}"
         raise OptionError(message)
     names = _PULSAR_SPARK_NAMES if naming == "pulsar-spark" else {}
-    return Projection(tuple((names.get(c.name, c.name), c.name) for c in ALL_COLUMNS))
+    pairs: list[tuple[str, str]] = []
+    if values is not None:
+        values = replace(values, reserved=_reserved(names))
+    for column in ALL_COLUMNS:
+        if column.name == VALUE_COLUMN and values is not None:
+            pairs += [(each.name, each.name) for each in values.fields]
+        else:
+            pairs.append((names.get(column.name, column.name), column.name))
+    return Projection(tuple(pairs), values)
 
 
-def projection(columns: Sequence[str] | None = None, *, naming: str = "pulsar-sql") -> Projection:
+def _reserved(names: Mapping[str, str]) -> tuple[str, ...]:
+    own = [column.name for column in ALL_COLUMNS if column.name != VALUE_COLUMN]
+    return tuple(dict.fromkeys([*own, *(names.get(name, name) for name in own)]))
+
+
+def projection(
+    columns: Sequence[str] | None = None,
+    *,
+    naming: str = "pulsar-sql",
+    values: ValueColumns | None = None,
+) -> Projection:
     """The columns of a topic: the default ones, or those named, which may be on-request ones.
 
     Args:
         columns: Names, in the order wanted; None for the default columns.
         naming: `pulsar-sql` or `pulsar-spark`.
+        values: The typed columns; None where values are bytes.
 
     Raises:
         OptionError: An unknown column or naming.
+        SchemaError: The topic's schema cannot be read.
     """
-    every = every_column(naming)
+    every = every_column(naming, values)
     if columns is None:
-        return Projection(tuple(pair for pair in every.columns if _BY_NAME[pair[1]].default))
+        on_request = {column.name for column in ALL_COLUMNS if not column.default}
+        columns = [given for given, own in every.columns if own not in on_request]
     return every.select(columns)

@@ -891,6 +891,101 @@ def spread_entry_field(
             out[i] = table[entries[i] * _ENTRY_WIDTH + field]
 
 
+def end_of_version(
+    data: cython.const[cython.uchar][::1],
+    table: cython.const[cython.longlong][::1],
+    entries: cython.const[cython.longlong][::1],
+    first: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+) -> int:
+    """The row behind those from `first` on, up to `stop`, that have its schema version.
+
+    Args:
+        data: The bytes that the entries stand in.
+        table: The entry table.
+        entries: The number of each row's entry.
+        first: The first row.
+        stop: Behind the last row.
+    """
+    row: cython.Py_ssize_t = first
+    entry: cython.longlong = entries[first]
+    wanted: cython.longlong = table[entry * _ENTRY_WIDTH + _SCHEMA_VERSION]
+    found: cython.longlong
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        p = data
+    with cython.nogil:
+        while row < stop:
+            if entries[row] != entry:
+                entry = entries[row]
+                found = table[entry * _ENTRY_WIDTH + _SCHEMA_VERSION]
+                if (found < 0) != (wanted < 0):
+                    break
+                if wanted >= 0 and not _same_bytes(p, found, wanted):
+                    break
+            row += 1
+    return row
+
+
+def split_key_values(
+    data: cython.const[cython.uchar][::1],
+    payloads: cython.const[cython.longlong][::1],
+    first: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    keys: cython.longlong[::1],
+    values: cython.longlong[::1],
+) -> int:
+    """Find key and value in payloads `[first, stop)` of Pulsar's `KeyValue`, encoded INLINE.
+
+    Args:
+        data: The bytes that the payloads stand in.
+        payloads: Positions of the payloads; −1: there is none.
+        first: Number of the first payload.
+        stop: Behind the last payload.
+        keys: Receives the positions of the keys, −1 for null.
+        values: Receives the positions of the values, −1 for null.
+
+    Returns:
+        Number of the first payload that is none, or `stop`.
+    """
+    row: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    part: cython.int
+    length: cython.longlong
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        p = data
+    for row in range(first, stop):
+        keys[row] = -1
+        values[row] = -1
+        if payloads[row] < 0:
+            continue
+        i = payloads[row] >> 32
+        end = i + (payloads[row] & _MASK32)
+        for part in range(2):
+            if end - i < 4:
+                return row
+            length = _uint32_be(p, i)
+            i += 4
+            if length >= _TWO31:
+                if length != _MASK32:
+                    return row
+                continue
+            if length > end - i:
+                return row
+            if part == 0:
+                keys[row] = _position(i, length)
+            else:
+                values[row] = _position(i, length)
+            i += length
+        if i != end:
+            return row
+    return stop
+
+
 def fill_offsets(
     positions: cython.const[cython.longlong][::1],
     count: cython.Py_ssize_t,

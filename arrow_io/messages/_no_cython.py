@@ -1,6 +1,6 @@
-"""Stands in for the `cython` module where the hot loop runs from source without Cython.
+"""Stands in for the `cython` module where a compiled core runs from source without Cython.
 
-It gives what `_decode_py` uses while it runs: decorators and a context that do nothing, and the
+It gives what the sources use while they run: decorators and a context that do nothing, and the
 types of results. Other types stand in annotations only, which are never evaluated.
 """
 
@@ -15,6 +15,7 @@ _T = TypeVar("_T")
 
 compiled = False
 Py_ssize_t = longlong = ulonglong = bint = int
+double = float
 void = None
 
 
@@ -22,10 +23,10 @@ def _keep(function: _T) -> _T:
     return function
 
 
-cfunc = inline = _keep
+cclass = cfunc = final = inline = _keep
 
 
-class _NoGil:
+class _Lock:
     """Does nothing, as a decorator and as a context: Python runs with its lock."""
 
     def __call__(self, function: _T) -> _T:
@@ -38,7 +39,7 @@ class _NoGil:
         pass
 
 
-nogil = _NoGil()
+gil = nogil = _Lock()
 
 
 def exceptval(*, check: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:

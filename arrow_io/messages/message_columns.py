@@ -6,15 +6,17 @@ Arrow arrays, one asked-for column at a time: a column that nobody asks for is n
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import base64
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from arrow_io.errors import CorruptEntryError
+from arrow_io.errors import CorruptEntryError, PulsarOffloadError
 from arrow_io.messages import _decode, tables
 from arrow_io.messages.entry_run import EntryRun, int64_view
 from arrow_io.read_report import ReadReport, Unit
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _T = TypeVar("_T")
+_Error = TypeVar("_Error", bound=PulsarOffloadError)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+PROPERTIES = pa.map_(pa.string(), pa.string())
 
 _SINGLE_PROPERTY_TAG = 0x22
 _BATCH_PROPERTY_TAG = 0x0A
@@ -53,12 +57,14 @@ class MessageColumns:
         capacity: How many rows fit.
         count: How many rows there are.
         size_bytes: About how many bytes of entries and decompressed payloads the rows hold on to.
+        lost_values: Rows whose value could not be decoded, and was counted.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.count = 0
         self.size_bytes = 0
+        self.lost_values: set[int] = set()
         self._buffer, self._rows = int64_view(capacity * tables.ROW_WIDTH)
         self._segments: list[_Segment] = []
         _, self._result = int64_view(4)
@@ -139,6 +145,12 @@ class MessageColumns:
         """The rows whose numbers are given (ascending), as new columns on the same buffers."""
         wanted = memoryview(kept.buffers()[1]).cast("B").cast("q")[kept.offset :][: len(kept)]
         other = MessageColumns(max(1, len(kept)))
+        other.size_bytes = self.size_bytes * len(kept) // max(1, self.count)
+        other.lost_values = {
+            row
+            for row, before in enumerate(wanted if self.lost_values else ())
+            if before in self.lost_values
+        }
         _decode.core.keep_rows(
             self._rows, self.capacity, wanted, len(kept), other._rows, other.capacity
         )
@@ -219,6 +231,47 @@ class MessageColumns:
         )
         return _gather(self._column(field), self.count, spans)
 
+    def key_bytes(self, report: ReadReport) -> pa.BinaryArray:
+        """The key of each row as bytes: decoded where the producer gave bytes, which are Base64."""
+        keys = self.row_bytes(tables.ROW_KEY)
+        flags = self.row_numbers(tables.ROW_FLAGS)
+        encoded = pc.not_equal(pc.bit_wise_and(flags, tables.KEY_IS_BASE64), 0)
+        if not pc.any(encoded).as_py():
+            return keys
+        values = keys.to_pylist()
+        for row in pc.indices_nonzero(encoded).to_pylist():
+            if values[row] is not None:
+                try:
+                    # Java's decoder takes keys without padding too.
+                    padding = b"=" * (-len(values[row]) % 4)
+                    values[row] = base64.b64decode(values[row] + padding, validate=True)
+                except ValueError:
+                    message = "the key is marked as Base64 and is not"
+                    report.lose(Unit.MESSAGE, self.locate(CorruptEntryError(message), row))
+                    values[row] = None
+        return pa.array(values, pa.binary())
+
+    def payloads(self) -> memoryview:
+        """The positions of the rows' values in the buffers that `payload_spans` gives."""
+        return self._column(tables.ROW_PAYLOAD)
+
+    def payload_spans(self) -> Iterator[tuple[int, int, memoryview]]:
+        """Rows `[start, stop)` whose values stand in the same buffer."""
+        return self._spans(lambda segment: segment.payload)
+
+    def version_spans(self) -> Iterator[tuple[int, int, bytes | None]]:
+        """Rows `[start, stop)` that were written with the same schema version; None: with none."""
+        entries = self._column(tables.ROW_ENTRY)
+        for start, stop, run in self._spans(lambda segment: segment.run):
+            row = start
+            while row < stop:
+                end = _decode.core.end_of_version(run.data, run.table, entries, row, stop)
+                entry = entries[row]
+                is_absent = run.number(entry, tables.SCHEMA_VERSION) == tables.ABSENT
+                version = None if is_absent else bytes(run.view(entry, tables.SCHEMA_VERSION))
+                yield row, end, version
+                row = end
+
     def entry_bytes(self, field: int) -> pa.BinaryArray:
         """Bytes that each row's entry has in its own metadata."""
         _, positions = self._spread(field)
@@ -269,9 +322,9 @@ class MessageColumns:
         """The typed error for what is wrong with a row."""
         return self.locate(CorruptEntryError(tables.REASONS[code]), row)
 
-    def locate(self, error: CorruptEntryError, row: int) -> CorruptEntryError:
+    def locate(self, error: _Error, row: int) -> _Error:
         """Say in an error which row it is about."""
-        segment = next(each for each in self._segments if each.start <= row < each.stop)
+        segment = self._segments[bisect_right(self._segments, row, key=_start) - 1]
         segment.run.locate(error, self._column(tables.ROW_ENTRY)[row])
         batch_index = self._column(tables.ROW_BATCH_INDEX)[row]
         return error.located(batch_index=None if batch_index < 0 else batch_index)
@@ -302,6 +355,10 @@ class MessageColumns:
             pending = (segment.start, segment.stop, value)
         if pending is not None:
             yield pending
+
+
+def _start(segment: _Segment) -> int:
+    return segment.start
 
 
 def _body_and_tag(segment: _Segment) -> object:

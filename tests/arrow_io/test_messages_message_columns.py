@@ -112,6 +112,52 @@ def test_kept_rows_may_be_a_slice() -> None:
 
 
 @pytest.mark.usefixtures("build")
+def test_kept_rows_keep_what_is_known_of_them() -> None:
+    """Their share of the bytes, and under their new numbers the values that were lost."""
+    columns = _all_columns(_runs())
+    columns.size_bytes = 700
+    columns.lost_values = {0, 3, 5}
+
+    chosen = columns.keep(pa.array([1, 3, 4, 5], pa.int64()))
+    assert (chosen.size_bytes, chosen.lost_values) == (400, {1, 3})
+    again = chosen.keep(pa.array([0, 3], pa.int64()))
+    assert (again.size_bytes, again.lost_values) == (200, {1})
+    nothing = columns.keep(pa.array([], pa.int64()))
+    assert (nothing.size_bytes, nothing.lost_values) == (0, set())
+    assert nothing.keep(pa.array([], pa.int64())).size_bytes == 0
+    assert (columns.size_bytes, columns.lost_values) == (700, {0, 3, 5})
+
+
+@pytest.mark.usefixtures("build")
+def test_rows_are_located_among_many_segments() -> None:
+    """The first, the last and any other: each is of its own entry, also behind a choice."""
+    lz4 = Framing(codec="LZ4")
+    runs = [
+        entry_run(
+            [
+                encode_entry([_message(0)] * (1 + ledger % 3), batched=True, framing=lz4),
+                encode_entry([_message(0)], batched=False, framing=lz4),
+            ],
+            ledger_id=ledger,
+        )
+        for ledger in range(30)
+    ]
+    columns = _all_columns(runs)
+    expected = [
+        place
+        for ledger in range(30)
+        for place in [*((ledger, 0, n) for n in range(1 + ledger % 3)), (ledger, 1, None)]
+    ]
+
+    def places(rows: MessageColumns) -> list[tuple[int | None, ...]]:
+        errors = [rows.locate(CorruptEntryError("x"), row) for row in range(rows.count)]
+        return [(each.ledger_id, each.entry_id, each.batch_index) for each in errors]
+
+    assert places(columns) == expected
+    assert places(columns.keep(pa.array(range(2, len(expected), 7), pa.int64()))) == expected[2::7]
+
+
+@pytest.mark.usefixtures("build")
 def test_singles_are_added_as_far_as_they_fit() -> None:
     """What does not fit is for the next columns."""
     run = entry_run([encode_entry([_message(n)], batched=False) for n in range(4)])

@@ -1,0 +1,1 @@
+"""Payload bytes → typed Arrow columns, by the schemas that Pulsar knows."""

@@ -1,0 +1,55 @@
+# The C declarations of `_arena_py.py`, for the compiled subclasses.
+
+cdef class Arena:
+    cdef const long long* ops
+    cdef const long long* links
+    cdef const unsigned char* constants
+    cdef long long* nodes
+    cdef long long* counts
+    cdef long long* used
+    cdef long long* saved
+    cdef long long* hints
+    cdef const double* powers
+    cdef const unsigned char* p
+    cdef unsigned char* a8
+    cdef short* a16
+    cdef int* a32
+    cdef long long* a64
+    cdef float* f32
+    cdef double* f64
+    cdef Py_ssize_t node_count
+    cdef long long number
+    cdef long long empty_items
+    cdef double value
+    cdef unsigned long long mantissa
+    cdef long long exponent
+    cdef bint is_cut
+    cdef bint negative
+    cdef bint is_canonical
+    cdef long long code
+    cdef long long code_node
+    cdef long long code_offset
+    cdef object kept
+
+    cdef bint _append(self, long long position) noexcept nogil
+    cdef Py_ssize_t _payload(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
+    cdef Py_ssize_t _fail(self, long long code, long long node, long long offset) noexcept nogil
+    cdef long long _slot(self, Py_ssize_t node) noexcept nogil
+    cdef bint _null(self, Py_ssize_t node) noexcept nogil
+    cdef void _zero(self, Py_ssize_t node, long long k) noexcept nogil
+    cdef bint _put(self, Py_ssize_t node, long long value) noexcept nogil
+    cdef bint _put_double(self, Py_ssize_t node, double value, Py_ssize_t offset) noexcept nogil
+    cdef bint _put_int128(self, Py_ssize_t node, unsigned long long high, unsigned long long low) noexcept nogil
+    cdef bint _add_bytes(self, Py_ssize_t node, const unsigned char* source, Py_ssize_t start, long long length) noexcept nogil
+    cdef bint _add_byte(self, Py_ssize_t node, long long byte) noexcept nogil
+    cdef bint _close_bytes(self, Py_ssize_t node) noexcept nogil
+    cdef bint _put_bytes(self, Py_ssize_t node, const unsigned char* source, Py_ssize_t start, long long length) noexcept nogil
+    cdef bint _put_constant(self, Py_ssize_t node, long long position) noexcept nogil
+    cdef bint _put_text(self, Py_ssize_t node, Py_ssize_t start, long long length) noexcept nogil
+    cdef bint _close_list(self, Py_ssize_t node) noexcept nogil
+    cdef bint _close_struct(self, Py_ssize_t node) noexcept nogil
+    cdef bint _put_scaled(self, Py_ssize_t node, Py_ssize_t scale, long long value, Py_ssize_t offset) noexcept nogil
+    cdef bint _put_instant(self, Py_ssize_t node, long long seconds, long long nanoseconds, long long units, Py_ssize_t offset) noexcept nogil
+    cdef long long _big_endian(self, Py_ssize_t i, long long size) noexcept nogil
+    cdef long long _little_endian(self, Py_ssize_t i, long long size) noexcept nogil
+    cdef bint _is_text(self, Py_ssize_t i, Py_ssize_t stop) noexcept nogil

@@ -1,0 +1,662 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+# cython: initializedcheck=False, cdivision=True
+"""The arena: one buffer that holds the buffers of all Arrow arrays which payloads are read into.
+
+Cython in pure-Python mode, as are its subclasses, one for each encoding. Each of these files is
+also compiled, under a name that ends in `_c` instead of `_py`; `shredders` chooses. Both builds
+fill the same buffers for every input, hostile input included. (The C declarations of this file
+stand in `_arena_c.pxd`, where the compiled subclasses find them.)
+
+Rules of these files:
+
+* One walk over a payload appends each value where it belongs. Nothing is allocated here: a node
+  without room ends the walk with `FULL`, the payload's values are taken back, and the caller comes
+  again with a larger arena.
+* Bounds checks are off in the compiled build, so every length read from the bytes is compared with
+  what remains *before* it is used, and every place in the arena with its capacity. Nesting is as
+  deep as the schema, or `MAX_DEPTH` where values are only read over.
+* No Python object is made and no error is raised for bad bytes: a position of −1 says that the
+  payload does not fit, `result` says why, and the caller raises the typed error.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from arrow_io.messages import _no_cython as cython
+
+if cython.compiled:
+    from cython.cimports.arrow_io.payloads import _tables as tables
+    from cython.cimports.arrow_io.payloads._bits import copy, is_ascii, same
+    from cython.cimports.libc.string import memcpy
+else:
+    from arrow_io.payloads import tables
+
+_MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+_MAX63 = cython.declare(cython.ulonglong, 0x7FFFFFFFFFFFFFFF)
+_MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
+_SECOND_NANOSECONDS = cython.declare(cython.longlong, 10**9)
+_MAX_FLOAT = cython.declare(cython.double, (2 - 2**-24) * 2.0**127)
+_MAX_COMPARED = cython.declare(cython.Py_ssize_t, 64)
+
+
+@cython.cclass
+class Arena:
+    """A program and the arena that it fills; a subclass knows the encoding of the payloads.
+
+    Args:
+        ops: The program, `OP_WIDTH` numbers an op; the first is that of the whole payload.
+        links: Numbers that ops point to.
+        constants: Names, symbols and default values that ops point to; the first 256 bytes give
+            the value of each Base64 digit, 255 for all else.
+        nodes: The nodes, `NODE_WIDTH` numbers each; the first is that of the whole payload.
+        counts: How many values each node has, and then how many bytes each node has.
+        hints: Which field of a JSON record followed which, as far as seen.
+        powers: 10⁰ … 10²².
+    """
+
+    def __init__(
+        self,
+        ops: cython.const[cython.longlong][::1],
+        links: cython.const[cython.longlong][::1],
+        constants: cython.const[cython.uchar][::1],
+        nodes: cython.longlong[::1],
+        counts: cython.longlong[::1],
+        hints: cython.longlong[::1],
+        powers: cython.const[cython.double][::1],
+    ) -> None:
+        self.node_count = (nodes.shape[0] if cython.compiled else len(nodes)) // tables.NODE_WIDTH
+        if cython.compiled:
+            self.ops = cython.address(ops[0])
+            self.links = cython.address(links[0])
+            self.constants = cython.address(constants[0])
+            self.nodes = cython.address(nodes[0])
+            self.counts = cython.address(counts[0])
+            self.used = cython.address(counts[self.node_count])
+            self.saved = cython.address(counts[2 * self.node_count])
+            self.hints = cython.address(hints[0])
+            self.powers = cython.address(powers[0])
+            self.kept = [ops, links, constants, nodes, counts, hints, powers, None]
+        else:
+            self.ops = ops
+            self.links = links
+            self.constants = constants
+            self.nodes = nodes
+            self.counts = counts
+            self.used = counts[self.node_count :]
+            self.saved = counts[2 * self.node_count :]
+            self.hints = hints
+            self.powers = powers
+
+    def attach(
+        self,
+        bytes_: cython.uchar[::1],
+        int16s: cython.short[::1],
+        int32s: cython.int[::1],
+        int64s: cython.longlong[::1],
+        floats: cython.float[::1],
+        doubles: cython.double[::1],
+    ) -> None:
+        """Fill this arena from now on: six views of one buffer, of which 64 bytes are scratch."""
+        if cython.compiled:
+            self.a8 = cython.address(bytes_[0])
+            self.a16 = cython.address(int16s[0])
+            self.a32 = cython.address(int32s[0])
+            self.a64 = cython.address(int64s[0])
+            self.f32 = cython.address(floats[0])
+            self.f64 = cython.address(doubles[0])
+            self.kept[7] = bytes_
+        else:
+            self.a8 = bytes_
+            self.a16 = int16s
+            self.a32 = int32s
+            self.a64 = int64s
+            self.f32 = floats
+            self.f64 = doubles
+
+    def shred(
+        self,
+        data: cython.const[cython.uchar][::1],
+        positions: cython.const[cython.longlong][::1],
+        first: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        result: cython.longlong[::1],
+        is_canonical: cython.bint = False,
+    ) -> None:
+        """Append the values of the payloads at positions `[first, stop)`, all in `data`.
+
+        Args:
+            data: The bytes.
+            positions: Where each payload stands in them; `ABSENT`: its value is null.
+            first: Number of the first payload.
+            stop: Number behind the last payload.
+            result: Receives `[row, code, node, offset]`: the payload that was not appended, `stop`
+                if all were; why it was not; the node that did not take its value, or `ABSENT`;
+                and where in `data` that was noticed.
+            is_canonical: Whether the payloads were already written anew, because they were
+                `NOT_CANONICAL`.
+        """
+        row: cython.Py_ssize_t = first
+        k: cython.Py_ssize_t
+        state: cython.Py_ssize_t = 2 * self.node_count
+        self.code = tables.DONE
+        self.code_node = tables.ABSENT
+        self.code_offset = 0
+        self.is_canonical = is_canonical
+        if cython.compiled:
+            self.p = cython.address(data[0])
+        else:
+            self.p = data
+        with cython.nogil:
+            while row < stop:
+                if cython.compiled:
+                    memcpy(self.saved, self.counts, state * 8)
+                else:
+                    self.saved[:state] = self.counts[:state]
+                if not self._append(positions[row]):
+                    for k in range(state):
+                        self.counts[k] = self.saved[k]
+                    break
+                row += 1
+        result[tables.RESULT_ROW] = row
+        result[tables.RESULT_CODE] = self.code
+        result[tables.RESULT_NODE] = self.code_node
+        result[tables.RESULT_OFFSET] = self.code_offset
+
+    def append_null(self) -> bool:
+        """Append a null for a payload that cannot be decoded; false where it finds no room."""
+        return self._null(0)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _append(self, position: cython.longlong) -> cython.bint:
+        """Append the payload at a position, if it fits."""
+        start: cython.longlong = position >> 32
+        stop: cython.longlong = start + (position & _MASK32)
+        i: cython.Py_ssize_t
+        if position == tables.ABSENT:
+            return self._null(0)
+        i = self._payload(start, stop)
+        if i >= 0 and i != stop:
+            i = self._fail(tables.TRAILING, tables.ABSENT, i)
+        return i >= 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Append the values of one payload, `[start, stop)`; the position behind them, or −1."""
+        return self._fail(tables.NO_MATCH, tables.ABSENT, min(start, stop))
+
+    # ------------------------------------------------------------------------
+    # Nodes: each `_put…` appends one value to a node, and says whether there was room
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _fail(
+        self, code: cython.longlong, node: cython.longlong, offset: cython.longlong
+    ) -> cython.Py_ssize_t:
+        self.code = code
+        self.code_node = node
+        self.code_offset = offset
+        return -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _slot(self, node: cython.Py_ssize_t) -> cython.longlong:
+        """Take the place of one more value that is not null; −1 if there is no room."""
+        k: cython.longlong = self.counts[node]
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        if k >= self.nodes[at + tables.CAPACITY]:
+            return self._fail(tables.FULL, node, 0)
+        self.a8[self.nodes[at + tables.VALID] + k] = 1
+        self.counts[node] = k + 1
+        return k
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _null(self, node: cython.Py_ssize_t) -> cython.bint:
+        """A null, and for a struct nulls in all that is below it."""
+        stop: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.STOP]
+        at: cython.Py_ssize_t
+        k: cython.longlong
+        storage: cython.longlong
+        while node < stop:
+            k = self._slot(node)
+            if k < 0:
+                return False
+            at = node * tables.NODE_WIDTH
+            self.a8[self.nodes[at + tables.VALID] + k] = 0
+            storage = self.nodes[at + tables.STORAGE]
+            self._zero(node, k)
+            node = self.nodes[at + tables.STOP] if storage == tables.LIST else node + 1
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _zero(self, node: cython.Py_ssize_t, k: cython.longlong) -> cython.void:
+        """Let value `k` of a node be zero or empty."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        storage: cython.longlong = self.nodes[at + tables.STORAGE]
+        place: cython.longlong = self.nodes[at + tables.DATA] + k
+        if storage == tables.INT64:
+            self.a64[place] = 0
+        elif storage == tables.VARIABLE:
+            self.a32[place + 1] = self.used[node]
+        elif storage == tables.INT32:
+            self.a32[place] = 0
+        elif storage == tables.BYTE:
+            self.a8[place] = 0
+        elif storage == tables.LIST:
+            self.a32[place + 1] = self.counts[node + 1]
+        elif storage == tables.INT128:
+            self.a64[2 * place] = 0
+            self.a64[2 * place + 1] = 0
+        elif storage == tables.INT16:
+            self.a16[place] = 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put(self, node: cython.Py_ssize_t, value: cython.longlong) -> cython.bint:
+        """A whole number, which fits the width of the node."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        k: cython.longlong = self._slot(node)
+        storage: cython.longlong = self.nodes[at + tables.STORAGE]
+        if k < 0:
+            return False
+        k += self.nodes[at + tables.DATA]
+        if storage == tables.INT64:
+            self.a64[k] = value
+        elif storage == tables.INT32:
+            self.a32[k] = value
+        elif storage == tables.BYTE:
+            if value < 0:
+                value += 256
+            self.a8[k] = value
+        else:
+            self.a16[k] = value
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_double(
+        self, node: cython.Py_ssize_t, value: cython.double, offset: cython.Py_ssize_t
+    ) -> cython.bint:
+        """A floating-point number; one of four bytes takes only what is in its range."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        k: cython.longlong
+        narrow: cython.bint = self.nodes[at + tables.STORAGE] == tables.INT32
+        # An infinity or NaN differs from itself minus itself.
+        if narrow and (value >= _MAX_FLOAT or value <= -_MAX_FLOAT) and value - value == 0:
+            self._fail(tables.OUT_OF_RANGE, node, offset)
+            return False
+        k = self._slot(node)
+        if k < 0:
+            return False
+        k += self.nodes[at + tables.DATA]
+        if narrow:
+            self.f32[k] = value
+        else:
+            self.f64[k] = value
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_int128(
+        self, node: cython.Py_ssize_t, high: cython.ulonglong, low: cython.ulonglong
+    ) -> cython.bint:
+        k: cython.longlong = self._slot(node)
+        if k < 0:
+            return False
+        k = 2 * (self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k)
+        self.a64[k] = _signed(low)
+        self.a64[k + 1] = _signed(high)
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _add_bytes(
+        self,
+        node: cython.Py_ssize_t,
+        source: cython.pointer[cython.const[cython.uchar]],
+        start: cython.Py_ssize_t,
+        length: cython.longlong,
+    ) -> cython.bint:
+        """Bytes of the value that `_close_bytes` will append."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        used: cython.longlong = self.used[node]
+        target: cython.longlong = self.nodes[at + tables.BYTES] + used
+        if length > self.nodes[at + tables.BYTES_CAPACITY] - used:
+            self._fail(tables.FULL_BYTES, node, length)
+            return False
+        if cython.compiled:
+            copy(self.a8 + target, source + start, length)
+        else:
+            self.a8[target : target + length] = source[start : start + length]
+        self.used[node] = used + length
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _add_byte(self, node: cython.Py_ssize_t, byte: cython.longlong) -> cython.bint:
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        used: cython.longlong = self.used[node]
+        if used >= self.nodes[at + tables.BYTES_CAPACITY]:
+            self._fail(tables.FULL_BYTES, node, 1)
+            return False
+        self.a8[self.nodes[at + tables.BYTES] + used] = byte
+        self.used[node] = used + 1
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _close_bytes(self, node: cython.Py_ssize_t) -> cython.bint:
+        k: cython.longlong = self._slot(node)
+        if k < 0:
+            return False
+        self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.used[node]
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_bytes(
+        self,
+        node: cython.Py_ssize_t,
+        source: cython.pointer[cython.const[cython.uchar]],
+        start: cython.Py_ssize_t,
+        length: cython.longlong,
+    ) -> cython.bint:
+        """One whole value."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        used: cython.longlong = self.used[node]
+        target: cython.longlong = self.nodes[at + tables.BYTES] + used
+        k: cython.longlong
+        if length > self.nodes[at + tables.BYTES_CAPACITY] - used:
+            self._fail(tables.FULL_BYTES, node, length)
+            return False
+        k = self._slot(node)
+        if k < 0:
+            return False
+        if cython.compiled:
+            copy(self.a8 + target, source + start, length)
+        else:
+            self.a8[target : target + length] = source[start : start + length]
+        self.used[node] = used + length
+        self.a32[self.nodes[at + tables.DATA] + k + 1] = used + length
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_constant(self, node: cython.Py_ssize_t, position: cython.longlong) -> cython.bint:
+        return self._put_bytes(node, self.constants, position >> 32, position & _MASK32)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_text(
+        self, node: cython.Py_ssize_t, start: cython.Py_ssize_t, length: cython.longlong
+    ) -> cython.bint:
+        """Text of the payload; false where it is not UTF-8."""
+        if not self._is_text(start, start + length):
+            self._fail(tables.BAD_UTF8, node, start)
+            return False
+        return self._put_bytes(node, self.p, start, length)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _close_list(self, node: cython.Py_ssize_t) -> cython.bint:
+        """A list or map of all items since the last."""
+        k: cython.longlong = self._slot(node)
+        if k < 0:
+            return False
+        self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.counts[node + 1]
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _close_struct(self, node: cython.Py_ssize_t) -> cython.bint:
+        """A struct of the values since the last; those left out become what `IF_MISSING` says.
+
+        A record without fields is a boolean.
+        """
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        count: cython.longlong = self.counts[node]
+        child: cython.Py_ssize_t = node + 1
+        stop: cython.Py_ssize_t = self.nodes[at + tables.STOP]
+        missing: cython.longlong
+        k: cython.longlong
+        if self.nodes[at + tables.STORAGE] == tables.BYTE:
+            return self._put(node, 1)
+        while child < stop:
+            if self.counts[child] == count:
+                missing = self.nodes[child * tables.NODE_WIDTH + tables.IF_MISSING]
+                if missing == tables.NULL:
+                    if not self._null(child):
+                        return False
+                elif missing == tables.ZERO:
+                    k = self._slot(child)
+                    if k < 0:
+                        return False
+                    self._zero(child, k)
+                elif not self._put_constant(child, missing):
+                    return False
+            child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
+        return self._slot(node) >= 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_scaled(
+        self,
+        node: cython.Py_ssize_t,
+        scale: cython.Py_ssize_t,
+        value: cython.longlong,
+        offset: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """A whole number in the unit of its column."""
+        divisor: cython.longlong = self.links[scale + tables.DIVISOR]
+        if value < self.links[scale + tables.LOW] or value > self.links[scale + tables.HIGH]:
+            self._fail(tables.OUT_OF_RANGE, node, offset)
+            return False
+        if divisor != 1:
+            if value % divisor != 0:
+                self._fail(tables.TOO_PRECISE, node, offset)
+                return False
+            # Exact, so that C and Python divide alike.
+            value = value // divisor
+        return self._put(node, value * self.links[scale + tables.MULTIPLIER])
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_instant(
+        self,
+        node: cython.Py_ssize_t,
+        seconds: cython.longlong,
+        nanoseconds: cython.longlong,
+        units: cython.longlong,
+        offset: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """Seconds and nanoseconds `[0, 10⁹)` in `units` a second: 10⁶ or 10⁹."""
+        unit: cython.longlong = _SECOND_NANOSECONDS // units
+        most: cython.longlong = _MAX63
+        limit: cython.longlong = most // units
+        fraction: cython.longlong = nanoseconds // unit
+        if nanoseconds < 0 or nanoseconds >= _SECOND_NANOSECONDS:
+            self._fail(tables.OUT_OF_RANGE, node, offset)
+            return False
+        if nanoseconds % unit != 0:
+            self._fail(tables.TOO_PRECISE, node, offset)
+            return False
+        if (
+            seconds > limit
+            or seconds < -limit - 1
+            or (seconds == limit and fraction > most % units)
+            or (seconds == -limit - 1 and units - fraction > most % units + 1)
+        ):
+            self._fail(tables.OUT_OF_RANGE, node, offset)
+            return False
+        if seconds < 0:
+            # Towards zero first: the product alone may be out of range.
+            return self._put(node, (seconds + 1) * units - (units - fraction))
+        return self._put(node, seconds * units + fraction)
+
+    # ------------------------------------------------------------------------
+    # Bytes of the payload
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _big_endian(self, i: cython.Py_ssize_t, size: cython.longlong) -> cython.longlong:
+        """A signed number of 1 to 8 bytes."""
+        value: cython.ulonglong = 0
+        byte: cython.ulonglong
+        k: cython.Py_ssize_t
+        if self.p[i] >= 0x80:
+            value = _MASK64
+        for k in range(size):
+            byte = self.p[i + k]
+            value = ((value << 8) | byte) & _MASK64
+        return _signed(value)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _little_endian(self, i: cython.Py_ssize_t, size: cython.longlong) -> cython.longlong:
+        """A signed number of 4 or 8 bytes."""
+        value: cython.ulonglong = 0
+        byte: cython.ulonglong
+        k: cython.Py_ssize_t
+        if self.p[i + size - 1] >= 0x80:
+            value = _MASK64
+        for k in range(size - 1, -1, -1):
+            byte = self.p[i + k]
+            value = ((value << 8) | byte) & _MASK64
+        return _signed(value)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _is_text(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Whether these bytes are UTF-8."""
+        c: cython.int
+        low: cython.int
+        high: cython.int
+        if cython.compiled:
+            if is_ascii(self.p + i, stop - i):
+                return True
+        while i < stop:
+            c = self.p[i]
+            i += 1
+            if c < 0x80:
+                continue
+            # The second byte of the shortest and the last sequences has a range of its own.
+            low = 0x80
+            high = 0xBF
+            if c < 0xC2 or c > 0xF4:
+                return False
+            if c >= 0xE0:
+                if c == 0xE0:
+                    low = 0xA0
+                elif c == 0xED:
+                    high = 0x9F
+                elif c == 0xF0:
+                    low = 0x90
+                elif c == 0xF4:
+                    high = 0x8F
+            if i >= stop or self.p[i] < low or self.p[i] > high:
+                return False
+            i += 1
+            if c >= 0xE0:
+                if i >= stop or self.p[i] & 0xC0 != 0x80:
+                    return False
+                i += 1
+            if c >= 0xF0:
+                if i >= stop or self.p[i] & 0xC0 != 0x80:
+                    return False
+                i += 1
+        return True
+
+
+def has_equal_texts(
+    bounds: cython.const[cython.int][::1],
+    count: cython.Py_ssize_t,
+    offsets: cython.const[cython.int][::1],
+    data: cython.const[cython.uchar][::1],
+) -> bool:
+    """Whether any of `count` lists of texts has a text twice, or is too long to be looked at.
+
+    Args:
+        bounds: Offsets of the lists.
+        count: How many lists.
+        offsets: Offsets of the texts.
+        data: Bytes of the texts.
+    """
+    row: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+    found: cython.bint = False
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    with cython.nogil:
+        for row in range(count):
+            if bounds[row + 1] - bounds[row] > _MAX_COMPARED:
+                found = True
+            if found:
+                break
+            for i in range(bounds[row] + 1, bounds[row + 1]):
+                length = offsets[i + 1] - offsets[i]
+                for k in range(bounds[row], i):
+                    if offsets[k + 1] - offsets[k] != length:
+                        continue
+                    if cython.compiled:
+                        if same(p + offsets[i], p + offsets[k], length):
+                            found = True
+                    elif (
+                        data[offsets[i] : offsets[i] + length]
+                        == data[offsets[k] : offsets[k] + length]
+                    ):
+                        found = True
+    return found
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _signed(value: cython.ulonglong) -> cython.longlong:
+    """The 64-bit two's complement of an unsigned value, spelled so that both builds agree."""
+    rest: cython.longlong
+    if value > _MAX63:
+        rest = _MASK64 - value
+        return -rest - 1
+    return value

@@ -1,0 +1,137 @@
+# What C has and Python has not: several bytes read, compared or copied at once. Most texts are short,
+# and a call of the C library takes longer than they do.
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__SSE2__)
+    #include <emmintrin.h>
+    #endif
+    static inline unsigned long long pulsar_offload_word(const unsigned char* from) {
+        uint64_t word;
+        memcpy(&word, from, 8);
+        return word;
+    }
+    static inline long long pulsar_offload_plain(const unsigned char* from, long long i, long long stop) {
+    #if defined(__SSE2__)
+        const __m128i quote = _mm_set1_epi8(0x22), slash = _mm_set1_epi8(0x5C);
+        const __m128i control = _mm_set1_epi8(0x1F);
+        for (; stop - i >= 16; i += 16) {
+            __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
+            __m128i found = _mm_or_si128(
+                _mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, slash)),
+                _mm_cmpeq_epi8(_mm_min_epu8(bytes, control), bytes));
+            int bits = _mm_movemask_epi8(found);
+            if (bits != 0) return i + __builtin_ctz(bits);
+        }
+    #endif
+        while (i < stop && from[i] != 0x22 && from[i] != 0x5C && from[i] >= 0x20) i++;
+        return i;
+    }
+    static inline int pulsar_offload_bits16(unsigned int word) {
+        word -= (word >> 1) & 0x5555;
+        word = (word & 0x3333) + ((word >> 2) & 0x3333);
+        word = (word + (word >> 4)) & 0x0F0F;
+        return (word + (word >> 8)) & 0x1F;
+    }
+    static inline long long pulsar_offload_leap(
+            const unsigned char* from, long long i, long long stop,
+            long long* depth, long long* inside) {
+    #if defined(__SSE2__)
+        const __m128i quote = _mm_set1_epi8(0x22), slash = _mm_set1_epi8(0x5C);
+        const __m128i fold = _mm_set1_epi8(0x20);
+        const __m128i opening = _mm_set1_epi8(0x7B), closing = _mm_set1_epi8(0x7D);
+        long long level = *depth;
+        unsigned int text = *inside ? 0x8000 : 0;
+        for (; stop - i >= 16; i += 16) {
+            __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
+            __m128i folded = _mm_or_si128(bytes, fold);
+            unsigned int odd = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, quote));
+            unsigned int opens = _mm_movemask_epi8(_mm_cmpeq_epi8(folded, opening));
+            unsigned int closes = _mm_movemask_epi8(_mm_cmpeq_epi8(folded, closing));
+            if (_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, slash)) != 0) break;
+            /* Each bit: whether an odd number of quotes stands up to here. */
+            odd ^= odd << 1; odd ^= odd << 2; odd ^= odd << 4; odd ^= odd << 8;
+            if (text & 0x8000) odd = ~odd;
+            closes &= ~odd;
+            opens &= ~odd;
+            if ((opens | closes) != 0) {
+                int closed = pulsar_offload_bits16(closes);
+                if (closed >= level) break;
+                level += pulsar_offload_bits16(opens) - closed;
+            }
+            text = odd;
+        }
+        *depth = level;
+        *inside = (text >> 15) & 1;
+    #endif
+        return i;
+    }
+    static inline int pulsar_offload_ascii(const unsigned char* from, long long n) {
+        const uint64_t high = UINT64_C(0x8080808080808080);
+        uint64_t word, last;
+        uint32_t word4, last4;
+        if (n >= 8) {
+            memcpy(&last, from + n - 8, 8);
+            for (; n >= 8; n -= 8, from += 8) { memcpy(&word, from, 8); last |= word; }
+            return (last & high) == 0;
+        }
+        if (n >= 4) {
+            memcpy(&word4, from, 4); memcpy(&last4, from + n - 4, 4);
+            return ((word4 | last4) & (uint32_t)high) == 0;
+        }
+        for (word4 = 0; n > 0; n--) word4 |= from[n - 1];
+        return word4 < 0x80;
+    }
+    static inline int pulsar_offload_same(const unsigned char* a, const unsigned char* b, long long n) {
+        uint64_t a8, b8, a8_last, b8_last;
+        uint32_t a4, b4, a4_last, b4_last;
+        if (n > 16) return memcmp(a, b, n) == 0;
+        if (n >= 8) {
+            memcpy(&a8, a, 8); memcpy(&b8, b, 8);
+            memcpy(&a8_last, a + n - 8, 8); memcpy(&b8_last, b + n - 8, 8);
+            return ((a8 ^ b8) | (a8_last ^ b8_last)) == 0;
+        }
+        if (n >= 4) {
+            memcpy(&a4, a, 4); memcpy(&b4, b, 4);
+            memcpy(&a4_last, a + n - 4, 4); memcpy(&b4_last, b + n - 4, 4);
+            return ((a4 ^ b4) | (a4_last ^ b4_last)) == 0;
+        }
+        while (n > 0) { n--; if (a[n] != b[n]) return 0; }
+        return 1;
+    }
+    static inline void pulsar_offload_copy(unsigned char* to, const unsigned char* from, long long n) {
+        uint64_t first8, last8;
+        uint32_t first4, last4;
+        if (n > 16) { memcpy(to, from, n); return; }
+        if (n >= 8) {
+            memcpy(&first8, from, 8); memcpy(&last8, from + n - 8, 8);
+            memcpy(to, &first8, 8); memcpy(to + n - 8, &last8, 8);
+            return;
+        }
+        if (n >= 4) {
+            memcpy(&first4, from, 4); memcpy(&last4, from + n - 4, 4);
+            memcpy(to, &first4, 4); memcpy(to + n - 4, &last4, 4);
+            return;
+        }
+        while (n > 0) { n--; to[n] = from[n]; }
+    }
+    """
+    # Count the brackets that stand outside of texts, by whole blocks of 16 bytes: up to one in which
+    # the depth may come to 0, or a backslash stands.
+    long long leap "pulsar_offload_leap"(
+        const unsigned char* at, long long i, long long stop,
+        long long* depth, long long* inside) noexcept nogil
+    # Whether all of n bytes are below 128.
+    int is_ascii "pulsar_offload_ascii"(const unsigned char* at, long long n) noexcept nogil
+    # Eight bytes, in whichever order.
+    unsigned long long word "pulsar_offload_word"(const unsigned char* at) noexcept nogil
+    # The first place from i on, or stop, of a quote, a backslash or a control character.
+    long long plain "pulsar_offload_plain"(
+        const unsigned char* at, long long i, long long stop) noexcept nogil
+    # Whether n bytes are the same.
+    int same "pulsar_offload_same"(
+        const unsigned char* a, const unsigned char* b, long long n) noexcept nogil
+    # Copy n bytes to where they do not overlap.
+    void copy "pulsar_offload_copy"(
+        unsigned char* to, const unsigned char* at, long long n) noexcept nogil

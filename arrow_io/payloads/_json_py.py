@@ -1,0 +1,1175 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+# cython: initializedcheck=False, cdivision=True
+"""JSON text (RFC 8259); see `_arena_py`."""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from arrow_io.messages import _no_cython as cython
+
+if cython.compiled:
+    from cython.cimports.arrow_io.payloads import _tables as tables
+    from cython.cimports.arrow_io.payloads._arena_c import Arena
+    from cython.cimports.arrow_io.payloads._bits import copy, is_ascii, leap, plain, same
+else:
+    from arrow_io.payloads import tables
+    from arrow_io.payloads._arena_py import Arena
+
+_MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+_MAX63 = cython.declare(cython.ulonglong, 0x7FFFFFFFFFFFFFFF)
+_MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
+_TEN18 = cython.declare(cython.ulonglong, 10**18)
+_MAX_EXACT = cython.declare(cython.ulonglong, 1 << 53)
+_NAN = cython.declare(cython.longlong, 0x4E614E)
+_INFINITY = cython.declare(cython.longlong, 0x496E66696E697479)
+_NULL_WORD = cython.declare(cython.longlong, 0x6E756C6C)
+_TRUE_WORD = cython.declare(cython.longlong, 0x74727565)
+_FALSE_WORD = cython.declare(cython.longlong, 0x66616C7365)
+_LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+
+
+@cython.final
+@cython.cclass
+class Shredder(Arena):
+    """Appends JSON values by the schema that they are read by."""
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        start = _over_space(self.p, start, stop)
+        if start < stop and not _begins_value(self.p[start]):
+            return self._fail(tables.BAD_JSON, tables.ABSENT, start)
+        start = self._json(0, start, stop)
+        return start if start < 0 else _over_space(self.p, start, stop)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json(
+        self, op: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Append the value whose first character is at `i` and give the position behind it."""
+        at: cython.Py_ssize_t = op * tables.OP_WIDTH
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        start: cython.Py_ssize_t = i + 1
+        length: cython.Py_ssize_t
+        k: cython.longlong
+        used: cython.longlong
+        if i >= stop:
+            return self._fail(tables.ENDS_EARLY, node, i)
+        if self.ops[at + tables.OPCODE] != tables.JSON_STRING or self.p[i] != 0x22:
+            return self._json_other(at, i, stop)
+        i = _json_plain(self.p, start, stop)
+        if i < stop and self.p[i] == 0x22:
+            # Most values are short texts: what `_put_text` does, without a call.
+            if cython.compiled and is_ascii(self.p + start, i - start):
+                length = i - start
+                at = node * tables.NODE_WIDTH
+                k = self.counts[node]
+                used = self.used[node]
+                if (
+                    k < self.nodes[at + tables.CAPACITY]
+                    and length <= self.nodes[at + tables.BYTES_CAPACITY] - used
+                ):
+                    copy(self.a8 + self.nodes[at + tables.BYTES] + used, self.p + start, length)
+                    self.a8[self.nodes[at + tables.VALID] + k] = 1
+                    used += length
+                    self.counts[node] = k + 1
+                    self.used[node] = used
+                    self.a32[self.nodes[at + tables.DATA] + k + 1] = used
+                    return i + 1
+            return i + 1 if self._put_text(node, start, i - start) else -1
+        i = self._json_text(node, start, stop)
+        return i if i >= 0 and self._close_bytes(node) else -1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_other(
+        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Append a value that is no text, or is no text and should be one."""
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        c: cython.int = self.p[i]
+        before: cython.Py_ssize_t = i
+        if c == 0x6E:
+            if not _is_word(self.p, i, stop, _NULL_WORD, 4):
+                return self._fail(tables.BAD_JSON, node, i)
+            return i + 4 if self._null(node) else -1
+        if opcode == tables.JSON_STRING:
+            return self._fail(tables.WRONG_TOKEN, node, i)
+        if opcode == tables.JSON_INTEGER:
+            if c != 0x2D and not (0x30 <= c <= 0x39):
+                return self._fail(tables.WRONG_TOKEN, node, i)
+            i = self._json_digits(i, stop)
+            if i < 0:
+                i = self._json_number(node, before, stop)
+                if i < 0 or not self._json_whole(node, before):
+                    return -1
+            return i if self._put_scaled(node, self.ops[at + tables.A], self.number, before) else -1
+        if opcode == tables.JSON_RECORD:
+            if c != 0x7B:
+                return self._fail(tables.WRONG_TOKEN, node, i)
+            return self._json_record(at, i + 1, stop)
+        if opcode == tables.JSON_FLOAT:
+            return self._json_double(node, i, stop)
+        if opcode == tables.JSON_BOOLEAN:
+            if _is_word(self.p, i, stop, _TRUE_WORD, 4):
+                return i + 4 if self._put(node, 1) else -1
+            if _is_word(self.p, i, stop, _FALSE_WORD, 5):
+                return i + 5 if self._put(node, 0) else -1
+            return self._fail(tables.WRONG_TOKEN, node, i)
+        if opcode == tables.JSON_ARRAY:
+            if c != 0x5B:
+                return self._fail(tables.WRONG_TOKEN, node, i)
+            return self._json_array(at, i + 1, stop)
+        if opcode == tables.JSON_MAP:
+            if c != 0x7B:
+                return self._fail(tables.WRONG_TOKEN, node, i)
+            return self._json_map(at, i + 1, stop)
+        if opcode == tables.JSON_UNION:
+            return self._json_union(at, i, stop)
+        if opcode == tables.JSON_DECIMAL:
+            return self._json_decimal(at, i, stop)
+        if opcode == tables.JSON_RAW:
+            i = self._json_skip(i, stop)
+            return i if i >= 0 and self._put_text(node, before, i - before) else -1
+        if c != 0x22:
+            return self._fail(tables.WRONG_TOKEN, node, i)
+        if opcode == tables.JSON_BASE64:
+            return self._json_base64(at, i + 1, stop)
+        return self._json_enum(at, i + 1, stop)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_text(
+        self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Add the text that begins at `i`, behind its quote, to the bytes of a node."""
+        start: cython.Py_ssize_t = i
+        while True:
+            i = _json_plain(self.p, i, stop)
+            if i >= stop:
+                return self._fail(tables.ENDS_EARLY, node, i)
+            if self.p[i] < 0x20:
+                return self._fail(tables.BAD_JSON, node, i)
+            if not self._is_text(start, i):
+                return self._fail(tables.BAD_UTF8, node, start)
+            if not self._add_bytes(node, self.p, start, i - start):
+                return -1
+            if self.p[i] == 0x22:
+                return i + 1
+            i = self._json_escape(node, i + 1, stop)
+            if i < 0:
+                return -1
+            start = i
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_escape(
+        self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Add the character of an escape, whose backslash stands before `i`."""
+        c: cython.longlong
+        low: cython.longlong
+        done: cython.bint
+        if i >= stop:
+            return self._fail(tables.ENDS_EARLY, node, i)
+        c = _escaped(self.p[i])
+        if c < 0:
+            return self._fail(tables.BAD_ESCAPE, node, i)
+        if c > 0:
+            return i + 1 if self._add_byte(node, c) else -1
+        c = _utf16_unit(self.p, i + 1, stop)
+        if c < 0:
+            return self._fail(tables.BAD_ESCAPE, node, i)
+        i += 5
+        if 0xD800 <= c < 0xDC00 and stop - i >= 6 and self.p[i] == 0x5C and self.p[i + 1] == 0x75:
+            low = _utf16_unit(self.p, i + 2, stop)
+            if 0xDC00 <= low < 0xE000:
+                c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00)
+                i += 6
+        if 0xD800 <= c < 0xE000:
+            return self._fail(tables.BAD_ESCAPE, node, i)
+        if c < 0x80:
+            return i if self._add_byte(node, c) else -1
+        if c < 0x800:
+            done = self._add_byte(node, 0xC0 | (c >> 6))
+        else:
+            if c < 0x10000:
+                done = self._add_byte(node, 0xE0 | (c >> 12))
+            else:
+                done = self._add_byte(node, 0xF0 | (c >> 18)) and self._add_byte(
+                    node, 0x80 | ((c >> 12) & 0x3F)
+                )
+            done = done and self._add_byte(node, 0x80 | ((c >> 6) & 0x3F))
+        done = done and self._add_byte(node, 0x80 | (c & 0x3F))
+        return i if done else -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_digits(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read a number of up to 18 digits and nothing else, as most are, into `number`; or −1."""
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        value: cython.longlong = 0
+        negative: cython.bint = p[i] == 0x2D
+        first: cython.Py_ssize_t = i + 1 if negative else i
+        safe: cython.Py_ssize_t = first + 18 if stop - first > 18 else stop
+        i = first
+        while i < safe and 0x30 <= p[i] <= 0x39:
+            value = value * 10 + (p[i] - 0x30)
+            i += 1
+        if i == first or i >= stop or (p[first] == 0x30 and i > first + 1):
+            return -1
+        if p[i] != 0x2C and p[i] != 0x7D and p[i] != 0x5D:
+            return -1
+        self.number = -value if negative else value
+        return i
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_point(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read a number of up to 15 digits and a point, as most are, into `value`; or −1."""
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        value: cython.longlong = 0
+        negative: cython.bint = p[i] == 0x2D
+        first: cython.Py_ssize_t = i + 1 if negative else i
+        safe: cython.Py_ssize_t = first + 16 if stop - first > 16 else stop
+        point: cython.Py_ssize_t
+        i = first
+        while i < safe and 0x30 <= p[i] <= 0x39:
+            value = value * 10 + (p[i] - 0x30)
+            i += 1
+        if i == first or (p[first] == 0x30 and i > first + 1):
+            return -1
+        point = i
+        if i < safe and p[i] == 0x2E:
+            i += 1
+            while i < safe and 0x30 <= p[i] <= 0x39:
+                value = value * 10 + (p[i] - 0x30)
+                i += 1
+            point = i - point - 1
+            if point == 0:
+                return -1
+        else:
+            point = 0
+        if i >= stop or (p[i] != 0x2C and p[i] != 0x7D and p[i] != 0x5D):
+            return -1
+        # Both are exact, so that one rounding gives the nearest number.
+        self.value = value
+        self.value /= self.powers[point]
+        if negative:
+            self.value = -self.value
+        return i
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_number(
+        self, node: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Read a number: `mantissa` × 10^`exponent`, and its sign in `negative`.
+
+        `is_cut` says that this is not all of the number, since more than 19 of its digits count.
+        `number` is 1 where it has a point or an exponent, else 0.
+        """
+        c: cython.int
+        value: cython.ulonglong = 0
+        exponent: cython.longlong = 0
+        power: cython.longlong = 0
+        is_small: cython.bint
+        first: cython.Py_ssize_t
+        self.is_cut = False
+        self.number = 0
+        self.negative = self.p[i] == 0x2D
+        if self.negative:
+            i += 1
+        first = i
+        while i < stop:
+            c = self.p[i]
+            if not (0x30 <= c <= 0x39):
+                break
+            if value < _TEN18:
+                value = value * 10 + (c - 0x30)
+            else:
+                exponent += 1
+                if c != 0x30:
+                    self.is_cut = True
+            i += 1
+        if i == first or (self.p[first] == 0x30 and i > first + 1):
+            return self._fail(tables.BAD_JSON, node, i)
+        if i < stop and self.p[i] == 0x2E:
+            self.number = 1
+            i += 1
+            first = i
+            while i < stop:
+                c = self.p[i]
+                if not (0x30 <= c <= 0x39):
+                    break
+                if value < _TEN18:
+                    value = value * 10 + (c - 0x30)
+                    exponent -= 1
+                elif c != 0x30:
+                    self.is_cut = True
+                i += 1
+            if i == first:
+                return self._fail(tables.BAD_JSON, node, i)
+        if i < stop and (self.p[i] == 0x65 or self.p[i] == 0x45):
+            self.number = 1
+            i += 1
+            is_small = i < stop and self.p[i] == 0x2D
+            if i < stop and (self.p[i] == 0x2D or self.p[i] == 0x2B):
+                i += 1
+            first = i
+            while i < stop:
+                c = self.p[i]
+                if not (0x30 <= c <= 0x39):
+                    break
+                if power < 1_000_000_000:
+                    power = power * 10 + (c - 0x30)
+                i += 1
+            if i == first:
+                return self._fail(tables.BAD_JSON, node, i)
+            exponent += -power if is_small else power
+        self.mantissa = value
+        self.exponent = exponent
+        return i
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_whole(self, node: cython.longlong, offset: cython.Py_ssize_t) -> cython.bint:
+        """Leave the number that was read in `number`, if it is whole and of 64 bits."""
+        value: cython.ulonglong = self.mantissa
+        exponent: cython.longlong = self.exponent
+        if value == 0 and not self.is_cut:
+            exponent = 0
+        while exponent < 0 and value % 10 == 0 and not self.is_cut:
+            value //= 10
+            exponent += 1
+        if exponent < 0 or (exponent == 0 and self.is_cut):
+            self._fail(tables.TOO_PRECISE, node, offset)
+            return False
+        while exponent > 0 and value <= _TEN18:
+            value *= 10
+            exponent -= 1
+        if exponent > 0 or self.is_cut or value > _MAX63 + (1 if self.negative else 0):
+            self._fail(tables.OUT_OF_RANGE, node, offset)
+            return False
+        if self.negative and value > 0:
+            # By way of the number that is one less, which 63 bits hold.
+            value -= 1
+            self.number = value
+            self.number = -self.number - 1
+        else:
+            self.number = value
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_double(
+        self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """A number; or NaN or an infinity, bare or in quotes, as writers of JSON spell them."""
+        start: cython.Py_ssize_t = i
+        value: cython.double
+        c: cython.int = self.p[i]
+        if c != 0x2D and not (0x30 <= c <= 0x39):
+            return self._json_not_a_number(node, i, stop)
+        i = self._json_point(start, stop)
+        if i >= 0:
+            return i if self._put_double(node, self.value, start) else -1
+        i = start
+        if c == 0x2D and i + 1 < stop and self.p[i + 1] == 0x49:
+            return self._json_not_a_number(node, i, stop)
+        i = self._json_number(node, i, stop)
+        if i < 0:
+            return -1
+        if not self.is_cut and self.mantissa <= _MAX_EXACT and -22 <= self.exponent <= 22:
+            # Both factors are exact, so that one rounding gives the nearest number.
+            value = self.mantissa
+            if self.exponent < 0:
+                value /= self.powers[-self.exponent]
+            else:
+                value *= self.powers[self.exponent]
+            if self.negative:
+                value = -value
+        else:
+            with cython.gil:
+                value = float(bytes(self.p[start:i]))
+            if value - value != 0:
+                return self._fail(tables.OUT_OF_RANGE, node, start)
+        return i if self._put_double(node, value, start) else -1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_not_a_number(
+        self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        start: cython.Py_ssize_t = i
+        quoted: cython.bint = self.p[i] == 0x22
+        value: cython.double
+        if quoted:
+            i += 1
+        value = 1
+        if i < stop and self.p[i] == 0x2D:
+            value = -1
+            i += 1
+        if value > 0 and _is_word(self.p, i, stop, _NAN, 3):
+            value = (self.powers[22] * 1e300) * 0
+            i += 3
+        elif _is_word(self.p, i, stop, _INFINITY, 8):
+            value *= self.powers[22] * 1e300
+            i += 8
+        else:
+            return self._fail(tables.WRONG_TOKEN, node, start)
+        if quoted:
+            if i >= stop or self.p[i] != 0x22:
+                return self._fail(tables.WRONG_TOKEN, node, start)
+            i += 1
+        return i if self._put_double(node, value, start) else -1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_decimal(
+        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """A number with so many digits at the most, of which so many behind the point."""
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        start: cython.Py_ssize_t = i
+        end: cython.Py_ssize_t
+        zeros: cython.longlong
+        total: cython.longlong
+        digits: cython.longlong = 0
+        high: cython.ulonglong = 0
+        low: cython.ulonglong = 0
+        c: cython.int = self.p[i]
+        if c != 0x2D and not (0x30 <= c <= 0x39):
+            return self._fail(tables.WRONG_TOKEN, node, i)
+        end = self._json_number(node, i, stop)
+        if end < 0:
+            return -1
+        total = self._json_significant(i, end)
+        # How many zeros to append so that the last digit is the last behind the column's point;
+        # `exponent` is that of the 19 digits that were kept.
+        zeros = self.exponent + self.ops[at + tables.B] - (total - 19 if total > 19 else 0)
+        if total == 0:
+            zeros = 0
+        if total + zeros > self.ops[at + tables.A]:
+            return self._fail(tables.OUT_OF_RANGE, node, i)
+        while digits < total:
+            c = self.p[i]
+            i += 1
+            if c == 0x2D or c == 0x2E or (digits == 0 and c == 0x30):
+                continue
+            digits += 1
+            if digits <= total + zeros:
+                high, low = _times_ten(high, low, c - 0x30)
+            elif c != 0x30:
+                return self._fail(tables.TOO_PRECISE, node, start)
+        while zeros > 0:
+            high, low = _times_ten(high, low, 0)
+            zeros -= 1
+        if self.negative:
+            low = (_MASK64 - low + 1) & _MASK64
+            high = (_MASK64 - high + (1 if low == 0 else 0)) & _MASK64
+        return end if self._put_int128(node, high, low) else -1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_significant(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.longlong:
+        """How many digits a number has from the first on that is not 0."""
+        total: cython.longlong = 0
+        c: cython.int
+        while i < stop and self.p[i] != 0x65 and self.p[i] != 0x45:
+            c = self.p[i]
+            if 0x30 <= c <= 0x39 and (total > 0 or c != 0x30):
+                total += 1
+            i += 1
+        return total
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_base64(
+        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Bytes as Base64 text: added as text, and decoded where they stand."""
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        base: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.BYTES]
+        first: cython.Py_ssize_t = base + self.used[node]
+        before: cython.Py_ssize_t = i
+        last: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        target: cython.Py_ssize_t = first
+        bits: cython.longlong = 0
+        held: cython.int = 0
+        digit: cython.longlong
+        i = self._json_text(node, i, stop)
+        if i < 0:
+            return -1
+        last = base + self.used[node]
+        if (last - first) % 4 == 0:
+            for k in range(2):
+                if last > first and self.a8[last - 1] == 0x3D:
+                    last -= 1
+        if (last - first) % 4 == 1:
+            return self._fail(tables.BAD_BASE64, node, before)
+        for k in range(first, last):
+            digit = self.constants[self.a8[k]]
+            if digit > 63:
+                return self._fail(tables.BAD_BASE64, node, before)
+            bits = ((bits << 6) | digit) & 0xFFFF
+            held += 6
+            if held >= 8:
+                held -= 8
+                self.a8[target] = (bits >> held) & 0xFF
+                target += 1
+        self.used[node] = target - base
+        if self.ops[at + tables.A] != tables.ABSENT and self.ops[at + tables.A] != target - first:
+            return self._fail(tables.BAD_LENGTH, node, before)
+        return i if self._close_bytes(node) else -1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_enum(
+        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        link: cython.Py_ssize_t = self.ops[at + tables.A]
+        last: cython.Py_ssize_t = link + self.ops[at + tables.B]
+        start: cython.Py_ssize_t = (
+            self.nodes[node * tables.NODE_WIDTH + tables.BYTES] + self.used[node]
+        )
+        used: cython.longlong = self.used[node]
+        before: cython.Py_ssize_t = i
+        i = self._json_text(node, i, stop)
+        if i < 0:
+            return -1
+        while link < last:
+            if self._is_constant(self.a8, start, self.used[node] - used, self.links[link]):
+                return i if self._close_bytes(node) else -1
+            link += 1
+        if self.ops[at + tables.C] == tables.ABSENT:
+            return self._fail(tables.BAD_SYMBOL, node, before)
+        self.used[node] = used
+        return i if self._put_constant(node, self.ops[at + tables.C]) else -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _is_constant(
+        self,
+        source: cython.pointer[cython.const[cython.uchar]],
+        start: cython.Py_ssize_t,
+        length: cython.longlong,
+        position: cython.longlong,
+    ) -> cython.bint:
+        at: cython.Py_ssize_t = position >> 32
+        if position & _MASK32 != length:
+            return False
+        return _same(source, start, self.constants, at, length)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_record(
+        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """The fields of an object, behind its brace; those that nobody wants are read over.
+
+        Fields mostly come in the order of the object before, so each hint that holds spares a
+        search.
+        """
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        fields: cython.Py_ssize_t = self.ops[at + tables.A]
+        count: cython.Py_ssize_t = self.ops[at + tables.B]
+        hint: cython.Py_ssize_t = self.ops[at + tables.C]
+        hints: cython.Py_ssize_t = hint + 1
+        wanted: cython.Py_ssize_t = self.ops[at + tables.D]
+        found: cython.Py_ssize_t = 0
+        # What is written to the arena could be any of these, as far as C knows: kept, they need not
+        # be looked up anew.
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        links: cython.pointer[cython.const[cython.longlong]] = self.links
+        ops: cython.pointer[cython.const[cython.longlong]] = self.ops
+        constants: cython.pointer[cython.const[cython.uchar]] = self.constants
+        position: cython.longlong
+        start: cython.Py_ssize_t
+        length: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        op: cython.longlong
+        i = _over_space(p, i, stop)
+        if i < stop and p[i] == 0x7D:
+            return i + 1 if self._close_struct(node) else -1
+        while True:
+            if i >= stop or p[i] != 0x22:
+                return self._fail(tables.BAD_JSON, node, i)
+            start = i + 1
+            k = self.hints[hint]
+            length = 0
+            if k < count:
+                position = links[fields + 2 * k]
+                length = position & _MASK32
+                if length > stop - start or not _same(p, start, constants, position >> 32, length):
+                    length = 0
+            if length > 0:
+                i = start + length
+            else:
+                i = self._json_name(node, start, stop)
+                if i < 0:
+                    return -1
+                k = 0
+                while k < count and not self._is_constant(
+                    p, start, i - start, links[fields + 2 * k]
+                ):
+                    k += 1
+                if k < count:
+                    self.hints[hint] = k
+            if i >= stop or p[i] != 0x3A:
+                i = _over_space(p, i, stop)
+                if i >= stop or p[i] != 0x3A:
+                    return self._fail(tables.BAD_JSON, node, i)
+            i = _over_space(p, i + 1, stop)
+            op = links[fields + 2 * k + 1] if k < count else tables.ABSENT
+            if k < count:
+                hint = hints + k
+            if op >= 0:
+                if self.counts[ops[op * tables.OP_WIDTH + tables.NODE]] > self.counts[node]:
+                    return self._fail(tables.NOT_CANONICAL, node, start)
+                found += 1
+                i = self._json(op, i, stop)
+            elif i < stop and p[i] == 0x22:
+                length = _over_text(p, i + 1, stop)
+                i = length if length >= 0 else self._fail(-length, tables.ABSENT, i)
+            elif k < count and i < stop and (p[i] == 0x7B or p[i] == 0x5B):
+                length = _over_brackets(p, i, stop)
+                i = length if length >= 0 else self._fail(-length, tables.ABSENT, i)
+            else:
+                i = self._json_skip(i, stop)
+            if i < 0:
+                return -1
+            if i >= stop or (p[i] != 0x2C and p[i] != 0x7D):
+                i = self._json_next(i, stop, 0x7D)
+                if i < 0:
+                    return -1
+                i -= 1
+            i += 1
+            if p[i - 1] == 0x7D:
+                if found == wanted:
+                    return i if self._slot(node) >= 0 else -1
+                return i if self._close_struct(node) else -1
+            i = _over_space(p, i, stop)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_name(
+        self, node: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """The position behind the closing quote of a name without escapes, which begins at `i`."""
+        i = _json_plain(self.p, i, stop)
+        if i >= stop:
+            return self._fail(tables.ENDS_EARLY, node, i)
+        if self.p[i] == 0x5C and not self.is_canonical:
+            return self._fail(tables.NOT_CANONICAL, node, i)
+        while self.p[i] == 0x5C:
+            i = _json_plain(self.p, i + 2, stop)
+            if i >= stop:
+                return self._fail(tables.ENDS_EARLY, node, i)
+        if self.p[i] != 0x22:
+            return self._fail(tables.BAD_JSON, node, i)
+        return i + 1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_colon(
+        self, node: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        if i >= stop or self.p[i] != 0x3A:
+            i = _over_space(self.p, i, stop)
+            if i >= stop or self.p[i] != 0x3A:
+                return self._fail(tables.BAD_JSON, node, i)
+        return _over_space(self.p, i + 1, stop)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_next(
+        self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t, close: cython.int
+    ) -> cython.Py_ssize_t:
+        """The position behind a comma or the closing bracket."""
+        if i >= stop or (self.p[i] != 0x2C and self.p[i] != close):
+            i = _over_space(self.p, i, stop)
+            if i >= stop:
+                return self._fail(tables.ENDS_EARLY, tables.ABSENT, i)
+            if self.p[i] != 0x2C and self.p[i] != close:
+                return self._fail(tables.BAD_JSON, tables.ABSENT, i)
+        return i + 1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_array(
+        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        i = _over_space(self.p, i, stop)
+        if i < stop and self.p[i] == 0x5D:
+            return i + 1 if self._close_list(node) else -1
+        while True:
+            i = self._json(self.ops[at + tables.A], i, stop)
+            if i >= 0:
+                i = self._json_next(i, stop, 0x5D)
+            if i < 0:
+                return -1
+            if self.p[i - 1] == 0x5D:
+                return i if self._close_list(node) else -1
+            i = _over_space(self.p, i, stop)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_map(
+        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        i = _over_space(self.p, i, stop)
+        if i < stop and self.p[i] == 0x7D:
+            return i + 1 if self._close_list(node) else -1
+        while True:
+            if i >= stop or self.p[i] != 0x22:
+                return self._fail(tables.BAD_JSON, node, i)
+            i = self._json_text(node + 2, i + 1, stop)
+            if i < 0 or not self._close_bytes(node + 2):
+                return -1
+            i = self._json_colon(node, i, stop)
+            if i >= 0:
+                i = self._json(self.ops[at + tables.A], i, stop)
+            if i < 0 or self._slot(node + 1) < 0:
+                return -1
+            i = self._json_next(i, stop, 0x7D)
+            if i < 0:
+                return -1
+            if self.p[i - 1] == 0x7D:
+                return i if self._close_list(node) else -1
+            i = _over_space(self.p, i, stop)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_union(
+        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """The first branch that takes this kind of token."""
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        c: cython.int = self.p[i]
+        kind: cython.longlong = tables.TOKEN_FRACTION
+        op: cython.longlong
+        if c == 0x22:
+            kind = tables.TOKEN_STRING
+        elif c == 0x7B:
+            kind = tables.TOKEN_OBJECT
+        elif c == 0x5B:
+            kind = tables.TOKEN_ARRAY
+        elif c == 0x74 or c == 0x66:
+            kind = tables.TOKEN_BOOLEAN
+        elif 0x30 <= c <= 0x39 or (c == 0x2D and not (i + 1 < stop and self.p[i + 1] == 0x49)):
+            if self._json_number(node, i, stop) < 0:
+                return -1
+            if self.number == 0:
+                kind = tables.TOKEN_INTEGER
+        op = self.links[self.ops[at + tables.A] + kind]
+        if op == tables.ABSENT:
+            return self._fail(tables.WRONG_TOKEN, node, i)
+        i = self._json(op, i, stop)
+        return i if i >= 0 and self._close_struct(node) else -1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_skip(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read over a value, which must be JSON all the same."""
+        behind: cython.Py_ssize_t = _over_value(self.p, i, stop)
+        return behind if behind >= 0 else self._fail(-behind, tables.ABSENT, i)
+
+
+# ----------------------------------------------------------------------------
+# Reading over values: each function gives the position behind, or a code with a minus sign
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _over_value(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """Read over the value whose first character is at `i`."""
+    c: cython.int
+    depth: cython.int = 0
+    # One bit for each array or object around: whether it is an object.
+    objects: cython.ulonglong = 0
+    while True:
+        if i >= stop:
+            return -tables.ENDS_EARLY
+        c = p[i]
+        if c == 0x22:
+            i = _over_text(p, i + 1, stop)
+        elif c == 0x7B or c == 0x5B:
+            if depth >= tables.MAX_DEPTH:
+                return -tables.TOO_DEEP
+            i = _over_space(p, i + 1, stop)
+            if i < stop and p[i] == c + 2:
+                i += 1
+            else:
+                depth += 1
+                objects = (objects << 1) & _MASK64
+                if c == 0x7B:
+                    objects |= 1
+                    i = _over_name(p, i, stop)
+                    if i < 0:
+                        return i
+                continue
+        elif 0x30 <= c <= 0x39 or c == 0x2D:
+            i = _over_number(p, i, stop)
+        else:
+            i = _over_word(p, i, stop)
+        if i < 0:
+            return i
+        while depth > 0:
+            if i < stop and p[i] <= 0x20:
+                i = _over_space(p, i, stop)
+            if i >= stop:
+                return -tables.ENDS_EARLY
+            c = p[i]
+            i += 1
+            if c == 0x2C:
+                i = _over_space(p, i, stop)
+                if objects & 1:
+                    i = _over_name(p, i, stop)
+                    if i < 0:
+                        return i
+                break
+            if c != (0x7D if objects & 1 else 0x5D):
+                return -tables.BAD_JSON
+            objects >>= 1
+            depth -= 1
+        else:
+            return i
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _over_brackets(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """Read over the array or object that begins at `i`, of a field that nobody wants.
+
+    Quotes, backslashes and brackets alone are looked at, which is enough to find its end.
+    """
+    c: cython.int
+    depth: cython.longlong = 1
+    inside: cython.longlong = 0
+    end: cython.Py_ssize_t
+    i += 1
+    while i < stop:
+        if cython.compiled:
+            i = leap(p, i, stop, cython.address(depth), cython.address(inside))
+        end = i + 16 if stop - i > 16 else stop
+        while i < end:
+            c = p[i]
+            i += 1
+            if c == 0x22:
+                inside ^= 1
+            elif inside:
+                i += c == 0x5C
+            elif c | 0x20 == 0x7B:
+                depth += 1
+            elif c | 0x20 == 0x7D:
+                depth -= 1
+                if depth == 0:
+                    return i
+    return -tables.ENDS_EARLY
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _over_space(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    c: cython.int
+    while i < stop:
+        c = p[i]
+        if c > 0x20 or (c != 0x20 and c != 0x0A and c != 0x0D and c != 0x09):
+            break
+        i += 1
+    return i
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _over_name(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """Read over a name, its colon and the space around that."""
+    if i >= stop or p[i] != 0x22:
+        return -tables.BAD_JSON
+    i = _over_text(p, i + 1, stop)
+    if i < 0:
+        return i
+    i = _over_space(p, i, stop)
+    if i >= stop or p[i] != 0x3A:
+        return -tables.BAD_JSON
+    return _over_space(p, i + 1, stop)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _over_text(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """Read over a text, from behind its quote on."""
+    c: cython.longlong
+    while True:
+        i = _json_plain(p, i, stop)
+        if i >= stop:
+            return -tables.ENDS_EARLY
+        if p[i] == 0x22:
+            return i + 1
+        if p[i] != 0x5C:
+            return -tables.BAD_JSON
+        i += 1
+        c = _escaped(p[i]) if i < stop else -1
+        if c < 0 or (c == 0 and _utf16_unit(p, i + 1, stop) < 0):
+            return -tables.BAD_ESCAPE
+        i += 1 if c > 0 else 5
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _over_digits(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    while i < stop and 0x30 <= p[i] <= 0x39:
+        i += 1
+    return i
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _over_number(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """Read over a number, or a negative infinity."""
+    first: cython.Py_ssize_t
+    if p[i] == 0x2D:
+        i += 1
+        if _is_word(p, i, stop, _INFINITY, 8):
+            return i + 8
+    first = i
+    i = _over_digits(p, i, stop)
+    if i == first or (p[first] == 0x30 and i > first + 1):
+        return -tables.BAD_JSON
+    if i < stop and p[i] == 0x2E:
+        first = i + 1
+        i = _over_digits(p, first, stop)
+        if i == first:
+            return -tables.BAD_JSON
+    if i < stop and (p[i] == 0x65 or p[i] == 0x45):
+        i += 1
+        if i < stop and (p[i] == 0x2D or p[i] == 0x2B):
+            i += 1
+        first = i
+        i = _over_digits(p, first, stop)
+        if i == first:
+            return -tables.BAD_JSON
+    return i
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _over_word(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """Read over `null`, `true`, `false`, `NaN` or `Infinity`."""
+    if _is_word(p, i, stop, _NULL_WORD, 4) or _is_word(p, i, stop, _TRUE_WORD, 4):
+        return i + 4
+    if _is_word(p, i, stop, _FALSE_WORD, 5):
+        return i + 5
+    if _is_word(p, i, stop, _NAN, 3):
+        return i + 3
+    if _is_word(p, i, stop, _INFINITY, 8):
+        return i + 8
+    return -tables.BAD_JSON
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_word(
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    letters: cython.longlong,
+    length: cython.int,
+) -> cython.bint:
+    """Whether so many letters stand at `i`: those of a number, read big-endian."""
+    value: cython.longlong = 0
+    k: cython.Py_ssize_t
+    if length > stop - i:
+        return False
+    for k in range(length):
+        value = (value << 8) | p[i + k]
+    return value == letters
+
+
+# ----------------------------------------------------------------------------
+# Characters
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _same(
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    q: cython.pointer[cython.const[cython.uchar]],
+    k: cython.Py_ssize_t,
+    length: cython.Py_ssize_t,
+) -> cython.bint:
+    """Whether so many bytes are the same in two places."""
+    if cython.compiled:
+        return same(p + i, q + k, length)
+    return p[i : i + length] == q[k : k + length]
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _begins_value(c: cython.int) -> cython.bint:
+    """Whether a value can begin so: with a quote, bracket, brace, sign, digit or one of tfnNI."""
+    if c == 0x7B or c == 0x22 or c == 0x5B or c == 0x2D or 0x30 <= c <= 0x39:
+        return True
+    return c == 0x74 or c == 0x66 or c == 0x6E or c == 0x4E or c == 0x49
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _utf16_unit(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.longlong:
+    """The UTF-16 unit of four hexadecimal digits; −1 if they are none."""
+    value: cython.longlong = 0
+    k: cython.Py_ssize_t
+    digit: cython.longlong
+    if stop - i < 4:
+        return -1
+    for k in range(4):
+        digit = _hex_value(p[i + k])
+        if digit < 0:
+            return -1
+        value = (value << 4) | digit
+    return value
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _json_plain(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """The position of the first quote, backslash or control character, or `stop`."""
+    if cython.compiled:
+        return plain(p, i, stop)
+    while i < stop and p[i] != 0x22 and p[i] != 0x5C and p[i] >= 0x20:
+        i += 1
+    return i
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _escaped(c: cython.longlong) -> cython.longlong:
+    r"""The character behind a backslash in JSON; 0 for `u`, −1 if there is no such escape."""
+    if c == 0x22 or c == 0x5C or c == 0x2F:
+        return c
+    if c == 0x6E:
+        return 0x0A
+    if c == 0x75:
+        return 0
+    if c == 0x74:
+        return 0x09
+    if c == 0x72:
+        return 0x0D
+    if c == 0x62:
+        return 0x08
+    if c == 0x66:
+        return 0x0C
+    return -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _hex_value(c: cython.longlong) -> cython.longlong:
+    if 0x30 <= c <= 0x39:
+        return c - 0x30
+    if 0x41 <= c <= 0x46:
+        return c - 0x37
+    if 0x61 <= c <= 0x66:
+        return c - 0x57
+    return -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.ulonglong, cython.ulonglong))
+def _times_ten(high: cython.ulonglong, low: cython.ulonglong, digit: cython.ulonglong):
+    """A number of 128 bits, one decimal digit longer."""
+    right: cython.ulonglong = (low & _LOW32) * 10 + digit
+    left: cython.ulonglong = (low >> 32) * 10 + (right >> 32)
+    high = (high * 10 + (left >> 32)) & _MASK64
+    return high, ((left << 32) | (right & _LOW32)) & _MASK64

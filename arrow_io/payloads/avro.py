@@ -1,0 +1,382 @@
+"""AVRO: programs that read what one schema wrote as another schema has it.
+
+The rules are those of Avro 1.12, "Schema Resolution".
+
+Where Avro leaves a choice, or Java's implementation goes its own way: names of records, enums and
+fixed types tell branches of a union apart, and nothing else; times written in one unit and read in
+another are converted; decimals match if precision and scale do.
+"""
+
+from __future__ import annotations
+
+import reprlib
+import struct
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from arrow_io.errors import SchemaError
+from arrow_io.payloads import tables
+from arrow_io.payloads.avro_schema import MISSING, AvroType, shape_of
+from arrow_io.payloads.program import Program, ProgramBuilder, scale_limits
+from arrow_io.payloads.shape import Budget
+
+if TYPE_CHECKING:
+    from arrow_io.payloads.avro_schema import AvroField
+    from arrow_io.payloads.shape import Shape
+
+_WIDER: Final = {
+    "int": {"int", "long", "float", "double"},
+    "long": {"long", "float", "double"},
+    "float": {"float", "double"},
+    "string": {"string", "bytes"},
+    "bytes": {"bytes", "string"},
+}
+"""What each type may be read as, besides itself."""
+
+_UNITS: Final = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+_DAY_SECONDS: Final = 86_400
+_SIMPLE: Final = {
+    "string": tables.AVRO_STRING,
+    "bytes": tables.AVRO_BYTES,
+    "boolean": tables.AVRO_BOOLEAN,
+    "float": tables.AVRO_FLOAT,
+    "double": tables.AVRO_DOUBLE,
+    "null": tables.AVRO_NULL,
+}
+
+
+def avro_shape(reader: AvroType, time_unit: str) -> Shape:
+    """The shape of values read by a schema; a type inside itself is given as its Avro bytes.
+
+    Raises:
+        SchemaError: The schema has too many fields.
+    """
+    return shape_of(reader, time_unit, pa.binary())
+
+
+def avro_program(writer: AvroType, shape: Shape) -> Program:
+    """The program that reads what `writer` wrote into a shape.
+
+    Args:
+        writer: The schema that the payloads were written with.
+        shape: What `avro_shape` gave for the schema they are read by; a record may have fewer
+            fields than that schema.
+    """
+    builder = ProgramBuilder("avro", shape)
+    compiler = _Compiler(builder)
+    compiler.value(writer, shape, 0)
+    return builder.build()
+
+
+class _Compiler:
+    def __init__(self, builder: ProgramBuilder) -> None:
+        self._builder = builder
+        self._values: dict[tuple[int, int], int] = {}
+        self._skips: dict[int, int] = {}
+
+    def value(self, writer: AvroType, shape: Shape, node: int) -> int:
+        """An op that reads a value of `writer` into a node."""
+        # Once only, or unions of records of unions would make a program of any size.
+        known = self._values.get((id(writer), node))
+        if known is not None:
+            return known
+        op = self._values[id(writer), node] = self._builder.reserve()
+        return self._value(writer, shape, node, op)
+
+    def _value(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
+        builder = self._builder
+        reader: AvroType = shape.origin
+        if writer.kind == "union":
+            branches = [self.value(each, shape, node) for each in writer.branches]
+            return builder.set(op, tables.AVRO_UNION, node, builder.link(branches), len(branches))
+        if writer.kind == "null":
+            if shape.accepts_null:
+                return builder.set(op, tables.AVRO_NULL, node)
+            return self._fail(op, node)
+        if reader.kind == "union":
+            return self._member(writer, shape, node, op)
+        if reader.kind == "record" and writer.kind == "record":
+            if not shape.is_record and shape.storage != tables.BYTE:
+                return builder.set(op, tables.AVRO_RAW, node, self._skip(writer))
+            return self._record(writer, shape, node, op)
+        if reader.kind in {"array", "map"} and writer.kind == reader.kind:
+            is_array = reader.kind == "array"
+            item = shape.children[0] if is_array else shape.children[0].children[1]
+            below = self.value(writer.item, item, node + (1 if is_array else 3))
+            opcode = tables.AVRO_ARRAY if is_array else tables.AVRO_MAP
+            return builder.set(op, opcode, node, below)
+        if not _matches(writer, reader):
+            return self._fail(op, node)
+        return self._scalar(writer, shape, node, op)
+
+    def _fail(self, op: int, node: int, code: int = tables.NO_MATCH) -> int:
+        return self._builder.set(op, tables.AVRO_FAIL, node, code)
+
+    def _member(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
+        """The branch of the reader's union that takes what was written, as a member of a struct."""
+        best = min(
+            (_distance(writer, member.origin), number)
+            for number, member in enumerate(shape.children)
+        )
+        if best[0] == _NO_MATCH:
+            return self._fail(op, node)
+        below = node + 1
+        for member in shape.children[: best[1]]:
+            below += sum(1 for _ in member.walk())
+        value = self.value(writer, shape.children[best[1]], below)
+        return self._builder.set(op, tables.AVRO_MEMBER, node, value)
+
+    def _record(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
+        builder = self._builder
+        reader: AvroType = shape.origin
+        nodes: dict[str, tuple[Shape, int]] = {}
+        below = node + 1
+        for child in shape.children:
+            nodes[child.name] = child, below
+            below += sum(1 for _ in child.walk())
+        read_as = _read_as(writer, reader)
+        ops = []
+        for each in writer.fields:
+            child_and_node = nodes.get(read_as.get(each.name, ""))
+            if child_and_node is None:
+                ops.append(self._skip(each.type))
+            else:
+                ops.append(self.value(each.type, *child_and_node))
+        defaults: list[int] = []
+        for each in reader.fields:
+            if each.name in nodes and each.name not in read_as.values():
+                child, child_node = nodes[each.name]
+                if each.default is MISSING:
+                    defaults += [self._fail(builder.reserve(), child_node, tables.NO_DEFAULT), 0]
+                    continue
+                data = encode_default(each.type, each.default)
+                defaults += [self.value(each.type, child, child_node), builder.constant(data)]
+        return builder.set(
+            op,
+            tables.AVRO_RECORD,
+            node,
+            builder.link(ops),
+            len(ops),
+            builder.link(defaults),
+            len(defaults) // 2,
+        )
+
+    def _scalar(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
+        builder = self._builder
+        reader: AvroType = shape.origin
+        if reader.kind == "enum":
+            symbols = [
+                builder.constant(symbol.encode()) if symbol is not None else tables.ABSENT
+                for symbol in (_symbol(each, reader) for each in writer.symbols)
+            ]
+            return builder.set(op, tables.AVRO_ENUM, node, builder.link(symbols), len(symbols))
+        if reader.logical == "decimal":
+            size = writer.size if writer.kind == "fixed" else tables.ABSENT
+            high, low = divmod(10**reader.precision, 1 << 64)
+            bound = builder.link([high, low - (1 << 64) if low >> 63 else low])
+            return builder.set(op, tables.AVRO_DECIMAL, node, size, bound)
+        if writer.kind == "fixed":
+            is_text = reader.logical == "uuid"
+            opcode = tables.AVRO_UUID if is_text else tables.AVRO_FIXED
+            return builder.set(op, opcode, node, writer.size)
+        if writer.kind in {"int", "long"}:
+            if reader.kind in {"float", "double"}:
+                return builder.set(op, tables.AVRO_INTEGER_TO_FLOAT, node)
+            return builder.set(op, tables.AVRO_INTEGER, node, time_scale(builder, shape, writer))
+        # Text read as bytes is not looked at, and bytes read as text must be text.
+        kind = reader.kind if reader.kind in {"string", "bytes"} else writer.kind
+        return builder.set(op, _SIMPLE[kind], node)
+
+    def _skip(self, writer: AvroType) -> int:
+        """An op that reads over a value; a type inside itself points back."""
+        known = self._skips.get(id(writer))
+        if known is not None:
+            return known
+        builder = self._builder
+        op = self._skips[id(writer)] = builder.reserve()
+        absent = tables.ABSENT
+        if writer.kind == "record":
+            ops = [self._skip(each.type) for each in writer.fields]
+            return builder.set(op, tables.AVRO_RECORD, absent, builder.link(ops), len(ops), 0, 0)
+        if writer.kind == "union":
+            ops = [self._skip(each) for each in writer.branches]
+            return builder.set(op, tables.AVRO_UNION, absent, builder.link(ops), len(ops))
+        if writer.kind == "array":
+            return builder.set(op, tables.AVRO_ARRAY, absent, self._skip(writer.item))
+        if writer.kind == "map":
+            return builder.set(op, tables.AVRO_MAP, absent, self._skip(writer.item))
+        if writer.kind == "fixed":
+            return builder.set(op, tables.AVRO_FIXED, absent, writer.size)
+        if writer.kind == "enum":
+            return builder.set(op, tables.AVRO_ENUM, absent, 0, len(writer.symbols))
+        if writer.kind in {"int", "long"}:
+            return builder.set(op, tables.AVRO_INTEGER, absent)
+        return builder.set(op, _SIMPLE[writer.kind], absent)
+
+
+def time_scale(builder: ProgramBuilder, shape: Shape, writer: AvroType) -> int:
+    """The scale from a number as it is written to the unit of its column."""
+    reader: AvroType = shape.origin
+    bits = shape.type.bit_width
+    if reader.logical in {"", "date"}:
+        return builder.scale(*scale_limits(bits))
+    family, _, unit = reader.logical.rpartition("-")
+    written_family, _, written_unit = writer.logical.rpartition("-")
+    # Both kinds of timestamp count from 1970, and differ in whose clock they mean alone.
+    is_alike = written_family.removeprefix("local-") == family.removeprefix("local-")
+    source = _UNITS[written_unit if is_alike else unit]
+    target = {"ns": 10**9, "us": 10**6}[shape.type.unit]
+    if family == "time":
+        return builder.scale(0, _DAY_SECONDS * source - 1, multiplier=target // source)
+    if source > target:
+        return builder.scale(*scale_limits(bits), divisor=source // target)
+    multiplier = target // source
+    return builder.scale(*scale_limits(bits, multiplier), multiplier=multiplier)
+
+
+_NO_MATCH: Final = 9
+
+
+def _matches(writer: AvroType, reader: AvroType) -> bool:
+    if writer.kind == reader.kind:
+        if writer.kind == "fixed" and writer.size != reader.size:
+            return False
+        if reader.logical == "decimal" and writer.logical:
+            return (writer.logical, writer.precision, writer.scale) == (
+                reader.logical, reader.precision, reader.scale
+            )  # fmt: skip
+        return True
+    return reader.kind in _WIDER.get(writer.kind, ()) and reader.logical != "decimal"
+
+
+def _distance(writer: AvroType, reader: AvroType) -> int:
+    """How far a branch of the reader's union is from what was written; `_NO_MATCH`: it is none."""
+    if not _matches(writer, reader):
+        return _NO_MATCH
+    if writer.kind != reader.kind:
+        return 3
+    if writer.name == reader.name or writer.name in reader.aliases:
+        return 0
+    return 1 if writer.short_name == reader.short_name else 2
+
+
+def _read_as(writer: AvroType, reader: AvroType) -> dict[str, str]:
+    """By the names of the writer's fields, those of the reader's; a name goes before an alias."""
+    written = {each.name for each in writer.fields}
+    read_as = {each.name: each.name for each in reader.fields if each.name in written}
+    for each in reader.fields:
+        alias = next((alias for alias in each.aliases if alias in written - read_as.keys()), None)
+        if alias is not None and each.name not in written:
+            read_as[alias] = each.name
+    return read_as
+
+
+def _symbol(written: str, reader: AvroType) -> str | None:
+    return written if written in reader.symbols else reader.default
+
+
+def encode_default(type_: AvroType, value: object) -> bytes:
+    """Encode the default of a field, as Avro schemas spell it, in Avro's binary encoding.
+
+    Raises:
+        SchemaError: It is no value of its type.
+    """
+    return _DefaultEncoder().encode(type_, value, 0)
+
+
+def _bad_default(type_: AvroType, value: object) -> SchemaError:
+    return SchemaError(f"the default {reprlib.repr(value)} is no Avro {type_.short_name}")
+
+
+class _DefaultEncoder:
+    """Encodes one default, with bounds: a type may have itself as the default of its fields."""
+
+    def __init__(self) -> None:
+        self._budget = Budget()
+
+    def encode(self, type_: AvroType, value: object, depth: int) -> bytes:
+        """The bytes of a value, so deep inside the default."""
+        self._budget.spend(depth)
+        if type_.kind == "union":
+            for number, branch in enumerate(type_.branches):
+                try:
+                    return _long(number) + self.encode(branch, value, depth + 1)
+                except SchemaError:
+                    continue
+            raise _bad_default(type_, value)
+        try:
+            return self._value(type_, value, depth + 1)
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, struct.error):
+            raise _bad_default(type_, value) from None
+
+    def _value(self, type_: AvroType, value: object, depth: int) -> bytes:
+        kind = type_.kind
+        match value:
+            case list() if kind == "array":
+                items = b"".join(self.encode(type_.item, each, depth) for each in value)
+                return _long(len(value)) + items + b"\0" if value else b"\0"
+            case dict() if kind == "map":
+                pairs = (
+                    _sized(key.encode()) + self.encode(type_.item, each, depth)
+                    for key, each in value.items()
+                )
+                return _long(len(value)) + b"".join(pairs) + b"\0" if value else b"\0"
+            case dict() if kind == "record":
+                return b"".join(
+                    self.encode(
+                        each.type,
+                        value[each.name] if each.name in value else _own_default(each),
+                        depth,
+                    )
+                    for each in type_.fields
+                )
+        return _encode(type_, value)
+
+
+def _encode(type_: AvroType, value: object) -> bytes:
+    """The bytes of a value without parts."""
+    kind = type_.kind
+    match value:
+        case None if kind == "null":
+            return b""
+        case bool() if kind == "boolean":
+            return bytes([value])
+        case bool():
+            pass
+        case int() if kind in {"int", "long"} and -(1 << 63) <= value < 1 << 63:
+            return _long(value)
+        case int() | float() if kind == "float":
+            return struct.pack("<f", value)
+        case int() | float() if kind == "double":
+            return struct.pack("<d", value)
+        case str() if kind == "string":
+            return _sized(value.encode())
+        case str() if kind == "bytes":
+            return _sized(value.encode("latin-1"))
+        case str() if kind == "fixed" and len(value) == type_.size:
+            return value.encode("latin-1")
+        case str() if kind == "enum":
+            return _long(type_.symbols.index(value))
+    raise _bad_default(type_, value)
+
+
+def _own_default(field: AvroField) -> object:
+    if field.default is MISSING:
+        message = f"a default leaves out the field {field.name!r}"
+        raise SchemaError(message)
+    return field.default
+
+
+def _long(number: int) -> bytes:
+    rest = number << 1 if number >= 0 else (-number << 1) - 1
+    encoded = bytearray()
+    while rest > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def _sized(data: bytes) -> bytes:
+    return _long(len(data)) + data

@@ -1,0 +1,357 @@
+"""Avro schemas, as Pulsar keeps them for AVRO and JSON: text → types → shapes of Arrow columns.
+
+What Avro's specification allows is read; names are not checked, because Pulsar's Java client writes
+some (`Gen$Order`) that the specification forbids.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from arrow_io.errors import SchemaError
+from arrow_io.payloads.shape import UTC_MICROSECONDS, Budget, Shape, distinct, scalar
+from arrow_io.payloads.shape import array as array_shape
+from arrow_io.payloads.shape import map_ as map_shape
+from arrow_io.payloads.shape import record as record_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PRIMITIVES: Final = frozenset(
+    {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+)
+_NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
+_MAX_PRECISION = 38
+_UUID_BYTES = 16
+MISSING: Final = object()
+"""The default of a field that has none."""
+
+
+@dataclass(eq=False, slots=True)
+class AvroType:
+    """A type of an Avro schema. Named types are one object wherever they are used.
+
+    Attributes:
+        kind: `null`, `boolean`, `int`, `long`, `float`, `double`, `bytes`, `string`, `record`,
+            `enum`, `fixed`, `array`, `map` or `union`.
+        name: Full name of a named type, else empty.
+        aliases: Full names it also goes by.
+        logical: Logical type that applies to it, else empty.
+        precision: Digits of a decimal.
+        scale: How many of them stand behind the point.
+        size: Bytes of a fixed.
+        fields: Fields of a record.
+        symbols: Symbols of an enum.
+        default: Symbol that stands for those an enum does not have; None if there is none.
+        items: Type of an array's items, or of a map's values.
+        branches: Types of a union.
+    """
+
+    kind: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    logical: str = ""
+    precision: int = 0
+    scale: int = 0
+    size: int = 0
+    fields: list[AvroField] = field(default_factory=list)
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    items: AvroType | None = None
+    branches: tuple[AvroType, ...] = ()
+
+    @property
+    def short_name(self) -> str:
+        """What a union calls this branch: the kind, or a named type's name without namespace."""
+        return self.name.rpartition(".")[2] or self.kind
+
+    @property
+    def item(self) -> AvroType:
+        """The type of an array's items, or of a map's values."""
+        assert self.items is not None  # noqa: S101 - asked of arrays and maps only
+        return self.items
+
+
+@dataclass(eq=False, slots=True)
+class AvroField:
+    """A field of a record; `default` is `MISSING` where there is none."""
+
+    name: str
+    type: AvroType
+    aliases: tuple[str, ...] = ()
+    default: Any = MISSING
+
+
+def parse_avro(text: str) -> AvroType:
+    """Parse an Avro schema.
+
+    Args:
+        text: The schema as JSON.
+
+    Raises:
+        SchemaError: It is no Avro schema.
+    """
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        message = f"the schema is not JSON: {error}"
+        raise SchemaError(message) from error
+    return _Parser().type(schema, "", 0)
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self._named: dict[str, AvroType] = {}
+        self._budget = Budget()
+
+    def type(self, schema: object, namespace: str, depth: int) -> AvroType:
+        self._budget.spend(depth)
+        if isinstance(schema, str):
+            return self._by_name(schema, namespace)
+        if isinstance(schema, list):
+            branches = tuple(self.type(each, namespace, depth + 1) for each in schema)
+            if not branches or any(each.kind == "union" for each in branches):
+                message = "a union of the Avro schema is empty or holds another union"
+                raise SchemaError(message)
+            return AvroType("union", branches=branches)
+        if not isinstance(schema, dict):
+            message = f"no Avro type: {reprlib.repr(schema)}"
+            raise SchemaError(message)
+        kind = schema.get("type")
+        if isinstance(kind, dict | list):
+            return self.type(kind, namespace, depth + 1)
+        if kind in _NAMED:
+            return self._define(schema, str(kind), namespace, depth)
+        if kind in {"array", "map"}:
+            key = "items" if kind == "array" else "values"
+            if key not in schema:
+                message = f"an Avro {kind} without {key!r}"
+                raise SchemaError(message)
+            return AvroType(str(kind), items=self.type(schema[key], namespace, depth + 1))
+        if kind in PRIMITIVES:
+            return _with_logical(AvroType(str(kind)), schema)
+        if isinstance(kind, str):
+            return self._by_name(kind, namespace)
+        message = f"an Avro type without a type: {reprlib.repr(schema)}"
+        raise SchemaError(message)
+
+    def _by_name(self, name: str, namespace: str) -> AvroType:
+        if name in PRIMITIVES:
+            return AvroType(name)
+        found = self._named.get(_full_name(name, namespace)) or self._named.get(name)
+        if found is None:
+            message = f"the Avro schema uses a type {name[:100]!r} that it does not define"
+            raise SchemaError(message)
+        return found
+
+    def _define(
+        self, schema: Mapping[str, object], kind: str, namespace: str, depth: int
+    ) -> AvroType:
+        own = schema.get("namespace", namespace)
+        name = _full_name(_text(schema.get("name"), f"name of an Avro {kind}"), str(own or ""))
+        namespace = name.rpartition(".")[0]
+        aliases = tuple(_full_name(each, namespace) for each in _texts(schema.get("aliases")))
+        result = AvroType("record" if kind == "error" else kind, name, aliases)
+        self._named[name] = result
+        if kind == "enum":
+            result.symbols = _texts(schema.get("symbols"))
+            default = schema.get("default")
+            result.default = default if default in result.symbols else None
+        elif kind == "fixed":
+            size = schema.get("size")
+            if not isinstance(size, int) or not 0 <= size <= 1 << 30:
+                message = f"the Avro fixed {name!r} has no size"
+                raise SchemaError(message)
+            result.size = size
+            _with_logical(result, schema)
+        else:
+            self._add_fields(result, schema.get("fields"), namespace, depth)
+        return result
+
+    def _add_fields(self, record: AvroType, fields: object, namespace: str, depth: int) -> None:
+        if not isinstance(fields, list) or not all(isinstance(each, dict) for each in fields):
+            message = f"the Avro record {record.name!r} has no list of fields"
+            raise SchemaError(message)
+        for each in fields:
+            name = _text(each.get("name"), f"name of a field of {record.name!r}")
+            if "type" not in each:
+                message = f"the field {name!r} of {record.name!r} has no type"
+                raise SchemaError(message)
+            type_ = self.type(each["type"], namespace, depth + 1)
+            # Old writers put the logical type beside the type instead of inside.
+            if isinstance(each["type"], str) and type_.kind in PRIMITIVES:
+                _with_logical(type_, each)
+            record.fields.append(
+                AvroField(name, type_, _texts(each.get("aliases")), each.get("default", MISSING))
+            )
+        names = [each.name for each in record.fields]
+        if len(set(names)) < len(names):
+            message = f"the Avro record {record.name!r} has two fields of one name"
+            raise SchemaError(message)
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value:
+        message = f"the {what} is missing"
+        raise SchemaError(message)
+    return _encodable(value)
+
+
+def _encodable(name: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        message = f"a name of the Avro schema has half a character: {name[:100]!r}"
+        raise SchemaError(message) from None
+    return name
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        message = "symbols and aliases of an Avro schema are lists of text"
+        raise SchemaError(message)
+    return tuple(map(_encodable, value))
+
+
+_LOGICAL_KINDS: Final = {
+    "date": {"int"},
+    "time-millis": {"int"},
+    "time-micros": {"long"},
+    "timestamp-millis": {"long"},
+    "timestamp-micros": {"long"},
+    "timestamp-nanos": {"long"},
+    "local-timestamp-millis": {"long"},
+    "local-timestamp-micros": {"long"},
+    "local-timestamp-nanos": {"long"},
+    "uuid": {"string", "fixed"},
+    "decimal": {"bytes", "fixed"},
+}
+
+
+def _with_logical(type_: AvroType, schema: Mapping[str, object]) -> AvroType:
+    """Apply a logical type where it is valid; Avro wants an invalid one to be passed over."""
+    logical = schema.get("logicalType")
+    if not isinstance(logical, str) or type_.kind not in _LOGICAL_KINDS.get(logical, ()):
+        return type_
+    if logical == "decimal":
+        precision, scale = schema.get("precision"), schema.get("scale", 0)
+        if not isinstance(precision, int) or not isinstance(scale, int):
+            return type_
+        if not 0 <= scale <= precision or not 0 < precision <= _MAX_PRECISION:
+            return type_
+        # 16 bytes hold any number of digits that is believed.
+        if type_.kind == "fixed" and 10**precision > 1 << 8 * min(type_.size, 16) >> 1:
+            return type_
+        type_.precision, type_.scale = precision, scale
+    if logical == "uuid" and type_.kind == "fixed" and type_.size != _UUID_BYTES:
+        return type_
+    type_.logical = logical
+    return type_
+
+
+_PRIMITIVE_TYPES: Final[dict[str, Callable[[], pa.DataType]]] = {
+    "null": pa.bool_,
+    "boolean": pa.bool_,
+    "int": pa.int32,
+    "long": pa.int64,
+    "float": pa.float32,
+    "double": pa.float64,
+    "bytes": pa.binary,
+    "string": pa.string,
+    "enum": pa.string,
+    "fixed": pa.binary,
+}
+
+
+def arrow_type(type_: AvroType, time_unit: str) -> pa.DataType:
+    """The Arrow type of a type without parts.
+
+    Args:
+        type_: The Avro type.
+        time_unit: `ns` or `us`: unit of what counts nanoseconds.
+    """
+    logical = type_.logical
+    if logical == "decimal":
+        return pa.decimal128(type_.precision, type_.scale)
+    if logical == "uuid":
+        return pa.string()
+    if logical == "date":
+        return pa.date32()
+    if logical.startswith("time-"):
+        return pa.time64("us")
+    unit = time_unit if logical.endswith("-nanos") else "us"
+    if logical.startswith("timestamp-"):
+        return pa.timestamp(unit, tz="UTC") if unit != "us" else UTC_MICROSECONDS
+    if logical.startswith("local-timestamp-"):
+        return pa.timestamp(unit)
+    return _PRIMITIVE_TYPES[type_.kind]()
+
+
+def shape_of(type_: AvroType, time_unit: str, inner_type: pa.DataType) -> Shape:
+    """The shape that values of a type are read into.
+
+    Args:
+        type_: The schema that they are read by.
+        time_unit: `ns` or `us`: unit of what counts nanoseconds.
+        inner_type: What a type inside itself is given as: binary or string.
+
+    Raises:
+        SchemaError: There are too many fields.
+    """
+    return _Shapes(time_unit, inner_type).shape("", type_, (), 0)
+
+
+class _Shapes:
+    def __init__(self, time_unit: str, inner_type: pa.DataType) -> None:
+        self._time_unit = time_unit
+        self._inner_type = inner_type
+        self._budget = Budget()
+
+    def shape(self, name: str, type_: AvroType, around: tuple[AvroType, ...], depth: int) -> Shape:
+        self._budget.spend(depth)
+        if type_.kind == "union":
+            return self._union(name, type_, around, depth)
+        if type_.kind == "record":
+            if type_ in around:
+                return scalar(name, self._inner_type, type_)
+            fields = [
+                self.shape(each.name, each.type, (*around, type_), depth + 1)
+                for each in type_.fields
+            ]
+            return record_shape(name, fields, type_)
+        if type_.kind in {"array", "map"}:
+            item = self.shape(
+                "" if type_.kind == "array" else "value", type_.item, around, depth + 1
+            )
+            if type_.kind == "array":
+                return array_shape(name, item, type_)
+            return map_shape(name, scalar("key", pa.string()), item, type_)
+        shape = scalar(name, arrow_type(type_, self._time_unit), type_)
+        return shape.nullable() if type_.kind == "null" else shape
+
+    def _union(self, name: str, type_: AvroType, around: tuple[AvroType, ...], depth: int) -> Shape:
+        others = [each for each in type_.branches if each.kind != "null"]
+        accepts_null = len(others) < len(type_.branches)
+        if not others:
+            return self.shape(name, type_.branches[0], around, depth)
+        if len(others) == 1:
+            shape = self.shape(name, others[0], around, depth)
+        else:
+            names = distinct([each.short_name for each in others])
+            members = [
+                self.shape(given, each, around, depth + 1)
+                for given, each in zip(names, others, strict=True)
+            ]
+            shape = record_shape(name, members, type_)
+        return shape.nullable() if accepts_null else shape

@@ -1,0 +1,165 @@
+"""JSON: programs that read JSON text by the Avro schema that Pulsar keeps for it.
+
+As Pulsar's Java client has it: fields that the schema has not are passed over, those that are
+missing are null, the last of two fields with one name counts. Bytes are Base64 text, as Jackson
+writes them. Whole numbers and decimals are what their text says, or an error; floating-point fields
+take the nearest number that they have.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from arrow_io.payloads import tables
+from arrow_io.payloads.avro import time_scale
+from arrow_io.payloads.avro_schema import shape_of
+from arrow_io.payloads.program import Program, ProgramBuilder
+
+if TYPE_CHECKING:
+    from arrow_io.payloads.avro_schema import AvroType
+    from arrow_io.payloads.shape import Shape
+
+_SIMPLE: Final = {
+    "boolean": tables.JSON_BOOLEAN,
+    "float": tables.JSON_FLOAT,
+    "double": tables.JSON_FLOAT,
+    "string": tables.JSON_STRING,
+    "bytes": tables.JSON_BASE64,
+    "fixed": tables.JSON_BASE64,
+}
+_TOKENS: Final = {
+    tables.TOKEN_STRING: ("string", "enum", "bytes", "fixed", "double", "float"),
+    tables.TOKEN_INTEGER: ("long", "int", "double", "float"),
+    tables.TOKEN_FRACTION: ("double", "float"),
+    tables.TOKEN_BOOLEAN: ("boolean",),
+    tables.TOKEN_OBJECT: ("record", "map"),
+    tables.TOKEN_ARRAY: ("array",),
+}
+"""Which branch of a union takes a token, the first of these kinds that the union has."""
+
+
+def json_shape(reader: AvroType, time_unit: str) -> Shape:
+    """The shape of values read by a schema; a type inside itself is given as its JSON text.
+
+    Raises:
+        SchemaError: The schema has too many fields.
+    """
+    return shape_of(reader, time_unit, pa.string())
+
+
+def json_program(shape: Shape) -> Program:
+    """The program that reads JSON text into a shape.
+
+    Args:
+        shape: What `json_shape` gave; a record may have fewer fields.
+    """
+    builder = ProgramBuilder("json", shape)
+    _compile(builder, shape, 0, builder.reserve())
+    return builder.build(canonical_json)
+
+
+def _compile(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
+    origin: AvroType = shape.origin
+    if origin.kind == "union":
+        return _union(builder, shape, node, op)
+    if origin.kind == "record":
+        if pa.types.is_string(shape.type):
+            return builder.set(op, tables.JSON_RAW, node)
+        return _record(builder, shape, node, op)
+    if origin.kind == "array":
+        item = _compile(builder, shape.children[0], node + 1, builder.reserve())
+        return builder.set(op, tables.JSON_ARRAY, node, item)
+    if origin.kind == "map":
+        value = _compile(builder, shape.children[0].children[1], node + 3, builder.reserve())
+        return builder.set(op, tables.JSON_MAP, node, value)
+    if origin.kind == "null":
+        nothing = builder.link([tables.ABSENT] * tables.TOKENS)
+        return builder.set(op, tables.JSON_UNION, node, nothing)
+    if origin.kind == "enum":
+        symbols = [builder.constant(each.encode()) for each in origin.symbols]
+        other = (
+            tables.ABSENT if origin.default is None else builder.constant(origin.default.encode())
+        )
+        return builder.set(op, tables.JSON_ENUM, node, builder.link(symbols), len(symbols), other)
+    if origin.logical == "decimal":
+        return builder.set(op, tables.JSON_DECIMAL, node, origin.precision, origin.scale)
+    if origin.logical == "uuid":
+        return builder.set(op, tables.JSON_STRING, node)
+    if origin.kind in {"int", "long"}:
+        scale = time_scale(builder, shape, origin)
+        return builder.set(op, tables.JSON_INTEGER, node, scale)
+    size = origin.size if origin.kind == "fixed" else tables.ABSENT
+    return builder.set(op, _SIMPLE[origin.kind], node, size)
+
+
+def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
+    origin: AvroType = shape.origin
+    ops, below = {}, node + 1
+    for child in shape.children:
+        ops[child.name] = _compile(builder, child, below, builder.reserve())
+        below += sum(1 for _ in child.walk())
+    fields = []
+    for each in origin.fields:
+        # With its closing quote, so that one comparison finds the end of the name too.
+        name = json.dumps(each.name, ensure_ascii=False)[1:]
+        fields += [builder.constant(name.encode()), ops.get(each.name, tables.ABSENT)]
+    count = len(origin.fields)
+    return builder.set(
+        op,
+        tables.JSON_RECORD,
+        node,
+        builder.link(fields),
+        count,
+        builder.hints(count + 1),
+        len(ops) if ops else tables.ABSENT,
+    )
+
+
+def _union(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
+    """A struct of which one member is set; JSON does not say which branch was meant."""
+    ops: dict[str, int] = {}
+    below = node + 1
+    for child in shape.children:
+        compiled = _compile(builder, child, below, builder.reserve())
+        kind = child.origin.kind
+        # A decimal is a number in JSON, whatever Avro keeps it in.
+        ops.setdefault("double" if child.origin.logical == "decimal" else kind, compiled)
+        below += sum(1 for _ in child.walk())
+    chosen = [
+        next((ops[kind] for kind in kinds if kind in ops), tables.ABSENT)
+        for kinds in _TOKENS.values()
+    ]
+    return builder.set(op, tables.JSON_UNION, node, builder.link(chosen))
+
+
+class _Number(str):
+    """A number as it was spelled."""
+
+    __slots__ = ()
+
+
+def canonical_json(payload: bytes) -> bytes:
+    """The same JSON with each name once, its last value, and no escape that is not needed.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
+    value = json.loads(
+        payload.decode(), parse_int=_Number, parse_float=_Number, parse_constant=_Number
+    )
+    # Half a pair of surrogates stays the escape that it was.
+    return _spelled(value).encode(errors="backslashreplace")
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, dict):
+        fields = (f"{_spelled(name)}:{_spelled(each)}" for name, each in value.items())
+        return "{" + ",".join(fields) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_spelled, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

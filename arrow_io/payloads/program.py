@@ -1,0 +1,168 @@
+"""Programs: what a shape and a schema become before payloads are read (`tables` has the layout)."""
+
+from __future__ import annotations
+
+import string
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from arrow_io.payloads import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from arrow_io.payloads.shape import Shape
+
+_BASE64 = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+_BASE64_VALUES = bytes(_BASE64.index(chr(c)) if chr(c) in _BASE64 else 255 for c in range(256))
+POWERS_OF_TEN = memoryview(array("d", [10.0**n for n in range(23)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program for one encoding, to be run any number of times.
+
+    Attributes:
+        encoding: Which shredder runs it: `primitive`, `avro`, `json` or `protobuf`.
+        shape: What it fills.
+        paths: The field path of each node.
+        ops: `OP_WIDTH` numbers an op; the first op is that of the whole payload.
+        links: Numbers that ops point to.
+        constants: Bytes that ops and nodes point to.
+        nodes: `NODE_WIDTH` numbers a node, places in the arena not set.
+        in_list: Whether each node stands below a list or map, so that it may have more values than
+            there are payloads.
+        hint_count: How many hints it needs.
+        habits: How many values, and how many bytes, each node had for a payload, as last seen.
+        make_canonical: Writes a payload anew that was `NOT_CANONICAL`; raises `ValueError` for one
+            that its encoding does not allow.
+    """
+
+    encoding: str
+    shape: Shape
+    paths: tuple[str, ...]
+    ops: memoryview
+    links: memoryview
+    constants: bytes
+    nodes: tuple[int, ...]
+    in_list: tuple[bool, ...]
+    hint_count: int
+    habits: dict[int, tuple[float, float]] = field(default_factory=dict, compare=False)
+    make_canonical: Callable[[bytes], bytes] | None = None
+
+    @property
+    def node_count(self) -> int:
+        """How many Arrow arrays it fills, nested ones included."""
+        return len(self.nodes) // tables.NODE_WIDTH
+
+
+class ProgramBuilder:
+    """Puts a program together.
+
+    Args:
+        encoding: `primitive`, `avro`, `json` or `protobuf`.
+        shape: What it fills. Its nodes are numbered as `Shape.walk` gives them.
+    """
+
+    def __init__(self, encoding: str, shape: Shape) -> None:
+        self._encoding = encoding
+        self._shape = shape
+        self._ops: list[int] = []
+        self._links: list[int] = []
+        self._constants = bytearray(_BASE64_VALUES)
+        self._known: dict[bytes, int] = {}
+        self._nodes: list[int] = []
+        self._paths: list[str] = []
+        self._in_list: list[bool] = []
+        self._hints = 0
+        self._add_node(shape, "", in_list=False)
+
+    def _add_node(self, shape: Shape, path: str, *, in_list: bool) -> None:
+        number = len(self._paths)
+        self._paths.append(path)
+        self._in_list.append(in_list)
+        start = len(self._nodes)
+        self._nodes += [0] * tables.NODE_WIDTH
+        is_list = shape.storage == tables.LIST
+        for child in shape.children:
+            if is_list:
+                below = f"{path}[]"
+            elif path.endswith("[]") and not shape.name and child.name in {"key", "value"}:
+                below = path
+            else:
+                below = f"{path}.{child.name}" if path else child.name
+            self._add_node(child, below, in_list=in_list or is_list)
+        missing = tables.NULL
+        if shape.if_missing is not None:
+            text = shape.if_missing.encode()
+            missing = self.constant(text) if text else tables.ZERO
+        self._nodes[start + tables.STORAGE] = shape.storage
+        self._nodes[start + tables.STOP] = len(self._paths)
+        self._nodes[start + tables.IF_MISSING] = missing
+        assert number < self._nodes[start + tables.STOP]  # noqa: S101
+
+    def reserve(self) -> int:
+        """Number of an op that will be set later: those it points to may point back to it."""
+        self._ops += [0] * tables.OP_WIDTH
+        return len(self._ops) // tables.OP_WIDTH - 1
+
+    def set(
+        self,
+        op: int,
+        opcode: int,
+        node: int = tables.ABSENT,
+        *operands: int,
+    ) -> int:
+        """Set a reserved op, and give its number."""
+        start = op * tables.OP_WIDTH
+        numbers = [opcode, node, *operands]
+        self._ops[start : start + len(numbers)] = numbers
+        return op
+
+    def add(self, opcode: int, node: int = tables.ABSENT, *operands: int) -> int:
+        """Add an op, and give its number."""
+        return self.set(self.reserve(), opcode, node, *operands)
+
+    def link(self, numbers: Sequence[int]) -> int:
+        """Keep some numbers, and give the place of the first."""
+        self._links += numbers
+        return len(self._links) - len(numbers)
+
+    def scale(self, low: int, high: int, *, multiplier: int = 1, divisor: int = 1) -> int:
+        """Keep a scale: value × multiplier ÷ divisor, for low ≤ value ≤ high."""
+        return self.link([multiplier, divisor, low, high])
+
+    def constant(self, data: bytes) -> int:
+        """Keep some bytes once, and give their position."""
+        position = self._known.get(data)
+        if position is None:
+            position = self._known[data] = len(self._constants) << 32 | len(data)
+            self._constants += data
+        return position
+
+    def hints(self, count: int) -> int:
+        """Take places for hints, and give the first."""
+        self._hints += count
+        return self._hints - count
+
+    def build(self, make_canonical: Callable[[bytes], bytes] | None = None) -> Program:
+        """The program."""
+        return Program(
+            self._encoding,
+            self._shape,
+            tuple(self._paths),
+            memoryview(array("q", self._ops)),
+            memoryview(array("q", self._links or [0])),
+            bytes(self._constants),
+            tuple(self._nodes),
+            tuple(self._in_list),
+            self._hints,
+            make_canonical=make_canonical,
+        )
+
+
+def scale_limits(bits: int, multiplier: int = 1) -> tuple[int, int]:
+    """Least and greatest whole number that fits so many bits when multiplied."""
+    greatest = (1 << (bits - 1)) - 1
+    return -((greatest + 1) // multiplier), greatest // multiplier

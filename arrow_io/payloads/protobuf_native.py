@@ -1,0 +1,460 @@
+"""PROTOBUF_NATIVE: the `FileDescriptorSet` that Pulsar keeps as a schema → shape → program.
+
+| protobuf | Arrow |
+|---|---|
+| double, float, int32, sint32, sfixed32, int64, sint64, sfixed64, bool | of the same width |
+| uint32, fixed32 | int64 |
+| uint64, fixed64 | decimal128(20, 0) |
+| string, bytes | string, binary |
+| enum | string: the name, the first of several; the number if it has none |
+| message, group | struct; without fields: bool, true where it is there |
+| repeated, map | list, map; never null |
+| `google.protobuf.Timestamp` | timestamp[unit, UTC] |
+| `google.protobuf.Int32Value`, … | as the value in it, nullable |
+| a message inside a message of its own type | binary: its bytes, not looked at |
+
+A field that is not there is null if its presence is tracked (`optional`, members of a oneof,
+proto2, messages), whatever default proto2 gives it; else it is zero or empty, or the first name of
+its enum.
+
+What may stand in a payload is what the protobuf library takes: fields in any order, fields that the
+schema has not, and fields whose wire type is not the schema's, which count as such; so do numbers
+that a closed enum has not. What must be merged, because it stands twice, is left to the library;
+and so is an entry of a map that has unknown fields, which the library drops. Texts that are not
+UTF-8, which proto2 lets pass, and times beyond their column do not fit.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+from google.protobuf import (
+    any_pb2,
+    api_pb2,
+    descriptor_pb2,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    message_factory,
+    source_context_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    type_pb2,
+    wrappers_pb2,
+)
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from arrow_io.errors import SchemaError
+from arrow_io.payloads import tables
+from arrow_io.payloads.program import Program, ProgramBuilder
+from arrow_io.payloads.shape import UNITS, Budget, Shape, map_, record, scalar
+from arrow_io.payloads.shape import array as array_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from google.protobuf.descriptor import Descriptor, EnumDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+_VARINT, _EIGHT_BYTES, _DELIMITED, _GROUP, _GROUP_END, _FOUR_BYTES = range(6)
+_WIDTHS: Final = {_VARINT: 0, _EIGHT_BYTES: 8, _FOUR_BYTES: 4}
+
+
+class _Scalar(NamedTuple):
+    """Its column, the op that reads it, and its wire type."""
+
+    type: pa.DataType
+    opcode: int
+    wire_type: int
+
+
+_UINT64: Final = pa.decimal128(20, 0)
+_SCALARS: Final = {
+    FieldDescriptor.TYPE_DOUBLE: _Scalar(pa.float64(), tables.PROTO_INT64, _EIGHT_BYTES),
+    FieldDescriptor.TYPE_FLOAT: _Scalar(pa.float32(), tables.PROTO_INT32, _FOUR_BYTES),
+    FieldDescriptor.TYPE_INT32: _Scalar(pa.int32(), tables.PROTO_INT32, _VARINT),
+    FieldDescriptor.TYPE_INT64: _Scalar(pa.int64(), tables.PROTO_INT64, _VARINT),
+    FieldDescriptor.TYPE_UINT32: _Scalar(pa.int64(), tables.PROTO_UINT32, _VARINT),
+    FieldDescriptor.TYPE_UINT64: _Scalar(_UINT64, tables.PROTO_UINT64, _VARINT),
+    FieldDescriptor.TYPE_SINT32: _Scalar(pa.int32(), tables.PROTO_SINT32, _VARINT),
+    FieldDescriptor.TYPE_SINT64: _Scalar(pa.int64(), tables.PROTO_SINT64, _VARINT),
+    FieldDescriptor.TYPE_FIXED32: _Scalar(pa.int64(), tables.PROTO_UINT32, _FOUR_BYTES),
+    FieldDescriptor.TYPE_FIXED64: _Scalar(_UINT64, tables.PROTO_UINT64, _EIGHT_BYTES),
+    FieldDescriptor.TYPE_SFIXED32: _Scalar(pa.int32(), tables.PROTO_INT32, _FOUR_BYTES),
+    FieldDescriptor.TYPE_SFIXED64: _Scalar(pa.int64(), tables.PROTO_INT64, _EIGHT_BYTES),
+    FieldDescriptor.TYPE_BOOL: _Scalar(pa.bool_(), tables.PROTO_BOOL, _VARINT),
+    FieldDescriptor.TYPE_ENUM: _Scalar(pa.string(), tables.PROTO_ENUM, _VARINT),
+    FieldDescriptor.TYPE_STRING: _Scalar(pa.string(), tables.PROTO_STRING, _DELIMITED),
+    FieldDescriptor.TYPE_BYTES: _Scalar(pa.binary(), tables.PROTO_BYTES, _DELIMITED),
+}
+
+_LIBRARY: Final = {
+    module.DESCRIPTOR.name: module.DESCRIPTOR
+    for module in (
+        any_pb2,
+        api_pb2,
+        descriptor_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        source_context_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        type_pb2,
+        wrappers_pb2,
+    )
+}
+"""Files that every protobuf library brings, so that a `FileDescriptorSet` may leave them out."""
+
+_TIMESTAMP: Final = timestamp_pb2.Timestamp.DESCRIPTOR
+_WRAPPERS: Final = wrappers_pb2.DESCRIPTOR.message_types_by_name
+_PACKAGE: Final = "google.protobuf."
+_MAX_DATA_CHARACTERS: Final = 16 << 20
+_LEAST_DENSE: Final = 128
+_DENSE_PER_VALUE: Final = 16
+
+
+def protobuf_shape(schema_data: str, time_unit: str) -> Shape:
+    """The shape of the messages of a schema.
+
+    Args:
+        schema_data: JSON text with `fileDescriptorSet` (Base64), `rootMessageTypeName` and
+            `rootFileDescriptorName`, as Pulsar's `ProtobufNativeSchemaData`.
+        time_unit: `ns` or `us`: unit of timestamps.
+
+    Raises:
+        SchemaError: It is no such text, does not describe that message, or one with too many
+            fields.
+    """
+    message = _root_message(schema_data)
+    return _Shapes(time_unit).message("", message, (), 0, message)
+
+
+def protobuf_program(shape: Shape) -> Program:
+    """The program that reads protobuf messages into a shape.
+
+    Args:
+        shape: What `protobuf_shape` gave; the outermost message may have fewer fields.
+    """
+    message: Descriptor = shape.origin
+    builder = ProgramBuilder("protobuf", shape)
+    _Compiler(builder).message(message, shape, 0)
+    return builder.build(_canonical_writer(message))
+
+
+# ----------------------------------------------------------------------------
+# Descriptors
+
+
+def _root_message(schema_data: str) -> Descriptor:
+    """The descriptor of the outermost message, in a pool of its own."""
+    if len(schema_data) > _MAX_DATA_CHARACTERS:
+        raise SchemaError(f"the schema is longer than the {_MAX_DATA_CHARACTERS} bytes allowed")
+    try:
+        data = json.loads(schema_data)
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"the schema is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise SchemaError("the schema is not a JSON object")
+    encoded = _text(data, "fileDescriptorSet")
+    name = _text(data, "rootMessageTypeName")
+    file_name = _text(data, "rootFileDescriptorName")
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(
+            base64.b64decode(encoded, validate=True)
+        )
+    except (ValueError, DecodeError) as error:
+        raise SchemaError("the fileDescriptorSet is not one in Base64") from error
+    pool = _pool(files, file_name)
+    try:
+        message = pool.FindMessageTypeByName(name)
+    except KeyError:
+        message = None
+    if message is None or message.file.name != file_name:
+        raise SchemaError(
+            f"the file {file_name[:100]!r} does not define the message {name[:100]!r}"
+        )
+    return message
+
+
+def _text(data: dict[str, object], name: str) -> str:
+    value = data.get(name)
+    if not isinstance(value, str):
+        raise SchemaError(f"the schema has no {name}")
+    return value
+
+
+def _pool(files: descriptor_pb2.FileDescriptorSet, root: str) -> DescriptorPool:
+    """A pool with the file `root` and all that it depends on, which may be given in any order."""
+    given: dict[str, FileDescriptorProto] = {}
+    for file in files.file:
+        if given.setdefault(file.name, file) != file:
+            raise SchemaError(f"the fileDescriptorSet has two files {file.name[:100]!r}")
+    order: TopologicalSorter[str] = TopologicalSorter()
+    wanted, needed = [root], {root}
+    while wanted:
+        name = wanted.pop()
+        if name not in given and name in _LIBRARY:
+            given[name] = descriptor_pb2.FileDescriptorProto()
+            _LIBRARY[name].CopyToProto(given[name])
+        if name not in given:
+            raise SchemaError(f"the fileDescriptorSet lacks the file {name[:100]!r}")
+        order.add(name, *given[name].dependency)
+        wanted += set(given[name].dependency) - needed
+        needed.update(given[name].dependency)
+    pool = DescriptorPool()
+    try:
+        for name in order.static_order():
+            pool.Add(given[name])
+    except CycleError as error:
+        raise SchemaError("files of the fileDescriptorSet depend on each other") from error
+    except TypeError as error:
+        raise SchemaError(f"the fileDescriptorSet is not valid: {str(error)[:200]}") from error
+    return pool
+
+
+def _canonical_writer(message: Descriptor) -> Callable[[bytes], bytes]:
+    """Gives what writes a payload anew, with each field once and without those it has not."""
+    message_class = message_factory.GetMessageClass(message)
+
+    def write(payload: bytes) -> bytes:
+        try:
+            parsed = message_class.FromString(payload)
+        except DecodeError as error:
+            raise ValueError(str(error)) from error
+        # They would stand behind the fields of their number that were understood.
+        parsed.DiscardUnknownFields()
+        return parsed.SerializePartialToString()
+
+    return write
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    type_ = field.message_type
+    return type_ is not None and field.is_repeated and type_.GetOptions().map_entry
+
+
+def _is_timestamp(message: Descriptor) -> bool:
+    return message.full_name == _TIMESTAMP.full_name and _fields(message) == _fields(_TIMESTAMP)
+
+
+def _is_wrapper(message: Descriptor) -> bool:
+    known = _WRAPPERS.get(message.full_name.removeprefix(_PACKAGE))
+    return (
+        known is not None
+        and known.full_name == message.full_name
+        and _fields(known) == _fields(message)
+    )
+
+
+def _fields(message: Descriptor) -> list[tuple[object, ...]]:
+    """What tells whether a message of the schema is the library's own of that name."""
+    return [
+        (each.name, each.number, each.type, each.is_repeated, each.has_presence)
+        for each in message.fields
+    ]
+
+
+# ----------------------------------------------------------------------------
+# Descriptors → shapes
+
+
+class _Shapes:
+    def __init__(self, time_unit: str) -> None:
+        self._time_unit = time_unit
+        self._budget = Budget()
+
+    def message(
+        self, name: str, message: Descriptor, around: tuple[str, ...], depth: int, origin: object
+    ) -> Shape:
+        """The shape of a message inside those of the types `around`."""
+        self._budget.spend(depth)
+        if message.full_name in around:
+            return scalar(name, pa.binary(), origin)
+        if _is_timestamp(message):
+            return scalar(name, pa.timestamp(self._time_unit, tz="UTC"), origin)
+        if _is_wrapper(message):
+            return scalar(name, _SCALARS[message.fields[0].type].type, origin)
+        around = (*around, message.full_name)
+        fields = [self._field(each, around, depth + 1) for each in message.fields]
+        return record(name, fields, origin)
+
+    def _field(self, field: FieldDescriptor, around: tuple[str, ...], depth: int) -> Shape:
+        if _is_map(field):
+            key, value = _entry_fields(field)
+            key_shape, value_shape = (
+                replace(self._single(name, each, around, depth + 1), if_missing=_default(each))
+                for name, each in (("key", key), ("value", value))
+            )
+            return replace(map_(field.name, key_shape, value_shape, field), if_missing="")
+        if field.is_repeated:
+            item = self._single("", field, around, depth)
+            return replace(array_shape(field.name, item, field), if_missing="")
+        shape = self._single(field.name, field, around, depth)
+        return shape if field.has_presence else replace(shape, if_missing=_default(field))
+
+    def _single(
+        self, name: str, field: FieldDescriptor, around: tuple[str, ...], depth: int
+    ) -> Shape:
+        if field.message_type is not None:
+            return self.message(name, field.message_type, around, depth, field)
+        self._budget.spend(depth)
+        return scalar(name, _SCALARS[field.type].type, field)
+
+
+def _entry_fields(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor]:
+    assert field.message_type is not None  # noqa: S101 - asked of maps only
+    fields = field.message_type.fields_by_number
+    return fields[1], fields[2]
+
+
+def _default(field: FieldDescriptor) -> str | None:
+    """What `Shape.if_missing` is for a field whose presence is not tracked."""
+    if field.enum_type is not None:
+        return field.enum_type.values[0].name
+    return None if field.message_type is not None else ""
+
+
+# ----------------------------------------------------------------------------
+# Shapes → programs
+
+
+class _Compiler:
+    """Adds ops to a program."""
+
+    def __init__(self, builder: ProgramBuilder) -> None:
+        self._builder = builder
+
+    def message(
+        self, message: Descriptor, shape: Shape, node: int, end_tag: int = tables.ABSENT
+    ) -> int:
+        """An op that reads a message into a node.
+
+        Args:
+            message: Its type.
+            shape: What it is to become.
+            node: Number of its node.
+            end_tag: Of a group, the tag that ends it.
+        """
+        if pa.types.is_binary(shape.type) and not _is_wrapper(message):
+            return self._builder.add(tables.PROTO_RAW, node)
+        op = self._builder.reserve()
+        if _is_timestamp(message):
+            opcode, more = tables.PROTO_TIMESTAMP, UNITS[shape.type.unit]
+            parts = (self._builder.add(tables.PROTO_PART, node, part) for part in (0, 1))
+            ops = {number << 3 | _VARINT: part for number, part in enumerate(parts, 1)}
+        elif _is_wrapper(message):
+            opcode, more = tables.PROTO_WRAPPER, tables.ABSENT
+            ops = self._single(message.fields[0], shape, node)
+        else:
+            opcode, more = tables.PROTO_MESSAGE, self._oneofs(message, shape, node)
+            ops = self._fields(message, shape, node)
+        return self._builder.set(op, opcode, node, self._ops_by_tag(ops, more), end_tag)
+
+    def _oneofs(self, message: Descriptor, shape: Shape, node: int) -> int:
+        """Link of the oneofs of which a shape has two members or more."""
+        places = _places(shape, node)
+        nodes = [
+            [places[each.name][1] for each in oneof.fields if each.name in places]
+            for oneof in message.oneofs
+        ]
+        numbers = [n for each in nodes if len(each) > 1 for n in (len(each), *each)]
+        return self._builder.link([*numbers, 0]) if numbers else tables.ABSENT
+
+    def _fields(self, message: Descriptor, shape: Shape, node: int) -> dict[int, int]:
+        """Ops by tag, for those fields of a message that the shape has."""
+        places = _places(shape, node)
+        ops: dict[int, int] = {}
+        for field in message.fields:
+            if field.name in places:
+                ops |= self._field(field, *places[field.name])
+                continue
+            members = field.containing_oneof.fields if field.containing_oneof is not None else ()
+            others = [places[each.name][1] for each in members if each.name in places]
+            if others:
+                link = self._builder.link([len(others), *others])
+                tag = field.number << 3 | _wire_type(field)
+                ops[tag] = self._builder.add(tables.PROTO_OTHER, node, link)
+        return ops
+
+    def _field(self, field: FieldDescriptor, shape: Shape, node: int) -> dict[int, int]:
+        if _is_map(field):
+            return {field.number << 3 | _DELIMITED: self._entry(field, shape.children[0], node + 1)}
+        if not field.is_repeated:
+            return self._single(field, shape, node)
+        ops = self._single(field, shape.children[0], node + 1)
+        width = _WIDTHS.get(_wire_type(field))
+        if width is not None:
+            (item,) = ops.values()
+            ops[field.number << 3 | _DELIMITED] = self._builder.add(
+                tables.PROTO_PACKED, node + 1, item * tables.OP_WIDTH, width
+            )
+        return ops
+
+    def _entry(self, field: FieldDescriptor, shape: Shape, node: int) -> int:
+        """An op that reads an entry of a map, which is a message."""
+        op = self._builder.reserve()
+        key, value = _entry_fields(field)
+        places = _places(shape, node)
+        ops = self._single(value, *places["value"])
+        (value_op,) = ops.values()
+        more = tables.ABSENT if value.message_type is None else value_op * tables.OP_WIDTH
+        ops |= self._single(key, *places["key"])
+        table = self._ops_by_tag(ops, more)
+        return self._builder.set(op, tables.PROTO_ENTRY, node, table, tables.ABSENT)
+
+    def _single(self, field: FieldDescriptor, shape: Shape, node: int) -> dict[int, int]:
+        """The op of one value of a field, by its tag."""
+        tag = field.number << 3 | _wire_type(field)
+        if field.message_type is not None:
+            is_group = _wire_type(field) == _GROUP
+            end_tag = field.number << 3 | _GROUP_END if is_group else tables.ABSENT
+            op = self.message(field.message_type, shape, node, end_tag)
+        else:
+            names = self._names(field.enum_type) if field.enum_type is not None else 0
+            op = self._builder.add(_SCALARS[field.type].opcode, node, names)
+        return {tag: op}
+
+    def _ops_by_tag(self, ops: dict[int, int], more: int) -> int:
+        return self._table({tag: op * tables.OP_WIDTH for tag, op in ops.items()}, more)
+
+    def _names(self, enum: EnumDescriptor) -> int:
+        names: dict[int, int] = {}
+        for value in enum.values:
+            names.setdefault(value.number, self._builder.constant(value.name.encode()))
+        return self._table(names, int(enum.is_closed))
+
+    def _table(self, values: dict[int, int], more: int) -> int:
+        """Keep values by their keys, as `tables.TABLE` says, and give the link."""
+        limit = max(_LEAST_DENSE, _DENSE_PER_VALUE * len(values))
+        size = max([_LEAST_DENSE, *(key + 1 for key in values if 0 <= key < limit)])
+        dense = [values.get(key, tables.ABSENT) for key in range(size)]
+        sparse = sorted(each for each in values.items() if not 0 <= each[0] < limit)
+        return self._builder.link(
+            [size, len(sparse), more, *dense, *(n for s in sparse for n in s)]
+        )
+
+
+def _wire_type(field: FieldDescriptor) -> int:
+    if field.type == FieldDescriptor.TYPE_GROUP:
+        return _GROUP
+    if field.message_type is not None:
+        return _DELIMITED
+    return _SCALARS[field.type].wire_type
+
+
+def _places(shape: Shape, node: int) -> dict[str, tuple[Shape, int]]:
+    """The children of a shape and their nodes, by name."""
+    places: dict[str, tuple[Shape, int]] = {}
+    node += 1
+    for child in shape.children:
+        places[child.name] = child, node
+        node += sum(1 for _ in child.walk())
+    return places

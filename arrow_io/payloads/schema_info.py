@@ -1,0 +1,73 @@
+"""What is known of a topic's schemas: Pulsar's `SchemaInfo`, one for each version.
+
+Schemas are not among the offloaded objects; whoever opens a topic brings them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SCHEMA_TYPES = {
+    "NONE": 0,
+    "STRING": 1,
+    "JSON": 2,
+    "PROTOBUF": 3,
+    "AVRO": 4,
+    "BOOLEAN": 5,
+    "INT8": 6,
+    "INT16": 7,
+    "INT32": 8,
+    "INT64": 9,
+    "FLOAT": 10,
+    "DOUBLE": 11,
+    "DATE": 12,
+    "TIME": 13,
+    "TIMESTAMP": 14,
+    "KEY_VALUE": 15,
+    "INSTANT": 16,
+    "LOCAL_DATE": 17,
+    "LOCAL_TIME": 18,
+    "LOCAL_DATE_TIME": 19,
+    "PROTOBUF_NATIVE": 20,
+    "BYTES": -1,
+}
+"""Names and numbers of Pulsar's `SchemaType`. The others are modes of a client, never stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaInfo:
+    """One schema (Pulsar's `SchemaInfo`). Hashable and picklable.
+
+    Attributes:
+        type: A name among `SCHEMA_TYPES`; `BYTES` where Pulsar says `NONE`.
+        data: AVRO, JSON: the Avro schema as JSON text. PROTOBUF_NATIVE: JSON text with
+            `fileDescriptorSet` (Base64), `rootMessageTypeName` and `rootFileDescriptorName`.
+            PROTOBUF: the same where a descriptor is known, else what Pulsar stores. Otherwise
+            empty.
+        properties: Pairs of name and value, by name.
+        key: KEY_VALUE: schema of the key.
+        value: KEY_VALUE: schema of the value.
+        is_separated: KEY_VALUE: whether keys are stored as the messages' keys
+            (`kv.encoding.type=SEPARATED`) instead of in the payload.
+    """
+
+    type: str
+    data: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    key: SchemaInfo | None = None
+    value: SchemaInfo | None = None
+    is_separated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSchema:
+    """The schemas that a topic's messages were written with, and the one they are read by.
+
+    Attributes:
+        reader: The schema whose fields become columns.
+        versions: Pairs of a version in Pulsar's schema registry and its schema, ascending. Empty
+            where versions are not known: all messages were written with `reader` then.
+    """
+
+    reader: SchemaInfo
+    versions: tuple[tuple[int, SchemaInfo], ...] = ()

@@ -1,0 +1,353 @@
+"""Runs programs over the payloads of one record batch, in an arena that grows as needed."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.errors import SchemaError
+from arrow_io.messages.entry_run import int64_view
+from arrow_io.payloads import tables
+from arrow_io.payloads.program import POWERS_OF_TEN
+from arrow_io.payloads.shredders import has_equal_texts, shredder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from arrow_io.payloads.program import Program
+    from arrow_io.payloads.shape import Shape
+
+MAX_ARENA_BYTES = 2 << 30
+MAX_EXPECTED_BYTES = 256 << 20
+"""Most memory taken for what payloads before made expect."""
+_MAX_OFFSET = (1 << 31) - 2
+_ALIGNMENT = 64
+_LEAST_BYTES = 256
+# Of the same type as what it is compared with: else both are cast to int64 first.
+_FALSE = pa.scalar(0, pa.uint8())
+
+
+class Misfit(NamedTuple):
+    """A payload that does not fit its schema.
+
+    Attributes:
+        row: Its number.
+        code: What is wrong with it (`tables.REASONS`).
+        path: Field path of the node that did not take its value.
+        offset: Where in the payload that was noticed, in bytes.
+    """
+
+    row: int
+    code: int
+    path: str
+    offset: int
+
+
+class Shredding:
+    """The values of some payloads: `append` them, then take them by `finish`.
+
+    Args:
+        program: One of the programs that will be run; all of them fill the same shape.
+        rows: How many payloads there will be.
+        payload_bytes: About how many bytes they have together.
+
+    Raises:
+        SchemaError: So many rows of so many fields take more memory than is given.
+    """
+
+    def __init__(self, program: Program, rows: int, payload_bytes: int) -> None:
+        count = program.node_count
+        self._program = program
+        self._rows = rows
+        _, self._nodes = int64_view(len(program.nodes))
+        _, self._counts = int64_view(4 * count)
+        _, self._result = int64_view(4)
+        self._counts[:] = memoryview(bytes(32 * count)).cast("q")
+        # With the program, so that its id stays its own.
+        self._runs: dict[int, tuple[Program, Any]] = {}
+        self._expect(payload_bytes, program.habits)
+        if self._size() > MAX_EXPECTED_BYTES:
+            self._expect(payload_bytes, {})
+        if self._size() > MAX_ARENA_BYTES:
+            message = (
+                f"{rows} rows of {count} fields, nested ones included, take more memory"
+                " than is given to a record batch: set a lower batch_rows, or ask for fewer columns"
+            )
+            raise SchemaError(message)
+        self._buffer, self._views = self._lay_out()
+
+    def append(
+        self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int
+    ) -> Misfit | None:
+        """Append the values of the payloads at positions `[first, stop)`, all in `data`.
+
+        Returns:
+            None if all were appended; else the first that was not, because it does not fit. Those
+            before it were.
+        """
+        run = self._run(program)
+        row = first
+        while row < stop:
+            run.shred(data, positions, row, stop, self._result)
+            row, code, node, offset = self._result
+            if code == tables.DONE:
+                break
+            if code in {tables.FULL, tables.FULL_BYTES}:
+                if self._grow(node, offset if code == tables.FULL_BYTES else 0):
+                    continue
+                return Misfit(row, tables.TOO_LARGE, program.paths[node], 0)
+            start, length = positions[row] >> 32, positions[row] & 0xFFFFFFFF
+            if code == tables.NOT_CANONICAL or program.encoding == "json":
+                payload = bytes(data[start : start + length])
+                again = self._append_anew(program, payload)
+                # JSON's misfit may be the first of two fields with one name, which does not count.
+                if code == tables.NOT_CANONICAL or again[0] == tables.DONE:
+                    code, node = again
+            if code != tables.DONE:
+                path = program.paths[node] if node != tables.ABSENT else ""
+                return Misfit(row, code, path, min(max(0, offset - start), length))
+            row += 1
+        return None
+
+    def append_null(self, program: Program) -> None:
+        """Append a null for a payload that cannot be decoded; there is room for each payload's."""
+        appended = self._run(program).append_null()
+        assert appended  # noqa: S101 - no more payloads come than were announced
+
+    def finish(self) -> pa.Array:
+        """The values of the shape, as many as were appended; not to be appended to any more."""
+        for node in range(self._program.node_count):
+            values, used = self._counts[node], self._counts[self._program.node_count + node]
+            rows = max(1, self._rows)
+            self._program.habits[node] = (values / rows, used / rows)
+        values, _ = self._array(self._program.shape, 0)
+        return values
+
+    # The arena
+
+    def _expect(self, payload_bytes: int, habits: Mapping[int, tuple[float, float]]) -> None:
+        """Make room for what payloads had until now, or for a guess."""
+        program, rows = self._program, self._rows
+        variable = sum(self._is_variable(node) for node in range(program.node_count))
+        share = payload_bytes / max(1, variable) / max(1, rows)
+        for node in range(program.node_count):
+            start = node * tables.NODE_WIDTH
+            self._nodes[start : start + tables.NODE_WIDTH] = memoryview(
+                _numbers(program.nodes[start : start + tables.NODE_WIDTH])
+            )
+            values, bytes_ = habits.get(node, (2.0, share))
+            # What other payloads had is a guess: they may have been of another kind, or hostile.
+            capacity = min(int(rows * values * 1.1), rows + payload_bytes)
+            self._nodes[start + tables.CAPACITY] = 1 + (capacity if program.in_list[node] else rows)
+            if self._is_variable(node):
+                capacity = min(int(rows * bytes_ * 1.1), 4 * payload_bytes)
+                self._nodes[start + tables.BYTES_CAPACITY] = capacity + _LEAST_BYTES
+
+    def _is_variable(self, node: int) -> bool:
+        return self._program.nodes[node * tables.NODE_WIDTH] == tables.VARIABLE
+
+    def _run(self, program: Program) -> Any:  # noqa: ANN401 - of a module that has no types
+        known = self._runs.get(id(program))
+        if known is None:
+            run = shredder(program.encoding)(
+                program.ops,
+                program.links,
+                program.constants,
+                self._nodes,
+                self._counts,
+                memoryview(_numbers([0] * (program.hint_count + 1))),
+                POWERS_OF_TEN,
+            )
+            run.attach(*self._views)
+            known = self._runs[id(program)] = program, run
+        return known[1]
+
+    def _append_anew(self, program: Program, payload: bytes) -> tuple[int, int]:
+        """Append a payload written anew; gives the code it ends with, and the node."""
+        assert program.make_canonical is not None  # noqa: S101 - its encoding has one
+        try:
+            canonical = program.make_canonical(payload)
+        except RecursionError:
+            return tables.TOO_DEEP, tables.ABSENT
+        except ValueError:
+            is_json = program.encoding == "json"
+            return tables.BAD_JSON if is_json else tables.BAD_MESSAGE, tables.ABSENT
+        position = memoryview(_numbers([len(canonical)]))
+        while True:
+            self._run(program).shred(
+                memoryview(canonical), position, 0, 1, self._result, is_canonical=True
+            )
+            _, code, node, needed = self._result
+            if code not in {tables.FULL, tables.FULL_BYTES}:
+                return code, node
+            if not self._grow(node, needed if code == tables.FULL_BYTES else 0):
+                return tables.TOO_LARGE, node
+
+    def _grow(self, node: int, needed_bytes: int) -> bool:
+        """Make room for one more value, or so many more bytes; false if that is too much."""
+        start = node * tables.NODE_WIDTH
+        before = self._nodes[start : start + tables.NODE_WIDTH].tolist()
+        if needed_bytes:
+            used = self._counts[self._program.node_count + node]
+            wanted = max(2 * before[tables.BYTES_CAPACITY], used + needed_bytes)
+            self._nodes[start + tables.BYTES_CAPACITY] = min(wanted, _MAX_OFFSET)
+            fits = used + needed_bytes <= _MAX_OFFSET
+        else:
+            self._nodes[start + tables.CAPACITY] = min(2 * before[tables.CAPACITY], _MAX_OFFSET)
+            fits = before[tables.CAPACITY] < _MAX_OFFSET
+        if not fits or self._size() > MAX_ARENA_BYTES:
+            self._nodes[start : start + tables.NODE_WIDTH] = memoryview(_numbers(before))
+            return False
+        self._move()
+        return True
+
+    def _move(self) -> None:
+        old, places = self._views[0], self._regions_in_use()
+        self._buffer, self._views = self._lay_out()
+        new = self._views[0]
+        for (start, length), (target, _) in zip(places, self._regions_in_use(), strict=True):
+            new[target : target + length] = old[start : start + length]
+        for _, run in self._runs.values():
+            run.attach(*self._views)
+
+    def _node(self, node: int) -> list[int]:
+        return self._nodes[node * tables.NODE_WIDTH : (node + 1) * tables.NODE_WIDTH].tolist()
+
+    def _region_bytes(self, node: int) -> tuple[int, int, int]:
+        """Capacity in bytes of a node's validity, its values or offsets, and its bytes."""
+        fields = self._node(node)
+        offsets = fields[tables.STORAGE] in {tables.VARIABLE, tables.LIST}
+        capacity = fields[tables.CAPACITY]
+        width = tables.WIDTHS[fields[tables.STORAGE]]
+        return capacity, width * (capacity + offsets), fields[tables.BYTES_CAPACITY]
+
+    def _size(self) -> int:
+        return sum(
+            sum(self._region_bytes(node)) + 3 * _ALIGNMENT
+            for node in range(self._program.node_count)
+        )
+
+    def _lay_out(self) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
+        """Take a new arena for all regions, and note in the nodes where they are."""
+        buffer = pa.allocate_buffer(self._size() + _ALIGNMENT)
+        whole = memoryview(buffer).cast("B")
+        place = _ALIGNMENT
+        for node in range(self._program.node_count):
+            start = node * tables.NODE_WIDTH
+            storage = self._nodes[start + tables.STORAGE]
+            for field, length in zip(
+                (tables.VALID, tables.DATA, tables.BYTES), self._region_bytes(node), strict=True
+            ):
+                unit = max(1, tables.WIDTHS[storage]) if field == tables.DATA else 1
+                self._nodes[start + field] = place // unit
+                if field == tables.DATA and storage in {tables.VARIABLE, tables.LIST}:
+                    whole[place : place + 4] = bytes(4)
+                place += -(-length // _ALIGNMENT) * _ALIGNMENT
+        words = whole[: len(whole) // 8 * 8]
+        return buffer, (
+            whole,
+            words.cast("h"),
+            words.cast("i"),
+            words.cast("q"),
+            words.cast("f"),
+            words.cast("d"),
+        )
+
+    def _regions_in_use(self) -> list[tuple[int, int]]:
+        """Place and length in bytes of what is filled of each region."""
+        regions = []
+        for node in range(self._program.node_count):
+            fields = self._node(node)
+            count, used = self._counts[node], self._counts[self._program.node_count + node]
+            width = tables.WIDTHS[fields[tables.STORAGE]]
+            offsets = fields[tables.STORAGE] in {tables.VARIABLE, tables.LIST}
+            regions += [
+                (fields[tables.VALID], count),
+                (fields[tables.DATA] * max(1, width), width * (count + offsets)),
+                (fields[tables.BYTES], used),
+            ]
+        return regions
+
+    # Arrow
+
+    def _array(self, shape: Shape, node: int) -> tuple[pa.Array, int]:
+        """The array of a node, and the number of the node behind it."""
+        fields = self._node(node)
+        count = self._counts[node]
+        validity = self._validity(fields[tables.VALID], count)
+        children = []
+        behind = node + 1
+        for child in shape.children:
+            below, behind = self._array(child, behind)
+            children.append(below)
+        width = tables.WIDTHS[shape.storage]
+        if shape.storage == tables.STRUCT:
+            buffers = [validity]
+        elif shape.storage == tables.BYTE and pa.types.is_boolean(shape.type):
+            buffers = [validity, _bits(self._flags(fields[tables.DATA], count))]
+        elif shape.storage == tables.VARIABLE:
+            used = self._counts[self._program.node_count + node]
+            data = self._buffer.slice(4 * fields[tables.DATA], 4 * (count + 1))
+            buffers = [validity, data, self._buffer.slice(fields[tables.BYTES], used)]
+        else:
+            length = width * (count + (shape.storage == tables.LIST))
+            buffers = [validity, self._buffer.slice(width * fields[tables.DATA], length)]
+        values = pa.Array.from_buffers(shape.type, count, buffers, children=children)
+        if pa.types.is_map(shape.type):
+            values = _without_equal_keys(values)
+        return values, behind
+
+    def _validity(self, place: int, count: int) -> pa.Buffer | None:
+        # A search for a byte takes less than a call of Arrow's.
+        if b"\0" not in self._views[0][place : place + count].tobytes():
+            return None
+        return _bits(self._flags(place, count))
+
+    def _flags(self, place: int, count: int) -> pa.UInt8Array:
+        return pa.Array.from_buffers(pa.uint8(), count, [None, self._buffer.slice(place, count)])
+
+
+def _bits(flags: pa.UInt8Array) -> pa.Buffer:
+    return pc.not_equal(flags, _FALSE).buffers()[1]
+
+
+def _numbers(numbers: Iterable[int]) -> array[int]:
+    return array("q", numbers)
+
+
+def _without_equal_keys(maps: pa.MapArray) -> pa.MapArray:
+    """Of the entries of a map that have the same key, the last alone, as in every language's map.
+
+    The whole of `maps` is looked at, so it must not be a slice.
+    """
+    keys = maps.keys if pa.types.is_string(maps.type.key_type) else maps.keys.cast(pa.string())
+    _, offsets, data = keys.buffers()
+    bounds = maps.buffers()[1]
+    if not has_equal_texts(
+        memoryview(bounds).cast("B").cast("i"),
+        len(maps),
+        memoryview(offsets).cast("B").cast("i"),
+        memoryview(data).cast("B"),
+    ):
+        return maps
+    kept: list[int] = []
+    thinned = [0]
+    names = keys.to_pylist()
+    for start, stop in pairwise(maps.offsets.to_pylist()):
+        kept.extend({names[i]: i for i in range(start, stop)}.values())
+        thinned.append(len(kept))
+    indices = pa.array(kept, pa.int64())
+    entries = pa.StructArray.from_arrays(
+        [maps.keys.take(indices), maps.items.take(indices)],
+        fields=[maps.type.key_field, maps.type.item_field],
+    )
+    return pa.Array.from_buffers(
+        maps.type,
+        len(maps),
+        [maps.buffers()[0], pa.array(thinned, pa.int32()).buffers()[1]],
+        children=[entries],
+    )

@@ -1,0 +1,197 @@
+"""The tables that a program of the shredder is made of, and the codes it answers with.
+
+All of them are flat arrays of int64, so that both builds of the shredder share one layout. A
+*program* says how bytes are read (`OP_WIDTH` numbers an op), a *node* is one Arrow array to be
+filled (`NODE_WIDTH` numbers a node, in the order of the Arrow type tree: each node before its
+children). Positions are `start << 32 | length`, as in `arrow_io.messages.tables`.
+"""
+
+from __future__ import annotations
+
+ABSENT = -1
+"""Position, node or op that is not there."""
+
+# Nodes
+
+STORAGE = 0
+"""How the values of a node are stored: one of the storages below."""
+STOP = 1
+"""Number behind the last node below this one."""
+CAPACITY = 2
+"""How many values fit."""
+VALID = 3
+"""Where its validity stands in the arena: one byte a value, 0 = null."""
+DATA = 4
+"""Where its values or its int32 offsets stand in the arena, in units of their own width."""
+BYTES = 5
+"""Where the bytes of its values stand in the arena, if it is of `VARIABLE` storage."""
+BYTES_CAPACITY = 6
+"""How many bytes fit."""
+IF_MISSING = 7
+"""What a value becomes that its record leaves out: `NULL`, `ZERO`, or a constant's position."""
+NODE_WIDTH = 8
+
+BYTE, INT16, INT32, INT64, INT128, VARIABLE, LIST, STRUCT = range(8)
+"""Storages. Booleans take a byte; `LIST` is also that of maps, whose entries are a struct."""
+
+WIDTHS = {BYTE: 1, INT16: 2, INT32: 4, INT64: 8, INT128: 16, VARIABLE: 4, LIST: 4, STRUCT: 0}
+"""Bytes that a value (or its offset) takes in the arena."""
+
+NULL = -1
+ZERO = -2
+
+# Ops
+
+OPCODE = 0
+NODE = 1
+"""Which node the value goes to; `ABSENT`: it is read over."""
+A = 2
+B = 3
+C = 4
+D = 5
+OP_WIDTH = 6
+
+(
+    # Pulsar's primitives, big-endian; the payload is nothing else.
+    VALUE_BYTES,  # as it is
+    VALUE_BOOLEAN,  # one byte
+    VALUE_INTEGER,  # A bytes, signed; B: link of a scale
+    VALUE_FLOAT,  # A bytes: 4 or 8
+    VALUE_INSTANT,  # int64 seconds, int32 nanoseconds; A: units a second
+    VALUE_DATE_TIME,  # int64 day, int64 nanosecond of the day; A: units a second
+    # Avro's binary encoding.
+    AVRO_NULL,
+    AVRO_BOOLEAN,
+    AVRO_INTEGER,  # int or long; A: link of a scale
+    AVRO_INTEGER_TO_FLOAT,
+    AVRO_FLOAT,
+    AVRO_DOUBLE,
+    AVRO_STRING,
+    AVRO_BYTES,
+    AVRO_FIXED,  # A: bytes
+    AVRO_UUID,  # 16 bytes, given as text
+    AVRO_DECIMAL,  # A: bytes, ABSENT where they are counted; B: digits
+    AVRO_ENUM,  # A: link of B positions of symbols among the constants
+    AVRO_ARRAY,  # A: op of an item
+    AVRO_MAP,  # A: op of a value
+    AVRO_RECORD,  # A: link of B ops; C: link of D pairs of an op and a position for missing fields
+    AVRO_UNION,  # A: link of B ops
+    AVRO_MEMBER,  # A: op of the value, which a member of the struct takes
+    AVRO_RAW,  # A: op that reads over the value
+    AVRO_FAIL,  # A: code
+    # JSON text.
+    JSON_BOOLEAN,
+    JSON_INTEGER,  # A: link of a scale
+    JSON_FLOAT,
+    JSON_STRING,
+    JSON_BASE64,  # A: bytes, ABSENT for any number
+    JSON_DECIMAL,  # A: digits; B: of these behind the point
+    JSON_ENUM,  # A: link of B positions; C: position for any other, or ABSENT
+    JSON_ARRAY,  # A: op of an item
+    JSON_MAP,  # A: op of a value
+    # A: link of B pairs of a name with its closing quote and an op, ABSENT where nobody wants it;
+    # C: hint of the first; D: how many are wanted, ABSENT where they are not nodes of a struct
+    JSON_RECORD,
+    JSON_UNION,  # A: link of an op for each kind of token
+    JSON_RAW,
+    # Protobuf's wire format. What is a message has B: tag that ends it, if it is a group.
+    PROTO_INT32,  # of a number its lower half; or four bytes as they are
+    PROTO_INT64,  # a number, or eight bytes, as they are
+    PROTO_SINT32,
+    PROTO_SINT64,
+    PROTO_BOOL,
+    PROTO_UINT32,
+    PROTO_UINT64,
+    PROTO_STRING,
+    PROTO_BYTES,
+    PROTO_ENUM,  # A: link of a table, positions by number; its MORE: whether all others are unknown
+    PROTO_RAW,  # a message, as its bytes
+    PROTO_OTHER,  # a field of the message of its node, read over; A: link of others of its oneof
+    PROTO_PACKED,  # A: op of an item; B: its bytes, 0 if it is a number
+    PROTO_PART,  # A: 0 seconds, 1 nanoseconds of the timestamp around it
+    PROTO_MESSAGE,  # A: link of a table, ops by tag; its MORE: link of its oneofs, or ABSENT
+    PROTO_ENTRY,  # of a map; A as above; MORE: op of a value that is a message, or ABSENT
+    PROTO_WRAPPER,  # A as above; the only field has the same node
+    PROTO_TIMESTAMP,  # A as above; MORE: units a second
+) = range(55)
+
+# A scale: four links. value × MULTIPLIER ÷ DIVISOR, for LOW ≤ value ≤ HIGH.
+MULTIPLIER, DIVISOR, LOW, HIGH = range(4)
+
+# A oneof of protobuf's: how many members it has, and then their nodes; 0 is behind the last oneof.
+
+# A table of protobuf's: values by their keys. First the number of values for the keys from 0 on
+# (ABSENT where there is none), then the number of pairs of a key and its value that follow, by key.
+DENSE, SPARSE, MORE, TABLE = range(4)
+
+# Kinds of JSON tokens, in the order of the ops of `JSON_UNION`.
+TOKEN_STRING, TOKEN_INTEGER, TOKEN_FRACTION, TOKEN_BOOLEAN, TOKEN_OBJECT, TOKEN_ARRAY = range(6)
+TOKENS = 6
+
+# What a run of the shredder leaves in its result.
+RESULT_ROW, RESULT_CODE, RESULT_NODE, RESULT_OFFSET = range(4)
+
+# Codes
+
+DONE = 0
+FULL = 1
+"""A node has no room for one more value."""
+FULL_BYTES = 2
+"""A node has no room for the bytes of one more value."""
+NOT_CANONICAL = 3
+"""A field stands twice in a record, or a name has escapes: `arrow_io.payloads` writes it anew."""
+ENDS_EARLY = 4
+TRAILING = 5
+BAD_VARINT = 6
+BAD_LENGTH = 7
+BAD_BOOLEAN = 8
+BAD_UTF8 = 9
+BAD_BRANCH = 10
+BAD_SYMBOL = 11
+OUT_OF_RANGE = 12
+TOO_PRECISE = 13
+NO_MATCH = 14
+TOO_MANY_ITEMS = 15
+TOO_DEEP = 16
+WRONG_TOKEN = 17
+BAD_JSON = 18
+BAD_BASE64 = 19
+BAD_ESCAPE = 20
+BAD_TAG = 21
+WRONG_SIZE = 22
+NO_DEFAULT = 23
+TOO_LARGE = 24
+BAD_MESSAGE = 25
+
+REASONS = {
+    ENDS_EARLY: "the payload ends too early",
+    TRAILING: "bytes are left over behind the value",
+    BAD_VARINT: "a number is longer than numbers can be",
+    BAD_LENGTH: "a length is negative, beyond the payload, or not that of the type",
+    BAD_BOOLEAN: "a boolean is neither 0 nor 1",
+    BAD_UTF8: "a text is not UTF-8",
+    BAD_BRANCH: "a union has no such branch",
+    BAD_SYMBOL: "an enum has no such symbol",
+    OUT_OF_RANGE: "a number or time is beyond what its column can hold",
+    TOO_PRECISE: "a number or time has more digits than its column can hold",
+    NO_MATCH: "the value is of a type that the schema it is read by has not",
+    TOO_MANY_ITEMS: "an array or map has more items than are believed",
+    TOO_DEEP: "values are nested deeper than is read",
+    WRONG_TOKEN: "the JSON value is of another type than the schema's",
+    BAD_JSON: "the payload is not JSON",
+    BAD_BASE64: "a text that stands for bytes is not Base64",
+    BAD_ESCAPE: "a text has an escape that stands for no character",
+    BAD_TAG: "a field has an impossible number or wire type",
+    WRONG_SIZE: "the payload has not the length of its type",
+    NO_DEFAULT: "the writer's schema has not this field, and the schema read by gives no default",
+    BAD_MESSAGE: "the payload is no protobuf message",
+    TOO_LARGE: "the values take more memory than is believed",
+}
+"""In words, what is wrong with a payload."""
+
+MAX_DEPTH = 64
+"""Deepest nesting that is read over or read as itself."""
+MAX_EMPTY_ITEMS = 1 << 16
+"""Most items believed in one payload that take no bytes."""
+MAX_MESSAGE_DEPTH = 100
+"""Deepest nesting of messages and groups of protobuf, as its parsers have it."""

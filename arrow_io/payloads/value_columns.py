@@ -1,0 +1,231 @@
+"""Typed columns of a topic: which fields of keys and values there are, and their arrays.
+
+`flat` gives each field of a record a column of its own, `struct` one column to the whole value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.errors import PayloadDecodeError, SchemaError
+from arrow_io.messages import _decode, tables
+from arrow_io.messages.entry_run import int64_view
+from arrow_io.payloads.decoder import (
+    PayloadDecoder,
+    Source,
+    decode,
+    lose_values,
+    value_sources,
+    version_number,
+)
+from arrow_io.payloads.shape import distinct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from arrow_io.messages.message_columns import MessageColumns
+    from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
+    from arrow_io.read_report import ReadReport
+
+VALUE_COLUMN = "__value__"
+KEY_COLUMN = "__key"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueField:
+    """A column that is made of the payload.
+
+    Attributes:
+        name: Name of the column.
+        type: Its Arrow type.
+        is_key: Whether it is of the key of a KEY_VALUE.
+        field: The field of the record; None: the whole key or value.
+    """
+
+    name: str
+    type: pa.DataType
+    is_key: bool
+    field: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueColumns:
+    """The typed columns of a topic. Hashable and picklable: tasks carry it to other processes.
+
+    Attributes:
+        schema: The topic's schemas.
+        is_flat: Whether the fields of a record become columns.
+        time_unit: `ns` or `us`: unit of what counts nanoseconds.
+        reserved: Names that other columns have. A field of such a name is given with `_2`, `_3`, …
+            appended; letter case does not tell names apart.
+    """
+
+    schema: TopicSchema
+    is_flat: bool = True
+    time_unit: str = "ns"
+    reserved: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> tuple[ValueField, ...]:
+        """Every typed column, those of the key first.
+
+        Raises:
+            SchemaError: A schema cannot be read.
+        """
+        return _fields(self)
+
+    @property
+    def node_count(self) -> int:
+        """How many Arrow arrays all fields together are made of, nested ones included."""
+        parts = (True, False) if self.schema.reader.type == "KEY_VALUE" else (False,)
+        shapes = (_decoder(self.schema, self.time_unit, is_key=each).shape for each in parts)
+        return sum(1 for shape in shapes for _ in shape.walk())
+
+    def arrays(
+        self, wanted: Sequence[ValueField], rows: MessageColumns, report: ReadReport
+    ) -> list[pa.Array]:
+        """The arrays of some fields.
+
+        Raises:
+            PayloadDecodeError: A payload does not fit its schema (when salvaging, it is null and
+                counted; so in the next two cases).
+            UnknownSchemaVersionError: The schema of a payload is not known.
+            SchemaError: The schema of a payload cannot be read.
+        """
+        arrays: dict[ValueField, pa.Array] = {}
+        key_value = _KeyValueSources(self.schema, rows, report)
+        for is_key in (True, False):
+            part = [each for each in wanted if each.is_key == is_key]
+            if part:
+                sources = (
+                    key_value.sources(is_key=is_key)
+                    if self.schema.reader.type == "KEY_VALUE"
+                    else value_sources(rows)
+                )
+                decoder = _decoder(self.schema, self.time_unit, is_key=is_key)
+                arrays.update(_part_arrays(decoder, part, sources, rows, report))
+        return [arrays[each] for each in wanted]
+
+
+def _part_arrays(
+    decoder: PayloadDecoder,
+    part: list[ValueField],
+    sources: Iterable[Source],
+    rows: MessageColumns,
+    report: ReadReport,
+) -> dict[ValueField, pa.Array]:
+    names = [each.field for each in part if each.field is not None]
+    around = KEY_COLUMN if part[0].is_key else ""
+    if not names:
+        whole = decode(decoder, sources, None, rows, report, around=around)
+        return dict.fromkeys(part, whole)
+    record = decode(decoder, sources, tuple(names), rows, report, around=around)
+    return {each: record.field(number) for number, each in enumerate(part)}
+
+
+@lru_cache(maxsize=64)
+def _fields(columns: ValueColumns) -> tuple[ValueField, ...]:
+    found: list[tuple[str, pa.DataType, bool, str | None]] = []
+    has_key = columns.schema.reader.type == "KEY_VALUE"
+    for is_key in (True, False) if has_key else (False,):
+        decoder = _decoder(columns.schema, columns.time_unit, is_key=is_key)
+        if columns.is_flat and decoder.has_fields:
+            for child, field in zip(decoder.shape.children, decoder.arrow_type, strict=True):
+                name = f"{KEY_COLUMN}.{child.name}" if is_key else child.name
+                found.append((name, field.type, is_key, child.name))
+        else:
+            name = KEY_COLUMN if is_key else VALUE_COLUMN
+            found.append((name, decoder.arrow_type, is_key, None))
+    names = distinct([name for name, *_ in found], columns.reserved)
+    return tuple(ValueField(name, *rest) for name, (_, *rest) in zip(names, found, strict=True))
+
+
+@lru_cache(maxsize=64)
+def _decoder(schema: TopicSchema, time_unit: str, *, is_key: bool) -> PayloadDecoder:
+    """One for all record batches of a process: it keeps the programs."""
+    is_pair = schema.reader.type == "KEY_VALUE"
+
+    def part(info: SchemaInfo) -> SchemaInfo | None:
+        if not is_pair:
+            return info
+        return info.key if is_key else info.value
+
+    reader = part(schema.reader)
+    if reader is None:
+        message = "a KEY_VALUE schema has no schema of its key or value"
+        raise SchemaError(message)
+    versions: dict[int, SchemaInfo] = {}
+    foreign: dict[int, str] = {}
+    for number, info in schema.versions:
+        own = part(info) if (info.type == "KEY_VALUE") == is_pair else None
+        if own is not None:
+            versions[number] = own
+        else:
+            foreign[number] = (
+                f"schema version {number} is of type {info.type}, not {schema.reader.type}"
+            )
+    return PayloadDecoder(reader, versions, time_unit, foreign)
+
+
+class _KeyValueSources:
+    """Where the keys and values of KEY_VALUE messages stand, by the encoding of each version."""
+
+    def __init__(self, schema: TopicSchema, rows: MessageColumns, report: ReadReport) -> None:
+        # What is no pair is not taken apart: its version is an error.
+        self._is_separated: dict[int | None, bool] = {
+            number: info.is_separated or info.type != "KEY_VALUE"
+            for number, info in schema.versions
+        }
+        self._is_separated[None] = schema.reader.is_separated
+        self._rows = rows
+        self._report = report
+        self._values = list(value_sources(rows))
+
+    def sources(self, *, is_key: bool) -> Iterator[Source]:
+        for source in self._values:
+            if not self._separates(source):
+                yield source._replace(positions=self._inline[0 if is_key else 1])
+            elif is_key:
+                data, positions = self._separate_keys
+                yield source._replace(data=data, positions=positions)
+            else:
+                yield source
+
+    def _separates(self, source: Source) -> bool:
+        number = version_number(source.version)
+        return self._is_separated.get(number, self._is_separated[None])
+
+    @cached_property
+    def _inline(self) -> tuple[memoryview, memoryview]:
+        """Positions of the keys and values that stand together in their payloads."""
+        _, keys = int64_view(max(1, self._rows.count))
+        _, values = int64_view(max(1, self._rows.count))
+        for source in self._values:
+            row = source.start
+            while row < source.stop and not self._separates(source):
+                row = _decode.core.split_key_values(
+                    source.data, source.positions, row, source.stop, keys, values
+                )
+                if row < source.stop:
+                    error = PayloadDecodeError("the payload is no key and value behind lengths")
+                    lose_values(self._rows, [row], error, self._report)
+                    keys[row] = values[row] = tables.ABSENT
+                    row += 1
+        return keys, values
+
+    @cached_property
+    def _separate_keys(self) -> tuple[memoryview, memoryview]:
+        """The keys that stand as keys of the messages, and their positions."""
+        keys = self._rows.key_bytes(self._report)
+        offsets = pa.Array.from_buffers(pa.int32(), len(keys) + 1, [None, keys.buffers()[1]])
+        starts = offsets.slice(0, len(keys)).cast(pa.int64())
+        lengths = pc.subtract(offsets.slice(1).cast(pa.int64()), starts)
+        positions = pc.add(pc.shift_left(starts, 32), lengths)
+        positions = pc.if_else(keys.is_valid(), positions, tables.ABSENT)
+        view = memoryview(positions.buffers()[1]).cast("B").cast("q")
+        return memoryview(keys.buffers()[2] or b"").cast("B"), view

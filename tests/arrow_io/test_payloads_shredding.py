@@ -1,0 +1,251 @@
+"""The arena grows where it must, takes back what does not fit, and believes no past."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arrow_io.errors import SchemaError
+from arrow_io.payloads import shredding, tables
+from arrow_io.payloads.shredding import Misfit, Shredding
+from tests.support.payloads import avro, json_text, record, shredded, shredded_alike
+
+if TYPE_CHECKING:
+    from tests.support.payloads import AvroSchema
+
+_SCHEMA = record(
+    ("text", "string"),
+    ("bytes", "bytes"),
+    ("byte", "boolean"),
+    ("i32", "int"),
+    ("i64", ["null", "long"]),
+    ("i128", {"type": "bytes", "logicalType": "decimal", "precision": 30}),
+    ("list", {"type": "array", "items": {"type": "array", "items": "string"}}),
+    ("map", {"type": "map", "values": record(("x", "double"), ("y", "string"), name="S")}),
+    ("enum", {"type": "enum", "name": "E", "symbols": ["A", "LONGER" * 100], "default": "A"}),
+)
+
+
+def _value(size: int) -> dict[str, Any]:
+    """A value of the schema, JSON for all of it, the larger the larger `size`."""
+    return {
+        "text": "é" * size,
+        "bytes": "QUJD" * size,
+        "byte": size % 2 == 0,
+        "i32": size,
+        "i64": None if size % 3 else size,
+        "i128": size,
+        "list": [["x" * size] * 2] * size,
+        "map": {f"{'k' * size}{number}": {"x": 0.5, "y": "z" * size} for number in range(size)},
+        "enum": "LONGER" * 100 if size else "A",
+    }
+
+
+def _text(size: int) -> bytes:
+    return json.dumps(_value(size), ensure_ascii=False).encode()
+
+
+def _expected(size: int) -> dict[str, Any]:
+    return _value(size) | {"bytes": b"ABC" * size}
+
+
+@pytest.mark.usefixtures("build")
+def test_every_region_grows() -> None:
+    """However much more there is than was believed, every value is kept."""
+    sizes = [0, 1, 0, 30, 2, 100, 0, 7] * 3
+    found = shredded(json_text(_SCHEMA), [_text(size) for size in sizes])
+
+    assert found.misfits == []
+    assert found.rows == [_expected(size) for size in sizes]
+
+
+@pytest.mark.usefixtures("build")
+def test_an_arena_for_nothing() -> None:
+    """It begins with room for next to nothing, and no rows at all are an array too."""
+    program = json_text(_SCHEMA)
+    found = shredded(program, [_text(size) for size in range(20)], believed_bytes=0)
+
+    assert found.rows == [_expected(size) for size in range(20)]
+    empty = Shredding(json_text(_SCHEMA), 0, 0).finish()
+    empty.validate(full=True)
+    assert len(empty) == 0
+
+
+_BREAKS = {
+    "text": b'{"text":"' + b"x" * 5_000 + b'","bytes":"?"}',
+    "list": b'{"text":"a","list":[["' + b"x" * 5_000 + b'"],["b","c"],["d",5]]}',
+    "list of lists": b'{"list":[["a"],[]' + b',["b"]' * 500 + b",[[]]]}",
+    "map": b'{"map":{"k":{"x":1,"y":"z"},"l":{"x":2,"y":' + b"5}}}",
+    "key": b'{"map":{"k":{"x":1,"y":"z"},"\\x":{}}}',
+    "behind": b'{"text":"a","list":[["b"]],"map":{"k":{}}} x',
+    "end": b'{"text":"a","list":[["b"]],"map":{"k":{}}',
+    "again": b'{"list":[["a","b"]],"list":[["c"],5],"text":"t"}',
+}
+
+
+@pytest.mark.parametrize("broken", _BREAKS.values(), ids=_BREAKS)
+def test_what_does_not_fit_leaves_nothing(broken: bytes) -> None:
+    """Values of a payload that is refused in its middle are taken back, from nested lists too."""
+    sizes = [3, 0, 5]
+    payloads = [part for size in sizes for part in (_text(size), broken, broken)]
+    found = shredded_alike(json_text(_SCHEMA), [broken, *payloads, None])
+
+    expected = [part for size in sizes for part in (_expected(size), None, None)]
+    assert found.rows == [None, *expected, None]
+    assert [misfit.row for misfit in found.misfits] == [0, 2, 3, 5, 6, 8, 9]
+    sound = shredded_alike(json_text(_SCHEMA), [_text(size) for size in sizes])
+    for name in ("list", "map"):
+        flat, sound_flat = (
+            (each.values.field(name).flatten() for each in (found, sound))
+            if (name == "list")
+            else (each.values.field(name).items for each in (found, sound))
+        )
+        assert len(flat) == len(sound_flat)
+
+
+@pytest.mark.usefixtures("build")
+def test_nulls_in_a_full_arena() -> None:
+    """There is room for a null instead of each payload, in structs and in all below them."""
+    program = json_text(_SCHEMA)
+    started = Shredding(program, 300, 0)
+    for _ in range(300):
+        started.append_null(program)
+
+    values = started.finish()
+    values.validate(full=True)
+    assert values.to_pylist() == [None] * 300
+
+
+@pytest.mark.usefixtures("build")
+def test_values_that_take_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound of the arena a payload is refused, and those behind it are read on."""
+    monkeypatch.setattr(shredding, "MAX_ARENA_BYTES", 100_000)
+    schema = record(("a", {"type": "array", "items": "null"}), ("s", "string"))
+    many = b'{"a":[' + b",".join([b"null"] * 60_000) + b"]}"
+    long = b'{"s":"' + b"x" * 200_000 + b'"}'
+    twice = b'{"s":"","s":"' + b"x" * 200_000 + b'"}'
+    small = b'{"a":[null],"s":"x"}'
+
+    payloads = [small, many, small, long, twice, small]
+    found = shredded(json_text(schema), payloads, believed_bytes=0)
+    assert found.misfits[:2] == [
+        Misfit(1, tables.TOO_LARGE, "a[]", 0),
+        Misfit(3, tables.TOO_LARGE, "s", 0),
+    ]
+    assert [(m.row, m.code) for m in found.misfits[2:]] == [(4, tables.TOO_LARGE)]
+    row = {"a": [None], "s": "x"}
+    assert found.rows == [row, None, row, None, None, row]
+
+
+def test_habits() -> None:
+    """What the payloads of one batch took is room for the next, which gives the same values."""
+    program = json_text(_SCHEMA)
+    first = shredded_alike(program, [_text(20)] * 3)
+    assert {node: habit for node, habit in program.habits.items() if program.in_list[node]}
+    assert program.habits[0] == (1.0, 0.0)
+    assert program.habits[1] == (1.0, 40.0)
+
+    second = shredded_alike(program, [_text(20)] * 3)
+    assert second.rows == first.rows
+    assert shredded_alike(program, [b"{}"] * 100).rows == [dict.fromkeys(_value(0))] * 100
+
+
+def test_hostile_habits() -> None:
+    """After a batch of enormous lists the next asks for no more than its payloads could fill."""
+    program = avro({"type": "array", "items": "int"})
+    count = 500_000
+    shredded(program, [b"\xc0\x84\x3d" + bytes(count) + b"\0"])
+    assert program.habits[1][0] == count
+
+    started = Shredding(program, 60_000, 60_000)
+    assert len(started._buffer) < 10_000_000
+
+
+_WIDE = record(*((f"f{number}", "string") for number in range(100)))
+_ITEM = record(*((f"g{number}", "double") for number in range(40)), name="I")
+_HABITS = {
+    "long texts": (
+        _WIDE,
+        json.dumps({f"f{number}": "x" * 8_000 for number in range(100)}),
+        {"f1": "abc", "f99": "x" * 110},
+    ),
+    "many items": (
+        record(("l", {"type": "array", "items": _ITEM})),
+        json.dumps({"l": [{"g1": 1.5}] * 200}),
+        {"l": [{"g1": 1.5}], "more": "x" * 90},
+    ),
+}
+
+
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize(("schema", "huge", "small"), _HABITS.values(), ids=_HABITS)
+def test_small_payloads_after_a_huge_one(
+    schema: AvroSchema, huge: str, small: dict[str, object]
+) -> None:
+    """What fitted before it fits behind it, in the memory that it had before."""
+    program = json_text(schema)
+    payload = json.dumps(small).encode()
+    rows = 60_000
+    before = len(Shredding(program, rows, rows * len(payload))._buffer)
+
+    assert shredded(program, [huge.encode()]).misfits == []
+    started = Shredding(program, rows, rows * len(payload))
+    assert len(started._buffer) == before < 100_000_000
+    positions = memoryview(array("q", [len(payload)] * 50))
+    assert started.append(program, memoryview(payload), positions, 0, 50) is None
+    assert started.finish().to_pylist() == shredded(json_text(schema), [payload] * 50).rows
+
+
+@pytest.mark.usefixtures("build")
+def test_programs_that_nobody_else_holds() -> None:
+    """One that was run is not taken for another that would be made in its place in memory."""
+    a, b = ("a", "string"), ("b", "string")
+    reader, swapped = record(a, b), record(b, a)
+    programs = [avro(reader), avro(swapped, reader)]
+    data = memoryview(b"\x02A\x02B\x02B\x02A")
+    positions = memoryview(array("q", [4, 4 << 32 | 4] * 20))
+    started = Shredding(programs[0], 40, 160)
+
+    for row in range(40):
+        program = replace(programs[row % 2])
+        assert started.append(program, data, positions, row, row + 1) is None
+        del program
+    assert started.finish().to_pylist() == [{"a": "A", "b": "B"}] * 40
+
+
+@pytest.mark.usefixtures("build")
+def test_misfits_tell_where() -> None:
+    """The byte is counted from the start of the payload, and lies in it or behind its last."""
+    found = shredded(json_text("int"), [b"12345", b"12x", b"", b'"', b"99999999999"])
+
+    assert [(misfit.row, misfit.offset) for misfit in found.misfits] == [
+        (1, 2), (2, 0), (3, 0), (4, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("build")
+def test_maps_with_many_entries() -> None:
+    """Equal keys are found among few entries and among many, and in maps that are all empty."""
+    schema = {"type": "map", "values": {"type": "map", "values": "int"}}
+    sizes = [0, 1, 63, 64, 65, 200]
+    texts, expected = [], []
+    for size in sizes:
+        pairs = [(f"k{number % 60}", {f"{number}": number}) for number in range(size)]
+        texts.append("{" + ",".join(f'"{key}":{json.dumps(v)}' for key, v in pairs) + "}")
+        expected.append(dict(pairs))
+
+    assert shredded(json_text(schema), [text.encode() for text in texts]).rows == expected
+    assert shredded(json_text(schema), [b"{}", None, b"{}"]).rows == [{}, None, {}]
+    assert shredded(json_text(schema), [None]).rows == [None]
+
+
+def test_schema_too_wide_for_a_record_batch() -> None:
+    """What would take more memory than a record batch is given is refused before it is taken."""
+    program = json_text(record(*((f"f{number}", "double") for number in range(5000))))
+
+    with pytest.raises(SchemaError, match="lower batch_rows"):
+        Shredding(program, 65_536, 8 << 20)

@@ -1,0 +1,69 @@
+"""The numbers of programs are said once: in Python, and again where C needs them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import arrow_io.payloads
+from arrow_io.payloads import tables
+
+_PXD = Path(next(iter(arrow_io.payloads.__path__)), "_tables.pxd")
+
+
+def _numbers() -> dict[str, int]:
+    return {
+        name: value
+        for name, value in vars(tables).items()
+        if isinstance(value, int) and not name.startswith("_") and name.isupper()
+    }
+
+
+def _between(first: str, stop: str) -> list[int]:
+    """The constants from one name on up to another (half-open), in the order of the file."""
+    names = list(vars(tables))
+    return [getattr(tables, name) for name in names[names.index(first) : names.index(stop)]]
+
+
+def test_c_has_the_numbers_of_python() -> None:
+    """Each number that Python has stands in the declarations for C, and no other."""
+    declared = re.findall(r"^    (\w+) = (-?\d+)$", _PXD.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert len(dict(declared)) == len(declared)
+    assert {name: int(value) for name, value in declared} == _numbers()
+
+
+def test_each_op_has_a_number_of_its_own() -> None:
+    """No op can be taken for another, and no number is left out."""
+    ops = _between("VALUE_BYTES", "MULTIPLIER")
+
+    assert ops == list(range(len(ops)))
+
+
+def test_fields_of_nodes_and_ops_fill_their_width() -> None:
+    """Each field of a node and of an op has a place of its own, and none is left over."""
+    assert _between("STORAGE", "NODE_WIDTH") == list(range(tables.NODE_WIDTH))
+    assert _between("OPCODE", "OP_WIDTH") == list(range(tables.OP_WIDTH))
+    assert sorted(tables.WIDTHS) == _between("BYTE", "WIDTHS")
+
+
+def test_each_misfit_has_its_words() -> None:
+    """Whatever a user can meet is said in words, each code in its own; others are never told."""
+    codes = _between("DONE", "REASONS")
+
+    assert codes == list(range(len(codes)))
+    silent = {tables.DONE, tables.FULL, tables.FULL_BYTES, tables.NOT_CANONICAL}
+    assert set(tables.REASONS) == set(codes) - silent
+    assert len(set(tables.REASONS.values())) == len(tables.REASONS)
+
+
+def test_nothing_else_is_a_table() -> None:
+    """A number that is not in capitals would be missed by the comparison with C."""
+    others = {
+        name
+        for name, value in vars(tables).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    } - _numbers().keys()
+
+    assert others == {"REASONS", "WIDTHS", "annotations"}
