@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import time
 import warnings
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import pyarrow as pa
 import typer
@@ -24,21 +23,36 @@ from arrow_io.errors import (
     PulsarOffloadError,
     StorageError,
     TopicNotFoundError,
+    UndecodedValuesWarning,
 )
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestTrace
 from connector.catalog.catalog import open_catalog
+from connector.cli_listings import (
+    LEDGER_SCHEMA,
+    PLAN_SCHEMA,
+    TEXTS,
+    TOPIC_SCHEMA,
+    ledger_rows,
+    planned_ranges,
+    topic_rows,
+)
 from connector.cli_options import (
     AsJson,
     Columns,
+    DecryptionKeys,
     End,
     OnCorruption,
     RangeBytes,
+    Schema,
+    SchemaVersion,
     Start,
     StorageOptions,
+    TimeUnit,
     Topic,
     Transactions,
     Url,
+    Value,
     column_names,
     storage_options,
 )
@@ -59,12 +73,12 @@ from connector.topic_name import select_topics
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from arrow_io.ledger_reader import OffloadedLedger
-    from connector.catalog.catalog import Catalog, TopicLedgers
+    from connector.catalog.catalog import Catalog
+    from connector.cli_listings import Row
     from connector.dataset import TopicDataset
-    from connector.scan import ScanTask
 
 _Parameters = ParamSpec("_Parameters")
+_NOTED = (IncompleteReadWarning, UndecodedValuesWarning)
 _GOLDEN = "tests/data/golden/pulsar-4.0.7/objects"
 
 
@@ -103,52 +117,6 @@ ISO 8601; decimals with a fraction, infinities and NaN are text.
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-)
-
-_Row: TypeAlias = dict[str, Any]
-
-
-class _PlannedRange(TypedDict):
-    topic: str
-    ledger_id: int
-    first_entry_id: int
-    last_entry_id: int
-    requests: int
-    bytes: int
-
-
-_INTEGER = pa.int64()
-_TEXTS = pa.list_(pa.string())
-_TOPIC_SCHEMA = pa.schema(
-    {
-        "topic": pa.string(),
-        "partitions": _INTEGER,
-        "ledgers": _INTEGER,
-        "entries": _INTEGER,
-        "bytes": _INTEGER,
-        "unsound": _INTEGER,
-        "problems": _TEXTS,
-    }
-)
-_LEDGER_SCHEMA = pa.schema(
-    {
-        "topic": pa.string(),
-        "partition": _INTEGER,
-        "ledger_id": _INTEGER,
-        "entries": _INTEGER,
-        "first_entry_id": _INTEGER,
-        "last_entry_id": _INTEGER,
-        "blocks": _INTEGER,
-        "bytes": _INTEGER,
-        "offloaded": pa.timestamp("us", "UTC"),
-        "uuid": pa.string(),
-        "warnings": _TEXTS,
-        "problems": _TEXTS,
-    }
-)
-_PLAN_SCHEMA = pa.schema(
-    {"topic": pa.string()}
-    | dict.fromkeys(("ledger_id", "first_entry_id", "last_entry_id", "requests", "bytes"), _INTEGER)
 )
 
 
@@ -191,8 +159,8 @@ def topics(
     if catalog.contents.unfinished:
         offloads = counted(len(catalog.contents.unfinished), "offload")
         say("note", f"{offloads} never completed: no index object")
-    rows = _topic_rows([catalog.ledgers(name) for name in names])
-    _print_listing(_TOPIC_SCHEMA, rows, catalog, on_corruption, as_json=as_json)
+    rows = topic_rows([catalog.ledgers(name) for name in names])
+    _print_listing(TOPIC_SCHEMA, rows, catalog, on_corruption, as_json=as_json)
 
 
 @_command("multi-ledger")
@@ -209,8 +177,8 @@ def ledgers(
     with progress(trace):
         catalog = open_catalog(url, storage_options=storage_options(storage_option), trace=trace)
     names = select_topics(topic, catalog.topics())
-    rows = [row for name in names for row in _ledger_rows(catalog.ledgers(name), catalog)]
-    _print_listing(_LEDGER_SCHEMA, rows, catalog, on_corruption, as_json=as_json)
+    rows = [row for name in names for row in ledger_rows(catalog.ledgers(name), catalog)]
+    _print_listing(LEDGER_SCHEMA, rows, catalog, on_corruption, as_json=as_json)
 
 
 @_command("json-orders -n 3 --columns __publish_time__,__key__,__value__")
@@ -220,17 +188,22 @@ def head(
     *,
     rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Most rows.")] = 10,
     columns: Columns = None,
+    schema: Schema = None,
+    schema_version: SchemaVersion = None,
+    value: Value = "flat",
+    time_unit: TimeUnit = "ns",
     start: Start = None,
     end: End = None,
     storage_option: StorageOptions = None,
     on_corruption: OnCorruption = "raise",
     transactions: Transactions = "committed",
     range_bytes: RangeBytes = DEFAULT_RANGE_BYTES,
+    decryption_keys: DecryptionKeys = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the first messages of a topic.
 
-    Payloads are shown as text, or in hexadecimal where they are none.
+    Bytes are shown as text, or in hexadecimal where they are none.
     """
     trace = RequestTrace()
     with progress(trace):
@@ -241,9 +214,14 @@ def head(
             start=start,
             end=end,
             columns=column_names(columns),
+            schema=schema,
+            schema_version=schema_version,
+            value=value,
+            time_unit=time_unit,
             transactions=transactions,
             on_corruption=on_corruption,
             range_bytes=range_bytes,
+            decryption_keys=decryption_keys,
             trace=trace,
         )
         table = dataset.head(rows)
@@ -257,6 +235,10 @@ def plan(
     topic: Topic,
     *,
     columns: Columns = None,
+    schema: Schema = None,
+    schema_version: SchemaVersion = None,
+    value: Value = "flat",
+    time_unit: TimeUnit = "ns",
     start: Start = None,
     end: End = None,
     storage_option: StorageOptions = None,
@@ -279,6 +261,10 @@ def plan(
             start=start,
             end=end,
             columns=column_names(columns),
+            schema=schema,
+            schema_version=schema_version,
+            value="raw" if schema is None else value,
+            time_unit=time_unit,
             transactions=transactions,
             on_corruption=on_corruption,
             range_bytes=range_bytes,
@@ -286,7 +272,7 @@ def plan(
         )
     tell(dataset.unsound, _names_text(dataset))
     tasks = dataset.scan.plan()
-    rows = [row for task in tasks for row in _planned_ranges(task, range_bytes)]
+    rows = [row for task in tasks for row in planned_ranges(task, range_bytes)]
     requests = sum(row["requests"] for row in rows)
     size_bytes = sum(row["bytes"] for row in rows)
     sent = trace.counts
@@ -295,7 +281,7 @@ def plan(
         whole |= {"requests_sent": sent.requests, "bytes_received": sent.received_bytes}
         typer.echo(json.dumps(whole))
         return
-    print_table(_PLAN_SCHEMA, pa.Table.from_pylist(rows, _PLAN_SCHEMA).to_batches())
+    print_table(PLAN_SCHEMA, pa.Table.from_pylist(rows, PLAN_SCHEMA).to_batches())
     for what, number, size in (
         (f"to read, in {counted(len(tasks), 'task')}", requests, size_bytes),
         ("already read", sent.requests, sent.received_bytes),
@@ -310,117 +296,50 @@ def query(
         str, typer.Argument(help="SQL of DuckDB; the last statement's rows are printed.")
     ],
     *,
+    schema: Schema = None,
+    schema_version: SchemaVersion = None,
+    value: Value = "flat",
+    time_unit: TimeUnit = "ns",
     storage_option: StorageOptions = None,
     on_corruption: OnCorruption = "raise",
     transactions: Transactions = "committed",
     range_bytes: RangeBytes = DEFAULT_RANGE_BYTES,
+    decryption_keys: DecryptionKeys = None,
     as_json: AsJson = False,
 ) -> None:
     """Run SQL over topics, and tell what it cost.
 
     A topic's name is a table: "json-orders", or "tenant/namespace/name" outside of public/default.
-    So is read_pulsar('json-orders', start := …, "end" := …, columns := […]).
+    So is read_pulsar('json-orders', start := …, "end" := …, columns := […], schema := '…').
+    The schema that --schema gives is that of each topic for which the SQL names none.
     """
     started = time.monotonic()
     trace = RequestTrace()
     options = storage_options(storage_option)
     with progress(trace):
         catalog = open_catalog(url, storage_options=options, range_bytes=range_bytes, trace=trace)
-        schema, batches = run_sql(
+        row_schema, batches = run_sql(
             sql,
             catalog,
             url,
             storage_options=options,
+            schema=schema,
+            schema_version=schema_version,
+            value=value,
+            time_unit=time_unit,
             transactions=transactions,
             on_corruption=on_corruption,
             range_bytes=range_bytes,
+            decryption_keys=decryption_keys,
             trace=trace,
         )
-    rows = _print_rows(schema, watched(batches, trace), as_json=as_json)
+    rows = _print_rows(row_schema, watched(batches, trace), as_json=as_json)
     say("cost", cost_text(trace.counts, rows, time.monotonic() - started))
-
-
-def _topic_rows(topics: Iterable[TopicLedgers]) -> list[_Row]:
-    """One row a topic, whatever partitions it has."""
-    partitions: dict[str, list[TopicLedgers]] = {}
-    for each in topics:
-        partitions.setdefault(str(each.topic.base), []).append(each)
-    rows: list[_Row] = []
-    for name, parts in partitions.items():
-        indexes = [ledger.index for part in parts for ledger in part.ledgers]
-        problems = [problem for part in parts for problem in _problems(part)]
-        rows.append(
-            {
-                "topic": name,
-                "partitions": sum(part.topic.partition >= 0 for part in parts),
-                "ledgers": len(indexes),
-                "entries": sum(index.entry_count for index in indexes),
-                "bytes": sum(index.data_object_length_bytes for index in indexes),
-                "unsound": len(problems),
-                "problems": problems,
-            }
-        )
-    return rows
-
-
-def _ledger_rows(topic: TopicLedgers, catalog: Catalog) -> list[_Row]:
-    """One row a ledger, by ledger id; those that cannot be read have a problem and little else."""
-    offloaded = {copy.name: copy.modified for copy in catalog.contents.copies}
-    place = {"topic": str(topic.topic), "partition": topic.topic.partition}
-    rows = [
-        place
-        | {
-            "ledger_id": ledger.ledger_id,
-            "entries": ledger.index.entry_count,
-            "first_entry_id": 0,
-            "last_entry_id": ledger.last_entry_id,
-            "blocks": ledger.index.block_count,
-            "bytes": ledger.index.data_object_length_bytes,
-            "offloaded": offloaded[ledger.name],
-            "uuid": str(ledger.name.uuid),
-            "warnings": list(ledger.warnings),
-            "problems": _lost_entries(ledger),
-        }
-        for ledger in topic.ledgers
-    ]
-    rows += [
-        place | {"ledger_id": problem.ledger_id, "warnings": [], "problems": [str(problem)]}
-        for problem in topic.problems
-    ]
-    return sorted(rows, key=lambda row: row["ledger_id"] or 0)
-
-
-def _problems(topic: TopicLedgers) -> list[str]:
-    lost = [problem for ledger in topic.ledgers for problem in _lost_entries(ledger)]
-    return [*map(str, topic.problems), *lost]
-
-
-def _lost_entries(ledger: OffloadedLedger) -> list[str]:
-    first = ledger.index.missing_from_entry_id
-    if first is None:
-        return []
-    lost = f"entries {first} … {ledger.last_entry_id} were lost when the ledger was offloaded"
-    return [f"{lost} (ledger {ledger.ledger_id})"]
-
-
-def _planned_ranges(task: ScanTask, range_bytes: int) -> Iterator[_PlannedRange]:
-    """What a task reads of each ledger; nothing of one whose entries in it are all lost."""
-    entries = {ledger.name: (first, last) for ledger, first, last in task.entry_ranges()}
-    for ledger, start, stop in task.block_ranges():
-        first, last = entries[ledger.name]
-        yield _PlannedRange(
-            topic=task.origin.topic,
-            ledger_id=ledger.ledger_id,
-            first_entry_id=first,
-            last_entry_id=last,
-            requests=math.ceil((stop - start) / range_bytes),
-            bytes=stop - start,
-        )
 
 
 def _print_listing(
     schema: pa.Schema,
-    rows: list[_Row],
+    rows: list[Row],
     catalog: Catalog,
     on_corruption: str,
     *,
@@ -432,7 +351,7 @@ def _print_listing(
         nowhere = [{"problems": [problem]} for problem in unattributed]
         print_json(pa.Table.from_pylist([*rows, *nowhere], schema).to_batches())
     else:
-        shown = pa.schema([field for field in schema if field.type != _TEXTS])
+        shown = pa.schema([field for field in schema if field.type != TEXTS])
         print_table(shown, pa.Table.from_pylist(rows, shown).to_batches())
     for row in rows:
         for warning in row.get("warnings", []):
@@ -458,10 +377,13 @@ def _errors_told() -> Iterator[None]:
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", IncompleteReadWarning)
+            for category in _NOTED:
+                warnings.simplefilter("always", category)
             yield
     except PulsarOffloadError as error:
         say("error", str(error))
+        # Who got no values need not know what form they have.
+        caught = [each for each in caught if each.category is not UndecodedValuesWarning]
         raise typer.Exit(_exit_code(error)) from None
     finally:
         incomplete = _tell_warnings(caught)
@@ -470,16 +392,16 @@ def _errors_told() -> Iterator[None]:
 
 
 def _tell_warnings(caught: list[warnings.WarningMessage]) -> bool:
-    """Print what was left out, each once, and hand on other warnings; whether anything was."""
+    """Print our warnings as notes, each once, and hand on others; whether rows were left out."""
     notes: dict[str, None] = {}
     for each in caught:
-        if issubclass(each.category, IncompleteReadWarning):
+        if issubclass(each.category, _NOTED):
             notes[str(each.message)] = None
         else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     for note in notes:
         say("note", note)
-    return bool(notes)
+    return any(issubclass(each.category, IncompleteReadWarning) for each in caught)
 
 
 def _exit_code(error: PulsarOffloadError) -> ExitCode:

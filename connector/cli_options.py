@@ -41,6 +41,33 @@ Transactions = Annotated[
         help="Whether messages of aborted and open transactions are left out, or given too."
     ),
 ]
+Schema = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCHEMA",
+        help="What values are decoded by: a file or folder of what Pulsar's admin API or CLI gives,"
+        " an Avro schema, a protobuf descriptor set (FILE#Message), JSON text, or the name of a"
+        " type (STRING). Without it, values are bytes.",
+    ),
+]
+SchemaVersion = Annotated[
+    int | None, typer.Option(help="Version of the schema that gives the columns; else the newest.")
+]
+Value = Annotated[
+    Literal["flat", "struct", "raw"],
+    typer.Option(help="A column to each field of a value, one column in all, or its bytes."),
+]
+TimeUnit = Annotated[
+    Literal["ns", "us"], typer.Option(help="Unit of times whose type counts nanoseconds.")
+]
+DecryptionKeys = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help="Private key for encrypted messages, a PEM file; or a folder of them, where a file"
+        " NAME.pem or NAME-priv.pem is the key NAME.",
+    ),
+]
 RangeBytes = Annotated[
     int, typer.Option(min=1, help="Most bytes that one request for data asks for.")
 ]

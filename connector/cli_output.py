@@ -9,11 +9,12 @@ import base64
 import json
 import math
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from decimal import Decimal
+from itertools import islice, pairwise
 from threading import Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from rich.box import ROUNDED
@@ -193,6 +194,8 @@ def cell_text(value: object) -> str:
             return _bytes_text(value)
         case datetime():
             return _iso(value, " ")
+        case _Time():
+            return value.replace("T", " ")
         case bool() | dict() | list():
             return printable(json.dumps(json_value(value), ensure_ascii=False))
     return printable(str(json_value(value)))
@@ -284,15 +287,56 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
     return zip(*map(_values, batch.columns), strict=True)
 
 
+class _Time(str):
+    """A time as ISO 8601 text, because Python has none like it."""
+
+    __slots__ = ()
+
+
 def _values(column: pa.Array) -> list[object]:
-    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        column = column.cast(pa.string())  # Python's times end at microseconds
-    values: list[object]
-    try:
-        values = column.to_pylist(maps_as_pydicts="strict")
-    except TypeError:  # maps whose keys are lists or maps: no dict can hold them
-        values = column.to_pylist()
+    """Python's values, and texts for times that it would cut or cannot hold."""
+    type_ = column.type
+    if pa.types.is_struct(type_):
+        names = _distinct([field.name for field in type_])
+        rows = zip(*map(_values, column.flatten()), strict=True)
+        structs = [dict(zip(names, row, strict=True)) for row in rows]
+        return _null_where_invalid(structs, column)
+    if pa.types.is_list(type_):
+        items = iter(_values(column.flatten()))
+        lengths = column.value_lengths().to_pylist()
+        return [None if length is None else list(islice(items, length)) for length in lengths]
+    if pa.types.is_map(type_) and not pa.types.is_nested(type_.key_type):
+        pairs = list(zip(_values(column.keys), _values(column.items), strict=True))
+        maps = [dict(pairs[start:stop]) for start, stop in pairwise(column.offsets.to_pylist())]
+        return _null_where_invalid(maps, column)
+    if pa.types.is_temporal(type_) and not pa.types.is_interval(type_):
+        return _times(column)
+    values: list[object] = column.to_pylist()
     return values
+
+
+def _null_where_invalid(values: list[dict[Any, object]], column: pa.Array) -> list[object]:
+    valid = column.is_valid().to_pylist()
+    return [value if is_valid else None for value, is_valid in zip(values, valid, strict=True)]
+
+
+def _times(column: pa.Array) -> list[object]:
+    """Python's times end at microseconds and with the year 9999; Arrow spells longer ones."""
+    type_ = column.type
+    if getattr(type_, "unit", None) != "ns":
+        with suppress(OverflowError, ValueError):
+            values: list[object] = column.to_pylist()
+            return values
+    zone = getattr(type_, "tz", None)
+    # With a zone, Arrow spells years beyond 32767 wrong.
+    texts = (column.cast(pa.timestamp(type_.unit)) if zone else column).cast(pa.string())
+    return [text and _spelled(text, zone) for text in texts.to_pylist()]
+
+
+def _spelled(text: str, zone: str | None) -> str:
+    if text.startswith("<"):  # a year that Arrow has no text for
+        return text
+    return _Time(text.replace(" ", "T") + ("Z" if zone else ""))
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

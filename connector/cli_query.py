@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from arrow_io import errors
-from arrow_io.errors import OptionError, PulsarOffloadError, TopicNotFoundError
+from arrow_io.errors import (
+    OptionError,
+    PulsarOffloadError,
+    TopicNotFoundError,
+    UndecodedValuesWarning,
+)
 from connector.duckdb_functions import register_duckdb
 from connector.topic_name import TopicName, select_topics
 
@@ -98,7 +104,10 @@ def _create_views(
         if len(words) == 1:
             [word] = words
             name, text = word.replace('"', '""'), word.replace("'", "''")
-            connection.execute(f"CREATE VIEW pulsar.\"{name}\" AS FROM read_pulsar('{text}')")
+            with warnings.catch_warnings():
+                # Of views that are read, it is told when they are.
+                warnings.simplefilter("ignore", UndecodedValuesWarning)
+                connection.execute(f"CREATE VIEW pulsar.\"{name}\" AS FROM read_pulsar('{text}')")
 
 
 def _words(duckdb: ModuleType, sql: str) -> Iterator[str]:

@@ -253,12 +253,23 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             columns: As in `scanner`.
             filter: As in `scanner`.
             arrow_types: Whether the columns keep Arrow's types (`pandas.ArrowDtype`) instead of
-                becoming NumPy's, where integers with nulls become floats.
+                becoming NumPy's, where integers with nulls become floats, and nested values are
+                Python's.
+
+        Raises:
+            OptionError: A time of day has nanoseconds, or a date a year beyond 9999, which Python's
+                types cannot hold: use `arrow_types`.
         """
         import pandas as pd
 
         table = self.to_table(columns, filter)
-        return table.to_pandas(types_mapper=pd.ArrowDtype) if arrow_types else table.to_pandas()
+        if arrow_types:
+            return table.to_pandas(types_mapper=pd.ArrowDtype)
+        try:
+            return table.to_pandas()
+        except ValueError as error:
+            message = f"Python's types cannot hold a value, arrow_types=True does: {error}"
+            raise OptionError(message) from error
 
     def to_polars(
         self,

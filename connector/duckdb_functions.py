@@ -26,7 +26,7 @@ import pyarrow as pa
 from arrow_io.errors import OptionError, PulsarOffloadError
 from connector.catalog.catalog import Catalog, open_catalog
 from connector.dataset import TopicDataset, TopicScanner
-from connector.topic import open_topic
+from connector.topic import open_topic, topic_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +49,9 @@ _DEFAULTS = {
     if parameter.kind is parameter.KEYWORD_ONLY
 }
 _SQL_OPTIONS = ("url", *(name for name in _DEFAULTS if name not in {"catalog", "trace"}))
-_SCALARS = {"url": str} | {n: type(each) for n, each in _DEFAULTS.items() if each is not None}
+_SCALARS = {"url": str, "schema_version": int} | {
+    n: type(each) for n, each in _DEFAULTS.items() if each is not None
+}
 _CATALOG_OPTIONS = ("url", "storage_options", "range_bytes", "trace")
 _MAX_CATALOGS = 8
 _SQL_TYPES = {str: "VARCHAR", int: "INTEGER", bool: "BOOLEAN"}
@@ -64,15 +66,18 @@ def register_duckdb(
     these; the options are those of `open_topic`, none of them required. `"end"` has to be quoted. A
     bound is a timestamp (UTC if it has no time zone), a text, or a message id: `[ledger, entry,
     batch]` or `{'ledger': …, 'entry': …, 'batch': …}`, with or without the batch index.
-    `storage_options` is a STRUCT, a MAP, or the text of a JSON object. Arguments are constants or
-    parameters of the statement. Each execution reads the topic as it is then.
+    `storage_options` is a STRUCT, a MAP, or the text of a JSON object; `decryption_keys` a VARCHAR
+    (path or PEM text), or a STRUCT or MAP of these by name; `schema` a VARCHAR (path, JSON text, or
+    name of a type), a JSON, or a STRUCT, MAP or list of them. Arguments are constants or parameters
+    of the statement. Each execution reads the topic as it is then, by the schema that the statement
+    was bound with.
 
     On an in-memory database, connections made by `con.cursor()` have the function too. To a
     database file nothing is written, so each connection to it has to be registered; views over
     `read_pulsar` can be kept in it. Registering a connection again replaces what was given before.
 
-    DuckDB quotes the statement in its errors, so secrets belong in `storage_options` here, or in a
-    parameter of the statement, not in its text.
+    DuckDB quotes the statement in its errors, so secrets belong in `storage_options` and
+    `decryption_keys` here, or in a parameter of the statement, not in its text.
 
     Args:
         con: The connection; or the module `duckdb`, for its default connection.
@@ -184,6 +189,11 @@ class _Binder:
         if "url" not in options:
             message = "no url is given, neither in the statement (url := …) nor to register_duckdb"
             raise OptionError(message)
+        # Read once, so that no execution can have other columns than were bound.
+        version = options.pop("schema_version", None)
+        schema = topic_schema(options.get("schema"), version, options.get("storage_options"))
+        if schema is not None:
+            options["schema"] = schema
         return _BoundTopic(lambda: self._open(topic, options), self._variable.forget)
 
     def _open(self, topic: str | list[str], options: dict[str, Any]) -> TopicDataset:

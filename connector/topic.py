@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arrow_io.columns import every_column, projection
-from arrow_io.errors import OptionError
+from arrow_io.errors import OptionError, UndecodedValuesWarning
 from arrow_io.messages.message_reader import BatchLimits
+from arrow_io.payloads.decoder import is_decodable
+from arrow_io.payloads.schema_info import TopicSchema
+from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
 from connector.catalog.catalog import Catalog, open_catalog
+from connector.catalog.schemas import load_schema
 from connector.dataset import TopicDataset
+from connector.decryption_keys import read_decryption_keys
 from connector.scan import ReadOptions, Scan
 
 if TYPE_CHECKING:
@@ -20,10 +26,15 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.trace import RequestTrace
     from connector.bounds import Bound
+    from connector.catalog.schemas import SchemaSource
+    from connector.decryption_keys import KeySource
 
 VALUES = ("flat", "struct", "raw")
+TIME_UNITS = ("ns", "us")
 TRANSACTIONS = ("committed", "all")
 ON_CORRUPTION = ("raise", "salvage")
+
+_MAX_BATCH_CELLS = 8 << 20
 
 
 def open_topic(
@@ -35,7 +46,10 @@ def open_topic(
     start: Bound | None = None,
     end: Bound | None = None,
     columns: Sequence[str] | None = None,
+    schema: SchemaSource | TopicSchema | None = None,
+    schema_version: int | None = None,
     value: str = "flat",
+    time_unit: str = "ns",
     naming: str = "pulsar-sql",
     transactions: str = "committed",
     on_corruption: str = "raise",
@@ -43,6 +57,7 @@ def open_topic(
     range_bytes: int = DEFAULT_RANGE_BYTES,
     batch_rows: int = BatchLimits().max_rows,
     batch_bytes: int = BatchLimits().max_bytes,
+    decryption_keys: KeySource | None = None,
     trace: RequestTrace | None = None,
 ) -> TopicDataset:
     """Open topics that were offloaded to a bucket.
@@ -61,8 +76,15 @@ def open_topic(
         end: Behind the last message, exclusive; likewise.
         columns: Names of columns, on-request ones included (`arrow_io.columns.ALL_COLUMNS`); None
             for the default ones.
-        value: Shape of decoded values: `flat`, `struct` or `raw`. Where the schema is not known,
-            each of them gives the undecoded bytes as `__value__`.
+        schema: What the values are decoded by (`connector.catalog.schemas`): a file or folder of
+            what Pulsar's admin API or CLI gives, a SchemaInfo as a dict, an Avro schema, a protobuf
+            descriptor set, or the name of a primitive type. None: values are given as bytes.
+        schema_version: Which version of the schema gives the columns; None for the newest. Values
+            that other versions wrote are resolved to it.
+        value: Shape of decoded values: `flat` gives each field of a record a column of its own,
+            `struct` gives the one column `__value__`, `raw` the undecoded bytes as `__value__`.
+        time_unit: `ns` or `us`: unit of columns whose Pulsar type counts nanoseconds. A value that
+            the unit cannot hold exactly is an error.
         naming: `pulsar-sql`, or `pulsar-spark` for the column names of that connector.
         transactions: `committed`: as a client sees them; `all`: also messages of aborted and open
             transactions.
@@ -73,15 +95,19 @@ def open_topic(
         range_bytes: Most bytes that one request for data asks for.
         batch_rows: Most rows of a record batch.
         batch_bytes: Bytes of entries and payloads after which a record batch is given.
+        decryption_keys: Private keys for encrypted messages (`connector.decryption_keys`): PEM
+            text, a PEM file, a folder of them, a mapping by name, or a callable by name.
         trace: Counts the requests.
 
     Raises:
         OptionError: An option has a value that is not allowed.
         TopicNotFoundError: No ledger in the bucket belongs to the topic; names near it are listed.
         StorageError: The bucket cannot be read.
+        SchemaError: The schema cannot be read.
         PulsarOffloadError: A ledger of the topic is unsound.
     """
     _check("value", value, VALUES)
+    _check("time_unit", time_unit, TIME_UNITS)
     _check("transactions", transactions, TRANSACTIONS)
     _check("on_corruption", on_corruption, ON_CORRUPTION)
     for option, number in (
@@ -92,27 +118,85 @@ def open_topic(
         if number < 1:
             message = f"{option} must be at least 1, not {number}"
             raise OptionError(message)
-    limits = BatchLimits()
+    given = topic_schema(schema, schema_version, storage_options)
+    values = _value_columns(given, value, time_unit)
     options = ReadOptions(
-        projection=projection(columns, naming=naming),
-        filterable=every_column(naming),
+        projection=projection(columns, naming=naming, values=values),
+        filterable=every_column(naming, values),
         bounds=Bounds.parse(start, end),
         uncommitted=transactions == "all",
         verify_checksums=verify_checksums,
         salvage=on_corruption == "salvage",
-        limits=replace(
-            limits,
-            first_rows=min(limits.first_rows, batch_rows),
-            max_rows=batch_rows,
-            max_bytes=batch_bytes,
-        ),
+        limits=_limits(values, batch_rows, batch_bytes),
+        decryption_keys=read_decryption_keys(decryption_keys),
     )
     known = catalog or open_catalog(
         url, storage_options=storage_options, range_bytes=range_bytes, trace=trace
     )
     unsound = ReadReport(salvage=options.salvage)
     topics = known.select(topic, unsound)
+    if values is None and value != "raw" and (columns is None or VALUE_COLUMN in columns):
+        _tell_undecoded(given)
     return TopicDataset(Scan(tuple(topics), options), unsound)
+
+
+def topic_schema(
+    schema: SchemaSource | TopicSchema | None,
+    schema_version: int | None,
+    storage_options: Mapping[str, object] | None,
+) -> TopicSchema | None:
+    """Read what `open_topic` takes as `schema`, unless that is done; None: there is none.
+
+    Raises:
+        OptionError: There is no such schema; or `schema_version` is given where nothing is read.
+        StorageError: It cannot be read.
+    """
+    if schema is not None and not isinstance(schema, TopicSchema):
+        return load_schema(schema, schema_version=schema_version, storage_options=storage_options)
+    if schema_version is not None:
+        message = (
+            "schema_version picks one of the versions that are read from what schema names: give"
+            " schema too"
+            if schema is None
+            else "schema is read already, so schema_version cannot pick a version of it"
+        )
+        raise OptionError(message)
+    return schema
+
+
+def _value_columns(schema: TopicSchema | None, value: str, time_unit: str) -> ValueColumns | None:
+    """The typed columns; None if values are given as bytes."""
+    if value == "raw" or schema is None or not is_decodable(schema):
+        return None
+    return ValueColumns(schema, is_flat=value == "flat", time_unit=time_unit)
+
+
+def _limits(values: ValueColumns | None, batch_rows: int, batch_bytes: int) -> BatchLimits:
+    """The limits asked for; fewer rows where a schema has so many fields that they take much."""
+    limits = BatchLimits()
+    if values is not None:
+        batch_rows = min(batch_rows, max(1, _MAX_BATCH_CELLS // values.node_count))
+    return replace(
+        limits,
+        first_rows=min(limits.first_rows, batch_rows),
+        max_rows=batch_rows,
+        max_bytes=batch_bytes,
+    )
+
+
+def _tell_undecoded(schema: TopicSchema | None) -> None:
+    """Warn that values are given as bytes though that was not asked for."""
+    reason = (
+        "no schema is given"
+        if schema is None
+        else "a PROTOBUF schema does not say how to read its payloads, a descriptor set does"
+    )
+    warnings.warn(
+        f"values are given as bytes, in {VALUE_COLUMN}: {reason}; give schema for typed columns,"
+        " or value='raw' for bytes",
+        UndecodedValuesWarning,
+        stacklevel=3,
+    )
 
 
 def _check(option: str, given: str, allowed: Sequence[str]) -> None:

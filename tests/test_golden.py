@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from arrow_io.errors import EncryptedPayloadError, IncompleteReadWarning
-from arrow_io.read_report import ReadReport
+from arrow_io.errors import DecryptionError, EncryptedPayloadError, IncompleteReadWarning
+from arrow_io.read_report import ReadReport, Unit
+from connector import open_topic
+from connector.decryption_keys import read_decryption_keys
 from connector.scan import execute
+from tests.support.buckets import memory_bucket, offload
 from tests.support.builds import BUILDS, using_build
-from tests.support.expected import CLEAR_COLUMNS, COLUMNS, rows_of
+from tests.support.encryption import KEY_FOLDER
+from tests.support.expected import CLEAR_COLUMNS, COLUMNS, fingerprint, rows_of
 from tests.support.golden import GoldenTopic, golden_topic, golden_topics
 from tests.support.golden_datasets import (
     as_the_client_tells,
@@ -190,3 +194,101 @@ def test_encrypted_batch_is_an_error_whatever_is_asked(topic: GoldenTopic, build
             with pytest.raises(EncryptedPayloadError, match=batch.key_names[0]) as caught:
                 dataset.to_table()
             assert (caught.value.ledger_id, caught.value.entry_id) == start
+
+
+# With the private keys
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("topic", _ENCRYPTED, ids=str)
+def test_decrypted_rows_are_those_that_the_client_read(topic: GoldenTopic, build: str) -> None:
+    """Each payload that RSA or ECIES keys open is the one the client got, and so is each field."""
+    scan = open_golden(topic, columns=COLUMNS, decryption_keys=KEY_FOLDER).scan
+    expected = client_rows(topic)
+
+    with using_build(build):
+        table, report = _table(scan, scan.plan())
+
+    table.validate(full=True)
+    rows = rows_of(table)
+    assert as_the_client_tells(rows, expected) == expected
+    assert len(rows) == topic.message_count
+    assert not report.lost
+    assert not report.incomplete_messages
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("topic", _ENCRYPTED, ids=str)
+def test_decrypted_rows_of_tasks_of_an_entry(topic: GoldenTopic, build: str) -> None:
+    """Cut at almost each entry, executed elsewhere, the tasks give together the same rows."""
+    ledgers = golden_entries(topic)
+    objects = offload(ledgers, block_bytes=140, managed_ledger=topic.managed_ledger)
+    expected = client_rows(topic)
+
+    with memory_bucket(objects) as bucket, using_build(build):
+        scan = open_topic(bucket.url, topic.name, columns=COLUMNS, decryption_keys=KEY_FOLDER).scan
+        tasks = scan.plan(task_bytes=1)
+        parts = [_table(scan, [pickle.loads(pickle.dumps(task))])[0] for task in tasks]
+
+    rows = [row for part in parts for row in rows_of(part)]
+    rows.sort(key=lambda row: (row["__ledger_id__"], row["__entry_id__"]))
+    assert len(tasks) == _block_count(scan) > sum(len(entries) for _, entries in ledgers) / 2
+    assert as_the_client_tells(rows, expected) == expected
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("topic", _ENCRYPTED, ids=str)
+def test_decrypted_rows_behind_any_start(topic: GoldenTopic, build: str) -> None:
+    """From each position on, the rows behind it are given, chunks before it looked up."""
+    expected = client_rows(topic)
+    starts = {(row["__ledger_id__"], row["__entry_id__"]) for row in expected}
+
+    with using_build(build):
+        for start in sorted(starts)[1::5]:
+            dataset = open_golden(topic, start=start, decryption_keys=KEY_FOLDER)
+            rows = rows_of(dataset.to_table(columns=COLUMNS))
+            behind = [
+                row for row in expected if (row["__ledger_id__"], row["__entry_id__"]) >= start
+            ]
+            assert as_the_client_tells(rows, behind) == behind
+
+
+@pytest.mark.parametrize("topic", _ENCRYPTED, ids=str)
+def test_decrypted_rows_of_each_ledger(topic: GoldenTopic) -> None:
+    """A ledger by itself is decrypted too, where no message goes beyond it."""
+    keys = read_decryption_keys(KEY_FOLDER)
+    scan = open_golden(topic).scan
+    expected = client_rows(topic)
+
+    rows = [
+        row
+        for ledger in scan.topics[0].ledgers
+        for batch in ledger.record_batches(["__value__"], decryption_keys=keys)
+        for row in rows_of(batch)
+    ]
+
+    assert [fingerprint(row["__value__"]) for row in rows] == [r["__value__"] for r in expected]
+
+
+@pytest.mark.parametrize("topic", _ENCRYPTED, ids=str)
+def test_encrypted_rows_are_counted(topic: GoldenTopic) -> None:
+    """With the keys, messages are counted without a payload being decrypted."""
+    assert open_golden(topic, decryption_keys=KEY_FOLDER).count_rows() == topic.message_count
+
+
+@pytest.mark.parametrize("topic", _ENCRYPTED, ids=str)
+def test_wrong_key_is_an_error_that_names_it(topic: GoldenTopic) -> None:
+    """The key of another pair is told from no key; salvaging, nothing is given and all counted."""
+    right, wrong = ("ec", "rsa") if topic.name.endswith("-ec") else ("rsa", "ec")
+    keys = {f"client-{right}": KEY_FOLDER / f"client-{wrong}-priv.pem"}
+
+    with pytest.raises(DecryptionError, match=f"the private key client-{right}") as caught:
+        open_golden(topic, decryption_keys=keys).to_table()
+    dataset = open_golden(topic, decryption_keys=keys, on_corruption="salvage")
+    with pytest.warns(IncompleteReadWarning) as told:
+        table = dataset.to_table()
+
+    assert caught.value.object_key is not None
+    assert table.num_rows == 0
+    assert set(dataset.report.lost) == {(Unit.ENTRY, "DecryptionError")}
+    assert "entry lost: DecryptionError" in str(told[-1].message)

@@ -11,9 +11,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from tests.support.encryption import KEY_FOLDER
 from tests.support.expected import COLUMNS, Row, fingerprint, rows_of
-from tests.support.golden import GoldenTopic, golden_topic
+from tests.support.golden import GoldenTopic, golden_topic, golden_topics
 from tests.support.golden_datasets import as_the_client_tells, client_rows, open_golden
+from tests.support.golden_values import comparable, expected_values, golden_schema
 
 if TYPE_CHECKING:
     from connector import TopicDataset
@@ -198,3 +200,91 @@ def test_arrow_stream_gives_the_same_rows(topic: GoldenTopic, dataset: TopicData
     reader = pa.RecordBatchReader.from_stream(dataset)
 
     _assert_as_the_client_read(reader.read_all(), topic)
+
+
+_ENCRYPTED = [each for each in golden_topics() if "encrypted" in each.name]
+
+
+@pytest.mark.parametrize("encrypted", _ENCRYPTED, ids=str)
+def test_encrypted_topics_in_each_engine(encrypted: GoldenTopic) -> None:
+    """With the private keys, an encrypted topic is in each engine what the client read."""
+    ds = open_golden(encrypted, columns=COLUMNS, decryption_keys=KEY_FOLDER)
+    expected = client_rows(encrypted)
+
+    in_duckdb = _in_duckdb("select * from ds", ds).cast(ds.schema)
+    in_pandas = pa.Table.from_pandas(
+        ds.to_pandas(arrow_types=True), schema=ds.schema, preserve_index=False
+    )
+    in_polars = ds.scan_polars().collect().to_dicts()
+
+    for rows in (rows_of(in_duckdb), rows_of(in_pandas), in_polars):
+        assert as_the_client_tells(rows, expected) == expected
+
+
+_TYPED = [
+    golden_topic(name)
+    for name in (
+        "json-orders",
+        "avro-logical",
+        "avro-evolved",
+        "protobuf-native",
+        "protobuf",
+        "kv-avro-separated",
+        "kv-json-inline",
+        "kv-string-avro-separated",
+        "kv-string-int-inline",
+        "clients-cpp-avro",
+        "clients-cpp-json",
+        "int64",
+        "float",
+        "date",
+        "instant",
+        "local-date",
+        "local-time",
+        "local-date-time",
+    )
+]
+_POSITION = ("__ledger_id__", "__entry_id__", "__batch_index__")
+
+
+@pytest.mark.parametrize("typed", _TYPED, ids=str)
+@pytest.mark.parametrize("shape", ["flat", "struct"])
+def test_typed_values_in_each_engine(typed: GoldenTopic, shape: str) -> None:
+    """With its schema, each value and key is in each engine what the client decoded."""
+    ds = open_golden(typed, schema=golden_schema(typed), value=shape)
+
+    in_duckdb = _in_duckdb("select * from ds", ds)
+    in_pandas = pa.Table.from_pandas(
+        ds.to_pandas(arrow_types=True), schema=ds.schema, preserve_index=False
+    )
+    in_polars = ds.scan_polars().collect().to_arrow()
+    streamed = pa.RecordBatchReader.from_stream(ds).read_all()
+
+    expected = {
+        (row.ledger_id, row.entry_id, row.batch_index): (row.value, row.key)
+        for row in expected_values(typed)
+    }
+    for table in (in_duckdb, in_pandas, in_polars, streamed):
+        assert _typed_values(table.cast(ds.schema)) == expected
+
+
+def _typed_values(table: pa.Table) -> dict[tuple[Any, ...], tuple[Any, Any]]:
+    """Value and key of each message, by position; flat columns as the record that they come from.
+
+    A record all of whose fields are null counts as null: flat columns do not tell.
+    """
+    names = [name for name in table.column_names if not name.startswith("__")]
+    keys = [name for name in table.column_names if name.startswith("__key.")]
+
+    def values(whole: str, fields: list[str]) -> list[Any]:
+        if whole in table.column_names:
+            return comparable(table[whole])
+        if not fields:
+            return [None] * len(table)
+        columns = {name.removeprefix("__key."): comparable(table[name]) for name in fields}
+        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        return [row if any(each is not None for each in row.values()) else None for row in rows]
+
+    positions = zip(*(table[name].to_pylist() for name in _POSITION), strict=True)
+    pairs = zip(values("__value__", names), values("__key", keys), strict=True)
+    return dict(zip(positions, pairs, strict=True))

@@ -263,7 +263,7 @@ def test_failed_attempt_beside_a_complete_copy_is_not_told(folder: Folder) -> No
 
     assert folder.values() == ["sound"]
     with warnings.catch_warnings(action="error"):
-        dataset = open_topic(str(folder.path), TOPIC)
+        dataset = open_topic(str(folder.path), TOPIC, value="raw")
         assert dataset.count_rows() == 1
     assert dataset.report.unfinished_ledgers == 0
 

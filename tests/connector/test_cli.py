@@ -115,7 +115,7 @@ def test_damage_behind_the_first_rows_ends_a_query_too(tmp_path: Path) -> None:
 def test_salvaged_rows_are_printed_and_the_loss_told() -> None:
     """With --on-corruption salvage, all other rows come, with a note and an exit code."""
     with memory_bucket(broken_orders()) as bucket:
-        options = ("--on-corruption", "salvage")
+        options = ("--on-corruption", "salvage", "--value", "raw")
         head = ("head", bucket.url, "json-orders", "-n", "400", "--columns", "__value__", *options)
         query = ("query", bucket.url, 'SELECT __value__ FROM "json-orders"', *options)
         listed = [lines_of(*arguments, ends=INCOMPLETE) for arguments in (head, query)]
@@ -132,7 +132,7 @@ def test_what_is_left_out_is_told_once() -> None:
     """Open transactions are a note and exit code 6, also where two readers of a query tell them."""
     sql = 'FROM "transactions-open" UNION ALL FROM "transactions-open"'
 
-    result = run("query", URL, sql, ends=INCOMPLETE)
+    result = run("query", URL, sql, "--value", "raw", ends=INCOMPLETE)
 
     assert result.stderr.count("note: ") == 1
     assert "7 messages of 1 transactions" in result.stderr
@@ -178,7 +178,7 @@ def test_examples_of_the_help_run(command: str, monkeypatch: pytest.MonkeyPatch)
 
 def test_output_is_stable_when_it_is_piped() -> None:
     """As a program, the same bytes come whatever the terminal's width and colours are."""
-    arguments = ["head", URL, "json-orders", "-n", "3"]
+    arguments = ["head", URL, "json-orders", "-n", "3", "--value", "raw"]
     command = [sys.executable, "-m", "connector.cli", *arguments]
     environment = {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color"}
 

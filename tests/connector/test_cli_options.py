@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
 from connector.cli_options import storage_options
-from tests.support.command_line import STORAGE, USAGE, lines_of, run
+from tests.support.command_line import STORAGE, UNREADABLE, URL, USAGE, lines_of, run
+from tests.support.encryption import KEY_FOLDER, key_pair
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY, running_s3_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("ends_with", ["", "?versions=1"])
@@ -73,3 +78,37 @@ def test_storage_options_are_json_where_they_can_be() -> None:
         "i": "",
         "j": "NaN,1",
     }
+
+
+@pytest.mark.parametrize("keys", [KEY_FOLDER, KEY_FOLDER / "client-rsa-priv.pem"])
+def test_decryption_keys_open_encrypted_topics(keys: Path) -> None:
+    """A folder of keys, or the file of one, gives what Pulsar's client read."""
+    topic = golden_topic("encrypted")
+    sql = "SELECT sha256(__value__) AS hash FROM encrypted"
+    option = ["--decryption-keys", str(keys)]
+
+    rows = lines_of("query", URL, sql, *option)
+    [first] = lines_of("head", URL, "encrypted", "-n", "1", "--columns", "__value__", *option)
+
+    assert [row["hash"] for row in rows] == [message["sha256"] for message in topic.messages()]
+    assert first["__value__"] is not None
+
+
+@pytest.mark.parametrize("command", [("head", "encrypted"), ("query", "FROM encrypted")])
+def test_decryption_keys_are_never_printed(command: tuple[str, str], tmp_path: Path) -> None:
+    """A wrong key, or none, is told without what was given."""
+    name, what = command
+    pem = key_pair("P-256").pem().decode()
+    body = "".join(pem.splitlines()[1:-1])
+    cut = tmp_path / "cut.pem"
+    cut.write_text(pem[:-50])
+
+    for given, ends, said in (
+        (pem, UNREADABLE, "the private key client-rsa: it is another key"),
+        (body, USAGE, "it is not shown"),
+        (str(cut), USAGE, "it is no private key in PEM form"),
+        (str(tmp_path / "absent.pem"), USAGE, "no file that can be read"),
+    ):
+        result = run(name, URL, what, "--decryption-keys", given, ends=ends)
+        assert said in " ".join(result.stderr.split())
+        assert body[:20] not in result.output

@@ -462,7 +462,7 @@ def test_connection_is_collected() -> None:
         "import duckdb, sys\n"
         "from connector import register_duckdb\n"
         "con = duckdb.connect()\n"
-        "register_duckdb(con, sys.argv[1])\n"
+        "register_duckdb(con, sys.argv[1], value='raw')\n"
         "print(con.sql(sys.argv[2]).fetchall())\n"
     )
     result = subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import pickle
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from connector import TopicDataset, open_topic
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.builds import BUILDS, using_build
+from tests.support.encryption import key_pair, sealed_entry
 from tests.support.expected import COLUMNS
 from tests.support.reading import read
 from tests.support.topics import Topic, topics
@@ -278,3 +280,34 @@ def test_projections_are_columns_of_the_whole(
         projected = read(scan)
 
     assert projected.equals(whole.select(columns))
+
+
+@given(
+    topic=topics(compacted=False),
+    block_bytes=_BLOCK_BYTES,
+    task_bytes=_TASK_BYTES,
+    build=_BUILDS,
+    kind=st.sampled_from(("P-256", "RSA")),
+)
+def test_encrypted_topic_gives_the_rows_of_the_clear_one(
+    topic: Topic, block_bytes: int, task_bytes: int, build: str, kind: str
+) -> None:
+    """Whatever is encrypted and however it is cut, the keys make it what it was."""
+    pair = key_pair(kind)
+    data_key = bytes(range(32))
+    ledgers = [
+        (ledger_id, [sealed_entry(entry, pair, data_key=data_key) for entry in entries])
+        for ledger_id, entries in topic.ledgers
+    ]
+    with _opened(topic, block_bytes, build) as dataset:
+        expected = read(dataset.scan)
+
+    with _opened(
+        replace(topic, ledgers=ledgers), block_bytes, build, decryption_keys=pair.keys()
+    ) as dataset:
+        tasks = dataset.scan.plan(task_bytes=task_bytes)
+        parts = [read(dataset.scan, [_elsewhere(task)]) for task in tasks]
+
+    given = pa.concat_tables([expected.slice(0, 0), *parts])
+    rank = sorted(range(len(given)), key=_positions(given).__getitem__)
+    assert given.take(pa.array(rank, pa.int64())).equals(expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -55,6 +56,7 @@ def url() -> Iterator[str]:
         ("batch_rows", 0, "batch_rows must be at least 1, not 0"),
         ("batch_bytes", -1, "batch_bytes must be at least 1, not -1"),
         ("columns", ["__nothing__"], "no column '__nothing__'; there are: __entry_id__, __led"),
+        ("columns", "orderId", "columns are a list of names, not 'orderId'"),
         ("start", "soon", "start must be a datetime, its ISO text, or a message id"),
         ("end", (1,), "end must be a datetime, its ISO text, or a message id"),
     ],
@@ -253,6 +255,29 @@ def test_batches_have_at_most_the_rows_asked_for(build: ModuleType, batch_rows: 
 
     assert sum(counts) == 255
     assert max(counts) == batch_rows
+
+
+def test_many_fields_make_fewer_rows_a_batch() -> None:
+    """A schema of thousands of fields lowers what `batch_rows` allows, and no row is left out."""
+    fields = [{"name": f"f{number}", "type": "int"} for number in range(5_000)]
+    schema = {
+        "type": "JSON",
+        "schema": json.dumps({"type": "record", "name": "R", "fields": fields}),
+    }
+    messages = [Message(payload=b'{"f7":%d}' % number) for number in range(2_000)]
+    entries = [encode_entry(messages, batched=True)]
+    most = (8 << 20) // 5_001
+    with memory_bucket(offload([(3, entries)])) as bucket:
+        for batch_rows, expected in ((65_536, most), (100, 100)):
+            dataset = open_topic(bucket.url, TOPIC, schema=schema, batch_rows=batch_rows)
+            batches = list(dataset.to_batches(columns=["f7", "f4999"]))
+
+            assert max(batch.num_rows for batch in batches) == expected
+            table = pa.Table.from_batches(batches)
+            assert table["f7"].to_pylist() == [*range(2_000)]
+            assert table["f4999"].null_count == 2_000
+        whole = open_topic(bucket.url, TOPIC, schema=schema).to_table()
+    assert whole["f7"].to_pylist() == [*range(2_000)]
 
 
 def test_batches_are_given_when_they_hold_the_bytes_asked_for(build: ModuleType) -> None:

@@ -1,0 +1,417 @@
+"""The forms in which one schema is written down, to `SchemaInfo`.
+
+In come JSON of the admin API (`GetSchemaResponse`, the CLI's `schemas get`), SchemaInfo objects,
+Avro schemas, and serialized protobuf `FileDescriptorSet`s; out comes the schema with its version.
+A definition is checked to be JSON, or to describe the message that it names, and written anew in
+one way, so that equal schemas are equal in whichever form they came. Names of schemas are dropped:
+not all forms have them, and they say nothing about the bytes.
+
+Every error is an `OptionError` that quotes at most a few words of what it is about.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
+
+from arrow_io.errors import OptionError
+from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+MAX_SCHEMA_BYTES: Final = 16 << 20
+"""Longest definition of one schema, in bytes of its JSON text in UTF-8."""
+
+MAX_SOURCE_BYTES: Final = 64 << 20
+"""Longest file or text with schemas, in bytes."""
+
+ALL_VERSIONS: Final = "getSchemaResponses"
+"""Field of the admin API's answer that lists the schemas of all versions."""
+
+CLIENT_MODES: Final = frozenset(
+    {"AUTO", "AUTO_CONSUME", "AUTO_PRODUCE", "AUTO_PRODUCE_BYTES", "AUTO_PUBLISH"}
+)
+"""Names of schema types with which clients ask for the topic's own schema; never stored."""
+
+DEFINED_TYPES: Final = frozenset({"AVRO", "JSON", "KEY_VALUE", "PROTOBUF", "PROTOBUF_NATIVE"})
+"""Schema types that say nothing without their definition."""
+
+PRIMITIVE_TYPES: Final = tuple(sorted(set(SCHEMA_TYPES) - DEFINED_TYPES - {"NONE"}))
+"""Schema types that need no definition."""
+
+_CLIENT_MODE_NUMBERS: Final = frozenset({-2, -3, -4, 21})
+_NAME_OF_NUMBER: Final = {number: name for name, number in SCHEMA_TYPES.items()}
+
+_AVRO_COMPLEX: Final = frozenset({"array", "enum", "error", "fixed", "map", "record"})
+_AVRO_PRIMITIVES: Final = frozenset(
+    {"boolean", "bytes", "double", "float", "int", "long", "null", "string"}
+)
+
+_CLI_FIELD: Final = "schemaInfo"
+_DATA_FIELDS: Final = ("data", "schema", "schema_base64")
+_DESCRIPTOR_FIELD: Final = "fileDescriptorSet"
+_KV_ENCODING: Final = "kv.encoding.type"
+_KV_PROPERTY: Final = re.compile(r"kv\.encoding\.type|(?:key|value)\.schema\..*", re.DOTALL)
+_LONG_STOP: Final = 1 << 63
+_INT_BYTES: Final = 4
+_LISTED: Final = 20
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxstring = 100
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Say in an OptionError what it is about."""
+    try:
+        yield
+    except OptionError as error:
+        message = f"{what}: {error.message}"
+        raise OptionError(message) from None
+
+
+def parse_json(text: str | bytes) -> object:
+    """Parse JSON text.
+
+    Raises:
+        OptionError: It is longer than `MAX_SOURCE_BYTES`, not UTF-8, or no JSON; says where, and
+            shows nothing of it.
+    """
+    if len(text) > MAX_SOURCE_BYTES:
+        message = f"longer than the {MAX_SOURCE_BYTES} bytes allowed"
+        raise OptionError(message)
+    try:
+        decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+        value: object = json.loads(decoded)
+    except UnicodeDecodeError as error:
+        message = f"not UTF-8 at byte {error.start}"
+    except json.JSONDecodeError as error:
+        message = f"malformed JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+    except ValueError:
+        message = "malformed JSON: a number has too many digits"
+    except RecursionError:
+        message = "malformed JSON: nested too deeply"
+    else:
+        return value
+    raise OptionError(message)
+
+
+def holds_schemas(value: object) -> bool:
+    """Whether parsed JSON is of one of the forms, or a list of such, and not a topic's statistics.
+
+    What it holds may still be malformed.
+    """
+    if isinstance(value, list):
+        return any(isinstance(each, Mapping) and holds_schemas(each) for each in value)
+    if not isinstance(value, Mapping):
+        return False
+    if ALL_VERSIONS in value or _CLI_FIELD in value or _is_avro(value):
+        return True
+    return "type" in value and (_has_data(value) or value["type"] in SCHEMA_TYPES)
+
+
+def versioned_schema(value: Mapping[str, object]) -> tuple[int | None, SchemaInfo]:
+    """Read one schema from a JSON object of any of the forms.
+
+    Returns:
+        Its version in Pulsar's schema registry, None where the form has none; and the schema.
+
+    Raises:
+        OptionError: The object is no schema; or a malformed one, one of an unknown type, or too
+            long.
+    """
+    if _is_avro(value):
+        return None, SchemaInfo("AVRO", _json_text(value))
+    version = value.get("version")
+    fields = value.get(_CLI_FIELD, value)
+    if not isinstance(fields, Mapping) or "type" not in fields:
+        message = f"no schema: an object without type, {ALL_VERSIONS} or {_CLI_FIELD}.type"
+        raise OptionError(message)
+    if version is not None and (
+        isinstance(version, bool) or not isinstance(version, int) or not 0 <= version < _LONG_STOP
+    ):
+        message = f"{_SHORT.repr(version)} is no version of Pulsar's schema registry"
+        raise OptionError(message)
+    with naming("its schema" if version is None else f"its version {version}"):
+        given = fields.get("properties")
+        properties = _text_by_name({} if given is None else given, "properties")
+        return version, _schema_info(type_name(fields["type"]), _data(fields), properties)
+
+
+def type_name(given: object) -> str:
+    """Pulsar's name of a schema type given by name or number; `BYTES` for `NONE`.
+
+    Raises:
+        OptionError: The type is unknown, or a mode of clients (Pulsar's `AUTO_CONSUME`, …).
+    """
+    name = ""
+    if isinstance(given, str):
+        name = given.strip().upper()
+    elif isinstance(given, int) and not isinstance(given, bool):
+        name = "AUTO" if given in _CLIENT_MODE_NUMBERS else _NAME_OF_NUMBER.get(given, "")
+    if name in CLIENT_MODES:
+        message = f"{given!r} is a mode of Pulsar's clients: give the topic's own schema"
+        raise OptionError(message)
+    if name not in SCHEMA_TYPES:
+        message = f"unknown schema type {_SHORT.repr(given)}; known are {', '.join(SCHEMA_TYPES)}"
+        raise OptionError(message)
+    return "BYTES" if name == "NONE" else name
+
+
+def descriptor_schema(data: bytes, root_message: str | None) -> SchemaInfo | None:
+    """Make a PROTOBUF_NATIVE schema of a descriptor set, as Pulsar's `ProtobufNativeSchemaData`.
+
+    Args:
+        data: A serialized `FileDescriptorSet`.
+        root_message: Full name of the message; by default the only one at the top level of the
+            set's last file.
+
+    Returns:
+        The schema; None if this is no such set, or an empty one.
+
+    Raises:
+        OptionError: The set lacks a file that it imports, or no message can be told from it.
+    """
+    files = _descriptor_files(data)
+    if not files:
+        return None
+    imported = {name for file in files for name in file.dependency}
+    missing = {
+        name
+        for name in imported - {file.name for file in files}
+        # Google's own are in the protobuf library.
+        if not name.startswith("google/protobuf/")
+    }
+    if missing:
+        message = f"the descriptor set lacks {_listed(missing)}: write it with --include_imports"
+        raise OptionError(message)
+    if root_message is None:
+        names = _top_messages(files[-1:])
+        if len(names) != 1:
+            message = f"name the message behind a #; the descriptor set has {_listed(names)}"
+            raise OptionError(message)
+        root_message = names[0]
+    root_message = root_message.removeprefix(".")
+    root_file = next((file for file in files if _defines(file, root_message)), None)
+    if root_file is None:
+        message = (
+            f"no message {_SHORT.repr(root_message)} in the descriptor set; it has"
+            f" {_listed(_top_messages(files))}"
+        )
+        raise OptionError(message)
+    described = {
+        _DESCRIPTOR_FIELD: base64.b64encode(data).decode("ascii"),
+        "rootMessageTypeName": root_message,
+        "rootFileDescriptorName": root_file.name,
+    }
+    return SchemaInfo("PROTOBUF_NATIVE", _json_text(described))
+
+
+def _descriptor_files(data: bytes) -> list[FileDescriptorProto]:
+    try:
+        return list(FileDescriptorSet.FromString(data).file)
+    except DecodeError:
+        return []
+
+
+def _top_messages(files: Iterable[FileDescriptorProto]) -> list[str]:
+    return [
+        f"{file.package}.{message.name}".removeprefix(".")
+        for file in files
+        for message in file.message_type
+    ]
+
+
+def _defines(file: FileDescriptorProto, name: str) -> bool:
+    """Whether a message of this full name, nested or not, is defined in a file."""
+    package = f"{file.package}." if file.package else ""
+    level = file.message_type
+    for part in name.removeprefix(package).split("."):
+        found = next((message for message in level if message.name == part), None)
+        if found is None:
+            return False
+        level = found.nested_type
+    return name.startswith(package)
+
+
+def _is_avro(value: Mapping[str, object]) -> bool:
+    """Whether this is an Avro schema and no SchemaInfo, which has data besides its type."""
+    avro_type = value.get("type")
+    if not isinstance(avro_type, str):
+        return isinstance(avro_type, Mapping | list)
+    return avro_type in _AVRO_COMPLEX or (avro_type in _AVRO_PRIMITIVES and not _has_data(value))
+
+
+def _has_data(value: Mapping[str, object]) -> bool:
+    return any(field in value for field in _DATA_FIELDS)
+
+
+def _data(fields: Mapping[str, object]) -> object:
+    """The schema data, decoded where it is Base64."""
+    if fields.get("schema_base64") is not None:
+        return _base64_bytes(fields["schema_base64"], "schema_base64")
+    data = fields.get("data")
+    return fields.get("schema") if data is None else data
+
+
+def _base64_bytes(encoded: object, name: str) -> bytes:
+    if not isinstance(encoded, str):
+        message = f"{name} is missing or no text"
+        raise OptionError(message)
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except ValueError:
+        message = f"{name} is malformed Base64"
+        raise OptionError(message) from None
+
+
+def _text_by_name(value: object, name: str) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        message = f"{name} are no object"
+        raise OptionError(message)
+    for each, text in value.items():
+        if not isinstance(each, str) or not isinstance(text, str):
+            message = f"{name}: the value of {_SHORT.repr(each)} is no text"
+            raise OptionError(message)
+        _utf8(each + text)
+    return dict(value)
+
+
+def _schema_info(name: str, data: object, properties: Mapping[str, str]) -> SchemaInfo:
+    """Build the schema of a type from its data in any form."""
+    if name == "KEY_VALUE":
+        return _key_value_schema(data, properties)
+    text = _definition(name, data) if name in DEFINED_TYPES else ""
+    return SchemaInfo(name, text, tuple(sorted(properties.items())))
+
+
+def _definition(name: str, data: object) -> str:
+    """The definition of an AVRO, JSON or protobuf schema, as JSON text written in one way."""
+    if data is None or (isinstance(data, str | bytes) and not data.strip()):
+        message = f"{name} without a definition"
+        raise OptionError(message)
+    value = parse_json(data) if isinstance(data, str | bytes) else data
+    described = isinstance(value, Mapping) and _DESCRIPTOR_FIELD in value
+    if name == "PROTOBUF_NATIVE" or (name == "PROTOBUF" and described):
+        return _descriptor_text(value)
+    return _json_text(value)
+
+
+def _descriptor_text(value: object) -> str:
+    """Check the data of a PROTOBUF_NATIVE schema, and write it in one way."""
+    if not isinstance(value, Mapping):
+        message = f"the definition is no object with {_DESCRIPTOR_FIELD}"
+        raise OptionError(message)
+    root_message = value.get("rootMessageTypeName")
+    if root_message is not None and not isinstance(root_message, str):
+        message = "rootMessageTypeName is no text"
+        raise OptionError(message)
+    schema = descriptor_schema(
+        _base64_bytes(value.get(_DESCRIPTOR_FIELD), _DESCRIPTOR_FIELD), root_message
+    )
+    if schema is None:
+        message = f"{_DESCRIPTOR_FIELD} is malformed or empty"
+        raise OptionError(message)
+    return schema.data
+
+
+def _json_text(value: object) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        message = "the definition cannot be written as JSON"
+        raise OptionError(message) from None
+    if len(_utf8(text)) > MAX_SCHEMA_BYTES:
+        message = f"the definition is longer than the {MAX_SCHEMA_BYTES} bytes allowed"
+        raise OptionError(message)
+    return text
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        message = "a text has half a surrogate pair, for which there is no UTF-8"
+        raise OptionError(message) from None
+
+
+def _key_value_schema(data: object, properties: Mapping[str, str]) -> SchemaInfo:
+    """A KEY_VALUE schema (Pulsar's `KeyValueSchemaInfo`); its parts take their properties along."""
+    encoding = properties.get(_KV_ENCODING) or "INLINE"
+    if encoding not in {"INLINE", "SEPARATED"}:
+        message = f"{_KV_ENCODING} {_SHORT.repr(encoding)} is neither INLINE nor SEPARATED"
+        raise OptionError(message)
+    key_data, value_data = _key_and_value(data)
+    own = ((name, text) for name, text in properties.items() if not _KV_PROPERTY.fullmatch(name))
+    return SchemaInfo(
+        "KEY_VALUE",
+        properties=tuple(sorted(own)),
+        key=_part("key", key_data, properties),
+        value=_part("value", value_data, properties),
+        is_separated=encoding == "SEPARATED",
+    )
+
+
+def _part(part: str, data: object, properties: Mapping[str, str]) -> SchemaInfo:
+    with naming(part):
+        name = type_name(properties.get(f"{part}.schema.type") or "BYTES")
+        if name == "KEY_VALUE":
+            message = "KEY_VALUE within KEY_VALUE"
+            raise OptionError(message)
+        text = properties.get(f"{part}.schema.properties")
+        return _schema_info(
+            name, data, _text_by_name(parse_json(text) if text else {}, "properties")
+        )
+
+
+def _key_and_value(data: object) -> tuple[object, object]:
+    """Definitions of key and value, from JSON or from the binary form of Pulsar's `KeyValue`."""
+    if isinstance(data, str | bytes):
+        encoded = _utf8(data) if isinstance(data, str) else data
+        # In the binary form a brace would begin the length of a key of 2 GB.
+        if not encoded.lstrip().startswith(b"{"):
+            return _binary_key_and_value(encoded)
+        data = parse_json(encoded)
+    if data is None:
+        return None, None
+    if not isinstance(data, Mapping):
+        message = "the data is no object with key and value"
+        raise OptionError(message)
+    return data.get("key"), data.get("value")
+
+
+def _binary_key_and_value(data: bytes) -> tuple[bytes, bytes]:
+    if not data:
+        return b"", b""
+    key, behind = _sized(data)
+    value, behind = _sized(behind)
+    if behind:
+        message = f"{len(behind)} bytes behind the definitions of key and value"
+        raise OptionError(message)
+    return key, value
+
+
+def _sized(data: bytes) -> tuple[bytes, bytes]:
+    """The bytes behind a length, of which −1 stands for null, and what follows them."""
+    length = max(int.from_bytes(data[:_INT_BYTES], signed=True), 0)
+    if len(data) < _INT_BYTES or length > len(data) - _INT_BYTES:
+        message = "the data is neither JSON nor twice a length and as many bytes"
+        raise OptionError(message)
+    stop = _INT_BYTES + length
+    return data[_INT_BYTES:stop], data[stop:]
+
+
+def _listed(names: Collection[str]) -> str:
+    """Names, as many as fit an error message."""
+    shown = ", ".join(map(_SHORT.repr, islice(names, _LISTED)))
+    more = len(names) - _LISTED
+    return f"{shown} and {more} more" if more > 0 else shown or "none"

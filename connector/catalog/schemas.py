@@ -1,0 +1,285 @@
+"""A topic's schemas, which are not among its offloaded objects, from wherever a user has them.
+
+In come files, folders, text and Python values, of the forms that `schema_forms` reads; out comes a
+`TopicSchema`: the schema of each version, and the one that the topic is read by.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from arrow_io.errors import FormatError, MissingObjectError, OptionError
+from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
+from arrow_io.storage.location import Location
+from arrow_io.storage.redaction import redacted_urls
+from connector.catalog.schema_forms import (
+    ALL_VERSIONS,
+    CLIENT_MODES,
+    DEFINED_TYPES,
+    MAX_SOURCE_BYTES,
+    PRIMITIVE_TYPES,
+    descriptor_schema,
+    holds_schemas,
+    naming,
+    parse_json,
+    type_name,
+    versioned_schema,
+)
+
+SchemaSource: TypeAlias = (
+    str | os.PathLike[str] | bytes | FileDescriptorSet | Mapping[str, object] | Sequence[object]
+)
+"""What schemas can be read from; see `load_schema`."""
+
+_MAX_NESTED_LISTS: Final = 8
+_MAX_PATH_LENGTH: Final = 4096
+_LISTED: Final = 20
+_SHOWN_LENGTH: Final = 200
+_WITH_MESSAGE: Final = re.compile(r"(?P<path>.+)#(?P<message>[A-Za-z_.][\w.]*)")
+
+
+def load_schema(
+    source: SchemaSource,
+    *,
+    schema_version: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> TopicSchema:
+    """Read the schemas of a topic.
+
+    Args:
+        source: One of these, or a sequence of them, which is taken together:
+
+            - Path or URL of a file, as text or `os.PathLike`, with any of the JSON below in it or a
+              protobuf `FileDescriptorSet` (`protoc --include_imports --descriptor_set_out=…`). The
+              message follows behind a `#` (`telemetry.desc#fleet.v1.Reading`); it can be left out
+              if the set's last file has just one message at its top level.
+            - Path or URL of a folder: all `*.json` and `*.avsc` files in it that hold schemas.
+            - JSON text, which begins with `{` or `[`, or a dict: the admin API's answers
+              (`GET …/schemas`, or for one version), what `pulsar-admin schemas get` prints, a
+              SchemaInfo (`type`; `schema` or `data` as text or object, or `schema_base64`;
+              `properties`), an Avro schema, or lists of these.
+            - Bytes of such a file, or a `FileDescriptorSet`.
+            - The name of a type of Pulsar's that needs no definition, such as `STRING`, in any
+              letter case; a file of that name is `./string`.
+        schema_version: Version in Pulsar's schema registry whose schema is the reader schema. By
+            default the reader schema is the one that came without a version (the reader's own),
+            else the newest. A newest version of type NONE among others is what Pulsar keeps of a
+            schema that was deleted, and does not count.
+        storage_options: Options of the fsspec file system for paths and URLs.
+
+    Example:
+        >>> load_schema("int32").reader.type
+        'INT32'
+
+    Raises:
+        OptionError: There is no such file; it holds no schema, or one that is malformed, too long,
+            of an unknown type or a mode of clients; two different schemas claim one version; or
+            there is none of `schema_version`.
+        StorageError: The store refused, or went on failing.
+    """
+    reader = _SchemaReader(storage_options)
+    reader.read(source)
+    return reader.topic_schema(schema_version)
+
+
+class _SchemaReader:
+    """Gathers schemas by version, and the one without a version under None."""
+
+    def __init__(self, storage_options: Mapping[str, object] | None) -> None:
+        self._storage_options = storage_options
+        self._found: dict[int | None, tuple[SchemaInfo, str]] = {}
+
+    def topic_schema(self, schema_version: int | None) -> TopicSchema:
+        """Choose the reader schema among what was gathered."""
+        by_version = {
+            version: self._found[version][0]
+            for version in sorted(version for version in self._found if version is not None)
+        }
+        versions = tuple(by_version.items())
+        own, _ = self._found.get(None, (None, ""))
+        if schema_version is None:
+            reader = own or _newest(versions)
+            if reader is None:
+                message = "what is given as schema holds none"
+                raise OptionError(message)
+            return TopicSchema(reader, versions)
+        if own is not None:
+            message = "both schema_version= and a schema without a version: give one of them"
+            raise OptionError(message)
+        if schema_version not in by_version:
+            known = ", ".join(map(str, list(by_version)[-_LISTED:])) or "none"
+            newest = f"the newest {_LISTED} of {len(by_version)}: " * (len(by_version) > _LISTED)
+            message = f"there is no schema of version {schema_version}; there are {newest}{known}"
+            raise OptionError(message)
+        return TopicSchema(by_version[schema_version], versions)
+
+    def read(self, source: object, nested: int = 0) -> None:
+        """Gather what a source holds."""
+        if isinstance(source, str):
+            self._read_text(source, nested)
+        elif isinstance(source, os.PathLike):
+            self._read_path(os.fspath(source))
+        elif isinstance(source, bytes | bytearray | memoryview):
+            self._read_content(bytes(source), "the bytes given as schema", None)
+        elif isinstance(source, FileDescriptorSet):
+            data = source.SerializeToString(deterministic=True)
+            self._read_content(data, "the FileDescriptorSet given", None)
+        elif isinstance(source, Mapping):
+            self._add_json(source, "the object given as schema", nested)
+        elif isinstance(source, Sequence):
+            _check_nesting(nested)
+            for each in source:
+                self.read(each, nested + 1)
+        else:
+            message = f"a schema cannot be read from a value of type {type(source).__name__}"
+            raise OptionError(message)
+
+    def _read_text(self, text: str, nested: int) -> None:
+        stripped = text.strip()
+        name = stripped.upper()
+        if stripped.startswith(("{", "[")):
+            what = "the JSON text given as schema"
+            with naming(what):
+                value = parse_json(text)
+            if isinstance(value, list):
+                self.read(value, nested)
+            else:
+                self._add_json(value, what, nested)
+        elif name in SCHEMA_TYPES or name in CLIENT_MODES:
+            what = f"the schema {name}"
+            with naming(what):
+                if name in DEFINED_TYPES:
+                    message = "needs a definition: give a file, an object or JSON text"
+                    raise OptionError(message)
+                schema = SchemaInfo(type_name(name))
+            self._add(None, schema, what)
+        else:
+            self._read_path(text)
+
+    def _read_path(self, path: str) -> None:
+        if not path.strip() or len(path) > _MAX_PATH_LENGTH or not path.isprintable():
+            message = f"a text of {len(path)} characters given as schema is neither JSON nor a path"
+            raise OptionError(message)
+        match = _WITH_MESSAGE.fullmatch(path)
+        file, root_message = (match["path"], match["message"]) if match else (path, None)
+        shown = _shown(file)
+        folder, name = _folder_and_name(file)
+        try:
+            location = Location(folder, self._storage_options)
+            if name and location.exists(name):
+                self._read_content(_content(location, name, shown), shown, root_message)
+            else:
+                self._read_folder(Location(file, self._storage_options), shown.rstrip("/"))
+        except MissingObjectError:
+            message = (
+                f"schema {shown!r}: there is no such file or folder; the types that need no"
+                f" definition are {', '.join(PRIMITIVE_TYPES)}"
+            )
+            raise OptionError(message) from None
+
+    def _read_folder(self, location: Location, shown: str) -> None:
+        files = [
+            file
+            for file in location.list_objects()
+            if file.name.lower().endswith((".json", ".avsc"))
+        ]
+        if sum(file.size_bytes for file in files) > MAX_SOURCE_BYTES:
+            message = f"{shown}: its JSON files are longer than {MAX_SOURCE_BYTES} bytes together"
+            raise OptionError(message)
+        held = False
+        for file in files:
+            what = f"{shown}/{file.name}"
+            content = _content(location, file.name, what)
+            with naming(what):
+                value = parse_json(content)
+            if holds_schemas(value):
+                held = True
+                self._add_json(value, what)
+        if not held:
+            message = f"{shown}: no *.json or *.avsc file in this folder holds a schema"
+            raise OptionError(message)
+
+    def _read_content(self, data: bytes, what: str, root_message: str | None) -> None:
+        """Gather what a file holds: JSON, or a descriptor set, which can never be JSON."""
+        with naming(what):
+            if len(data) > MAX_SOURCE_BYTES:
+                message = f"longer than the {MAX_SOURCE_BYTES} bytes allowed"
+                raise OptionError(message)
+            schema = None
+            try:
+                value = parse_json(data)
+            except OptionError:
+                schema = descriptor_schema(data, root_message)
+                if schema is None:
+                    raise
+            if schema is None and root_message is not None:
+                message = "no descriptor set, of which a message could be chosen with #"
+                raise OptionError(message)
+        if schema is None:
+            self._add_json(value, what)
+        else:
+            self._add(None, schema, what)
+
+    def _add_json(self, value: object, what: str, nested: int = 0) -> None:
+        """Gather the schemas of parsed JSON."""
+        if isinstance(value, Mapping):
+            if ALL_VERSIONS in value:
+                value = value[ALL_VERSIONS]
+            else:
+                with naming(what):
+                    version, schema = versioned_schema(value)
+                self._add(version, schema, what)
+                return
+        if not isinstance(value, list):
+            message = f"{what}: neither an object nor a list"
+            raise OptionError(message)
+        _check_nesting(nested)
+        for each in value:
+            self._add_json(each, what, nested + 1)
+
+    def _add(self, version: int | None, schema: SchemaInfo, what: str) -> None:
+        other, where = self._found.setdefault(version, (schema, what))
+        if other != schema:
+            claim = "without a version" if version is None else f"of version {version}"
+            message = f"two different schemas {claim}: in {where} and in {what}"
+            raise OptionError(message)
+
+
+def _check_nesting(nested: int) -> None:
+    if nested > _MAX_NESTED_LISTS:
+        message = f"lists of schemas are nested more than {_MAX_NESTED_LISTS} deep"
+        raise OptionError(message)
+
+
+def _folder_and_name(path: str) -> tuple[str, str]:
+    """Cut a path or URL before its last name, which is empty for a bucket and after a slash."""
+    first, chain, inner = path.partition("::")
+    scheme, colon, rest = first.rpartition("://")
+    folder, slash, name = rest.rpartition("/")
+    if colon and not slash:
+        return path, ""
+    return f"{scheme}{colon}{folder}{slash}{chain}{inner}", name
+
+
+def _shown(path: str) -> str:
+    shown = redacted_urls(path)
+    return shown if len(shown) <= _SHOWN_LENGTH else f"{shown[:_SHOWN_LENGTH]}…"
+
+
+def _content(location: Location, name: str, shown: str) -> bytes:
+    try:
+        return location.read_object(name, max_bytes=MAX_SOURCE_BYTES).data
+    except FormatError as error:
+        message = f"{shown}: {error.message}"
+        raise OptionError(message) from None
+
+
+def _newest(versions: Sequence[tuple[int, SchemaInfo]]) -> SchemaInfo | None:
+    infos = [info for _, info in versions]
+    decodable = [info for info in infos if info.type != "BYTES"]
+    return next(reversed(decodable or infos), None)
