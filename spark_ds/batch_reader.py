@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from arrow_io.columns import Projection
 from arrow_io.read_report import ReadReport
-from connector.scan import execute
+from connector.scan import ReadOptions, execute
+from spark_ds.column_types import spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,16 +38,42 @@ def default_task_bytes(scan_bytes: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Share:
-    """A task without the list of ledgers behind it, which the reader brings along for all tasks.
+class _Common:
+    """What the tasks of one topic have in common, which the reader brings along for all of them.
 
     Attributes:
-        task: The task, `following` left out.
+        following: The ledgers behind the first task; what stands behind each other task ends alike.
+        options: How entries become rows, the topic's schemas among it.
+    """
+
+    following: tuple[LedgerReference, ...]
+    options: ReadOptions
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A task without what it has in common with others.
+
+    Attributes:
+        task: The task, `following` and `options` left out.
         following_count: How many of the topic's ledgers stand behind it.
     """
 
     task: ScanTask
     following_count: int
+
+    @classmethod
+    def of(cls, task: ScanTask) -> _Share:
+        """What is left of a task."""
+        return cls(replace(task, following=(), options=_NO_OPTIONS), len(task.following))
+
+    def whole(self, common: _Common) -> ScanTask:
+        """The task."""
+        behind = common.following[len(common.following) - self.following_count :]
+        return replace(self.task, following=behind, options=common.options)
+
+
+_NO_OPTIONS: Final = ReadOptions(Projection(()), Projection(()))
 
 
 class TopicBatchReader(DataSourceReader):
@@ -72,25 +100,20 @@ class TopicBatchReader(DataSourceReader):
         tasks = scan.plan(task_bytes)
         self._unsound = unsound
         self._groups = list(_grouped(tasks, task_bytes))
-        # What stands behind a topic's first task ends with what stands behind each other. If all
-        # had their own, the partitions of a topic would grow with the square of its ledgers.
-        self._following: dict[str, tuple[LedgerReference, ...]] = {}
+        # If each task had its own, the partitions of a topic would grow with the square of its
+        # ledgers, and hold its schemas over and over.
+        self._common: dict[str, _Common] = {}
         for task in tasks:
-            self._following.setdefault(task.origin.topic, task.following)
+            self._common.setdefault(task.origin.topic, _Common(task.following, task.options))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as one that can only read: Spark sends the reader along with each task."""
-        return _reading_only, (type(self), self._following)
+        return _reading_only, (type(self), self._common)
 
     def partitions(self) -> Sequence[InputPartition]:
         """One or more tasks each, in order; many small topics make one partition."""
         _log("the bucket", self._unsound)
-        return [
-            InputPartition(
-                tuple(_Share(replace(task, following=()), len(task.following)) for task in group)
-            )
-            for group in self._groups
-        ]
+        return [InputPartition(tuple(_Share.of(task) for task in group)) for group in self._groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition; called on executors.
@@ -105,18 +128,18 @@ class TopicBatchReader(DataSourceReader):
         shares: tuple[_Share, ...] = partition.value or ()
         for share in shares:
             topic = share.task.origin.topic
-            following = self._following[topic]
-            behind = following[len(following) - share.following_count :]
-            report = ReadReport(salvage=share.task.options.salvage)
-            yield from execute(replace(share.task, following=behind), report)
+            task = share.whole(self._common[topic])
+            report = ReadReport(salvage=task.options.salvage)
+            schema = task.options.projection.schema
+            taken = spark_schema(schema)
+            for batch in execute(task, report):
+                yield batch if taken == schema else batch.cast(taken)
             _log(topic, report)
 
 
-def _reading_only(
-    cls: type[TopicBatchReader], following: dict[str, tuple[LedgerReference, ...]]
-) -> TopicBatchReader:
+def _reading_only(cls: type[TopicBatchReader], common: dict[str, _Common]) -> TopicBatchReader:
     reader = cls.__new__(cls)
-    reader._following = following  # noqa: SLF001 - in place of the constructor
+    reader._common = common  # noqa: SLF001 - in place of the constructor
     return reader
 
 

@@ -13,6 +13,7 @@ from arrow_io.errors import OptionError, TopicNotFoundError
 from connector.catalog.catalog import open_catalog
 from connector.topic import open_topic
 from spark_ds.batch_reader import TopicBatchReader
+from spark_ds.column_types import spark_schema
 from spark_ds.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ class PulsarOffloadDataSource(DataSource):
     the default ones. Spark 4.3 tells a source nothing of what a query needs, so all of them are
     decoded, even for `count()`: name few. Filters are applied by Spark.
 
+    Values: with the option `schema`, which is not Spark's `.schema("…")`, they become typed columns
+    (`arrow_io.columns`); executors get what they need of it inside their tasks. A time of day is a
+    `bigint`, microseconds since midnight, because Spark's `TIME` is switched off by default.
+
     | option | value |
     |---|---|
     | `url` | bucket, prefix or folder |
@@ -45,10 +50,15 @@ class PulsarOffloadDataSource(DataSource):
     | `startingOffsets`, `endingOffsets` | instead: `earliest`, `latest`, or one message id |
     | `startingTime`, `endingTime` | instead: publish time in ms since 1970 |
     | `columns` | names, separated by commas |
-    | `naming`, `value`, `transactions` | as in `open_topic` |
+    | `schema` | of the values: on the driver, a file or folder; or JSON; or a type, as `STRING` |
+    | `schema_version`, `value` | as in `open_topic` |
+    | `time_unit` | `us`: Spark's times have microseconds |
+    | `naming`, `transactions` | as in `open_topic` |
     | `on_corruption`, `verify_checksums` | as in `open_topic` |
     | `failOnDataLoss` | instead of `on_corruption`: `true` raises, `false` salvages |
     | `range_bytes`, `batch_rows`, `batch_bytes` | as in `open_topic` |
+    | `decryption_keys` | on the driver, a PEM file of a private key, or a folder of them |
+    | `secret.decryption_keys` | the same, or PEM text |
     | `task_bytes` | bytes of data objects in a partition, about; unless told, by the size of all |
     | `storage.<name>` | an option of the fsspec file system; dots lead into nested ones |
     | `secret.<name>` | the same, and Spark masks it wherever it shows options |
@@ -65,7 +75,9 @@ class PulsarOffloadDataSource(DataSource):
     the event log show the options of the frames in it, except for those that Spark masks: by
     default, where the name or the value has `secret`, `password`, `token` or `url` in it. So give
     credentials as `secret.<name>`, such as `secret.key`, or set
-    `spark.sql.redaction.options.regex`. The text of a SQL statement is also repeated by Spark, in
+    `spark.sql.redaction.options.regex`. `decryption_keys` therefore takes no PEM text, which
+    `secret.decryption_keys` does; executors get the keys inside their tasks. The text of a SQL
+    statement is also repeated by Spark, in
     syntax errors and debug logs.
 
     Requirements: this package, on driver and executors. Spark's JVM starts with the module
@@ -94,7 +106,7 @@ class PulsarOffloadDataSource(DataSource):
         Raises:
             PulsarOffloadError: The topics cannot be opened; see `open_topic`.
         """
-        return from_arrow_schema(self._dataset.schema)
+        return from_arrow_schema(spark_schema(self._dataset.schema))
 
     def reader(self, schema: StructType) -> TopicBatchReader:
         """A batch read.
@@ -129,7 +141,8 @@ class PulsarOffloadDataSource(DataSource):
             )
             raise OptionError(message)
         # The schema's names first, for an error that lists what there is.
-        available = from_arrow_schema(scan.select(schema.names).options.projection.schema)
+        named = scan.select(schema.names).options.projection.schema
+        available = from_arrow_schema(spark_schema(named))
         for field, own in zip(schema, available, strict=True):
             if field.dataType != own.dataType:
                 given, right = field.dataType.simpleString(), own.dataType.simpleString()
@@ -154,7 +167,10 @@ def _open(options: SourceOptions) -> TopicDataset:
         start=options.start,
         end=options.end,
         columns=options.columns,
+        schema=options.schema,
+        schema_version=options.schema_version,
         value=options.value,
+        time_unit=options.time_unit,
         naming=options.naming,
         transactions=options.transactions,
         on_corruption=options.on_corruption,
@@ -162,6 +178,7 @@ def _open(options: SourceOptions) -> TopicDataset:
         range_bytes=options.range_bytes,
         batch_rows=options.batch_rows,
         batch_bytes=options.batch_bytes,
+        decryption_keys=options.decryption_keys,
     )
 
 

@@ -20,10 +20,12 @@ from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
+from connector.decryption_keys import read_decryption_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from arrow_io.messages.encryption import DecryptionKeys
     from connector.bounds import Bound
 
 _STORAGE_PREFIXES: Final = ("storage.", "secret.")
@@ -62,14 +64,18 @@ class SourceOptions:
     start: Bound | None = None
     end: Bound | None = None
     columns: tuple[str, ...] | None = None
-    naming: str = "pulsar-sql"
+    schema: str | None = None
+    schema_version: int | None = None
     value: str = "flat"
+    time_unit: str = "us"
+    naming: str = "pulsar-sql"
     transactions: str = "committed"
     on_corruption: str = "raise"
     verify_checksums: bool = True
     range_bytes: int = DEFAULT_RANGE_BYTES
     batch_rows: int = BatchLimits().max_rows
     batch_bytes: int = BatchLimits().max_bytes
+    decryption_keys: DecryptionKeys | None = None
     task_bytes: int | None = None
 
     @classmethod
@@ -84,9 +90,10 @@ class SourceOptions:
         values: dict[str, tuple[str, str]] = {}
         unknown = []
         for name, text in given.items():
-            if name.lower().startswith(_STORAGE_PREFIXES):
+            known = _KNOWN.get(_normal(name))
+            if known is None and name.lower().startswith(_STORAGE_PREFIXES):
                 storage.append((name, text))
-            elif (known := _KNOWN.get(_normal(name))) is None:
+            elif known is None:
                 unknown.append(name)
             elif known in values:
                 message = f"option {known} is given twice: as {values[known][0]} and as {name}"
@@ -165,6 +172,13 @@ def _flag(option: str, text: str) -> bool:
     return text.lower() == "true"
 
 
+def _time_unit(option: str, text: str) -> str:
+    if text != "us":
+        message = f"{option} must be us, not {text!r}: times in Spark are in microseconds"
+        raise OptionError(message)
+    return text
+
+
 def _fail_on_data_loss(option: str, text: str) -> str:
     return "raise" if _flag(option, text) else "salvage"
 
@@ -200,6 +214,21 @@ def _offset(unbounded: str) -> Callable[[str, str], Bound | None]:
     return parse
 
 
+def _key_files(option: str, text: str) -> DecryptionKeys:
+    """Private keys by the path of their file or folder, which may be seen."""
+    if "-----BEGIN" in text:
+        message = (
+            f"{option} takes a path: give PEM text as secret.{option}, which Spark masks wherever"
+            " it shows options"
+        )
+        raise OptionError(message)
+    return read_decryption_keys(text)
+
+
+def _keys(_option: str, text: str) -> DecryptionKeys:
+    return read_decryption_keys(text)
+
+
 _Parser: TypeAlias = "Callable[[str, str], object]"
 _PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
     "topic": ("topics", _names),
@@ -212,8 +241,11 @@ _PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
     "endingOffsets": ("end", _offset("latest")),
     "endingTime": ("end", _time),
     "columns": ("columns", _names),
-    "naming": ("naming", _text),
+    "schema": ("schema", _text),
+    "schema_version": ("schema_version", _number),
     "value": ("value", _text),
+    "time_unit": ("time_unit", _time_unit),
+    "naming": ("naming", _text),
     "transactions": ("transactions", _text),
     "on_corruption": ("on_corruption", _text),
     "failOnDataLoss": ("on_corruption", _fail_on_data_loss),
@@ -221,6 +253,8 @@ _PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
     "range_bytes": ("range_bytes", _number),
     "batch_rows": ("batch_rows", _number),
     "batch_bytes": ("batch_bytes", _number),
+    "decryption_keys": ("decryption_keys", _key_files),
+    "secret.decryption_keys": ("decryption_keys", _keys),
     "task_bytes": ("task_bytes", _positive),
 }
 """The field of each option, and how its text is read."""

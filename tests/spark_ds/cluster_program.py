@@ -20,7 +20,8 @@ def main(argument: str) -> None:
 
     Args:
         argument: JSON object: `settings` of the session, `folder` for what is written, and `rows`,
-            `damaged` and `left_out`, the options of three reads.
+            `typed`, `damaged` and `left_out`, the options of four reads. The file that is the
+            schema of `typed` is deleted once the frame is made.
     """
     given = json.loads(argument)
     folder = Path(given["folder"])
@@ -29,9 +30,13 @@ def main(argument: str) -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     try:
-        rows = read(spark, given["rows"]).withColumn("task", spark_partition_id()).toArrow()
-        with pa.ipc.new_file(str(folder / "rows.arrow"), rows.schema) as writer:
-            writer.write_table(rows)
+        typed = read(spark, given["typed"])
+        Path(given["typed"]["schema"]).unlink()
+        rows = read(spark, given["rows"])
+        for name, frame in (("rows", rows), ("typed", typed)):
+            table = frame.withColumn("task", spark_partition_id()).toArrow()
+            with pa.ipc.new_file(str(folder / f"{name}.arrow"), table.schema) as writer:
+                writer.write_table(table)
         result: dict[str, object] = {}
         try:
             read(spark, given["damaged"]).count()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,10 +18,13 @@ import pytest
 from tests.spark_ds.conftest import QUICK_JVM
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
 from tests.support.golden import golden_topic
+from tests.support.golden_values import comparable, expected_values
 
 pytestmark = pytest.mark.spark
 
 MARKER = "MARKER4711"
+TYPED = golden_topic("small-avro-evolved")
+POSITION = ("__ledger_id__", "__entry_id__", "__batch_index__")
 TOPICS = ("small-chunked", "small-transactions", "small-partitioned")
 TIMEOUT_SECONDS = 300
 
@@ -38,12 +42,14 @@ class ClusterRun:
 
     Attributes:
         rows: The rows of `TOPICS`, with the number of the task that read each.
+        typed: Those of `TYPED`, values decoded.
         result: What it tells besides.
         driver_log: What the driver wrote to standard output and error.
         executor_logs: What each executor and its Python workers wrote to standard error.
     """
 
     rows: pa.Table
+    typed: pa.Table
     result: Result
     driver_log: str
     executor_logs: tuple[str, ...]
@@ -61,6 +67,9 @@ def run(
     folder = tmp_path_factory.mktemp("cluster")
     home = _spark_home(folder / "home")
     secrets = {"storage.key": MARKER, "storage_options": json.dumps({"more": MARKER})}
+    shutil.copy(TYPED.folder / "schemas-rest.json", folder / "schemas.json")
+    # Seen from where the driver runs, and by no executor.
+    typed = {"schema": "schemas.json", "topic": TYPED.name, "value": "struct", **secrets}
     small = {"url": small_bucket, "topic": ",".join(TOPICS), "task_bytes": "1", **secrets}
     argument = {
         "folder": str(folder),
@@ -80,6 +89,7 @@ def run(
             "spark.ui.showConsoleProgress": "false",
         },
         "rows": {**small, "columns": ",".join(COLUMNS)},
+        "typed": {"url": small_bucket, "task_bytes": "1", **typed},
         "damaged": {"url": str(damaged_bucket), "topic": "json-orders", **secrets},
         "left_out": {"url": bucket, "topic": "transactions-open", **secrets},
     }
@@ -95,14 +105,18 @@ def run(
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:]
-    with pa.OSFile(str(folder / "rows.arrow"), "rb") as file:
-        rows = pa.ipc.open_file(file).read_all()
     return ClusterRun(
-        rows,
+        _table(folder / "rows.arrow"),
+        _table(folder / "typed.arrow"),
         json.loads((folder / "result.json").read_text()),
         done.stdout,
         tuple(path.read_text() for path in sorted((home / "work").glob("*/*/stderr"))),
     )
+
+
+def _table(path: Path) -> pa.Table:
+    with pa.OSFile(str(path), "rb") as file:
+        return pa.ipc.open_file(file).read_all()
 
 
 def _spark_home(home: Path) -> Path:
@@ -119,6 +133,21 @@ def test_rows_are_those_of_pulsars_client(run: ClusterRun) -> None:
     assert table_rows(run.rows) == golden_rows(topics_named(*TOPICS))
     assert len(run.executor_logs) == 2
     assert all("Finished task" in log for log in run.executor_logs)
+
+
+def test_executors_get_the_schema_inside_their_tasks(run: ClusterRun) -> None:
+    """Values of several schema versions are decoded where the schema's file is not, or no more."""
+    expected = expected_values(TYPED, "us")
+
+    given = dict(
+        zip(
+            zip(*(run.typed[name].to_pylist() for name in POSITION), strict=True),
+            comparable(run.typed["__value__"]),
+            strict=True,
+        )
+    )
+
+    assert given == {(row.ledger_id, row.entry_id, row.batch_index): row.value for row in expected}
 
 
 def test_errors_of_executors_reach_the_user(run: ClusterRun) -> None:

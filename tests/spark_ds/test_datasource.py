@@ -26,6 +26,7 @@ from arrow_io.errors import IncompleteReadWarning, OptionError, TopicNotFoundErr
 from connector import open_topic
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
+from tests.spark_ds.queries import frame, said_of, web_pages
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
@@ -33,17 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from tests.support.s3_server import S3Server
-
-
-def frame(spark: SparkSession, url: object, topic: str, **options: object) -> DataFrame:
-    """A data frame of topics; an option's `__` stands for a dot."""
-    reader = spark.read.format("pulsar_offload").option("url", str(url)).option("topic", topic)
-    for name, value in options.items():
-        reader = reader.option(name.replace("__", "."), value)  # type: ignore[arg-type]
-    return reader.load()
 
 
 # On the driver, without a JVM
@@ -360,42 +353,6 @@ def test_rows_from_s3(spark: SparkSession, s3_server: S3Server) -> None:
 
 
 # Secrets
-
-
-def said_of(frame: DataFrame) -> str:
-    """All that Spark shows of a frame: its plans in every form, and what its web pages list."""
-    execution = frame._jdf.queryExecution()
-    gateway = frame.sparkSession._jvm
-    assert gateway is not None
-    modes = gateway.org.apache.spark.sql.execution.ExplainMode
-    return "\n".join(
-        (
-            *(
-                execution.explainString(modes.fromString(mode))
-                for mode in ("simple", "extended", "codegen", "cost", "formatted")
-            ),
-            *(
-                plan.toJSON()
-                for plan in (
-                    execution.logical(),
-                    execution.analyzed(),
-                    execution.optimizedPlan(),
-                    execution.executedPlan(),
-                )
-            ),
-            repr(frame),
-        )
-    )
-
-
-def web_pages(spark: SparkSession) -> str:
-    """What the SQL pages of Spark's web interface list, for all queries until now."""
-    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
-    shown = [executions.apply(number) for number in range(executions.size())]
-    return "\n".join(
-        f"{each.description()}\n{each.details()}\n{each.physicalPlanDescription()}"
-        for each in shown
-    )
 
 
 @pytest.mark.spark

@@ -6,13 +6,21 @@ import pickle
 import re
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import pytest
 
 from arrow_io.errors import OptionError
+from connector.decryption_keys import read_decryption_keys
 from spark_ds.options import SourceOptions
+from tests.support.encryption import KEY_FOLDER
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LEAST = {"url": "s3://bucket/prefix", "topic": "orders"}
+RSA_FILE = KEY_FOLDER / "client-rsa-priv.pem"
+PEM = RSA_FILE.read_text("utf-8")
 
 
 def parse(**options: str) -> SourceOptions:
@@ -28,12 +36,14 @@ def storage(**options: str) -> object:
 
 
 def test_least_options() -> None:
-    """A URL and a topic are enough; all else is as `open_topic` has it."""
+    """A URL and a topic are enough; all else is as `open_topic` has it, or as Spark needs it."""
     options = SourceOptions.parse(LEAST)
 
     assert options.location.url == "s3://bucket/prefix"
     assert options.topics == ("orders",)
     assert options.columns is None
+    assert options.schema is None
+    assert options.time_unit == "us"
     assert options.start is None
     assert options.on_corruption == "raise"
     assert options.verify_checksums is True
@@ -46,6 +56,9 @@ def test_all_plain_options() -> None:
         START="(1,2)",
         end="2026-01-01T00:00:00Z",
         columns="__key__, __value__",
+        schema="schemas.json",
+        schemaVersion="3",
+        TimeUnit="us",
         naming="pulsar-spark",
         value="raw",
         transactions="all",
@@ -63,6 +76,9 @@ def test_all_plain_options() -> None:
         start="(1,2)",
         end="2026-01-01T00:00:00Z",
         columns=("__key__", "__value__"),
+        schema="schemas.json",
+        schema_version=3,
+        time_unit="us",
         naming="pulsar-spark",
         value="raw",
         transactions="all",
@@ -290,6 +306,55 @@ def test_errors_show_no_secret(options: dict[str, str]) -> None:
         parse(**options)
 
     assert "MARKER" not in str(caught.getrepr(chain=True, style="native"))
+
+
+@pytest.mark.parametrize("name", ["decryption_keys", "decryptionKeys", "secret.decryption_keys"])
+@pytest.mark.parametrize("path", [RSA_FILE, KEY_FOLDER], ids=["file", "folder"])
+def test_decryption_keys_by_path(name: str, path: Path) -> None:
+    """A file or folder is read on the driver, by an option of either name."""
+    options = parse(**{name: str(path)})
+
+    assert options.decryption_keys == read_decryption_keys(path)
+    assert options.location.storage_options == {}
+
+
+@pytest.mark.parametrize("name", ["secret.decryption_keys", "SECRET.decryptionkeys"])
+def test_decryption_keys_as_text(name: str) -> None:
+    """PEM text is taken where Spark masks it, with line breaks or as one line, and not shown."""
+    for text in (PEM, f"  {PEM}\n", PEM.replace("\n", " ")):
+        options = parse(**{name: text})
+        copy = pickle.loads(pickle.dumps(options))
+
+        assert copy.decryption_keys is not None
+        assert copy.decryption_keys.private_key("any") is not None
+        assert not [line for line in PEM.splitlines()[1:-1] if line in repr(copy)]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"decryption_keys": PEM}, "takes a path: give PEM text as secret.decryption_keys"),
+        ({"secret.decryption_keys": PEM[:-60]}, "it is no private key in PEM form"),
+        ({"secret.decryption_keys": PEM[5:]}, "it is not shown"),
+        ({"decryption_keys": PEM[5:]}, "it is not shown"),
+        ({"decryption_keys": "no/such/file"}, "it is not shown"),
+        (
+            {"decryption_keys": str(RSA_FILE), "secret.decryption_keys": PEM},
+            "options decryption_keys and secret.decryption_keys say the same",
+        ),
+        (
+            {"secret.decryptionKeys": PEM, "secret.decryption_keys": PEM},
+            "option secret.decryption_keys is given twice",
+        ),
+    ],
+)
+def test_decryption_keys_that_cannot_be_used(options: dict[str, str], said: str) -> None:
+    """A key in the wrong place, or none, is told without its text, in the error and its causes."""
+    with pytest.raises(OptionError, match=re.escape(said)) as caught:
+        parse(**options)
+
+    shown = str(caught.getrepr(chain=True, style="native"))
+    assert not [line for line in PEM.splitlines()[1:-1] if line in shown]
 
 
 def test_options_show_no_secret() -> None:
