@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import io
+import itertools
+import json
 from collections import defaultdict
 
+import fastavro
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, unknown_fields
 from hypothesis import given
 
-from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS, BenchmarkLedger
+from tests.support.benchmark_ledgers import (
+    AVRO_ZSTD,
+    BENCHMARK_LEDGERS,
+    JSON_LZ4,
+    ORDER_SCHEMA,
+    PROTOBUF_LZ4,
+    READING_SCHEMA,
+    BenchmarkLedger,
+)
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import GoldenRow, GoldenTopic, golden_topic, golden_topics, row_payload
 from tests.support.golden_entries import golden_entries
@@ -202,6 +216,7 @@ def test_benchmark_ledger_has_its_shape(ledger: BenchmarkLedger, *, broker_metad
     mean_bytes = {
         "json-lz4": 350,
         "avro-zstd": 150,
+        "protobuf-lz4": 165,
         "text-uncompressed": 1100,
         "single-uncompressed": 100,
     }
@@ -224,6 +239,64 @@ def test_benchmark_ledger_always_has_the_same_bytes() -> None:
     """Two runs measure the same ledger."""
     for ledger in BENCHMARK_LEDGERS:
         assert list(ledger.entries(700)) == list(ledger.entries(700))
+
+
+def _payloads(ledger: BenchmarkLedger) -> list[bytes]:
+    """Payloads of its first messages, enough for every part that they are put together from."""
+    return [payload for _, payload in itertools.islice(ledger.members(), 2_500)]
+
+
+def test_benchmark_orders_follow_their_schema() -> None:
+    """An order's datum reads whole, and is what a library writes of it and of its JSON text."""
+    schema = fastavro.parse_schema(json.loads(ORDER_SCHEMA))
+
+    def datum(order: object) -> bytes:
+        data = io.BytesIO()
+        fastavro.schemaless_writer(data, schema, order, strict_allow_default=True)
+        return data.getvalue()
+
+    for text, avro in zip(_payloads(JSON_LZ4), _payloads(AVRO_ZSTD), strict=True):
+        order = json.loads(text)
+        data = io.BytesIO(avro)
+
+        assert json.dumps(order, ensure_ascii=False, separators=(",", ":")).encode() == text
+        assert datum(order | {"signature": base64.b64decode(order["signature"])}) == avro
+        assert datum(fastavro.schemaless_reader(data, schema, None)) == avro
+        assert data.read() == b""
+
+
+def test_benchmark_readings_follow_their_schema() -> None:
+    """A reading is what protobuf writes of it, and each field of the schema is in some of them."""
+    schema = json.loads(READING_SCHEMA)
+    files = descriptor_pb2.FileDescriptorSet.FromString(
+        base64.b64decode(schema["fileDescriptorSet"])
+    )
+    pool = descriptor_pool.DescriptorPool()
+    for file in files.file:
+        pool.Add(file)
+    descriptor = pool.FindMessageTypeByName(schema["rootMessageTypeName"])
+    reading_class = message_factory.GetMessageClass(descriptor)
+
+    readings = list(map(reading_class.FromString, _payloads(PROTOBUF_LZ4)))
+
+    written = [reading.SerializeToString(deterministic=True) for reading in readings]
+    assert written == _payloads(PROTOBUF_LZ4)
+    assert not any(map(len, map(unknown_fields.UnknownFieldSet, readings)))
+    present = {field.name for reading in readings for field, _ in reading.ListFields()}
+    assert present == {field.name for field in descriptor.fields}
+
+
+@pytest.mark.parametrize(
+    ("ledger", "topic"),
+    [(JSON_LZ4, "json-orders"), (AVRO_ZSTD, "avro-orders"), (PROTOBUF_LZ4, "protobuf-native")],
+    ids=["json", "avro", "protobuf"],
+)
+def test_benchmark_ledger_has_a_golden_schema(ledger: BenchmarkLedger, topic: str) -> None:
+    """A typed ledger's schema and its type are what Pulsar's registry holds for a topic like it."""
+    answers = (golden_topic(topic).folder / "schemas-rest.json").read_text(encoding="utf-8")
+
+    (answer,) = json.loads(answers)["getSchemaResponses"]
+    assert (ledger.schema_type, ledger.schema) == (answer["type"], answer["data"])
 
 
 def test_encrypted_payload_is_withheld() -> None:

@@ -21,6 +21,7 @@ from arrow_io.messages import _decode
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
     SCANS,
+    TYPED_SCANS,
     StoredLedger,
     decompress_all,
     payloads,
@@ -67,11 +68,15 @@ def measure(*, messages: int | None = None, rounds: int = 7) -> list[Measured]:
     rows: list[Measured] = []
     for ledger in BENCHMARK_LEDGERS:
         count = messages or ledger.message_count
-        dataset = store(ledger, RESIDENT_URL, count).open(BLOCK_RANGE_BYTES)
+        stored = store(ledger, RESIDENT_URL, count)
+        dataset = stored.open(BLOCK_RANGE_BYTES)
         floor = _least(partial(decompress_all, payloads(dataset)), rounds)
         seconds = {
             name: _least(partial(scan, dataset, columns), rounds) for name, columns in SCANS.items()
         }
+        for name, columns in stored.typed_columns().items():
+            typed = stored.open(BLOCK_RANGE_BYTES, typed=True)
+            seconds[name] = _least(partial(scan, typed, columns), rounds)
         ResidentFileSystem.objects.clear()
         # Nothing is to be decompressed in single messages, so the first ledger's floor stands in.
         base = rows[0].floor_seconds if ledger is SINGLE_UNCOMPRESSED else floor
@@ -112,13 +117,13 @@ def _memory_bytes(field: str) -> int:
 
 
 def _print_table(rows: list[Measured]) -> None:
-    lines = [("ledger", "messages", "floor", *SCANS, "peak memory")]
+    lines = [("ledger", "messages", "floor", *SCANS, *TYPED_SCANS, "peak memory")]
     lines.extend(
         (
             row.ledger,
             f"{row.messages:,}",
             f"{row.floor_seconds:.3f} s",
-            *(f"{each:.3f} s = {each / row.base_seconds:.2f}×" for each in row.seconds.values()),
+            *(_cell(row, scan_name) for scan_name in (*SCANS, *TYPED_SCANS)),
             f"{row.peak_bytes / 1e6:.0f} MB",
         )
         for row in rows
@@ -128,6 +133,11 @@ def _print_table(rows: list[Measured]) -> None:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)))  # noqa: T201
     print(f"\n{SINGLE_UNCOMPRESSED.name} is compared with the floor of {JSON_LZ4.name}.")  # noqa: T201
     print(f"Build of the core: {'compiled' if _decode.IS_COMPILED else 'pure'}.")  # noqa: T201
+
+
+def _cell(row: Measured, scan_name: str) -> str:
+    seconds = row.seconds.get(scan_name)
+    return "–" if seconds is None else f"{seconds:.3f} s = {seconds / row.base_seconds:.2f}×"
 
 
 def main() -> None:

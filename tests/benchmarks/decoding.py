@@ -36,6 +36,11 @@ SCANS: dict[str, tuple[str, ...]] = {
 }
 """The columns of each scan; an engine that counts rows reads the first column."""
 
+TYPED_SCANS = ("typed columns", "one field")
+"""Scans of ledgers that have a schema: the default columns and all fields; one field alone."""
+
+_ONE_FIELD = {"JSON": "total", "AVRO": "total", "PROTOBUF_NATIVE": "temperature_c"}
+
 
 @dataclass(frozen=True)
 class StoredLedger:
@@ -45,15 +50,29 @@ class StoredLedger:
         url: The location.
         topic: The topic that it is the one ledger of.
         messages: How many messages it has.
+        schema: Type and definition of its schema, as Pulsar keeps them; None: it has none.
     """
 
     url: str
     topic: str
     messages: int
+    schema: tuple[str, str] | None = None
 
-    def open(self, range_bytes: int = DEFAULT_RANGE_BYTES) -> TopicDataset:
-        """Open the topic."""
-        return open_topic(self.url, self.topic, range_bytes=range_bytes)
+    def open(self, range_bytes: int = DEFAULT_RANGE_BYTES, *, typed: bool = False) -> TopicDataset:
+        """Open the topic; `typed`: by its schema, which it must have."""
+        if not typed:
+            return open_topic(self.url, self.topic, range_bytes=range_bytes, value="raw")
+        assert self.schema is not None
+        type_, definition = self.schema
+        schema = {"type": type_, "data": definition}
+        return open_topic(self.url, self.topic, range_bytes=range_bytes, schema=schema)
+
+    def typed_columns(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each of `TYPED_SCANS`; empty without a schema."""
+        if self.schema is None:
+            return {}
+        every = tuple(self.open(typed=True).schema.names)
+        return dict(zip(TYPED_SCANS, (every, (_ONE_FIELD[self.schema[0]],)), strict=True))
 
 
 def store(ledger: BenchmarkLedger, url: str, messages: int) -> StoredLedger:
@@ -71,7 +90,8 @@ def store(ledger: BenchmarkLedger, url: str, messages: int) -> StoredLedger:
     file_system.makedirs(root, exist_ok=True)
     file_system.pipe_file(f"{root}/{name.data_name}", encoded.data)
     file_system.pipe_file(f"{root}/{name.index_name}", encoded.index)
-    return StoredLedger(f"{url}/{topic}", topic, messages)
+    schema = None if ledger.schema is None else (ledger.schema_type, ledger.schema)
+    return StoredLedger(f"{url}/{topic}", topic, messages, schema)
 
 
 def scan(dataset: TopicDataset, columns: tuple[str, ...]) -> int:

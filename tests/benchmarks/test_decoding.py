@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.benchmarks.__main__ import measure
-from tests.benchmarks.decoding import SCANS, decompress_all, payloads, scan, store
+from tests.benchmarks.decoding import SCANS, TYPED_SCANS, decompress_all, payloads, scan, store
 from tests.benchmarks.resident import RESIDENT_URL
 from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS
 
@@ -30,6 +30,20 @@ def test_scan(benchmark: BenchmarkFixture, ledger: BenchmarkLedger, columns: str
     assert rows == MESSAGES
 
 
+@pytest.mark.parametrize(
+    "ledger", [each for each in BENCHMARK_LEDGERS if each.schema], ids=lambda ledger: ledger.name
+)
+@pytest.mark.parametrize("name", TYPED_SCANS)
+def test_typed_scan(benchmark: BenchmarkFixture, ledger: BenchmarkLedger, name: str) -> None:
+    """A scan of typed columns gives every message of the ledger."""
+    stored = store(ledger, RESIDENT_URL, MESSAGES)
+    columns = stored.typed_columns()[name]
+
+    rows = benchmark(scan, stored.open(typed=True), columns)
+
+    assert rows == MESSAGES
+
+
 @pytest.mark.parametrize("ledger", BENCHMARK_LEDGERS, ids=lambda ledger: ledger.name)
 def test_floor(benchmark: BenchmarkFixture, ledger: BenchmarkLedger) -> None:
     """The floor decompresses the payload of every entry."""
@@ -45,5 +59,6 @@ def test_measure_gives_each_scan_of_each_ledger() -> None:
     rows = measure(messages=MESSAGES, rounds=1)
 
     assert [row.ledger for row in rows] == [ledger.name for ledger in BENCHMARK_LEDGERS]
-    assert all(set(row.seconds) == set(SCANS) for row in rows)
+    for row, ledger in zip(rows, BENCHMARK_LEDGERS, strict=True):
+        assert set(row.seconds) == {*SCANS, *(TYPED_SCANS if ledger.schema else ())}
     assert all(row.peak_bytes > 0 for row in rows)
