@@ -1,10 +1,13 @@
 -- How many orders are there in each status, and what are they worth?
--- Values are bytes: decode() makes text of them, and DuckDB reads it as JSON.
+-- With the topic's schema, the fields of the values are columns.
 SELECT
-    decode(__value__) ->> 'status' AS status,
+    status,
     count(*) AS orders,
-    round(sum((decode(__value__) ->> 'total')::DOUBLE), 2) AS revenue
-FROM read_pulsar('json-orders')
-WHERE __value__ IS NOT NULL
+    round(sum(total), 2) AS revenue
+FROM read_pulsar(
+    'json-orders',
+    schema := 'tests/data/golden/pulsar-4.0.7/public__default__json-orders/schemas-rest.json'
+)
+WHERE orderId IS NOT NULL
 GROUP BY ALL
 ORDER BY status NULLS LAST;

@@ -2,9 +2,9 @@
 -- A null value deletes its key. Entries are ordered by ledger, entry and batch index.
 SELECT
     __key__ AS key,
-    decode(__value__) AS value,
+    __value__ AS value,
     count(*) OVER (PARTITION BY __key__) AS versions
-FROM read_pulsar('compacted')
+FROM read_pulsar('compacted', schema := 'STRING')
 WHERE __key__ IS NOT NULL
 QUALIFY row_number() OVER (
     PARTITION BY __key__

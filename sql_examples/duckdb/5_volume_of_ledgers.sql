@@ -5,7 +5,7 @@ SELECT
     count(*) AS messages,
     sum(octet_length(__value__))::BIGINT AS value_bytes,
     date_trunc('day', min(__publish_time__)) AS day
-FROM read_pulsar(['multi-ledger', 'json-orders'], columns := [
+FROM read_pulsar(['multi-ledger', 'json-orders'], value := 'raw', columns := [
     '__topic__', '__ledger_id__', '__publish_time__', '__value__'
 ])
 GROUP BY ALL

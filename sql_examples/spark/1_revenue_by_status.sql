@@ -1,14 +1,19 @@
 -- How many orders are there in each status, and what are they worth?
--- Values are bytes: cast to text, they are read as JSON.
+-- With the topic's schema, the fields of the values are columns.
 CREATE OR REPLACE TEMPORARY VIEW orders
 USING pulsar_offload
-OPTIONS (url 'tests/data/golden/pulsar-4.0.7/objects', topic 'json-orders', columns '__value__');
+OPTIONS (
+    url 'tests/data/golden/pulsar-4.0.7/objects',
+    topic 'json-orders',
+    schema 'tests/data/golden/pulsar-4.0.7/public__default__json-orders/schemas-rest.json',
+    columns 'orderId,status,total'
+);
 
 SELECT
-    get_json_object(cast(__value__ AS STRING), '$.status') AS status,
+    status,
     count(*) AS orders,
-    round(sum(cast(get_json_object(cast(__value__ AS STRING), '$.total') AS DOUBLE)), 2) AS revenue
+    round(sum(total), 2) AS revenue
 FROM orders
-WHERE __value__ IS NOT NULL
+WHERE orderId IS NOT NULL
 GROUP BY 1
 ORDER BY status NULLS LAST;

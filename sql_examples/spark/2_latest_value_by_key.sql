@@ -5,10 +5,11 @@ USING pulsar_offload
 OPTIONS (
     url 'tests/data/golden/pulsar-4.0.7/objects',
     topic 'compacted',
+    schema 'STRING',
     columns '__ledger_id__,__entry_id__,__batch_index__,__key__,__value__'
 );
 
-SELECT key, cast(__value__ AS STRING) AS value, versions
+SELECT key, __value__ AS value, versions
 FROM (
     SELECT
         __key__ AS key,

@@ -4,6 +4,7 @@ USING pulsar_offload
 OPTIONS (
     url 'tests/data/golden/pulsar-4.0.7/objects',
     topics 'multi-ledger,json-orders',
+    value 'raw',
     columns '__topic__,__ledger_id__,__publish_time__,__value__'
 );
 
