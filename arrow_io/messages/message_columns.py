@@ -29,6 +29,7 @@ _Error = TypeVar("_Error", bound=PulsarOffloadError)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
+_NO_ENTRIES = pa.array([], pa.struct([PROPERTIES.key_field, PROPERTIES.item_field]))
 
 _SINGLE_PROPERTY_TAG = 0x22
 _BATCH_PROPERTY_TAG = 0x0A
@@ -288,6 +289,11 @@ class MessageColumns:
         counts = self._column(tables.ROW_PROPERTY_COUNT)
         metadata = self._column(tables.ROW_METADATA)
         total = _decode.core.total(counts, self.count)
+        if total == 0:
+            no_offsets = pa.py_buffer(bytes(4 * (self.count + 1)))
+            return pa.Array.from_buffers(
+                PROPERTIES, self.count, [None, no_offsets], 0, children=[_NO_ENTRIES]
+            )
         _, names = int64_view(max(1, total))
         _, values = int64_view(max(1, total))
         buffer = pa.allocate_buffer(4 * (self.count + 1))

@@ -10,6 +10,9 @@ cdef extern from *:
     static inline unsigned long long pulsar_offload_word(const unsigned char* from) {
         uint64_t word;
         memcpy(&word, from, 8);
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        word = __builtin_bswap64(word);
+    #endif
         return word;
     }
     static inline long long pulsar_offload_plain(const unsigned char* from, long long i, long long stop) {
@@ -124,7 +127,7 @@ cdef extern from *:
         long long* depth, long long* inside) noexcept nogil
     # Whether all of n bytes are below 128.
     int is_ascii "pulsar_offload_ascii"(const unsigned char* at, long long n) noexcept nogil
-    # Eight bytes, in whichever order.
+    # Eight bytes, the first of which is the lowest.
     unsigned long long word "pulsar_offload_word"(const unsigned char* at) noexcept nogil
     # The first place from i on, or stop, of a quote, a backslash or a control character.
     long long plain "pulsar_offload_plain"(

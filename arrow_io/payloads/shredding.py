@@ -26,6 +26,7 @@ MAX_EXPECTED_BYTES = 256 << 20
 """Most memory taken for what payloads before made expect."""
 _MAX_OFFSET = (1 << 31) - 2
 _ALIGNMENT = 64
+_WITH_OFFSETS = frozenset({tables.VARIABLE, tables.LIST})
 _LEAST_BYTES = 256
 # Of the same type as what it is compared with: else both are cast to int64 first.
 _FALSE = pa.scalar(0, pa.uint8())
@@ -63,6 +64,7 @@ class Shredding:
         count = program.node_count
         self._program = program
         self._rows = rows
+        self._storages = program.nodes[tables.STORAGE :: tables.NODE_WIDTH]
         _, self._nodes = int64_view(len(program.nodes))
         _, self._counts = int64_view(4 * count)
         _, self._result = int64_view(4)
@@ -132,23 +134,18 @@ class Shredding:
     def _expect(self, payload_bytes: int, habits: Mapping[int, tuple[float, float]]) -> None:
         """Make room for what payloads had until now, or for a guess."""
         program, rows = self._program, self._rows
-        variable = sum(self._is_variable(node) for node in range(program.node_count))
+        variable = self._storages.count(tables.VARIABLE)
         share = payload_bytes / max(1, variable) / max(1, rows)
-        for node in range(program.node_count):
+        self._nodes[:] = memoryview(_numbers(program.nodes))
+        for node, storage in enumerate(self._storages):
             start = node * tables.NODE_WIDTH
-            self._nodes[start : start + tables.NODE_WIDTH] = memoryview(
-                _numbers(program.nodes[start : start + tables.NODE_WIDTH])
-            )
             values, bytes_ = habits.get(node, (2.0, share))
             # What other payloads had is a guess: they may have been of another kind, or hostile.
             capacity = min(int(rows * values * 1.1), rows + payload_bytes)
             self._nodes[start + tables.CAPACITY] = 1 + (capacity if program.in_list[node] else rows)
-            if self._is_variable(node):
+            if storage == tables.VARIABLE:
                 capacity = min(int(rows * bytes_ * 1.1), 4 * payload_bytes)
                 self._nodes[start + tables.BYTES_CAPACITY] = capacity + _LEAST_BYTES
-
-    def _is_variable(self, node: int) -> bool:
-        return self._program.nodes[node * tables.NODE_WIDTH] == tables.VARIABLE
 
     def _run(self, program: Program) -> Any:  # noqa: ANN401 - of a module that has no types
         known = self._runs.get(id(program))
@@ -219,11 +216,10 @@ class Shredding:
 
     def _region_bytes(self, node: int) -> tuple[int, int, int]:
         """Capacity in bytes of a node's validity, its values or offsets, and its bytes."""
-        fields = self._node(node)
-        offsets = fields[tables.STORAGE] in {tables.VARIABLE, tables.LIST}
-        capacity = fields[tables.CAPACITY]
-        width = tables.WIDTHS[fields[tables.STORAGE]]
-        return capacity, width * (capacity + offsets), fields[tables.BYTES_CAPACITY]
+        storage, start = self._storages[node], node * tables.NODE_WIDTH
+        capacity = self._nodes[start + tables.CAPACITY]
+        values = tables.WIDTHS[storage] * (capacity + (storage in _WITH_OFFSETS))
+        return capacity, values, self._nodes[start + tables.BYTES_CAPACITY]
 
     def _size(self) -> int:
         return sum(
@@ -238,13 +234,13 @@ class Shredding:
         place = _ALIGNMENT
         for node in range(self._program.node_count):
             start = node * tables.NODE_WIDTH
-            storage = self._nodes[start + tables.STORAGE]
+            storage = self._storages[node]
             for field, length in zip(
                 (tables.VALID, tables.DATA, tables.BYTES), self._region_bytes(node), strict=True
             ):
                 unit = max(1, tables.WIDTHS[storage]) if field == tables.DATA else 1
                 self._nodes[start + field] = place // unit
-                if field == tables.DATA and storage in {tables.VARIABLE, tables.LIST}:
+                if field == tables.DATA and storage in _WITH_OFFSETS:
                     whole[place : place + 4] = bytes(4)
                 place += -(-length // _ALIGNMENT) * _ALIGNMENT
         words = whole[: len(whole) // 8 * 8]
@@ -264,7 +260,7 @@ class Shredding:
             fields = self._node(node)
             count, used = self._counts[node], self._counts[self._program.node_count + node]
             width = tables.WIDTHS[fields[tables.STORAGE]]
-            offsets = fields[tables.STORAGE] in {tables.VARIABLE, tables.LIST}
+            offsets = fields[tables.STORAGE] in _WITH_OFFSETS
             regions += [
                 (fields[tables.VALID], count),
                 (fields[tables.DATA] * max(1, width), width * (count + offsets)),
@@ -276,9 +272,10 @@ class Shredding:
 
     def _array(self, shape: Shape, node: int) -> tuple[pa.Array, int]:
         """The array of a node, and the number of the node behind it."""
-        fields = self._node(node)
+        start = node * tables.NODE_WIDTH
         count = self._counts[node]
-        validity = self._validity(fields[tables.VALID], count)
+        data = self._nodes[start + tables.DATA]
+        validity = self._validity(self._nodes[start + tables.VALID], count)
         children = []
         behind = node + 1
         for child in shape.children:
@@ -287,17 +284,18 @@ class Shredding:
         width = tables.WIDTHS[shape.storage]
         if shape.storage == tables.STRUCT:
             buffers = [validity]
-        elif shape.storage == tables.BYTE and pa.types.is_boolean(shape.type):
-            buffers = [validity, _bits(self._flags(fields[tables.DATA], count))]
         elif shape.storage == tables.VARIABLE:
             used = self._counts[self._program.node_count + node]
-            data = self._buffer.slice(4 * fields[tables.DATA], 4 * (count + 1))
-            buffers = [validity, data, self._buffer.slice(fields[tables.BYTES], used)]
+            offsets = self._buffer.slice(4 * data, 4 * (count + 1))
+            place = self._nodes[start + tables.BYTES]
+            buffers = [validity, offsets, self._buffer.slice(place, used)]
+        elif shape.storage == tables.BYTE and pa.types.is_boolean(shape.type):
+            buffers = [validity, _bits(self._flags(data, count))]
         else:
             length = width * (count + (shape.storage == tables.LIST))
-            buffers = [validity, self._buffer.slice(width * fields[tables.DATA], length)]
+            buffers = [validity, self._buffer.slice(width * data, length)]
         values = pa.Array.from_buffers(shape.type, count, buffers, children=children)
-        if pa.types.is_map(shape.type):
+        if shape.storage == tables.LIST and pa.types.is_map(shape.type):
             values = _without_equal_keys(values)
         return values, behind
 
