@@ -321,7 +321,8 @@ class MessageColumns:
         texts = [as_text(_gather(each, found, spans), report) for each in (names, values)]
         # Names that were different bytes may have become the same text.
         if many or report.replaced_texts > replaced:
-            list_offsets, *texts = _last_of_equal_names(list_offsets, *texts)
+            list_offsets, kept = last_of_equal(list_offsets, texts[0])
+            texts = [each.take(kept) for each in texts]
         return pa.MapArray.from_arrays(list_offsets, *texts)
 
     def error(self, row: int, code: int) -> CorruptEntryError:
@@ -416,19 +417,23 @@ def as_text(array: pa.BinaryArray, report: ReadReport) -> pa.StringArray:
     return text
 
 
-def _last_of_equal_names(
-    offsets: pa.Int32Array, names: pa.StringArray, values: pa.StringArray
-) -> tuple[pa.Int32Array, pa.StringArray, pa.StringArray]:
-    """Of the properties of a row that have the same name, keep the last alone."""
-    bounds = offsets.to_pylist()
+def last_of_equal(offsets: pa.Int32Array, names: pa.Array) -> tuple[pa.Int32Array, pa.Int64Array]:
+    """Of the entries of each list that have the same name, the last alone counts.
+
+    Args:
+        offsets: Of the lists.
+        names: The name of each entry.
+
+    Returns:
+        The offsets of what is left of the lists, and the numbers of the entries that are left.
+    """
+    known = names.to_pylist()
     kept: list[int] = []
     thinned = [0]
-    for start, stop in pairwise(bounds):
-        last = {names[i].as_py(): i for i in range(start, stop)}
-        kept.extend(last.values())
+    for start, stop in pairwise(offsets.to_pylist()):
+        kept.extend({known[i]: i for i in range(start, stop)}.values())
         thinned.append(len(kept))
-    indices = pa.array(kept, pa.int64())
-    return pa.array(thinned, pa.int32()), names.take(indices), values.take(indices)
+    return pa.array(thinned, pa.int32()), pa.array(kept, pa.int64())
 
 
 def repeated(value: object, type_: pa.DataType, count: int) -> pa.Array:

@@ -206,6 +206,14 @@ class Arena:
         return -1
 
     @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _blame(self, node: cython.longlong) -> cython.Py_ssize_t:
+        """Say of what is wrong that it is in this node."""
+        self.code_node = node
+        return -1
+
+    @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
@@ -442,7 +450,7 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _close_struct(self, node: cython.Py_ssize_t) -> cython.bint:
-        """A struct of the values since the last; those left out become what `IF_MISSING` says.
+        """A struct of the values since the last; those left out are null.
 
         A record without fields is a boolean.
         """
@@ -450,23 +458,11 @@ class Arena:
         count: cython.longlong = self.counts[node]
         child: cython.Py_ssize_t = node + 1
         stop: cython.Py_ssize_t = self.nodes[at + tables.STOP]
-        missing: cython.longlong
-        k: cython.longlong
         if self.nodes[at + tables.STORAGE] == tables.BYTE:
             return self._put(node, 1)
         while child < stop:
-            if self.counts[child] == count:
-                missing = self.nodes[child * tables.NODE_WIDTH + tables.IF_MISSING]
-                if missing == tables.NULL:
-                    if not self._null(child):
-                        return False
-                elif missing == tables.ZERO:
-                    k = self._slot(child)
-                    if k < 0:
-                        return False
-                    self._zero(child, k)
-                elif not self._put_constant(child, missing):
-                    return False
+            if self.counts[child] == count and not self._null(child):
+                return False
             child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
         return self._slot(node) >= 0
 

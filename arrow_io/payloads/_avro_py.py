@@ -89,8 +89,7 @@ class Shredder(Arena):
         if opcode == tables.AVRO_UNION:
             i = self._avro_long(i, stop)
             if i < 0:
-                self.code_node = node
-                return -1
+                return self._blame(node)
             if self.number < 0 or self.number >= self.ops[at + tables.B]:
                 return self._fail(tables.BAD_BRANCH, node, before)
             # A branch may be the null that nothing is written for.
@@ -98,20 +97,17 @@ class Shredder(Arena):
         if opcode == tables.AVRO_STRING or opcode == tables.AVRO_BYTES:
             i = self._avro_length(i, stop)
             if i < 0:
-                self.code_node = node
-                return -1
+                return self._blame(node)
             if node >= 0:
                 if opcode == tables.AVRO_STRING:
                     done = self._put_text(node, i, self.number)
-                    k = self.number
                 else:
                     done = self._put_bytes(node, self.p, i, self.number)
             return i + self.number if done else -1
         if opcode == tables.AVRO_INTEGER:
             i = self._avro_long(i, stop)
             if i < 0:
-                self.code_node = node
-                return -1
+                return self._blame(node)
             if node >= 0:
                 done = self._put_scaled(node, a, self.number, before)
             return i if done else -1
@@ -150,8 +146,7 @@ class Shredder(Arena):
         if opcode == tables.AVRO_ENUM:
             i = self._avro_long(i, stop)
             if i < 0:
-                self.code_node = node
-                return -1
+                return self._blame(node)
             if self.number < 0 or self.number >= self.ops[at + tables.B]:
                 return self._fail(tables.BAD_SYMBOL, node, before)
             if node >= 0:
@@ -193,8 +188,7 @@ class Shredder(Arena):
             if a == tables.ABSENT:
                 i = self._avro_length(i, stop)
                 if i < 0:
-                    self.code_node = node
-                    return -1
+                    return self._blame(node)
                 a = self.number
             elif a > stop - i:
                 return self._fail(tables.ENDS_EARLY, node, i)
@@ -204,8 +198,7 @@ class Shredder(Arena):
         if opcode == tables.AVRO_INTEGER_TO_FLOAT:
             i = self._avro_long(i, stop)
             if i < 0:
-                self.code_node = node
-                return -1
+                return self._blame(node)
             value = self.number
             return i if self._put_double(node, value, before) else -1
         if opcode == tables.AVRO_MEMBER:
@@ -288,8 +281,7 @@ class Shredder(Arena):
         while True:
             i = self._avro_long(i, stop)
             if i < 0:
-                self.code_node = node
-                return -1
+                return self._blame(node)
             left = self.number
             if left == 0:
                 break
@@ -306,8 +298,7 @@ class Shredder(Arena):
                 if is_map:
                     i = self._avro_length(i, stop)
                     if i < 0:
-                        self.code_node = node
-                        return -1
+                        return self._blame(node)
                     if node >= 0 and not self._put_text(node + 2, i, self.number):
                         return -1
                     i += self.number

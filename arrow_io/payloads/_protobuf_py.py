@@ -607,8 +607,7 @@ class Shredder(Arena):
     @cython.exceptval(check=False)
     def _broken(self, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Say of what is wrong that it is in the field or message of this op."""
-        self.code_node = self.ops[at + tables.NODE]
-        return -1
+        return self._blame(self.ops[at + tables.NODE])
 
     @cython.cfunc
     @cython.inline
@@ -711,8 +710,7 @@ class Shredder(Arena):
         """Read over a field that a message has not, or that has another wire type."""
         i = self._read_over(tag, i, stop, depth)
         if i < 0:
-            self.code_node = self.ops[at + tables.NODE]
-            return -1
+            return self._broken(at)
         return self._ignored(at, i)
 
     @cython.cfunc

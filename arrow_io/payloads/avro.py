@@ -115,26 +115,17 @@ class _Compiler:
 
     def _member(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
         """The branch of the reader's union that takes what was written, as a member of a struct."""
-        best = min(
-            (_distance(writer, member.origin), number)
-            for number, member in enumerate(shape.children)
+        member, below = min(
+            shape.children_at(node), key=lambda each: _distance(writer, each[0].origin)
         )
-        if best[0] == _NO_MATCH:
+        if _distance(writer, member.origin) == _NO_MATCH:
             return self._fail(op, node)
-        below = node + 1
-        for member in shape.children[: best[1]]:
-            below += sum(1 for _ in member.walk())
-        value = self.value(writer, shape.children[best[1]], below)
-        return self._builder.set(op, tables.AVRO_MEMBER, node, value)
+        return self._builder.set(op, tables.AVRO_MEMBER, node, self.value(writer, member, below))
 
     def _record(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
         builder = self._builder
         reader: AvroType = shape.origin
-        nodes: dict[str, tuple[Shape, int]] = {}
-        below = node + 1
-        for child in shape.children:
-            nodes[child.name] = child, below
-            below += sum(1 for _ in child.walk())
+        nodes = {child.name: (child, below) for child, below in shape.children_at(node)}
         read_as = _read_as(writer, reader)
         ops = []
         for each in writer.fields:

@@ -97,10 +97,10 @@ def _compile(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
 
 def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
     origin: AvroType = shape.origin
-    ops, below = {}, node + 1
-    for child in shape.children:
-        ops[child.name] = _compile(builder, child, below, builder.reserve())
-        below += sum(1 for _ in child.walk())
+    ops = {
+        child.name: _compile(builder, child, below, builder.reserve())
+        for child, below in shape.children_at(node)
+    }
     fields = []
     for each in origin.fields:
         # With its closing quote, so that one comparison finds the end of the name too.
@@ -121,13 +121,11 @@ def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
 def _union(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
     """A struct of which one member is set; JSON does not say which branch was meant."""
     ops: dict[str, int] = {}
-    below = node + 1
-    for child in shape.children:
+    for child, below in shape.children_at(node):
         compiled = _compile(builder, child, below, builder.reserve())
         kind = child.origin.kind
         # A decimal is a number in JSON, whatever Avro keeps it in.
         ops.setdefault("double" if child.origin.logical == "decimal" else kind, compiled)
-        below += sum(1 for _ in child.walk())
     chosen = [
         next((ops[kind] for kind in kinds if kind in ops), tables.ABSENT)
         for kinds in _TOKENS.values()

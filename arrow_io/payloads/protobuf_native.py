@@ -452,9 +452,4 @@ def _wire_type(field: FieldDescriptor) -> int:
 
 def _places(shape: Shape, node: int) -> dict[str, tuple[Shape, int]]:
     """The children of a shape and their nodes, by name."""
-    places: dict[str, tuple[Shape, int]] = {}
-    node += 1
-    for child in shape.children:
-        places[child.name] = child, node
-        node += sum(1 for _ in child.walk())
-    return places
+    return {child.name: (child, below) for child, below in shape.children_at(node)}

@@ -5,7 +5,7 @@ Schemas are not among the offloaded objects; whoever opens a topic brings them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 SCHEMA_TYPES = {
     "NONE": 0,
@@ -70,4 +70,5 @@ class TopicSchema:
     """
 
     reader: SchemaInfo
-    versions: tuple[tuple[int, SchemaInfo], ...] = ()
+    # A topic may have a thousand, and columns are looked up by their schema for each record batch.
+    versions: tuple[tuple[int, SchemaInfo], ...] = field(default=(), hash=False)

@@ -48,6 +48,13 @@ class Shape:
         for child in self.children:
             yield from child.walk()
 
+    def children_at(self, node: int) -> Iterator[tuple[Shape, int]]:
+        """The children of this shape, which is node number `node`, with their numbers."""
+        below = node + 1
+        for child in self.children:
+            yield child, below
+            below += sum(1 for _ in child.walk())
+
     @property
     def is_record(self) -> bool:
         """Whether it has fields of its own, which can become columns."""

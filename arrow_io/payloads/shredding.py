@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 
 from arrow_io.errors import SchemaError
 from arrow_io.messages.entry_run import int64_view
+from arrow_io.messages.message_columns import last_of_equal
 from arrow_io.payloads import tables
 from arrow_io.payloads.program import POWERS_OF_TEN
 from arrow_io.payloads.shredders import has_equal_texts, shredder
@@ -211,9 +211,6 @@ class Shredding:
         for _, run in self._runs.values():
             run.attach(*self._views)
 
-    def _node(self, node: int) -> list[int]:
-        return self._nodes[node * tables.NODE_WIDTH : (node + 1) * tables.NODE_WIDTH].tolist()
-
     def _region_bytes(self, node: int) -> tuple[int, int, int]:
         """Capacity in bytes of a node's validity, its values or offsets, and its bytes."""
         storage, start = self._storages[node], node * tables.NODE_WIDTH
@@ -232,9 +229,8 @@ class Shredding:
         buffer = pa.allocate_buffer(self._size() + _ALIGNMENT)
         whole = memoryview(buffer).cast("B")
         place = _ALIGNMENT
-        for node in range(self._program.node_count):
+        for node, storage in enumerate(self._storages):
             start = node * tables.NODE_WIDTH
-            storage = self._storages[node]
             for field, length in zip(
                 (tables.VALID, tables.DATA, tables.BYTES), self._region_bytes(node), strict=True
             ):
@@ -256,15 +252,15 @@ class Shredding:
     def _regions_in_use(self) -> list[tuple[int, int]]:
         """Place and length in bytes of what is filled of each region."""
         regions = []
-        for node in range(self._program.node_count):
-            fields = self._node(node)
+        for node, storage in enumerate(self._storages):
+            start = node * tables.NODE_WIDTH
             count, used = self._counts[node], self._counts[self._program.node_count + node]
-            width = tables.WIDTHS[fields[tables.STORAGE]]
-            offsets = fields[tables.STORAGE] in _WITH_OFFSETS
+            width = tables.WIDTHS[storage]
+            data = self._nodes[start + tables.DATA]
             regions += [
-                (fields[tables.VALID], count),
-                (fields[tables.DATA] * max(1, width), width * (count + offsets)),
-                (fields[tables.BYTES], used),
+                (self._nodes[start + tables.VALID], count),
+                (data * max(1, width), width * (count + (storage in _WITH_OFFSETS))),
+                (self._nodes[start + tables.BYTES], used),
             ]
         return regions
 
@@ -332,20 +328,14 @@ def _without_equal_keys(maps: pa.MapArray) -> pa.MapArray:
         memoryview(data).cast("B"),
     ):
         return maps
-    kept: list[int] = []
-    thinned = [0]
-    names = keys.to_pylist()
-    for start, stop in pairwise(maps.offsets.to_pylist()):
-        kept.extend({names[i]: i for i in range(start, stop)}.values())
-        thinned.append(len(kept))
-    indices = pa.array(kept, pa.int64())
+    thinned, kept = last_of_equal(maps.offsets, keys)
     entries = pa.StructArray.from_arrays(
-        [maps.keys.take(indices), maps.items.take(indices)],
+        [maps.keys.take(kept), maps.items.take(kept)],
         fields=[maps.type.key_field, maps.type.item_field],
     )
     return pa.Array.from_buffers(
         maps.type,
         len(maps),
-        [maps.buffers()[0], pa.array(thinned, pa.int32()).buffers()[1]],
+        [maps.buffers()[0], thinned.buffers()[1]],
         children=[entries],
     )

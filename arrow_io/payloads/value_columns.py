@@ -98,15 +98,12 @@ class ValueColumns:
             SchemaError: The schema of a payload cannot be read.
         """
         arrays: dict[ValueField, pa.Array] = {}
-        key_value = _KeyValueSources(self.schema, rows, report)
+        is_pair = self.schema.reader.type == "KEY_VALUE"
+        pairs = _KeyValueSources(self.schema, rows, report) if is_pair else None
         for is_key in (True, False):
             part = [each for each in wanted if each.is_key == is_key]
             if part:
-                sources = (
-                    key_value.sources(is_key=is_key)
-                    if self.schema.reader.type == "KEY_VALUE"
-                    else value_sources(rows)
-                )
+                sources = value_sources(rows) if pairs is None else pairs.sources(is_key=is_key)
                 decoder = _decoder(self.schema, self.time_unit, is_key=is_key)
                 arrays.update(_part_arrays(decoder, part, sources, rows, report))
         return [arrays[each] for each in wanted]
