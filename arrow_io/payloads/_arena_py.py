@@ -98,7 +98,10 @@ class Arena:
         floats: cython.float[::1],
         doubles: cython.double[::1],
     ) -> None:
-        """Fill this arena from now on: six views of one buffer, of which 64 bytes are scratch."""
+        """Fill this arena from now on: six views of one buffer, of which 64 bytes are scratch.
+
+        All places for values are taken to be of values that are not null: only nulls are marked.
+        """
         if cython.compiled:
             self.a8 = cython.address(bytes_[0])
             self.a16 = cython.address(int16s[0])
@@ -138,7 +141,6 @@ class Arena:
                 `NOT_CANONICAL`.
         """
         row: cython.Py_ssize_t = first
-        k: cython.Py_ssize_t
         state: cython.Py_ssize_t = 2 * self.node_count
         self.code = tables.DONE
         self.code_node = tables.ABSENT
@@ -155,8 +157,7 @@ class Arena:
                 else:
                     self.saved[:state] = self.counts[:state]
                 if not self._append(positions[row]):
-                    for k in range(state):
-                        self.counts[k] = self.saved[k]
+                    self._take_back()
                     break
                 row += 1
         result[tables.RESULT_ROW] = row
@@ -167,6 +168,19 @@ class Arena:
     def append_null(self) -> bool:
         """Append a null for a payload that cannot be decoded; false where it finds no room."""
         return self._null(0)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _take_back(self) -> cython.void:
+        """Forget the values of the last payload."""
+        node: cython.Py_ssize_t
+        k: cython.longlong
+        for node in range(self.node_count):
+            for k in range(self.saved[node], self.counts[node]):
+                self.a8[self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k] = 1
+            self.counts[node] = self.saved[node]
+            self.used[node] = self.saved[self.node_count + node]
 
     @cython.cfunc
     @cython.inline
@@ -223,7 +237,6 @@ class Arena:
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         if k >= self.nodes[at + tables.CAPACITY]:
             return self._fail(tables.FULL, node, 0)
-        self.a8[self.nodes[at + tables.VALID] + k] = 1
         self.counts[node] = k + 1
         return k
 

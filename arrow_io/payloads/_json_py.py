@@ -76,7 +76,6 @@ class Shredder(Arena):
                     and length <= self.nodes[at + tables.BYTES_CAPACITY] - used
                 ):
                     copy(self.a8 + self.nodes[at + tables.BYTES] + used, self.p + start, length)
-                    self.a8[self.nodes[at + tables.VALID] + k] = 1
                     used += length
                     self.counts[node] = k + 1
                     self.used[node] = used

@@ -17,14 +17,13 @@ except ImportError:
 if cython.compiled:
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
-    from cython.cimports.arrow_io.payloads._bits import copy, word
+    from cython.cimports.arrow_io.payloads._bits import copy, is_ascii, word
 else:
     from arrow_io.payloads import tables
     from arrow_io.payloads._arena_py import Arena
 
 _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
-_HIGH_BITS = cython.declare(cython.ulonglong, 0x8080808080808080)
 
 
 @cython.final
@@ -106,7 +105,6 @@ class Shredder(Arena):
                 if k >= self.nodes[node + tables.CAPACITY]:
                     return self._fail(tables.FULL, self.ops[field + tables.NODE], 0)
                 self._store(opcode, self.nodes[node + tables.DATA] + k, self.number)
-                self.a8[self.nodes[node + tables.VALID] + k] = 1
             elif tag & 7 == 2:
                 start = self._length(i, stop)
                 if start < 0:
@@ -121,7 +119,7 @@ class Shredder(Arena):
                 elif opcode == tables.PROTO_OTHER:
                     if not self._is_first(field):
                         return -1
-                elif opcode == tables.PROTO_STRING and not self._is_plain_text(start, i, stop):
+                elif opcode == tables.PROTO_STRING and not self._is_plain_text(start, i):
                     return self._fail(tables.BAD_UTF8, node, start)
                 elif not self._put_data(node, self.p, start, i - start):
                     return -1
@@ -259,7 +257,6 @@ class Shredder(Arena):
         if count >= self.nodes[node_at + tables.CAPACITY]:
             return self._fail(tables.FULL, node, 0)
         self.counts[node] = count + 1
-        self.a8[self.nodes[node_at + tables.VALID] + count] = 1
         return i
 
     @cython.cfunc
@@ -307,7 +304,8 @@ class Shredder(Arena):
         else:
             self.a64[2 * place] = 0
             self.a64[2 * place + 1] = 0
-        self.a8[self.nodes[at + tables.VALID] + k] = missing == tables.ZERO
+        if missing != tables.ZERO:
+            self.a8[self.nodes[at + tables.VALID] + k] = 0
         return True
 
     @cython.cfunc
@@ -407,7 +405,6 @@ class Shredder(Arena):
         self.counts[node] = k + 1
         self.used[node] = used + length
         self.a32[self.nodes[at + tables.DATA] + k + 1] = used + length
-        self.a8[self.nodes[at + tables.VALID] + k] = 1
         if cython.compiled:
             copy(self.a8 + target, source + start, length)
         else:
@@ -418,28 +415,10 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _is_plain_text(
-        self, i: cython.Py_ssize_t, last: cython.Py_ssize_t, stop: cython.Py_ssize_t
-    ) -> cython.bint:
-        """Whether the bytes `[i, last)` are UTF-8; those up to `stop` may be looked at, too.
-
-        It is found out at once if they are ASCII.
-        """
-        k: cython.Py_ssize_t = i
-        bits: cython.ulonglong
-        if cython.compiled:
-            if last - i >= 8:
-                bits = word(self.p + last - 8)
-                while last - k > 8:
-                    bits |= word(self.p + k)
-                    k += 8
-                if bits & _HIGH_BITS == 0:
-                    return True
-            elif last == i:
-                return True
-            elif stop - i >= 8:
-                if (word(self.p + i) << (64 - 8 * (last - i))) & _HIGH_BITS == 0:
-                    return True
+    def _is_plain_text(self, i: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.bint:
+        """Whether the bytes `[i, last)` are UTF-8, found out at once if they are ASCII."""
+        if cython.compiled and is_ascii(self.p + i, last - i):
+            return True
         return self._is_text(i, last)
 
     @cython.cfunc
@@ -506,7 +485,7 @@ class Shredder(Arena):
                 i += 4
             self._store(opcode, k, self.number)
             k += 1
-        self._set_valid(node, k - first)
+        self.counts[node] += k - first
         return True
 
     @cython.cfunc
@@ -538,7 +517,7 @@ class Shredder(Arena):
                     value = _low32(self.number)
             a32[k] = value
             k += 1
-        self._set_valid(node, k - first)
+        self.counts[node] += k - first
         return True
 
     @cython.cfunc
@@ -552,19 +531,6 @@ class Shredder(Arena):
             if i < 0:
                 return False
         return True
-
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _set_valid(self, node: cython.Py_ssize_t, count: cython.longlong) -> cython.void:
-        """Let `count` more values of a node, which are in their places, not be null."""
-        k: cython.longlong = self.counts[node]
-        a8: cython.pointer[cython.uchar] = self.a8
-        valid: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k
-        self.counts[node] = k + count
-        for k in range(valid, valid + count):
-            a8[k] = 1
 
     @cython.cfunc
     @cython.inline

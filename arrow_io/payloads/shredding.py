@@ -236,7 +236,10 @@ class Shredding:
             ):
                 unit = max(1, tables.WIDTHS[storage]) if field == tables.DATA else 1
                 self._nodes[start + field] = place // unit
-                if field == tables.DATA and storage in _WITH_OFFSETS:
+                if field == tables.VALID:
+                    # Only nulls are marked from here on.
+                    whole[place : place + length] = b"\1" * length
+                elif field == tables.DATA and storage in _WITH_OFFSETS:
                     whole[place : place + 4] = bytes(4)
                 place += -(-length // _ALIGNMENT) * _ALIGNMENT
         words = whole[: len(whole) // 8 * 8]

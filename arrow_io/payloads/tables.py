@@ -20,7 +20,7 @@ STOP = 1
 CAPACITY = 2
 """How many values fit."""
 VALID = 3
-"""Where its validity stands in the arena: one byte a value, 0 = null."""
+"""Where its validity stands in the arena: one byte a value, 0 = null, 1 from the start."""
 DATA = 4
 """Where its values or its int32 offsets stand in the arena, in units of their own width."""
 BYTES = 5
