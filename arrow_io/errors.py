@@ -117,8 +117,16 @@ class CorruptIndexError(FormatError):
     """An index object whose fields contradict each other or its size."""
 
 
+class CorruptMetadataError(FormatError):
+    """What a cluster tells of a topic's ledgers that is malformed or contradicts itself."""
+
+
 class CorruptBlockError(FormatError):
     """A data block whose header, entry lengths or entry ids contradict the index object."""
+
+
+class CorruptSnapshotError(FormatError):
+    """A saved catalog that cannot be read."""
 
 
 class MissingEntriesError(FormatError, LookupError):

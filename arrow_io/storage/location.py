@@ -2,14 +2,16 @@
 
 What comes in is any fsspec URL of a folder, bucket or prefix; what goes out is listings, sizes,
 user metadata, whole small objects and single ranges of large ones (`ranges.py` reads on from
-there). Requests that fail in a way that may pass are sent again; every failure leaves as an error
-of this project that names the object and shows no secret.
+there); what goes in is whole objects, large ones in parts (`uploads.py`). Requests that fail in a
+way that may pass are sent again; every failure leaves as an error of this project that names the
+object and shows no secret.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,13 +36,16 @@ from arrow_io.storage.object_store import (
     ObjectInfo,
     ObjectStore,
     S3ObjectStore,
+    UnfinishedUpload,
     open_store,
 )
 from arrow_io.storage.redaction import redacted, redacted_urls
+from arrow_io.storage.store_uploads import DEFAULT_CONTENT_TYPE, ObjectAttributes
 from arrow_io.storage.trace import RequestKind, RequestTrace
+from arrow_io.storage.uploads import ObjectUpload, run_to_its_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _Result = TypeVar("_Result")
 
@@ -128,6 +133,29 @@ class Location:
             return store.list_objects()
 
         return sorted(self._request(None, send), key=lambda info: info.name)
+
+    def list_folders(self, *, trace: RequestTrace | None = None) -> list[str]:
+        """List the folders directly at the location: their names, in order.
+
+        As `list_objects`, which leaves them out.
+
+        Raises:
+            MissingObjectError: There is no such folder, or no object below the prefix.
+            StorageError: The store refused, or went on failing.
+        """
+        counted = trace or RequestTrace()
+
+        def send(store: ObjectStore) -> list[str]:
+            counted.sent(RequestKind.LIST, "")
+            return store.list_folders()
+
+        return sorted(self._request(None, send))
+
+    def child(self, name: str) -> Location:
+        """The folder of this name in this one, reached in the same way."""
+        first, chain, inner = self.url.partition("::")
+        slash = "" if first.endswith("/") else "/"
+        return Location(f"{first}{slash}{name}{chain}{inner}", self.storage_options, self.retry)
 
     def read_object(
         self, name: str, *, max_bytes: int, trace: RequestTrace | None = None
@@ -233,6 +261,130 @@ class Location:
             return False
         return True
 
+    def write_object(
+        self,
+        name: str,
+        data: bytes,
+        *,
+        user_metadata: Mapping[str, str],
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        trace: RequestTrace | None = None,
+    ) -> None:
+        """Write a whole object in one request, in place of one that has its name.
+
+        It is there whole or not at all. An interrupt waits until the request has ended.
+
+        Args:
+            name: Name of the object.
+            data: Its bytes.
+            user_metadata: What is kept with it on S3, GCS and Azure, and nowhere else.
+            content_type: Kept with it on S3 and GCS.
+            trace: Counts the request as a PUT.
+
+        Raises:
+            StorageError: The store refused, or went on failing; it may have the object then.
+        """
+        counted = trace or RequestTrace()
+        attributes = ObjectAttributes(user_metadata, content_type)
+
+        def send(store: ObjectStore) -> None:
+            counted.sent(RequestKind.PUT, name)
+            store.put_object(name, data, attributes)
+            counted.written(RequestKind.PUT, len(data))
+
+        run_to_its_end(lambda: self._request(name, send))
+
+    def upload(
+        self,
+        name: str,
+        *,
+        user_metadata: Mapping[str, str],
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        trace: RequestTrace | None = None,
+    ) -> ObjectUpload:
+        """Write an object in parts, in place of one that has its name.
+
+        On S3 that is a multipart upload. A part whose request failed is sent again whole; elsewhere
+        it cannot be.
+
+        Args:
+            name: Name of the object.
+            user_metadata: What is kept with it on S3, GCS and Azure, and nowhere else.
+            content_type: Kept with it on S3 and GCS.
+            trace: Counts a request for each part, and those that begin and complete the upload.
+
+        Returns:
+            A context manager that takes the parts; see there.
+        """
+        return ObjectUpload(
+            name,
+            ObjectAttributes(user_metadata, content_type),
+            partial(self._request, name),
+            trace or RequestTrace(),
+        )
+
+    def delete_objects(self, names: Iterable[str], *, trace: RequestTrace | None = None) -> None:
+        """Delete objects, one after the other in the order given; those not there are no error.
+
+        Args:
+            names: Names of the objects.
+            trace: Counts a request for each.
+
+        Raises:
+            StorageError: The store refused, or went on failing; later objects were not deleted.
+        """
+        counted = trace or RequestTrace()
+
+        def send(store: ObjectStore, name: str) -> None:
+            counted.sent(RequestKind.DELETE, name)
+            store.delete_object(name)
+
+        for name in names:
+            self._request(name, partial(send, name=name))
+
+    def unfinished_uploads(
+        self, prefix: str = "", *, trace: RequestTrace | None = None
+    ) -> list[UnfinishedUpload]:
+        """What was written of objects that are not complete: under way, or left by a process.
+
+        Args:
+            prefix: Only objects directly at the location whose names begin so.
+            trace: Counts one listing, whatever pages it takes.
+
+        Returns:
+            Multipart uploads on S3, files written aside in a folder. Always empty where the store
+            shows nothing of the kind (GCS, Azure, memory).
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        counted = trace or RequestTrace()
+
+        def send(store: ObjectStore) -> list[UnfinishedUpload]:
+            counted.sent(RequestKind.LIST, "")
+            return store.list_uploads(prefix)
+
+        return self._request(None, send)
+
+    def abort_upload(self, name: str, upload_id: str, *, trace: RequestTrace | None = None) -> None:
+        """Remove what was written of an object that is not complete; not there is no error.
+
+        Args:
+            name: Name of the object, as `unfinished_uploads` gives it.
+            upload_id: Id of the upload, likewise.
+            trace: Counts the request as a DELETE.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        counted = trace or RequestTrace()
+
+        def send(store: ObjectStore) -> None:
+            counted.sent(RequestKind.DELETE, name)
+            store.abort_upload(name, upload_id)
+
+        self._request(name, send)
+
     def _head(self, name: str, trace: RequestTrace | None) -> ObjectHead:
         counted = trace or RequestTrace()
 
@@ -243,14 +395,22 @@ class Location:
         return self._request(name, send)
 
     def _request(
-        self, name: str | None, send: Callable[[ObjectStore], _Result], offset: int | None = None
+        self,
+        name: str | None,
+        send: Callable[[ObjectStore], _Result],
+        offset: int | None = None,
+        *,
+        repeat: bool = True,
     ) -> _Result:
         store = self._store()
         try:
-            return self.retry.call(lambda: send(store))
+            return self.retry.call(lambda: send(store)) if repeat else send(store)
         except storage_errors() as error:
+            typed = self._typed_error(error, name, offset)
+            for note in getattr(error, "__notes__", ()) if typed is not error else ():
+                typed.add_note(redacted(note, self.storage_options or {}))
             # Not chained: a traceback would print the library's own text, which may hold secrets.
-            raise self._typed_error(error, name, offset) from None
+            raise typed from None
 
     def _store(self) -> ObjectStore:
         # A file system of the parent process does not work in a forked child.
@@ -294,6 +454,21 @@ class Location:
     def _shown(self, error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return redacted(text, self.storage_options or {})
+
+
+def folder_and_name(path: str) -> tuple[str, str]:
+    """Cut a path or URL before its last name, which is empty for a bucket and after a slash.
+
+    Example:
+        >>> folder_and_name("s3://bucket/prefix/name")
+        ('s3://bucket/prefix/', 'name')
+    """
+    first, chain, inner = path.partition("::")
+    scheme, colon, rest = first.rpartition("://")
+    folder, slash, name = rest.rpartition("/")
+    if colon and not slash:
+        return path, ""
+    return f"{scheme}{colon}{folder}{slash}{chain}{inner}", name
 
 
 def _no_bytes(name: str, start: int, size_bytes: int) -> Exception:

@@ -3,7 +3,8 @@
 Every fsspec file system can list, tell a size, and read a range. S3 has a class of its own, because
 s3fs can do more than fsspec's interface says: body and user metadata come with one GET, the bytes
 of a body that was cut are kept, and an answer that is not the range asked for is known by its
-`Content-Range`.
+`Content-Range`. Other stores have one for the way in which an object gets there whole or not at all
+(`store_uploads`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fsspec.asyn import AsyncFileSystem, sync
 from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from arrow_io.errors import StorageError
-from arrow_io.storage.failures import storage_errors
+from arrow_io.storage.failures import s3_error_code, storage_errors
+from arrow_io.storage.store_uploads import (
+    AsideUpload,
+    ClosingUpload,
+    LocalUpload,
+    MemoryUpload,
+    ObjectAttributes,
+    S3Upload,
+    StoreUpload,
+    aside_path,
+    parse_aside_name,
+    remove,
+)
 
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
@@ -34,6 +49,18 @@ class ObjectInfo:
     size_bytes: int
     modified: datetime | None
     """When it was written, with time zone; None where the store does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedUpload:
+    """What was written of an object that is not complete."""
+
+    name: str
+    """Name, relative to the location, that the object gets when it is complete."""
+    upload_id: str
+    """The store's id of the upload."""
+    initiated: datetime | None
+    """When it was begun or, of a file, last written to; None where the store does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +97,12 @@ def open_store(url: str, storage_options: Mapping[str, object]) -> ObjectStore:
     file_system, root = url_to_fs(url, **storage_options)
     if isinstance(file_system, AsyncFileSystem) and hasattr(file_system, "_call_s3"):
         return S3ObjectStore(file_system, root)
+    if isinstance(file_system, MemoryFileSystem):
+        return MemoryObjectStore(file_system, root)
+    if isinstance(file_system, LocalFileSystem):
+        return LocalObjectStore(file_system, root)
+    if ClosingObjectStore.PROTOCOLS.intersection(_protocols(file_system)):
+        return ClosingObjectStore(file_system, root)
     return ObjectStore(file_system, root)
 
 
@@ -98,13 +131,25 @@ class ObjectStore:
 
     def list_objects(self) -> list[ObjectInfo]:
         """List the objects directly in the folder, in the store's order."""
+        return [self._object_info(entry) for entry in self._entries() if self._is_object(entry)]
+
+    def list_folders(self) -> list[str]:
+        """Names of the folders directly in the folder, in the store's order."""
+        names = (entry["name"] for entry in self._entries() if entry["type"] == "directory")
+        relative = (name.removeprefix(self._folder).rstrip("/") for name in names)
+        # Some stores list the folder itself too.
+        return [name for name in relative if name and "/" not in name]
+
+    def _entries(self) -> list[Mapping[str, Any]]:
         # A listing is never taken from the cache, nor left in it: it may be of a million objects.
         self._file_system.invalidate_cache(self._root)
-        entries = self._file_system.ls(self._root, detail=True, **self._LIST_OPTIONS)
+        entries: list[Mapping[str, Any]] = self._file_system.ls(
+            self._root, detail=True, **self._LIST_OPTIONS
+        )
         self._file_system.invalidate_cache(self._root)
         if any(entry["name"] == self._root and entry["type"] == "file" for entry in entries):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        return [self._object_info(entry) for entry in entries if self._is_object(entry)]
+        return entries
 
     def _is_object(self, entry: Mapping[str, Any]) -> bool:
         # On S3 a key that ends in a slash stands for an empty folder.
@@ -149,6 +194,90 @@ class ObjectStore:
             raise range_ignored(name, start, stop)
         return data
 
+    def put_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
+        """Write a whole object, in place of one that has its name."""
+        upload = self.begin_upload(name, attributes)
+        try:
+            upload.write_part(1, data)
+            upload.complete()
+        except BaseException as error:
+            try:
+                upload.abort()
+            except storage_errors() as failure:
+                error.add_note(f"a file of it is left ({type(failure).__name__})")
+            raise
+
+    def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
+        """Begin an object that is written in parts."""
+        del attributes
+        self._file_system.makedirs(self._root, exist_ok=True)
+        return AsideUpload(self._file_system, self._path(name))
+
+    def delete_object(self, name: str) -> None:
+        """Delete an object, if it is there."""
+        remove(self._file_system, self._path(name))
+
+    def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+        """What is not complete of the objects directly in the folder whose names begin so."""
+        try:
+            infos = self.list_objects()
+        except FileNotFoundError:
+            return []
+        parsed = ((info, parse_aside_name(info.name)) for info in infos)
+        return [
+            UnfinishedUpload(*aside, info.modified)
+            for info, aside in parsed
+            if aside is not None and aside[0].startswith(prefix)
+        ]
+
+    def abort_upload(self, name: str, upload_id: str) -> None:
+        """Remove what was written of an object that is not complete, if it is there."""
+        remove(self._file_system, aside_path(self._path(name), upload_id))
+
+
+class LocalObjectStore(ObjectStore):
+    """A local folder, made when something is written to it."""
+
+    def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
+        """Begin an object that is written in parts."""
+        del attributes
+        self._file_system.makedirs(self._root, exist_ok=True)
+        return LocalUpload(self._file_system, self._path(name))
+
+
+class _WithoutLeftovers(ObjectStore):
+    """A store in which nothing is seen of what is not complete."""
+
+    def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+        """There are none."""
+        del prefix
+        return []
+
+    def abort_upload(self, name: str, upload_id: str) -> None:
+        """There is nothing to remove."""
+
+
+class MemoryObjectStore(_WithoutLeftovers):
+    """A folder of fsspec's file system in memory."""
+
+    def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
+        """Begin an object that is written in parts."""
+        del attributes
+        return MemoryUpload(MemoryFile(self._file_system, self._path(name)))
+
+
+class ClosingObjectStore(_WithoutLeftovers):
+    """A bucket of Google Cloud Storage or a container of Azure, which expire what is unfinished."""
+
+    PROTOCOLS: ClassVar = frozenset({"abfs", "abfss", "az", "gcs", "gs"})
+
+    def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
+        """Begin an object that is written in parts."""
+        options: dict[str, object] = {"metadata": dict(attributes.user_metadata)}
+        if "gs" in _protocols(self._file_system):
+            options["content_type"] = attributes.content_type
+        return ClosingUpload(self._file_system.open(self._path(name), "wb", **options))
+
 
 class S3ObjectStore(ObjectStore):
     """A bucket, or a prefix in it, through s3fs."""
@@ -162,7 +291,7 @@ class S3ObjectStore(ObjectStore):
 
     def head(self, name: str) -> ObjectHead:
         """Size and user metadata of an object: one HEAD, where s3fs's `info` may also list."""
-        response = self._file_system.call_s3("head_object", **self._bucket_and_key(name))
+        response = self._call("head_object", **self._bucket_and_key(name))
         return ObjectHead(response["ContentLength"], _lower_names(response.get("Metadata", {})))
 
     def get_object(self, name: str, limit_bytes: int) -> ObjectContent:
@@ -188,6 +317,64 @@ class S3ObjectStore(ObjectStore):
         if len(data) > stop - start:
             raise range_ignored(name, start, stop)
         return data
+
+    def put_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
+        """Write a whole object, in place of one that has its name: one PUT."""
+        self._call("put_object", **self._bucket_and_key(name), Body=data, **_sent(attributes))
+
+    def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
+        """Begin a multipart upload."""
+        address = self._bucket_and_key(name)
+        answer = self._call("create_multipart_upload", **address, **_sent(attributes))
+        return S3Upload(self._call, address, answer["UploadId"])
+
+    def delete_object(self, name: str) -> None:
+        """Delete an object, if it is there."""
+        try:
+            self._call("delete_object", **self._bucket_and_key(name))
+        except FileNotFoundError as error:
+            # Some servers are not as forgiving as S3 itself.
+            if s3_error_code(error) == "NoSuchBucket":
+                raise
+
+    def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+        """The multipart uploads, neither completed nor aborted, of names that begin so.
+
+        Raises:
+            StorageError: The server answers with the same page over and over.
+        """
+        address = self._bucket_and_key("")
+        folder, bucket = address["Key"], address["Bucket"]
+        found: list[UnfinishedUpload] = []
+        marker: dict[str, object] = {}
+        while True:
+            page = self._call(
+                "list_multipart_uploads", Bucket=bucket, Prefix=folder + prefix, **marker
+            )
+            for upload in page.get("Uploads", ()):
+                name = upload["Key"].removeprefix(folder)
+                if "/" not in name and name.startswith(prefix):
+                    found.append(
+                        UnfinishedUpload(name, upload["UploadId"], upload.get("Initiated"))
+                    )
+            following = {
+                "KeyMarker": page.get("NextKeyMarker"),
+                "UploadIdMarker": page.get("NextUploadIdMarker"),
+            }
+            if not page.get("IsTruncated"):
+                return found
+            if following == marker:
+                message = "the server lists the same multipart uploads over and over"
+                raise StorageError(message)
+            marker = following
+
+    def abort_upload(self, name: str, upload_id: str) -> None:
+        """Abort a multipart upload, if there is such a one."""
+        S3Upload(self._call, self._bucket_and_key(name), upload_id).abort()
+
+    def _call(self, method: str, **parameters: object) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = self._file_system.call_s3(method, **parameters)
+        return answer
 
     def _get(
         self,
@@ -218,6 +405,18 @@ class S3ObjectStore(ObjectStore):
     def _bucket_and_key(self, name: str) -> dict[str, str]:
         bucket, key, _ = self._file_system.split_path(self._path(name))
         return {"Bucket": bucket, "Key": key}
+
+
+def _sent(attributes: ObjectAttributes) -> dict[str, object]:
+    return {
+        "Metadata": dict(attributes.user_metadata),
+        "ContentType": attributes.content_type,
+    }
+
+
+def _protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
+    protocol = file_system.protocol
+    return (protocol,) if isinstance(protocol, str) else tuple(protocol)
 
 
 def range_ignored(name: str, start: int, stop: int) -> StorageError:

@@ -1,4 +1,4 @@
-"""Counts of the requests sent to a store and of the bytes that came back.
+"""Counts of the requests sent to a store and of the bytes that came back or were written.
 
 A `RequestTrace` is handed to whatever sends requests; its `counts` is a plain value that can be
 added up and sent between processes. A request that the store refused, or that was sent once more
@@ -15,7 +15,7 @@ from enum import StrEnum
 
 
 class RequestKind(StrEnum):
-    """What a request asks for."""
+    """What a request is for."""
 
     LIST = "list"
     HEAD = "head"
@@ -23,11 +23,19 @@ class RequestKind(StrEnum):
     """A whole object, as index objects are read."""
     RANGE_GET = "range get"
     """A range of an object, as data objects are read."""
+    PUT = "put"
+    """To write a whole object, as index objects are written."""
+    UPLOAD = "upload"
+    """To begin or to complete an object that is written in parts, as data objects are."""
+    PART = "part"
+    """To write one part of an object."""
+    DELETE = "delete"
+    """To delete an object, or what was written of one that is not complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """How many requests were sent, and how many bytes of objects they brought.
+    """How many requests were sent, and how many bytes of objects they brought or wrote.
 
     Example:
         >>> (RequestCounts(head_requests=1) + RequestCounts(range_requests=2)).requests
@@ -38,8 +46,14 @@ class RequestCounts:
     head_requests: int = 0
     index_requests: int = 0
     range_requests: int = 0
+    put_requests: int = 0
+    upload_requests: int = 0
+    part_requests: int = 0
+    delete_requests: int = 0
     index_bytes: int = 0
     range_bytes: int = 0
+    put_bytes: int = 0
+    part_bytes: int = 0
 
     def __add__(self, other: RequestCounts) -> RequestCounts:
         """Add field by field."""
@@ -53,12 +67,19 @@ class RequestCounts:
     @property
     def requests(self) -> int:
         """Number of requests of every kind."""
-        return self.list_requests + self.head_requests + self.index_requests + self.range_requests
+        return sum(
+            getattr(self, field.name) for field in fields(self) if field.name.endswith("_requests")
+        )
 
     @property
     def received_bytes(self) -> int:
         """Bytes of objects that came back; listings and headers are not counted."""
         return self.index_bytes + self.range_bytes
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of objects that the store took; a part that was written twice counts twice."""
+        return self.put_bytes + self.part_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +90,9 @@ class RequestRecord:
     name: str
     """Name of the object within its location; empty for a listing."""
     start: int | None = None
-    """First byte asked for; None unless a range was asked for."""
+    """First byte of the range or part; None where the request is about neither."""
     stop: int | None = None
-    """Byte behind the last one asked for."""
+    """Byte behind the last one."""
 
 
 class RequestTrace:
@@ -89,7 +110,7 @@ class RequestTrace:
         self._keep_records = keep_records
         self._lock = threading.Lock()
         self._requests: Counter[RequestKind] = Counter()
-        self._received_bytes: Counter[RequestKind] = Counter()
+        self._bytes: Counter[RequestKind] = Counter()
         self._records: list[RequestRecord] = []
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -102,10 +123,10 @@ class RequestTrace:
         """Count one request; to be called before it is sent.
 
         Args:
-            kind: What is asked for.
+            kind: What it is for.
             name: Name of the object within its location; empty for a listing.
-            start: First byte asked for, if a range is asked for.
-            stop: Byte behind the last one asked for (half-open).
+            start: First byte of the range or part, where the request is about one.
+            stop: Byte behind the last one (half-open).
         """
         with self._lock:
             self._requests[kind] += 1
@@ -115,7 +136,12 @@ class RequestTrace:
     def received(self, kind: RequestKind, size_bytes: int) -> None:
         """Count the bytes that a request brought, in bytes."""
         with self._lock:
-            self._received_bytes[kind] += size_bytes
+            self._bytes[kind] += size_bytes
+
+    def written(self, kind: RequestKind, size_bytes: int) -> None:
+        """Count the bytes that a request wrote, in bytes; to be called when the store has them."""
+        with self._lock:
+            self._bytes[kind] += size_bytes
 
     @property
     def counts(self) -> RequestCounts:
@@ -126,8 +152,14 @@ class RequestTrace:
                 head_requests=self._requests[RequestKind.HEAD],
                 index_requests=self._requests[RequestKind.INDEX_GET],
                 range_requests=self._requests[RequestKind.RANGE_GET],
-                index_bytes=self._received_bytes[RequestKind.INDEX_GET],
-                range_bytes=self._received_bytes[RequestKind.RANGE_GET],
+                put_requests=self._requests[RequestKind.PUT],
+                upload_requests=self._requests[RequestKind.UPLOAD],
+                part_requests=self._requests[RequestKind.PART],
+                delete_requests=self._requests[RequestKind.DELETE],
+                index_bytes=self._bytes[RequestKind.INDEX_GET],
+                range_bytes=self._bytes[RequestKind.RANGE_GET],
+                put_bytes=self._bytes[RequestKind.PUT],
+                part_bytes=self._bytes[RequestKind.PART],
             )
 
     @property

@@ -74,6 +74,20 @@ def make_location(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLocatio
 class TestEveryStore:
     """What must be true wherever the objects lie."""
 
+    def test_folders_of_one_level_are_listed(self, make_location: MakeLocation) -> None:
+        """Names are sorted, objects left out; a folder's child is reached as the folder is."""
+        location = make_location(
+            {**OBJECTS, "y/d": b"below", "x/e/f": b"deep", "x/g": b"in x", "z-": b""}
+        )
+
+        assert location.list_folders() == ["x", "y"]
+        child = location.child("x")
+        assert [info.name for info in child.list_objects()] == ["g"]
+        assert child.list_folders() == ["e"]
+        assert child.child("e").read_object("f", max_bytes=4).data == b"deep"
+        assert child.child("e").list_folders() == []
+        assert child.storage_options == location.storage_options
+
     def test_a_listing_has_the_objects_of_one_level(self, make_location: MakeLocation) -> None:
         """Names are relative and sorted, sizes right, times aware; folders below are left out."""
         location = make_location({**OBJECTS, "folder/d": b"below"})

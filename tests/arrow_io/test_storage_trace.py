@@ -33,6 +33,31 @@ def test_counts_are_kept_by_kind() -> None:
     assert trace.counts.received_bytes == 215
 
 
+def test_what_is_written_is_counted_by_kind() -> None:
+    """Requests that write have numbers of their own, and their bytes are not those that came."""
+    trace = RequestTrace()
+
+    trace.sent(RequestKind.UPLOAD, "a")
+    trace.sent(RequestKind.PART, "a", 0, 10)
+    trace.sent(RequestKind.PART, "a", 0, 10)
+    trace.written(RequestKind.PART, 10)
+    trace.sent(RequestKind.UPLOAD, "a")
+    trace.sent(RequestKind.PUT, "a-index")
+    trace.written(RequestKind.PUT, 3)
+    trace.sent(RequestKind.DELETE, "a")
+
+    assert trace.counts == RequestCounts(
+        put_requests=1,
+        upload_requests=2,
+        part_requests=2,
+        delete_requests=1,
+        put_bytes=3,
+        part_bytes=10,
+    )
+    assert trace.counts.requests == 6
+    assert (trace.counts.received_bytes, trace.counts.written_bytes) == (0, 13)
+
+
 def test_counts_add_up() -> None:
     """The sum of two counts has the sum of each field."""
     one = RequestCounts(list_requests=1, head_requests=2, index_requests=3, index_bytes=4)

@@ -1,1 +1,1 @@
-"""What reading costs, as ratios to decompressing every payload and doing nothing else."""
+"""What reading costs, as ratios to decompressing every payload, and how fast ledgers are stored."""

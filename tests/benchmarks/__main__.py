@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks`: the table of what decoding costs on this machine, on one core.
+"""`python -m tests.benchmarks`: what decoding and offloading cost on this machine, on one core.
 
 Ledgers lie in memory and their bytes are handed out uncopied. CPU time is the least of several
 rounds. Peak memory is that of a process of its own which reads the ledger from a local folder,
@@ -28,11 +28,15 @@ from tests.benchmarks.decoding import (
     scan,
     store,
 )
+from tests.benchmarks.offloading import ENTRY_SIZES, offload
 from tests.benchmarks.resident import RESIDENT_URL, ResidentFileSystem
 from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS, JSON_LZ4, SINGLE_UNCOMPRESSED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+OFFLOADED_BYTES = 256 << 20
+"""Length of the ledgers that are offloaded."""
 
 _PEAK = "--peak-of"
 
@@ -56,6 +60,28 @@ class Measured:
     base_seconds: float
     seconds: dict[str, float]
     peak_bytes: int
+
+
+@dataclass(frozen=True)
+class MeasuredOffload:
+    """One row of the table of offloads.
+
+    Attributes:
+        name: What its entries are.
+        entry_bytes: Length of each entry.
+        length_bytes: Length of all entries.
+        seconds: CPU time of offloading them.
+    """
+
+    name: str
+    entry_bytes: int
+    length_bytes: int
+    seconds: float
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Bytes of entries in a second of CPU time."""
+        return self.length_bytes / self.seconds
 
 
 def measure(*, messages: int | None = None, rounds: int = 7) -> list[Measured]:
@@ -83,6 +109,25 @@ def measure(*, messages: int | None = None, rounds: int = 7) -> list[Measured]:
         with tempfile.TemporaryDirectory() as folder:
             peak = _peak_bytes(store(ledger, folder, count))
         rows.append(Measured(ledger.name, count, floor, base, seconds, peak))
+    return rows
+
+
+def measure_offloads(
+    *, length_bytes: int = OFFLOADED_BYTES, rounds: int = 7
+) -> list[MeasuredOffload]:
+    """Measure offloads to memory, in blocks of the default size.
+
+    Args:
+        length_bytes: Length of each ledger, in bytes.
+        rounds: How often each is done; the least CPU time counts.
+    """
+    rows: list[MeasuredOffload] = []
+    for size in ENTRY_SIZES:
+        ledger = size.ledger(length_bytes)
+        seconds = _least(partial(offload, ledger), rounds)
+        rows.append(
+            MeasuredOffload(size.name, size.size_bytes, ledger.metadata.length_bytes, seconds)
+        )
     return rows
 
 
@@ -128,11 +173,30 @@ def _print_table(rows: list[Measured]) -> None:
         )
         for row in rows
     )
+    _print_aligned(lines)
+    print(f"\n{SINGLE_UNCOMPRESSED.name} is compared with the floor of {JSON_LZ4.name}.")  # noqa: T201
+    print(f"Build of the core: {'compiled' if _decode.IS_COMPILED else 'pure'}.")  # noqa: T201
+
+
+def _print_offloads(rows: list[MeasuredOffload]) -> None:
+    lines = [("offload", "entries of", "MB", "MB/s")]
+    lines.extend(
+        (
+            row.name,
+            f"{row.entry_bytes:,} B",
+            f"{row.length_bytes / 1e6:.0f}",
+            f"{row.bytes_per_second / 1e6:.0f}",
+        )
+        for row in rows
+    )
+    print()  # noqa: T201
+    _print_aligned(lines)
+
+
+def _print_aligned(lines: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)))  # noqa: T201
-    print(f"\n{SINGLE_UNCOMPRESSED.name} is compared with the floor of {JSON_LZ4.name}.")  # noqa: T201
-    print(f"Build of the core: {'compiled' if _decode.IS_COMPILED else 'pure'}.")  # noqa: T201
 
 
 def _cell(row: Measured, scan_name: str) -> str:
@@ -151,6 +215,7 @@ def main() -> None:
         _print_peak_bytes(*given.peak_of)
         return
     _print_table(measure(messages=given.messages, rounds=given.rounds))
+    _print_offloads(measure_offloads(rounds=given.rounds))
 
 
 if __name__ == "__main__":

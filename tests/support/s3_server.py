@@ -22,8 +22,9 @@ import boto3
 from moto.server import ThreadedMotoServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+    from wsgiref.types import WSGIApplication
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "test-secret-key"  # noqa: S105 - the server takes any
@@ -118,11 +119,20 @@ def _key(prefix: str, name: str) -> str:
 
 
 @contextmanager
-def running_s3_server() -> Iterator[S3Server]:
-    """Run a server on a free port of loopback, with no buckets."""
+def running_s3_server(
+    wrap: Callable[[WSGIApplication], WSGIApplication] | None = None,
+) -> Iterator[S3Server]:
+    """Run a server on a free port of loopback, with no buckets.
+
+    Args:
+        wrap: Makes what answers the requests out of what would; None: nothing comes between.
+    """
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line for each request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    if wrap is not None:
+        assert server._server is not None
+        server._server.app = wrap(server._server.app)
     try:
         host, port = server.get_host_and_port()
         yield S3Server(f"http://{host}:{port}")

@@ -1,0 +1,220 @@
+"""An object on its way to a store, part by part: one request at a time, the library's errors.
+
+Whatever the store, the object is there whole or not at all:
+
+============== =========================================================================
+Store          How the object comes to be there
+============== =========================================================================
+S3             a multipart upload, completed
+a local folder a file of another name in the same folder, flushed to the disk and renamed
+memory         a buffer, put in its place
+GCS, Azure     a file of fsspec, which the library publishes when it is closed
+any other      a file of another name in the same folder, moved
+============== =========================================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from arrow_io.storage.failures import s3_error_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fsspec.implementations.memory import MemoryFile
+    from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+
+    CallS3 = Callable[..., Mapping[str, Any]]
+
+DEFAULT_CONTENT_TYPE = "application/octet-stream"
+"""Pulsar's offloaders ask for it; nothing reads it."""
+
+NO_SUCH_UPLOAD = "NoSuchUpload"
+"""S3's code for a multipart upload that was completed, aborted, or never begun."""
+
+# Not a name that `format.object_names` takes for an object of a ledger.
+_ASIDE = re.compile(r"(?P<name>.+)\.(?P<upload_id>[0-9a-f]{16})\.unfinished", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectAttributes:
+    """What is kept with an object besides its bytes, where the store keeps such things."""
+
+    user_metadata: Mapping[str, str]
+    content_type: str = DEFAULT_CONTENT_TYPE
+
+
+class StoreUpload(Protocol):
+    """An object that a store is being given. Nothing is seen of it before `complete`."""
+
+    is_repeatable: ClassVar[bool]
+    """Whether a request that failed can be sent again."""
+
+    def write_part(self, number: int, data: bytes) -> None:
+        """Write the next part, numbered from 1, or write it again."""
+
+    def complete(self) -> None:
+        """Publish the object, in place of one that has its name."""
+
+    def abort(self) -> None:
+        """Remove what was written; done before, or after `complete`, it does nothing."""
+
+
+class S3Upload:
+    """A multipart upload.
+
+    Args:
+        call: Sends a request: its name in botocore, then its parameters.
+        address: `Bucket` and `Key`.
+        upload_id: The upload's id.
+    """
+
+    is_repeatable: ClassVar[bool] = True
+
+    def __init__(self, call: CallS3, address: Mapping[str, str], upload_id: str) -> None:
+        self._call = call
+        self._upload = {**address, "UploadId": upload_id}
+        self._etags: dict[int, str] = {}
+
+    def write_part(self, number: int, data: bytes) -> None:
+        """Upload one part."""
+        answer = self._call("upload_part", **self._upload, PartNumber=number, Body=data)
+        self._etags[number] = answer["ETag"]
+
+    def complete(self) -> None:
+        """Complete the upload."""
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in self._etags.items()]
+        self._call("complete_multipart_upload", **self._upload, MultipartUpload={"Parts": parts})
+
+    def abort(self) -> None:
+        """Abort the upload."""
+        try:
+            self._call("abort_multipart_upload", **self._upload)
+        except FileNotFoundError as error:
+            if s3_error_code(error) != NO_SUCH_UPLOAD:
+                raise
+
+
+class AsideUpload:
+    """A file of another name, moved when it is complete.
+
+    Args:
+        file_system: The file system.
+        path: Path that the object gets.
+    """
+
+    is_repeatable: ClassVar[bool] = False
+
+    def __init__(self, file_system: AbstractFileSystem, path: str) -> None:
+        self._file_system: Any = file_system
+        self._path = path
+        self._aside = aside_path(path, secrets.token_hex(8))
+        self._file = self._file_system.open(self._aside, "wb")
+
+    def write_part(self, number: int, data: bytes) -> None:
+        """Write on."""
+        del number
+        self._file.write(data)
+
+    def complete(self) -> None:
+        """Move the file."""
+        self._file.close()
+        self._file_system.mv(self._aside, self._path)
+
+    def abort(self) -> None:
+        """Remove the file."""
+        try:
+            self._file.close()
+        finally:
+            remove(self._file_system, self._aside)
+
+
+class LocalUpload(AsideUpload):
+    """A local file of another name, renamed when the disk has it whole."""
+
+    def complete(self) -> None:
+        """Rename the file."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        super().complete()
+        folder = os.open(os.path.dirname(self._path), os.O_RDONLY)  # noqa: PTH120 - fsspec's path
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+class MemoryUpload:
+    """A buffer that fsspec's file system in memory does not know of yet."""
+
+    is_repeatable: ClassVar[bool] = False
+
+    def __init__(self, file: MemoryFile) -> None:
+        self._file: Any = file
+
+    def write_part(self, number: int, data: bytes) -> None:
+        """Write on."""
+        del number
+        self._file.write(data)
+
+    def complete(self) -> None:
+        """Put the buffer in its place."""
+        self._file.commit()
+
+    def abort(self) -> None:
+        """Nothing is left of a buffer that nobody holds."""
+
+
+class ClosingUpload:
+    """A file of an object store, which is published when it is closed."""
+
+    is_repeatable: ClassVar[bool] = False
+
+    def __init__(self, file: AbstractBufferedFile) -> None:
+        self._file: Any = file
+
+    def write_part(self, number: int, data: bytes) -> None:
+        """Write on."""
+        del number
+        self._file.write(data)
+
+    def complete(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def abort(self) -> None:
+        """Discard the file."""
+        if not self._file.closed:
+            # When it is collected, a file closes itself, and so publishes itself.
+            self._file.closed = True
+            self._file.discard()
+
+
+def aside_path(path: str, upload_id: str) -> str:
+    """Where a file lies whose path will be `path` when it is complete."""
+    return f"{path}.{upload_id}.unfinished"
+
+
+def parse_aside_name(aside: str) -> tuple[str, str] | None:
+    """The name and the upload id that the name of a file written aside tells.
+
+    Example:
+        >>> parse_aside_name("orders.0123456789abcdef.unfinished")
+        ('orders', '0123456789abcdef')
+        >>> parse_aside_name("orders") is None
+        True
+    """
+    match = _ASIDE.fullmatch(aside)
+    return None if match is None else (match["name"], match["upload_id"])
+
+
+def remove(file_system: AbstractFileSystem, path: str) -> None:
+    """Remove a file, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        file_system.rm_file(path)

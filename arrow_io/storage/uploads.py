@@ -1,0 +1,197 @@
+"""An object written in parts while its writer makes the next ones.
+
+Requests of one upload follow each other in a thread of its own. An interrupt of the writer
+therefore cuts none of them off half way: what the store was asked for before, it has done before
+the upload is aborted.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+
+from arrow_io.errors import PulsarOffloadError, StorageError
+from arrow_io.storage.failures import s3_error_code
+from arrow_io.storage.store_uploads import NO_SUCH_UPLOAD, ObjectAttributes, StoreUpload
+from arrow_io.storage.trace import RequestKind, RequestTrace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from types import TracebackType
+
+    from arrow_io.storage.object_store import ObjectStore
+
+_Result = TypeVar("_Result")
+
+
+class Requests(Protocol):
+    """Sends requests about one object, again where they fail in a way that may pass."""
+
+    def __call__(self, send: Callable[[ObjectStore], _Result], *, repeat: bool = True) -> _Result:
+        """Send a request; `repeat`: whether it may be sent again. Raises typed errors."""
+
+
+class ObjectUpload:
+    """An object being written: a context manager, made by `Location.upload`.
+
+    The object appears, whole, when the `with` block ends without an error. Whatever error leaves
+    the block, an interrupt too, removes what was written; that it could not be removed is noted on
+    that error.
+
+    Two parts are held at most: the one that is under way, and the one just handed over.
+
+    Args:
+        name: Name of the object.
+        attributes: What is kept with it.
+        request: Sends the requests.
+        trace: Counts them.
+    """
+
+    def __init__(
+        self, name: str, attributes: ObjectAttributes, request: Requests, trace: RequestTrace
+    ) -> None:
+        self._name = name
+        self._attributes = attributes
+        self._request = request
+        self._trace = trace
+        self._executor = ThreadPoolExecutor(1)
+        self._upload: StoreUpload | None = None
+        self._under_way: Future[None] | None = None
+        self._part_count = 0
+        self._size_bytes = 0
+
+    def __enter__(self) -> Self:
+        """Begin the upload.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        _start(self._executor)
+        try:
+            self._executor.submit(self._begin).result()
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        return self
+
+    def write_part(self, data: bytes) -> None:
+        """Write the next part, as soon as the one before is written.
+
+        On S3 each part but the last must have 5 MiB at least, and there must be one.
+
+        Args:
+            data: Bytes of the part.
+
+        Raises:
+            StorageError: The store refused the part before this one, or went on failing.
+        """
+        self._wait()
+        self._part_count += 1
+        start, self._size_bytes = self._size_bytes, self._size_bytes + len(data)
+        self._under_way = self._executor.submit(self._write, self._part_count, start, data)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Publish the object, or remove what was written of it.
+
+        Raises:
+            StorageError: The store refused the last part or the object, or went on failing.
+        """
+        if error is not None:
+            self._give_up(error)
+            return
+        try:
+            self._wait()
+            self._executor.submit(self._complete).result()
+        except BaseException as failure:
+            self._give_up(failure)
+            raise
+        self._executor.shutdown()
+
+    def _wait(self) -> None:
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
+
+    def _give_up(self, error: BaseException) -> None:
+        """Abort the upload, behind whatever is still under way."""
+        with self._executor:
+            try:
+                self._executor.submit(self._abort).result()
+            except PulsarOffloadError as failure:
+                error.add_note(f"what was written of {self._name} could not be removed: {failure}")
+
+    def _begin(self) -> None:
+        def send(store: ObjectStore) -> StoreUpload:
+            self._trace.sent(RequestKind.UPLOAD, self._name)
+            return store.begin_upload(self._name, self._attributes)
+
+        self._upload = self._request(send)
+
+    def _write(self, number: int, start: int, data: bytes) -> None:
+        upload = self._begun
+
+        def send(_store: ObjectStore) -> None:
+            self._trace.sent(RequestKind.PART, self._name, start, start + len(data))
+            upload.write_part(number, data)
+            self._trace.written(RequestKind.PART, len(data))
+
+        self._request(send, repeat=upload.is_repeatable)
+
+    def _complete(self) -> None:
+        upload = self._begun
+
+        def send(store: ObjectStore) -> None:
+            self._trace.sent(RequestKind.UPLOAD, self._name)
+            try:
+                upload.complete()
+            except FileNotFoundError as error:
+                if s3_error_code(error) != NO_SUCH_UPLOAD:
+                    raise
+                self._check_completed(store)
+
+        self._request(send, repeat=upload.is_repeatable)
+
+    def _check_completed(self, store: ObjectStore) -> None:
+        """An upload that is gone was completed, if the object is there: the answer was lost."""
+        self._trace.sent(RequestKind.HEAD, self._name)
+        try:
+            size_bytes = store.head(self._name).size_bytes
+        except FileNotFoundError:
+            size_bytes = None
+        if size_bytes != self._size_bytes:
+            message = "the upload was aborted by someone else, or has expired"
+            raise StorageError(message, object_key=self._name)
+
+    def _abort(self) -> None:
+        upload = self._upload
+        if upload is None:
+            return
+
+        def send(_store: ObjectStore) -> None:
+            self._trace.sent(RequestKind.DELETE, self._name)
+            upload.abort()
+
+        self._request(send)
+
+    @property
+    def _begun(self) -> StoreUpload:
+        assert self._upload is not None, "begun by __enter__"  # noqa: S101
+        return self._upload
+
+
+def run_to_its_end(action: Callable[[], _Result]) -> _Result:
+    """Run something that an interrupt of the caller must not leave half done, and wait for it."""
+    with ThreadPoolExecutor(1) as executor:
+        _start(executor)
+        return executor.submit(action).result()
+
+
+def _start(executor: ThreadPoolExecutor) -> None:
+    """Start its thread, with nothing to do: after an interrupt of that it would not be known."""
+    executor.submit(int).result()

@@ -1,0 +1,113 @@
+"""What a cluster knows of a topic's ledgers, whichever source told it.
+
+The names are those of Pulsar's MLDataFormats.proto (ManagedLedgerInfo and what is in it). Sources:
+the metadata store's value (`managed_ledger`), the admin API's answers (`admin_answers`), both
+(`metadata_merge`), a snapshot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import CorruptMetadataError
+from arrow_io.format.object_names import MAX_LEDGER_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from connector.topic_name import TopicName
+
+MAX_METADATA_BYTES: Final = 32 << 20
+"""Most bytes that are read of one topic's metadata, whatever the source, uncompressed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadContext:
+    """One offload of a ledger, as its cluster recorded it. Equal contexts are interchangeable."""
+
+    uuid: UUID | None
+    """Id of the attempt, which names the objects; None where the source does not tell it."""
+    complete: bool
+    """Whether the objects were written whole; only then a broker reads them."""
+    bookkeeper_deleted: bool | None = None
+    """Whether BookKeeper's copy was deleted; None where the source does not tell it."""
+    timestamp_ms: int | None = None
+    """When the offload was complete, ms since the epoch."""
+    driver: str | None = None
+    """OffloadDriverMetadata.name, such as `aws-s3`."""
+    driver_properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Among them `bucket`, `region` and `serviceEndpoint`, empty where they were not set."""
+
+    @property
+    def bucket(self) -> str | None:
+        """Bucket that the objects were written to; None where the source does not tell it."""
+        return self.driver_properties.get("bucket") or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerInfo:
+    """One ledger of a topic (ManagedLedgerInfo.LedgerInfo)."""
+
+    ledger_id: int
+    entries: int | None = None
+    """How many entries it has; None while it is open, or where the source does not tell it."""
+    size_bytes: int | None = None
+    """Sum of the lengths of its entries; None likewise."""
+    timestamp_ms: int | None = None
+    """When it was closed, ms since the epoch; None likewise."""
+    offload: OffloadContext | None = None
+    """Its offload; None if none was begun."""
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def is_offloaded(self) -> bool:
+        """Whether its objects were written whole."""
+        return self.offload is not None and self.offload.complete
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    """One topic, or one partition of a partitioned topic, as its cluster knows it."""
+
+    topic: TopicName
+    ledgers: tuple[LedgerInfo, ...]
+    """In the topic's order, which is that of their ids."""
+    terminated_position: tuple[int, int] | None = None
+    """Ledger and entry id of the last message, if the topic was terminated."""
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+def in_order(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:
+    """The ledgers of a topic, ascending by id, if a topic can have them.
+
+    Args:
+        ledgers: In any order: the metadata store has them in that of a Java HashMap.
+
+    Raises:
+        CorruptMetadataError: A ledger is there twice, its id is outside 0 … 2^63 - 1, or a number
+            of entries, a size or a time is below 0.
+    """
+    by_id: dict[int, LedgerInfo] = {}
+    for ledger in ledgers:
+        _check(ledger)
+        if ledger.ledger_id in by_id:
+            message = "the ledger is there twice"
+            raise CorruptMetadataError(message, ledger_id=ledger.ledger_id)
+        by_id[ledger.ledger_id] = ledger
+    return tuple(by_id[ledger_id] for ledger_id in sorted(by_id))
+
+
+def _check(ledger: LedgerInfo) -> None:
+    offloaded_ms = ledger.offload.timestamp_ms if ledger.offload else None
+    for what, number in (
+        ("ledger id", ledger.ledger_id),
+        ("number of entries", ledger.entries),
+        ("size in bytes", ledger.size_bytes),
+        ("time of closing", ledger.timestamp_ms),
+        ("time of the offload", offloaded_ms),
+    ):
+        if number is not None and not 0 <= number <= MAX_LEDGER_ID:
+            message = f"a {what} is in 0 … 2^63 - 1, not {number}"
+            raise CorruptMetadataError(message, ledger_id=ledger.ledger_id)

@@ -1,0 +1,359 @@
+"""Objects are written whole or not at all, to every kind of store, and are deleted again."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from arrow_io.errors import MissingObjectError
+from arrow_io.format.object_names import parse_object_name
+from arrow_io.storage.location import Location
+from arrow_io.storage.store_uploads import ObjectAttributes
+from arrow_io.storage.trace import RequestCounts, RequestKind, RequestRecord, RequestTrace
+from arrow_io.storage.uploads import ObjectUpload, run_to_its_end
+from tests.support.s3_server import S3Server, running_s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+NAME = "00000000-0000-0000-0000-000000000001-ledger-42"
+METADATA = {"role": "data", "managedledgername": "public/default/persistent/orders"}
+PART = bytes(range(256)) * (5 << 12)  # 5 MiB, the least that S3 takes
+PARTS = [PART, PART[::-1], b"the last may be shorter"]
+
+_memory_folders = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server."""
+    with running_s3_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["folder", "new-folder", "memory", "other", "bucket", "prefix"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """An empty place of each kind."""
+    if request.param in {"bucket", "prefix"}:
+        server: S3Server = request.getfixturevalue("s3_server")
+        bucket = server.new_bucket()
+        prefix = "/some/prefix" * (request.param == "prefix")
+        return Location(f"s3://{bucket}{prefix}", server.storage_options)
+    if request.param == "memory":
+        return Location(f"memory://uploads-{next(_memory_folders)}")
+    if request.param == "other":
+        # A file system of which nothing is known but fsspec's interface.
+        return Location("dir://below", {"path": str(tmp_path), "target_protocol": "file"})
+    return Location(str(tmp_path if request.param == "folder" else tmp_path / "a" / "b"))
+
+
+def names(location: Location) -> list[str]:
+    """Names of all that lies at a location; a file that is not complete has one too."""
+    try:
+        return [info.name for info in location.list_objects()]
+    except MissingObjectError:
+        return []
+
+
+def content(location: Location, name: str = NAME) -> bytes:
+    """The bytes of an object."""
+    return location.read_object(name, max_bytes=1 << 30).data
+
+
+def fail_while_uploading(location: Location, error: BaseException, parts: Sequence[bytes]) -> None:
+    """Write some parts of an object, and raise."""
+    with location.upload(NAME, user_metadata={}) as upload:
+        for part in parts:
+            upload.write_part(part)
+        raise error
+
+
+class TestEveryStore:
+    """What must be true wherever objects are written."""
+
+    def test_a_whole_object_is_one_request(self, location: Location) -> None:
+        """An object that was written is read back, and is alone."""
+        trace = RequestTrace()
+
+        location.write_object(NAME, b"index", user_metadata=METADATA, trace=trace)
+
+        assert content(location) == b"index"
+        assert names(location) == [NAME]
+        assert trace.counts == RequestCounts(put_requests=1, put_bytes=5)
+
+    def test_parts_become_one_object(self, location: Location) -> None:
+        """Parts are read back as one object, which was not there before the last of them."""
+        trace = RequestTrace(keep_records=True)
+
+        with location.upload(NAME, user_metadata=METADATA, trace=trace) as upload:
+            for part in PARTS:
+                upload.write_part(part)
+                assert not location.exists(NAME)
+
+        assert content(location) == b"".join(PARTS)
+        assert names(location) == [NAME]
+        assert location.unfinished_uploads() == []
+        size = len(PART)
+        assert trace.records == (
+            RequestRecord(RequestKind.UPLOAD, NAME),
+            RequestRecord(RequestKind.PART, NAME, 0, size),
+            RequestRecord(RequestKind.PART, NAME, size, 2 * size),
+            RequestRecord(RequestKind.PART, NAME, 2 * size, 2 * size + len(PARTS[2])),
+            RequestRecord(RequestKind.UPLOAD, NAME),
+        )
+        assert trace.counts == RequestCounts(
+            upload_requests=2, part_requests=3, part_bytes=sum(map(len, PARTS))
+        )
+        assert trace.counts.written_bytes == sum(map(len, PARTS))
+
+    def test_an_object_of_the_name_is_replaced(self, location: Location) -> None:
+        """The newest object of a name is the one that is read, however it was written."""
+        location.write_object(NAME, b"one, which is longer", user_metadata={})
+        with location.upload(NAME, user_metadata={}) as upload:
+            upload.write_part(b"two")
+
+        assert content(location) == b"two"
+
+        location.write_object(NAME, b"three", user_metadata={})
+
+        assert content(location) == b"three"
+        assert names(location) == [NAME]
+
+    @pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()], ids=["err", "int"])
+    @pytest.mark.parametrize("part_count", [0, 1, 2])
+    def test_an_error_leaves_nothing(
+        self, location: Location, error: BaseException, part_count: int
+    ) -> None:
+        """An error, an interrupt too, leaves the block as it is, and the bucket as it was."""
+        location.write_object(NAME, b"before", user_metadata={})
+
+        with pytest.raises(type(error)) as raised:
+            fail_while_uploading(location, error, PARTS[:part_count])
+
+        assert raised.value is error
+        assert getattr(error, "__notes__", []) == []
+        assert content(location) == b"before"
+        assert names(location) == [NAME]
+        assert location.unfinished_uploads() == []
+
+    def test_deleting_is_idempotent(self, location: Location) -> None:
+        """Objects are deleted, others stay, and what is not there is no error."""
+        for name in ("a", "b", "c"):
+            location.write_object(name, b"", user_metadata={})
+        trace = RequestTrace(keep_records=True)
+
+        location.delete_objects(["c", "a", "none"], trace=trace)
+        location.delete_objects(["c", "a"])
+
+        assert names(location) == ["b"]
+        assert [record.name for record in trace.records] == ["c", "a", "none"]
+        assert trace.counts == RequestCounts(delete_requests=3)
+
+    def test_nothing_unfinished_where_nothing_is(self, location: Location) -> None:
+        """A place that is empty, or is not there yet, has no unfinished uploads."""
+        trace = RequestTrace()
+
+        assert location.unfinished_uploads(trace=trace) == []
+        assert trace.counts == RequestCounts(list_requests=1)
+
+    def test_aborting_what_is_not_there_is_no_error(self, location: Location) -> None:
+        """An upload that somebody aborted before is aborted."""
+        trace = RequestTrace()
+
+        location.abort_upload(NAME, "0123456789abcdef", trace=trace)
+
+        assert trace.counts == RequestCounts(delete_requests=1)
+
+    @pytest.mark.parametrize("location", ["folder", "other", "bucket", "prefix"], indirect=True)
+    def test_what_is_unfinished_is_listed_and_aborted(self, location: Location) -> None:
+        """What a process leaves that is killed can be found, by its name, and be removed."""
+        others = {"another": location, NAME + "0": location}
+        begun = [each.upload(name, user_metadata={}) for name, each in others.items()]
+        left = location.upload(NAME, user_metadata={})
+        for upload in (left, *begun):
+            upload.__enter__()
+            upload.write_part(b"never completed")
+            upload._wait()
+
+        found = location.unfinished_uploads(NAME)
+
+        assert {each.name for each in found} == {NAME, NAME + "0"}
+        assert len(location.unfinished_uploads()) == 3
+        (mine,) = (each for each in found if each.name == NAME)
+        assert mine.initiated is not None
+        assert all(parse_object_name(name) is None for name in names(location))
+
+        location.abort_upload(mine.name, mine.upload_id)
+
+        assert [each.name for each in location.unfinished_uploads(NAME)] == [NAME + "0"]
+        for upload in (left, *begun):
+            upload.__exit__(RuntimeError, RuntimeError(), None)
+        assert location.unfinished_uploads() == []
+
+
+def test_uploads_below_a_prefix_are_not_those_of_the_bucket(s3_server: S3Server) -> None:
+    """Only uploads of objects directly at the location are listed, as objects are."""
+    bucket = s3_server.new_bucket()
+    for key in ("a", "folder/a", "folder/below/a", "folder-2/a"):
+        s3_server.client.create_multipart_upload(Bucket=bucket, Key=key)
+
+    for url, expected in ((bucket, ["a"]), (f"{bucket}/folder", ["a"]), (f"{bucket}/fol", [])):
+        location = Location(f"s3://{url}", s3_server.storage_options)
+        assert [each.name for each in location.unfinished_uploads()] == expected
+    assert Location(f"s3://{bucket}", s3_server.storage_options).unfinished_uploads("b") == []
+
+
+def test_s3_keeps_user_metadata_and_content_type(s3_server: S3Server) -> None:
+    """What is given with an object is kept with it; parts are those of a multipart upload."""
+    bucket = s3_server.new_bucket()
+    location = Location(f"s3://{bucket}", s3_server.storage_options)
+
+    location.write_object("whole", b"", user_metadata=METADATA)
+    with location.upload("parts", user_metadata=METADATA, content_type="text/plain") as upload:
+        for part in PARTS:
+            upload.write_part(part)
+
+    whole = s3_server.client.head_object(Bucket=bucket, Key="whole")
+    parts = s3_server.client.head_object(Bucket=bucket, Key="parts")
+    assert (whole["Metadata"], whole["ContentType"]) == (METADATA, "application/octet-stream")
+    assert (parts["Metadata"], parts["ContentType"]) == (METADATA, "text/plain")
+    assert parts["ETag"].endswith('-3"')
+
+
+class CountedPart(bytes):
+    """A part that knows how many others there are."""
+
+    alive = 0
+    most = 0
+
+    def __init__(self, _data: bytes) -> None:
+        CountedPart.alive += 1
+        CountedPart.most = max(CountedPart.most, CountedPart.alive)
+
+    def __del__(self) -> None:
+        CountedPart.alive -= 1
+
+
+def test_few_parts_are_held(location: Location) -> None:
+    """Beside the part that its writer makes, two are held: one under way, one handed over."""
+    CountedPart.alive = CountedPart.most = 0
+    with location.upload(NAME, user_metadata={}) as upload:
+        for _ in range(12):
+            upload.write_part(CountedPart(PART))
+
+    assert CountedPart.most <= 3
+    assert location.size_bytes(NAME) == 12 * len(PART)
+
+
+class BlockedUpload:
+    """An upload whose parts wait until they are let go."""
+
+    is_repeatable: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.started = threading.Event()
+        self.go = threading.Event()
+
+    def begin_upload(self, _name: str, _attributes: ObjectAttributes) -> BlockedUpload:
+        """It is the store, too."""
+        return self
+
+    def write_part(self, number: int, _data: bytes) -> None:
+        """Wait."""
+        self.started.set()
+        assert self.go.wait(timeout=30)
+        self.log.append(f"part {number}")
+
+    def complete(self) -> None:
+        """Note it."""
+        self.log.append("complete")
+
+    def abort(self) -> None:
+        """Note it."""
+        self.log.append("abort")
+
+
+def blocked_upload() -> tuple[BlockedUpload, ObjectUpload]:
+    """An upload that waits."""
+    store = BlockedUpload()
+
+    def request(send: Callable[[Any], Any], *, repeat: bool = True) -> Any:  # noqa: ANN401
+        assert repeat
+        return send(store)
+
+    return store, ObjectUpload("x", ObjectAttributes({}), request, RequestTrace())
+
+
+def test_an_interrupt_waits_for_what_is_under_way() -> None:
+    """An upload is aborted behind its last part: S3 would keep one that comes after the abort."""
+    store, upload = blocked_upload()
+
+    def interrupted() -> None:
+        with upload:
+            upload.write_part(b"part")
+            raise KeyboardInterrupt
+
+    def expect_interrupt() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+
+    writer = threading.Thread(target=expect_interrupt)
+    writer.start()
+    assert store.started.wait(timeout=30)
+    store.go.set()
+    writer.join(timeout=30)
+
+    assert store.log == ["part 1", "abort"]
+
+
+def test_the_next_part_is_made_while_one_is_under_way() -> None:
+    """Handing over a part does not wait for it to be written."""
+    store, upload = blocked_upload()
+
+    with upload:
+        upload.write_part(b"part")
+        # Were the part written here, this would never be reached.
+        store.go.set()
+        upload.write_part(b"part")
+
+    assert store.log == ["part 1", "part 2", "complete"]
+
+
+def test_an_action_gives_its_result_or_its_error() -> None:
+    """What is run to its end gives its result, or raises its error."""
+    assert run_to_its_end(lambda: 7) == 7
+
+    with pytest.raises(ZeroDivisionError):
+        run_to_its_end(lambda: 1 // 0)
+
+
+def test_an_interrupt_waits_for_the_end_of_an_action() -> None:
+    """What is run to its end has ended when an interrupt leaves it."""
+    started, interrupted, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def action() -> None:
+        started.set()
+        assert interrupted.wait(timeout=30)
+        ended.set()
+
+    def interrupt(main: int) -> None:
+        assert started.wait(timeout=30)
+        signal.pthread_kill(main, signal.SIGUSR1)
+        interrupted.set()
+
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    helper = threading.Thread(target=interrupt, args=(threading.get_ident(),))
+    helper.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_to_its_end(action)
+        assert ended.is_set()
+    finally:
+        helper.join()
+        signal.signal(signal.SIGUSR1, before)
