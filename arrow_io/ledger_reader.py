@@ -81,6 +81,7 @@ class OffloadedLedger:
         trace: Counts the requests.
         warnings: What is odd, yet harmless, in words.
         cut_bytes: Length of the data object where it is known to be cut; None if it is whole.
+        user_metadata: That of its index object, names in lower case, where the store gave it.
     """
 
     location: Location
@@ -90,6 +91,7 @@ class OffloadedLedger:
     trace: RequestTrace | None = None
     warnings: tuple[str, ...] = field(default=(), compare=False)
     cut_bytes: int | None = None
+    user_metadata: Mapping[str, str] | None = field(default=None, compare=False)
 
     @classmethod
     def open(
@@ -128,7 +130,15 @@ class OffloadedLedger:
         except PulsarOffloadError as error:
             error.located(ledger_id=name.ledger_id)
             raise
-        ledger = cls(location, name, index, range_bytes, trace, (*warnings, *index.warnings))
+        ledger = cls(
+            location,
+            name,
+            index,
+            range_bytes,
+            trace,
+            (*warnings, *index.warnings),
+            user_metadata=content.user_metadata,
+        )
         return ledger if data_size_bytes is None else ledger.with_data_size(data_size_bytes)
 
     def with_data_size(self, data_size_bytes: int) -> Self:

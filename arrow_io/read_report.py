@@ -47,6 +47,11 @@ class ReadReport:
             out.
         unfinished_ledgers: Data objects without an index object, of this topic or of one that
             nothing tells: offloads under way or failed, of which there is no complete copy.
+        pending_ledgers: Ledgers behind all that is offloaded, which are in BookKeeper only; known
+            where there is metadata.
+        pending_entries: How many entries they have, as far as that is known.
+        unlisted_ledgers: Ledgers in the bucket that the metadata does not list, and retention does
+            not explain; not read.
         replaced_texts: Names, keys and STRING values with bytes that are no UTF-8, given with
             U+FFFD in their place, as Pulsar's Java client does.
         lost: Things lost to damage, by unit and by the name of the error class.
@@ -63,6 +68,9 @@ class ReadReport:
     duplicate_chunks: int = 0
     incomplete_messages: int = 0
     unfinished_ledgers: int = 0
+    pending_ledgers: int = 0
+    pending_entries: int = 0
+    unlisted_ledgers: int = 0
     replaced_texts: int = 0
     lost: Counter[tuple[Unit, str]] = field(default_factory=Counter)
     losses: list[str] = field(default_factory=list)
@@ -101,6 +109,16 @@ class ReadReport:
             said.append(
                 f"{self.unfinished_ledgers} data objects have no index object: ledgers whose"
                 " offload is under way or has failed"
+            )
+        if self.pending_ledgers:
+            said.append(
+                f"{self.pending_ledgers} ledgers behind those offloaded are in BookKeeper only, and"
+                f" were not read: {self.pending_entries} entries"
+            )
+        if self.unlisted_ledgers:
+            said.append(
+                f"{self.unlisted_ledgers} ledgers in the bucket are not in the metadata, which may be"
+                " older than they are; they were not read"
             )
         said.extend(f"{n} × {unit} lost: {reason}" for (unit, reason), n in self.lost.items())
         return said

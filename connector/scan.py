@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.message_columns import MessageColumns
-    from connector.catalog.catalog import TopicLedgers
+    from connector.catalog.topic_ledgers import TopicLedgers
 
 DEFAULT_TASK_BYTES = 256 << 20
 

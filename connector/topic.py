@@ -15,7 +15,7 @@ from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
-from connector.catalog.catalog import Catalog, open_catalog
+from connector.catalog.catalog import Catalog, Metadata, open_catalog
 from connector.catalog.schemas import load_schema
 from connector.dataset import TopicDataset
 from connector.decryption_keys import read_decryption_keys
@@ -43,6 +43,9 @@ def open_topic(
     *,
     storage_options: Mapping[str, object] | None = None,
     catalog: Catalog | None = None,
+    metadata: Metadata | None = None,
+    metadata_options: Mapping[str, object] | None = None,
+    buckets: Mapping[str, str] | None = None,
     start: Bound | None = None,
     end: Bound | None = None,
     columns: Sequence[str] | None = None,
@@ -72,13 +75,20 @@ def open_topic(
             (`sales-*`), or a list of these. A partitioned topic is one dataset.
         storage_options: Options of the fsspec file system.
         catalog: What `open_catalog` gave for this URL, to spare the requests.
+        metadata: What the topic's cluster knows of it (`connector.catalog.catalog.open_catalog`):
+            URL of its admin API, a folder of its answers, or a saved catalog. Which ledgers the
+            topic has is decided by it then, and it brings the schema.
+        metadata_options: Options of that, such as `token`.
+        buckets: URLs of further buckets that hold ledgers of these topics, by the metadata's names
+            for them.
         start: First message, inclusive: a datetime (publish time), or `(ledger, entry[, batch])`.
         end: Behind the last message, exclusive; likewise.
         columns: Names of columns, on-request ones included (`arrow_io.columns.ALL_COLUMNS`); None
             for the default ones.
         schema: What the values are decoded by (`connector.catalog.schemas`): a file or folder of
             what Pulsar's admin API or CLI gives, a SchemaInfo as a dict, an Avro schema, a protobuf
-            descriptor set, or the name of a primitive type. None: values are given as bytes.
+            descriptor set, or the name of a primitive type. None: the schema in the metadata, if
+            there is one; else values are given as bytes.
         schema_version: Which version of the schema gives the columns; None for the newest. Values
             that other versions wrote are resolved to it.
         value: Shape of decoded values: `flat` gives each field of a record a column of its own,
@@ -101,10 +111,11 @@ def open_topic(
 
     Raises:
         OptionError: An option has a value that is not allowed.
-        TopicNotFoundError: No ledger in the bucket belongs to the topic; names near it are listed.
+        TopicNotFoundError: No ledger in the bucket belongs to the topic, and the metadata does not
+            know it; names near it are listed.
         StorageError: The bucket cannot be read.
         SchemaError: The schema cannot be read.
-        PulsarOffloadError: A ledger of the topic is unsound.
+        PulsarOffloadError: A ledger of the topic is unsound, or is not where the metadata says.
     """
     _check("value", value, VALUES)
     _check("time_unit", time_unit, TIME_UNITS)
@@ -118,48 +129,73 @@ def open_topic(
         if number < 1:
             message = f"{option} must be at least 1, not {number}"
             raise OptionError(message)
-    given = topic_schema(schema, schema_version, storage_options)
-    values = _value_columns(given, value, time_unit)
-    options = ReadOptions(
-        projection=projection(columns, naming=naming, values=values),
-        filterable=every_column(naming, values),
-        bounds=Bounds.parse(start, end),
-        uncommitted=transactions == "all",
-        verify_checksums=verify_checksums,
-        salvage=on_corruption == "salvage",
-        limits=_limits(values, batch_rows, batch_bytes),
-        decryption_keys=read_decryption_keys(decryption_keys),
-    )
+    if catalog is not None and (metadata or metadata_options or buckets):
+        message = (
+            "metadata, metadata_options and buckets are for open_catalog where catalog is given"
+        )
+        raise OptionError(message)
+    given = read_schema(schema, schema_version, storage_options)
+    bounds = Bounds.parse(start, end)
+    keys = read_decryption_keys(decryption_keys)
+
+    def options_for(known_schema: TopicSchema | None) -> ReadOptions:
+        if known_schema is None and schema_version is not None:
+            message = (
+                "schema_version picks one of the versions of a schema, and none is known: give"
+                " schema too"
+            )
+            raise OptionError(message)
+        values = _value_columns(known_schema, value, time_unit)
+        return ReadOptions(
+            projection=projection(columns, naming=naming, values=values),
+            filterable=every_column(naming, values),
+            bounds=bounds,
+            uncommitted=transactions == "all",
+            verify_checksums=verify_checksums,
+            salvage=on_corruption == "salvage",
+            limits=_limits(values, batch_rows, batch_bytes),
+            decryption_keys=keys,
+        )
+
+    has_metadata = metadata is not None if catalog is None else catalog.source is not None
+    asks_catalog = given is None and value != "raw" and has_metadata
+    # Where the columns are known, what is wrong with options is told before any request.
+    options = None if asks_catalog else options_for(given)
     known = catalog or open_catalog(
-        url, storage_options=storage_options, range_bytes=range_bytes, trace=trace
+        url,
+        storage_options=storage_options,
+        metadata=metadata,
+        metadata_options=metadata_options,
+        buckets=buckets,
+        range_bytes=range_bytes,
+        trace=trace,
     )
-    unsound = ReadReport(salvage=options.salvage)
+    unsound = ReadReport(salvage=on_corruption == "salvage")
     topics = known.select(topic, unsound)
-    if values is None and value != "raw" and (columns is None or VALUE_COLUMN in columns):
+    if options is None:
+        given = known.schema((each.topic for each in topics), schema_version)
+        options = options_for(given)
+    has_bytes = options.filterable.values is None and value != "raw"
+    if has_bytes and (columns is None or VALUE_COLUMN in columns):
         _tell_undecoded(given)
     return TopicDataset(Scan(tuple(topics), options), unsound)
 
 
-def topic_schema(
+def read_schema(
     schema: SchemaSource | TopicSchema | None,
     schema_version: int | None,
     storage_options: Mapping[str, object] | None,
 ) -> TopicSchema | None:
-    """Read what `open_topic` takes as `schema`, unless that is done; None: there is none.
+    """Read what `open_topic` takes as `schema`, unless that is done; None: it is not given.
 
     Raises:
-        OptionError: There is no such schema; or `schema_version` is given where nothing is read.
+        OptionError: There is no such schema; or `schema_version` is given where none is read.
         StorageError: It cannot be read.
     """
     if schema is not None and not isinstance(schema, TopicSchema):
         return load_schema(schema, schema_version=schema_version, storage_options=storage_options)
-    if schema_version is not None:
-        message = (
-            "schema_version picks one of the versions that are read from what schema names: give"
-            " schema too"
-            if schema is None
-            else "schema is read already, so schema_version cannot pick a version of it"
-        )
+    if schema is not None and schema_version is not None:
+        message = "schema is read already, so schema_version cannot pick a version of it"
         raise OptionError(message)
     return schema
 

@@ -64,6 +64,8 @@ MAX_BLOCK_HEADER_BYTES = 4096
 FORMAT_VERSION_KEY = "s3managedledgeroffloaderformatversion"
 """User metadata key of both objects, in whatever case; the same for all drivers, S3 or not."""
 FORMAT_VERSION = "1"
+CLUSTER_NAME_KEY = "pulsarclustername"
+"""User metadata key of both objects, in lower case; newer releases set it."""
 MANAGED_LEDGER_NAME_KEY = "managedledgername"
 """User metadata key of both objects, in lower case; the first releases did not set it."""
 
@@ -179,6 +181,19 @@ class IndexBlock:
             self.data_header_length_bytes,
         )
 
+    def serialize(self) -> bytes:
+        """The bytes of the index object, without what a fork of Pulsar may append."""
+        metadata = self.ledger_metadata.serialize()
+        fixed = _FIXED.pack(
+            INDEX_BLOCK_MAGIC,
+            METADATA_OFFSET + len(metadata) + len(self.entry_table),
+            self.data_object_length_bytes,
+            self.data_header_length_bytes,
+            self._row_count,
+            len(metadata),
+        )
+        return fixed + metadata + self.entry_table
+
     @property
     def _row_count(self) -> int:
         return len(self.entry_table) // INDEX_ENTRY_BYTES
@@ -209,17 +224,9 @@ def write_index_block(
         entries: One for each data block, ascending.
         ledger_metadata: Metadata of the ledger.
     """
-    metadata = ledger_metadata.serialize()
     table = b"".join(_INDEX_ENTRY.pack(*entry) for entry in entries)
-    fixed = _FIXED.pack(
-        INDEX_BLOCK_MAGIC,
-        METADATA_OFFSET + len(metadata) + len(table),
-        data_object_length_bytes,
-        BLOCK_HEADER_BYTES,
-        len(table) // INDEX_ENTRY_BYTES,
-        len(metadata),
-    )
-    return fixed + metadata + table
+    index = IndexBlock(data_object_length_bytes, BLOCK_HEADER_BYTES, table, ledger_metadata)
+    return index.serialize()
 
 
 def read_index_block(data: bytes, *, object_key: str, ledger_id: int | None = None) -> IndexBlock:

@@ -1,7 +1,7 @@
 """The five compression codecs of Pulsar (`CompressionCodecProvider`), their output bounded.
 
 What comes in is the compressed payload of one entry, or of one chunked message after joining; what
-goes out is exactly `uncompressed_size` bytes, or a `CorruptEntryError`.
+goes out is exactly `uncompressed_size` bytes, or a `CorruptEntryError`. `compress` is the way back.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ from functools import cache
 
 import pyarrow as pa
 
-from arrow_io.errors import CorruptEntryError
+from arrow_io.errors import CorruptEntryError, OptionError
 from arrow_io.messages import _decode, tables
 
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
 """CompressionType of PulsarApi.proto."""
 
+COMPRESSION_TYPES = {"NONE": NONE, "LZ4": LZ4, "ZLIB": ZLIB, "ZSTD": ZSTD, "SNAPPY": SNAPPY}
+"""Pulsar's names of its CompressionType."""
+
 _ARROW_CODECS = {LZ4: "lz4_raw", ZSTD: "zstd", SNAPPY: "snappy"}
+_LEVELS = {ZSTD: 3}
+"""Compression levels of Pulsar's clients, where Arrow's own are others."""
 
 MAX_MESSAGE_BYTES = 128 << 20
 """Largest uncompressed size believed. A broker's own limit is 5 MiB unless configured."""
@@ -29,7 +34,7 @@ _MAX_RATIO = {LZ4: 255, ZLIB: 1032, SNAPPY: 22, ZSTD: tables.MAX_COMPRESSION_RAT
 
 @cache
 def _arrow_codec(compression: int) -> pa.Codec:
-    return pa.Codec(_ARROW_CODECS[compression])
+    return pa.Codec(_ARROW_CODECS[compression], compression_level=_LEVELS.get(compression))
 
 
 def decompress(
@@ -85,6 +90,29 @@ def decompress(
         message = f"the payload decompresses to other than the {uncompressed_size} bytes declared"
         raise CorruptEntryError(message)
     return result
+
+
+def compress(compression: int, data: bytes) -> bytes:
+    """Compress bytes as one payload, in a form that every client of Pulsar reads.
+
+    ZLIB streams are finished, as those of the C++ client are; every other form has one spelling.
+
+    Args:
+        compression: CompressionType, 0 to 4.
+        data: What to compress.
+
+    Raises:
+        OptionError: The codec is unknown.
+    """
+    if compression == NONE:
+        return data
+    if compression == ZLIB:
+        return zlib.compress(data)
+    if compression not in _ARROW_CODECS:
+        message = f"unknown compression type {compression}"
+        raise OptionError(message)
+    compressed: bytes = _arrow_codec(compression).compress(data, asbytes=True)
+    return compressed
 
 
 def _ends_as(result: memoryview, data: memoryview) -> bool:

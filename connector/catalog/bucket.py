@@ -67,6 +67,11 @@ class LedgerCopy:
         """Greater for what was written later; copies of the same time are told apart by uuid."""
         return self.modified or _LONG_AGO, str(self.name.uuid)
 
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of both objects."""
+        return self.index.size_bytes + (self.data.size_bytes if self.data else 0)
+
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Whether a later listing shows the same sound objects."""
         same = (self.index, self.data) == (index, data)
@@ -74,20 +79,38 @@ class LedgerCopy:
 
 
 @dataclass(frozen=True)
+class UnfinishedOffload:
+    """A data object without an index object: an attempt that never completed.
+
+    A complete copy of the ledger, if there is one, lies under another uuid.
+
+    Attributes:
+        name: Names of the attempt's objects.
+        data: What the listing said of its data object.
+    """
+
+    name: LedgerObjectName
+    data: ObjectInfo
+
+
+@dataclass(frozen=True)
 class BucketContents:
     """What the bucket holds.
 
     Attributes:
+        location: The bucket, prefix or folder.
         copies: Every offload attempt that has an index object, by ledger id, then from the newest
             to the oldest.
-        unfinished: Data objects without an index object: attempts that never completed. A complete
-            copy of the ledger, if there is one, lies under another uuid.
-        streaming: Names of objects of streaming offload (PIP-76).
+        unfinished: Attempts that never completed.
+        streaming: Objects of streaming offload (PIP-76).
+        foreign: Objects that no offloader of Pulsar names so.
     """
 
+    location: Location
     copies: tuple[LedgerCopy, ...]
-    unfinished: tuple[LedgerObjectName, ...]
-    streaming: tuple[str, ...]
+    unfinished: tuple[UnfinishedOffload, ...] = ()
+    streaming: tuple[ObjectInfo, ...] = ()
+    foreign: tuple[ObjectInfo, ...] = ()
 
 
 def read_bucket(
@@ -110,11 +133,8 @@ def read_bucket(
         StorageError: The bucket cannot be listed, or an index object cannot be read for a reason
             that lies in the store.
     """
-    named = [
-        (info, parsed)
-        for info in location.list_objects(trace=trace)
-        if (parsed := parse_object_name(info.name)) is not None
-    ]
+    listed = [(info, parse_object_name(info.name)) for info in location.list_objects(trace=trace)]
+    named = [(info, parsed) for info, parsed in listed if parsed is not None]
     ours = [(info, each) for info, each in named if not each.is_streaming]
     data = {each.ledger_object_name: info for info, each in ours if not each.is_index}
     indexes = [(info, each.ledger_object_name) for info, each in ours if each.is_index]
@@ -141,9 +161,11 @@ def read_bucket(
     copies.sort(key=lambda copy: copy.name.ledger_id)
     complete = {copy.name for copy in copies}
     return BucketContents(
+        location,
         tuple(copies),
-        tuple(name for name in data if name not in complete),
-        tuple(info.name for info, each in named if each.is_streaming),
+        tuple(UnfinishedOffload(*each) for each in data.items() if each[0] not in complete),
+        tuple(info for info, each in named if each.is_streaming),
+        tuple(info for info, parsed in listed if parsed is None),
     )
 
 
@@ -197,8 +219,8 @@ def _read_copy(
     return LedgerCopy(name, index, data, topic, None if error else ledger, error, cut)
 
 
-def streaming_error(names: Iterable[str]) -> UnsupportedFormatError:
+def streaming_error(objects: Iterable[ObjectInfo]) -> UnsupportedFormatError:
     """The error for objects of streaming offload."""
-    some = sorted(names)
+    some = sorted(info.name for info in objects)
     message = f"streaming offload (PIP-76) is not supported yet: {len(some)} objects, the first"
     return UnsupportedFormatError(message, object_key=some[0])

@@ -1,93 +1,195 @@
-"""Which ledgers make a topic, in order."""
+"""Which topics there are, and which ledgers make each of them, in order."""
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
-from arrow_io.errors import FormatError, MissingObjectError, TopicNotFoundError
+from arrow_io.errors import FormatError, MissingObjectError, OptionError, TopicNotFoundError
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
-from connector.catalog.bucket import BucketContents, LedgerCopy, read_bucket, streaming_error
+from connector.catalog.bucket import read_bucket, streaming_error
+from connector.catalog.metadata_source import open_metadata_source
+from connector.catalog.other_buckets import OtherBuckets
+from connector.catalog.schemas import load_schema
+from connector.catalog.snapshot import (
+    Snapshot,
+    SnapshotSource,
+    is_snapshot,
+    load_snapshot,
+    save_snapshot,
+)
+from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.topic_name import TopicName, select_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.format.object_names import LedgerObjectName
-    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.payloads.schema_info import TopicSchema
     from arrow_io.storage.trace import RequestTrace
+    from connector.catalog.bucket import BucketContents, LedgerCopy
+    from connector.catalog.metadata_source import MetadataSource
+    from connector.catalog.topic_metadata import TopicMetadata
+
+Metadata: TypeAlias = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
+"""Where a cluster's metadata can be read: see `open_catalog`."""
 
 
-@dataclass(frozen=True)
-class TopicLedgers:
-    """One topic, or one partition of a partitioned topic, and its offloaded ledgers.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CatalogOptions:
+    """What a catalog is opened with; see `open_catalog`. Shows none of it: there are secrets."""
 
-    Attributes:
-        topic: The topic, with its partition.
-        ledgers: Sound ledgers, ascending by ledger id; one copy each.
-        problems: What is wrong with ledgers of which no copy is sound.
-        cut: Those of them with which nothing is wrong but that the data object is cut.
-    """
+    url: str
+    storage_options: Mapping[str, object] | None = None
+    metadata: Metadata | None = None
+    metadata_options: Mapping[str, object] | None = None
+    buckets: Mapping[str, str] | None = None
+    range_bytes: int = DEFAULT_RANGE_BYTES
+    trace: RequestTrace | None = None
 
-    topic: TopicName
-    ledgers: tuple[OffloadedLedger, ...]
-    problems: tuple[PulsarOffloadError, ...] = ()
-    cut: tuple[OffloadedLedger, ...] = ()
-
-    def salvaged(self) -> TopicLedgers:
-        """The same topic, to be read as far as its data objects go."""
-        cut = {ledger.ledger_id for ledger in self.cut}
-        ledgers = sorted((*self.ledgers, *self.cut), key=lambda ledger: ledger.ledger_id)
-        lost = tuple(error for error in self.problems if error.ledger_id not in cut)
-        return TopicLedgers(self.topic, tuple(ledgers), lost)
+    @property
+    def location(self) -> Location:
+        """The bucket, prefix or folder."""
+        return Location(self.url, self.storage_options)
 
 
 class Catalog:
-    """The topics of a bucket, found from the bucket alone.
+    """The topics of a bucket, with what their cluster knows of them, if it was asked.
 
-    Where a ledger lies in the bucket under several uuids, the newest copy whose index object is
-    sound is taken (the index object is written last).
+    A topic that the metadata does not know is what the bucket shows of it.
+
+    Args:
+        options: What it is opened with.
+        snapshot: What lies in the bucket, and what is known already.
+        source: Where the metadata is read; None if there is none.
     """
 
     def __init__(
-        self,
-        contents: BucketContents,
-        *,
-        location: Location,
-        range_bytes: int = DEFAULT_RANGE_BYTES,
-        trace: RequestTrace | None = None,
+        self, options: CatalogOptions, snapshot: Snapshot, source: MetadataSource | None
     ) -> None:
-        self.location = location
-        self.contents = contents
-        self._range_bytes = range_bytes
-        self._trace = trace
-        self._topics = _by_topic(contents)
-        self._owners: dict[LedgerObjectName, TopicName | None] = {}
+        self.location = snapshot.contents.location
+        self.contents = snapshot.contents
+        self.taken = snapshot.taken
+        self.source = source
+        self._options = options
+        self._elsewhere = OtherBuckets(
+            self.location,
+            options.buckets or {},
+            range_bytes=options.range_bytes,
+            trace=options.trace,
+            known=snapshot.elsewhere,
+        )
+        self._copies = _by_topic(self.contents.copies)
+        self._ledgers: dict[TopicName, TopicLedgers] = {}
+        self._attempts: dict[LedgerObjectName, Mapping[str, str] | None] = {}
 
     def refreshed(self) -> Catalog:
-        """The catalog as it is now: one listing, and one request for each new index object."""
-        contents = read_bucket(
-            self.location,
-            range_bytes=self._range_bytes,
-            trace=self._trace,
-            known=self.contents,
-        )
-        return Catalog(
-            contents, location=self.location, range_bytes=self._range_bytes, trace=self._trace
-        )
+        """The catalog as it is now: one listing, and one request for each new index object.
+
+        The metadata is read anew; a snapshot stays what it is.
+        """
+        options = self._options
+        if options.metadata is not None and is_snapshot(options.metadata):
+            return self
+        return _opened(options, known=self.contents)
+
+    def save(
+        self, path: str | os.PathLike[str], *, storage_options: Mapping[str, object] | None = None
+    ) -> None:
+        """Write all that the catalog knows to a file, from which it opens again by one read.
+
+        With metadata, that of every topic is read.
+
+        Args:
+            path: Path or URL of the file; ends with `.json.gz`. It replaces what was there.
+            storage_options: Options of the fsspec file system of the path.
+
+        Raises:
+            OptionError: The path ends otherwise.
+            PulsarOffloadError: The metadata cannot be read, or the file cannot be written.
+        """
+        source, topics, schemas = self.source, None, {}
+        if source is not None:
+            found = {topic: source.topic_metadata(topic) for topic in self.topics()}
+            topics = {topic: each for topic, each in found.items() if each is not None}
+            # What lies in other buckets is looked for as the ledgers are.
+            for topic in topics:
+                self.ledgers(topic)
+            bases = {topic.base: source.schema_source(topic) for topic in topics}
+            schemas = {base: answer for base, answer in bases.items() if answer is not None}
+        snapshot = Snapshot(self.contents, self._elsewhere.contents, topics, schemas, self.taken)
+        save_snapshot(snapshot, os.fspath(path), storage_options)
 
     def topics(self) -> list[TopicName]:
         """All topics, partitions each by itself, by name and partition number."""
-        return sorted(self._topics, key=lambda topic: (str(topic.base), topic.partition))
+        known = self.source.topics() if self.source else ()
+        topics = {*self._copies, *known} - {None}
+        return sorted(topics, key=lambda topic: (str(topic.base), topic.partition))
 
     def ledgers(self, topic: TopicName) -> TopicLedgers:
-        """The ledgers of one topic or partition."""
-        return self._topics[topic]
+        """The ledgers of one topic or partition.
+
+        Raises:
+            PulsarOffloadError: The metadata cannot be read.
+        """
+        if topic not in self._ledgers:
+            copies = self._copies.get(topic, [])
+            metadata = self.metadata(topic)
+            self._ledgers[topic] = (
+                from_bucket(topic, copies)
+                if metadata is None
+                else from_metadata(
+                    metadata,
+                    self._with_nameless(copies, metadata),
+                    partial(self._elsewhere.find, topic),
+                )
+            )
+        return self._ledgers[topic]
+
+    def metadata(self, topic: TopicName) -> TopicMetadata | None:
+        """What the cluster says of one topic or partition; None if nothing is known.
+
+        Raises:
+            PulsarOffloadError: The metadata cannot be read.
+        """
+        return self.source.topic_metadata(topic) if self.source else None
+
+    def schema(
+        self, topics: Iterable[TopicName], schema_version: int | None = None
+    ) -> TopicSchema | None:
+        """The schema of some topics; None if the metadata has none, or several that differ.
+
+        Args:
+            topics: Topics or partitions.
+            schema_version: Version whose schema is the reader schema; None for the newest.
+
+        Raises:
+            OptionError: The schema is malformed, or there is none of that version.
+            StorageError: The metadata cannot be read.
+        """
+        if self.source is None:
+            return None
+        bases = sorted({topic.base for topic in topics}, key=str)
+        answers = {self.source.schema_source(base) for base in bases}
+        answer = answers.pop() if len(answers) == 1 else None
+        return None if answer is None else load_schema(answer, schema_version=schema_version)
+
+    def _with_nameless(
+        self, copies: Sequence[LedgerCopy], metadata: TopicMetadata
+    ) -> list[LedgerCopy]:
+        """A topic's copies, and those that tell no topic and are of a uuid that it names."""
+        named = {(info.ledger_id, info.offload.uuid) for info in metadata.ledgers if info.offload}
+        nameless = self._copies.get(None, [])
+        return [*copies, *(e for e in nameless if (e.name.ledger_id, e.name.uuid) in named)]
 
     def select(
         self, wanted: str | Sequence[str], report: ReadReport | None = None
@@ -106,7 +208,7 @@ class Catalog:
                 unsound.
         """
         try:
-            chosen = [self._topics[topic] for topic in select_topics(wanted, self._topics)]
+            chosen = [self.ledgers(topic) for topic in select_topics(wanted, self.topics())]
         except TopicNotFoundError as not_found:
             unsound = self.unattributed()
             if not unsound:
@@ -122,9 +224,15 @@ class Catalog:
         for each in chosen:
             for error in each.problems:
                 counted.lose(Unit.LEDGER, error)
-        for error in self.unattributed():
-            counted.lose(Unit.LEDGER, error)
-        self._tell_unfinished(chosen, counted)
+            counted.pending_ledgers += len(each.pending)
+            counted.pending_entries += sum(ledger.entries or 0 for ledger in each.pending)
+            counted.unlisted_ledgers += len(each.unknown)
+        # What the metadata lists is all there is of a topic.
+        unlisted = [each for each in chosen if each.metadata is None]
+        if unlisted:
+            for error in self.unattributed():
+                counted.lose(Unit.LEDGER, error)
+            self._tell_unfinished(unlisted, counted)
         return chosen
 
     def _tell_unfinished(self, chosen: Sequence[TopicLedgers], report: ReadReport) -> None:
@@ -138,9 +246,9 @@ class Catalog:
             for each in chosen
         }
         last[None] = -1
-        for name in self.contents.unfinished:
+        for name in (each.name for each in self.contents.unfinished):
             try:
-                owner = self._owner(name)
+                owner = self.owner(name)
             except MissingObjectError:
                 # Deleted since the bucket was listed.
                 continue
@@ -155,20 +263,38 @@ class Catalog:
             else:
                 report.unfinished_ledgers += 1
 
-    def _owner(self, name: LedgerObjectName) -> TopicName | None:
-        """The topic of an unfinished offload, by the user metadata of its data object."""
-        if name not in self._owners:
-            metadata = self.location.user_metadata(name.data_name, trace=self._trace) or {}
-            self._owners[name] = _topic(metadata.get(MANAGED_LEDGER_NAME_KEY))
-        return self._owners[name]
+    def owner(self, name: LedgerObjectName) -> TopicName | None:
+        """The topic of an unfinished offload, by the user metadata of its data object.
+
+        Raises:
+            MissingObjectError: The data object is not there any more.
+            StorageError: It cannot be asked for.
+        """
+        return _topic((self.attempt_metadata(name) or {}).get(MANAGED_LEDGER_NAME_KEY))
+
+    def attempt_metadata(self, name: LedgerObjectName) -> Mapping[str, str] | None:
+        """The user metadata of the data object of an unfinished offload.
+
+        Returns:
+            The metadata, names in lower case; None if the store keeps none.
+
+        Raises:
+            MissingObjectError: The data object is not there any more.
+            StorageError: It cannot be asked for.
+        """
+        if name not in self._attempts:
+            trace = self._options.trace
+            self._attempts[name] = self.location.user_metadata(name.data_name, trace=trace)
+        return self._attempts[name]
 
     def unattributed(self) -> list[PulsarOffloadError]:
         """What is wrong with ledgers that may belong to any topic, because nothing tells which."""
         sound = {copy.name.ledger_id for copy in self.contents.copies if copy.ledger is not None}
+        newest = {copy.name.ledger_id: copy for copy in reversed(self._copies.get(None, []))}
         errors = [
-            copies[0].error
-            for (topic, ledger_id), copies in _by_ledger(self.contents).items()
-            if topic is None and ledger_id not in sound and copies[0].error is not None
+            copy.error
+            for ledger_id, copy in newest.items()
+            if ledger_id not in sound and copy.error is not None
         ]
         if self.contents.streaming:
             errors.append(streaming_error(self.contents.streaming))
@@ -179,24 +305,81 @@ def open_catalog(
     url: str,
     *,
     storage_options: Mapping[str, object] | None = None,
+    metadata: Metadata | None = None,
+    metadata_options: Mapping[str, object] | None = None,
+    buckets: Mapping[str, str] | None = None,
     range_bytes: int = DEFAULT_RANGE_BYTES,
     trace: RequestTrace | None = None,
 ) -> Catalog:
     """Find the topics of a bucket: one listing, and one request for each index object.
 
+    Metadata says what the bucket cannot: which of several copies counts, which ledgers should be
+    there and are not, which are still in BookKeeper only, and the schemas. From a snapshot, all is
+    read at once instead, and the bucket is not listed.
+
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other
             URL that fsspec knows.
         storage_options: Options of the fsspec file system.
+        metadata: The URL of a cluster's admin API (`https://broker:8443`); a folder with one folder
+            for each topic, which holds `managed-ledger-info.bin` (the metadata store's value) or
+            `internal-info.json` and `internal-stats.json` (the admin API's answers), and
+            `schemas-rest.json`; such folders by topic name; or a snapshot that `Catalog.save` made
+            (`….json.gz`). None: the bucket alone.
+        metadata_options: For the admin API `token`, `token_file`, `ca_file`, `cert_file`,
+            `key_file`, `verify_hostname` and `timeout_s`; for folders and snapshots the options of
+            their fsspec file system.
+        buckets: URL of each further bucket that ledgers of these topics were written to, by the
+            name that the metadata has for it. Without it such a bucket is looked for by its name,
+            in the same store and with the same options.
         range_bytes: Most bytes that one request for data will ask for.
         trace: Counts the requests.
 
     Raises:
-        StorageError: The bucket cannot be read.
+        OptionError: An option has a value that is not allowed.
+        StorageError: The bucket, or the snapshot, cannot be read.
+        CorruptSnapshotError: The snapshot is none.
     """
-    location = Location(url, storage_options)
-    contents = read_bucket(location, range_bytes=range_bytes, trace=trace)
-    return Catalog(contents, location=location, range_bytes=range_bytes, trace=trace)
+    options = CatalogOptions(
+        url=url,
+        storage_options=storage_options,
+        metadata=metadata,
+        metadata_options=metadata_options,
+        buckets=buckets,
+        range_bytes=range_bytes,
+        trace=trace,
+    )
+    return _opened(options)
+
+
+def _opened(options: CatalogOptions, known: BucketContents | None = None) -> Catalog:
+    metadata, location, trace = options.metadata, options.location, options.trace
+    if metadata is None and (options.metadata_options or options.buckets):
+        given = "metadata_options" if options.metadata_options else "buckets"
+        message = f"{given} are given, and no metadata"
+        raise OptionError(message)
+    if not all(isinstance(url, str) for url in (options.buckets or {}).values()):
+        message = "buckets are URLs by name"
+        raise OptionError(message)
+    if isinstance(metadata, str | os.PathLike) and is_snapshot(metadata):
+        snapshot = load_snapshot(
+            os.fspath(metadata),
+            location,
+            range_bytes=options.range_bytes,
+            buckets=options.buckets,
+            storage_options=options.metadata_options,
+            trace=trace,
+        )
+        kept = None if snapshot.topics is None else SnapshotSource(snapshot)
+        return Catalog(options, snapshot, kept)
+    source = (
+        None
+        if metadata is None
+        else open_metadata_source(metadata, options=options.metadata_options)
+    )
+    taken = datetime.now(UTC)
+    contents = read_bucket(location, range_bytes=options.range_bytes, trace=trace, known=known)
+    return Catalog(options, Snapshot(contents, taken=taken), source)
 
 
 def _topic(managed_ledger: str | None) -> TopicName | None:
@@ -207,28 +390,9 @@ def _topic(managed_ledger: str | None) -> TopicName | None:
         return None
 
 
-def _by_ledger(contents: BucketContents) -> dict[tuple[TopicName | None, int], list[LedgerCopy]]:
-    """Copies, newest first, of each ledger of each topic; two clusters may share a bucket."""
+def _by_topic(copies: Iterable[LedgerCopy]) -> dict[TopicName | None, list[LedgerCopy]]:
+    """Copies of each topic's ledgers, in their order; under None, those that tell no topic."""
     grouped = defaultdict(list)
-    for copy in contents.copies:
-        grouped[copy.topic, copy.name.ledger_id].append(copy)
-    return grouped
-
-
-def _by_topic(contents: BucketContents) -> dict[TopicName, TopicLedgers]:
-    ledgers: dict[TopicName, list[OffloadedLedger]] = defaultdict(list)
-    problems: dict[TopicName, list[PulsarOffloadError]] = defaultdict(list)
-    cut: dict[TopicName, list[OffloadedLedger]] = defaultdict(list)
-    for (topic, _), copies in _by_ledger(contents).items():
-        if topic is None:
-            continue
-        sound = next((copy.ledger for copy in copies if copy.ledger is not None), None)
-        if sound is not None:
-            ledgers[topic].append(sound)
-        else:
-            problems[topic].extend(copy.error for copy in copies[:1] if copy.error is not None)
-            cut[topic].extend(copy.cut for copy in copies[:1] if copy.cut is not None)
-    return {
-        topic: TopicLedgers(topic, tuple(ledgers[topic]), tuple(problems[topic]), tuple(cut[topic]))
-        for topic in {**ledgers, **problems}
-    }
+    for copy in copies:
+        grouped[copy.topic].append(copy)
+    return dict(grouped)

@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from arrow_io.errors import FormatError, MissingObjectError, OptionError
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
-from arrow_io.storage.location import Location
+from arrow_io.storage.location import Location, folder_and_name
 from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.schema_forms import (
     ALL_VERSIONS,
@@ -168,7 +168,7 @@ class _SchemaReader:
         match = _WITH_MESSAGE.fullmatch(path)
         file, root_message = (match["path"], match["message"]) if match else (path, None)
         shown = _shown(file)
-        folder, name = _folder_and_name(file)
+        folder, name = folder_and_name(file)
         try:
             location = Location(folder, self._storage_options)
             if name and location.exists(name):
@@ -254,16 +254,6 @@ def _check_nesting(nested: int) -> None:
     if nested > _MAX_NESTED_LISTS:
         message = f"lists of schemas are nested more than {_MAX_NESTED_LISTS} deep"
         raise OptionError(message)
-
-
-def _folder_and_name(path: str) -> tuple[str, str]:
-    """Cut a path or URL before its last name, which is empty for a bucket and after a slash."""
-    first, chain, inner = path.partition("::")
-    scheme, colon, rest = first.rpartition("://")
-    folder, slash, name = rest.rpartition("/")
-    if colon and not slash:
-        return path, ""
-    return f"{scheme}{colon}{folder}{slash}{chain}{inner}", name
 
 
 def _shown(path: str) -> str:

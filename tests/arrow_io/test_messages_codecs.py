@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.errors import CorruptEntryError
+from arrow_io.errors import CorruptEntryError, OptionError
 from arrow_io.messages import codecs
 from tests.support.builds import BUILDS, using_build
-from tests.support.codecs import CODECS, Codec, compress
+from tests.support.codecs import CODECS, Codec, compress, decompress
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -209,3 +210,26 @@ def test_short_lz4_block_of_a_trusted_size_is_seen_by_its_end() -> None:
 
     with pytest.raises(CorruptEntryError, match="decompresses to other than"):
         _decompress("LZ4", data, len(_TEXT) + 40, is_size_trusted=True)
+
+
+@given(st.sampled_from(CODECS), st.binary(max_size=3000))
+def test_what_is_compressed_is_read_by_others(codec: Codec, data: bytes) -> None:
+    """Other libraries, and our own way back, must give the bytes that were compressed."""
+    number = CODECS.index(codec)
+
+    compressed = codecs.compress(number, data)
+
+    assert decompress(codec, compressed, len(data)) == data
+    if number != codecs.NONE:
+        assert _decompress(codec, compressed, len(data)) == data
+
+
+def test_zlib_streams_are_finished() -> None:
+    """Not every reader takes a stream without its end, as Java writes it."""
+    assert zlib.decompress(codecs.compress(codecs.ZLIB, _TEXT)) == _TEXT
+
+
+def test_unknown_codec_is_not_written() -> None:
+    """Only Pulsar's five codecs have a number."""
+    with pytest.raises(OptionError, match="compression type 5"):
+        codecs.compress(5, b"")

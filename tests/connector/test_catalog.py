@@ -237,7 +237,8 @@ def test_data_object_without_index_object_is_unfinished(folder: Folder, ledger_i
 
     assert values == ["sound"]
     assert (report.unfinished_ledgers, report.lost) == (1, {})
-    assert open_catalog(str(folder.path)).contents.unfinished == (name,)
+    (unfinished,) = open_catalog(str(folder.path)).contents.unfinished
+    assert unfinished.name == name
     with pytest.warns(IncompleteReadWarning, match="1 data objects have no index object"):
         open_topic(str(folder.path), TOPIC).to_table()
 

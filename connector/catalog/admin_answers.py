@@ -1,0 +1,372 @@
+"""What Pulsar's admin API answers about the ledgers of a topic, read and written as JSON.
+
+================ ==================================== =============================================
+Answer           Pulsar's class                       What only it tells of a ledger
+================ ==================================== =============================================
+`internal-info`  ManagedLedgerInfo                    time of closing, uuid of the offload
+`internalStats`  PersistentTopicInternalStats         whether the offload is complete
+================ ==================================== =============================================
+
+`isOffloaded` of internal-info is true from the moment an offload begins, `offloaded` of
+internalStats from the moment it is complete. Either answer may be JSON text within a JSON string,
+as Java's admin client gives it, and of a partitioned topic, `{"partitions": {name: answer, …}}`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from arrow_io.errors import CorruptMetadataError, OptionError
+from arrow_io.format.ledger_metadata import MANAGED_LEDGER_KEY
+from connector.catalog.schema_forms import ALL_VERSIONS, parse_json
+from connector.catalog.topic_metadata import (
+    MAX_METADATA_BYTES,
+    LedgerInfo,
+    OffloadContext,
+    TopicMetadata,
+    in_order,
+)
+from connector.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MANAGED_LEDGER: Final = re.compile(
+    rf"[{{ ,]{re.escape(MANAGED_LEDGER_KEY)}=base64:([A-Za-z0-9+/]+={{0,2}})[,}}]"
+)
+_SHOWN_CHARACTERS: Final = 64
+
+
+def read_answer(data: bytes) -> Mapping[str, object]:
+    """Read the JSON of an answer.
+
+    Raises:
+        CorruptMetadataError: It is no JSON object, or longer than `MAX_METADATA_BYTES`.
+    """
+    if len(data) > MAX_METADATA_BYTES:
+        message = f"an answer of {len(data)} bytes; {MAX_METADATA_BYTES} are allowed"
+        raise CorruptMetadataError(message)
+    try:
+        answer = parse_json(data)
+        if isinstance(answer, str):
+            answer = parse_json(answer)
+    except OptionError as error:
+        raise CorruptMetadataError(error.message) from error
+    return _mapping(answer, "the answer")
+
+
+def read_names(data: bytes) -> list[str]:
+    """Read the JSON of an answer that lists names: of tenants, namespaces or topics.
+
+    Raises:
+        CorruptMetadataError: It is no list of text.
+    """
+    try:
+        names = parse_json(data)
+    except OptionError as error:
+        raise CorruptMetadataError(error.message) from error
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        message = "the answer is no list of names"
+        raise CorruptMetadataError(message)
+    return names
+
+
+def parse_internal_info(
+    answer: Mapping[str, object], topic: TopicName
+) -> dict[TopicName, TopicMetadata]:
+    """Read an answer to `GET …/internal-info` (`pulsar-admin topics info-internal`).
+
+    Args:
+        answer: The answer, as `read_answer` gives it.
+        topic: The topic that was asked for.
+
+    Returns:
+        The topic, or the partitions of a partitioned topic. Every offload that was begun counts as
+        complete, because this answer does not tell.
+
+    Raises:
+        CorruptMetadataError: A field is missing, of the wrong type or out of range.
+    """
+    return {each: _internal_info(value, each) for each, value in _by_topic(answer, topic)}
+
+
+def parse_internal_stats(
+    answer: Mapping[str, object], topic: TopicName
+) -> dict[TopicName, TopicMetadata]:
+    """Read an answer to `GET …/internalStats` (`pulsar-admin topics stats-internal`).
+
+    Args:
+        answer: The answer, as `read_answer` gives it.
+        topic: The topic that was asked for.
+
+    Returns:
+        The topic, or the partitions of a partitioned topic. Complete offloads are without uuid;
+        what is not complete is as if it had not begun.
+
+    Raises:
+        CorruptMetadataError: A field is missing, of the wrong type or out of range.
+    """
+    return {each: _internal_stats(value, each) for each, value in _by_topic(answer, topic)}
+
+
+def managed_ledger_name_of(stats: Mapping[str, object]) -> str | None:
+    """The managed ledger that an answer to `GET …/internalStats` is of.
+
+    Args:
+        stats: The answer of one topic; it says so in the text of a ledger's BookKeeper metadata,
+            which ledgers have that are in BookKeeper.
+
+    Returns:
+        The name, `tenant/namespace/persistent/topic`; None if no ledger tells it.
+    """
+    ledgers = stats.get("ledgers")
+    for ledger in reversed(ledgers) if isinstance(ledgers, list) else ():
+        text = ledger.get("metadata") if isinstance(ledger, Mapping) else None
+        match = _MANAGED_LEDGER.search(text) if isinstance(text, str) else None
+        if match is not None:
+            try:
+                return base64.b64decode(match[1], validate=True).decode()
+            except (binascii.Error, UnicodeDecodeError) as error:
+                message = "the managed ledger's name in the metadata of a ledger is not readable"
+                raise CorruptMetadataError(message) from error
+    return None
+
+
+def has_schemas(answer: Mapping[str, object]) -> bool:
+    """Whether an answer to `GET /admin/v2/schemas/…/schemas` has any schema in it."""
+    return answer.get(ALL_VERSIONS) != []
+
+
+def internal_info_json(metadata: TopicMetadata) -> str:
+    """Write what a broker answers to `GET …/internal-info`.
+
+    Without the two dates of the metadata store's node, which belong to no topic made offline.
+    """
+    answer: dict[str, object] = {"version": 0, "ledgers": list(map(_info_ledger, metadata.ledgers))}
+    if metadata.terminated_position is not None:
+        ledger_id, entry_id = metadata.terminated_position
+        answer["terminatedPosition"] = {"ledgerId": ledger_id, "entryId": entry_id}
+    answer["cursors"] = {}
+    if metadata.properties:
+        answer["properties"] = dict(metadata.properties)
+    return json.dumps(answer)
+
+
+def internal_stats_json(metadata: TopicMetadata) -> str:
+    """Write what a broker answers to `GET …/internalStats` after it has loaded the topic.
+
+    The last ledger's metadata has but the managed ledger's name, by which the topic is known.
+    """
+    ledgers = [_stats_ledger(ledger) for ledger in metadata.ledgers]
+    if ledgers:
+        name = base64.b64encode(metadata.topic.managed_ledger_name.encode()).decode()
+        ledgers[-1]["metadata"] = (
+            f"LedgerMetadata{{customMetadata={{{MANAGED_LEDGER_KEY}=base64:{name}}}}}"
+        )
+    last = next((each for each in reversed(metadata.ledgers) if each.entries), None)
+    is_terminated = metadata.terminated_position is not None
+    answer = {
+        "entriesAddedCounter": 0,
+        "numberOfEntries": sum(each.entries or 0 for each in metadata.ledgers),
+        "totalSize": sum(each.size_bytes or 0 for each in metadata.ledgers),
+        "currentLedgerEntries": 0,
+        "currentLedgerSize": 0,
+        "lastLedgerCreatedTimestamp": None,
+        "lastLedgerCreationFailureTimestamp": None,
+        "waitingCursorsCount": 0,
+        "pendingAddEntriesCount": 0,
+        "lastConfirmedEntry": f"{last.ledger_id}:{(last.entries or 0) - 1}" if last else "-1:-1",
+        "state": "Terminated" if is_terminated else "LedgerOpened",
+        "ledgers": ledgers,
+        "cursors": {},
+        "schemaLedgers": [],
+        "compactedLedger": _stats_ledger(LedgerInfo(ledger_id=-1, entries=-1, size_bytes=-1)),
+    }
+    return json.dumps(answer)
+
+
+def _by_topic(
+    answer: Mapping[str, object], topic: TopicName
+) -> Iterator[tuple[TopicName, Mapping[str, object]]]:
+    partitions = answer.get("partitions")
+    if partitions is None:
+        yield topic, answer
+        return
+    for name, each in _mapping(partitions, "the field partitions").items():
+        partition = _topic_name(name)
+        if partition is None or partition.base != topic or partition.partition < 0:
+            message = f"an answer about {topic} has the partition {_shown(name)}"
+            raise CorruptMetadataError(message)
+        yield partition, _mapping(each, "the answer of a partition")
+
+
+def _topic_name(name: str) -> TopicName | None:
+    try:
+        return TopicName.parse(name)
+    except OptionError:
+        return None
+
+
+def _internal_info(answer: Mapping[str, object], topic: TopicName) -> TopicMetadata:
+    position = answer.get("terminatedPosition")
+    terminated: tuple[int, int] | None = None
+    if position is not None:
+        where = _mapping(position, "the field terminatedPosition")
+        terminated = (_required_int(where, "ledgerId"), _required_int(where, "entryId"))
+    ledgers = []
+    for ledger in _ledgers(answer):
+        uuid = _uuid(ledger)
+        offload: OffloadContext | None = None
+        if uuid is not None or _flag(ledger, "isOffloaded"):
+            offload = OffloadContext(uuid=uuid, complete=True)
+        ledgers.append(
+            LedgerInfo(
+                ledger_id=_required_int(ledger, "ledgerId"),
+                entries=_int(ledger, "entries"),
+                size_bytes=_int(ledger, "size"),
+                timestamp_ms=_int(ledger, "timestamp") or None,
+                offload=offload,
+                properties=_properties(ledger),
+            )
+        )
+    return TopicMetadata(
+        topic=topic,
+        ledgers=_with_open_ledger(ledgers, is_terminated=terminated is not None),
+        terminated_position=terminated,
+        properties=_properties(answer),
+    )
+
+
+def _internal_stats(answer: Mapping[str, object], topic: TopicName) -> TopicMetadata:
+    ledgers = [
+        LedgerInfo(
+            ledger_id=_required_int(ledger, "ledgerId"),
+            entries=_int(ledger, "entries"),
+            size_bytes=_int(ledger, "size"),
+            offload=(
+                OffloadContext(uuid=None, complete=True) if _flag(ledger, "offloaded") else None
+            ),
+            properties=_properties(ledger),
+        )
+        for ledger in _ledgers(answer)
+    ]
+    is_terminated = answer.get("state") == "Terminated"
+    return TopicMetadata(
+        topic=topic, ledgers=_with_open_ledger(ledgers, is_terminated=is_terminated)
+    )
+
+
+def _with_open_ledger(ledgers: list[LedgerInfo], *, is_terminated: bool) -> tuple[LedgerInfo, ...]:
+    """Ledgers in order, the last of them open if it has no entries.
+
+    Its numbers are 0 or absent, and the time is that of the answer. A ledger that is closed without
+    entries is deleted, unless the topic was terminated.
+    """
+    ordered = in_order(ledgers)
+    if is_terminated or not ordered or ordered[-1].entries:
+        return ordered
+    last = ordered[-1]
+    is_open = LedgerInfo(ledger_id=last.ledger_id, offload=last.offload, properties=last.properties)
+    return (*ordered[:-1], is_open)
+
+
+def _info_ledger(ledger: LedgerInfo) -> dict[str, object]:
+    offload = ledger.offload
+    fields = {
+        "ledgerId": ledger.ledger_id,
+        "entries": ledger.entries,
+        "size": ledger.size_bytes,
+        "timestamp": ledger.timestamp_ms,
+        "isOffloaded": offload is not None,
+        "offloadedContextUuid": str(offload.uuid) if offload and offload.uuid else None,
+        "properties": dict(ledger.properties) or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _stats_ledger(ledger: LedgerInfo) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "ledgerId": ledger.ledger_id,
+        "entries": ledger.entries or 0,
+        "size": ledger.size_bytes or 0,
+        "offloaded": ledger.is_offloaded,
+        "metadata": None,
+        "underReplicated": False,
+    }
+    if ledger.properties:
+        fields["properties"] = dict(ledger.properties)
+    return fields
+
+
+def _ledgers(answer: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    ledgers = answer.get("ledgers")
+    if not isinstance(ledgers, list):
+        message = "the answer has no list of ledgers"
+        raise CorruptMetadataError(message)
+    for ledger in ledgers:
+        yield _mapping(ledger, "a ledger of the answer")
+
+
+def _mapping(value: object, what: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        message = f"{what} is no JSON object"
+        raise CorruptMetadataError(message)
+    return value
+
+
+def _int(fields: Mapping[str, object], name: str) -> int | None:
+    value = fields.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        message = f"the field {name} is no whole number"
+        raise CorruptMetadataError(message)
+    return value
+
+
+def _required_int(fields: Mapping[str, object], name: str) -> int:
+    value = _int(fields, name)
+    if value is None:
+        message = f"the field {name} is missing"
+        raise CorruptMetadataError(message)
+    return value
+
+
+def _flag(fields: Mapping[str, object], name: str) -> bool:
+    value = fields.get(name, False)
+    if not isinstance(value, bool):
+        message = f"the field {name} is neither true nor false"
+        raise CorruptMetadataError(message)
+    return value
+
+
+def _properties(fields: Mapping[str, object]) -> dict[str, str]:
+    properties = fields.get("properties")
+    if properties is None:
+        return {}
+    checked: dict[str, str] = {}
+    for name, value in _mapping(properties, "the field properties").items():
+        if not isinstance(value, str):
+            message = "the field properties has values that are no text"
+            raise CorruptMetadataError(message)
+        checked[name] = value
+    return checked
+
+
+def _uuid(ledger: Mapping[str, object]) -> UUID | None:
+    text = ledger.get("offloadedContextUuid")
+    if text is None:
+        return None
+    try:
+        return UUID(str(text))
+    except ValueError as error:
+        message = f"{_shown(text)} is no uuid"
+        raise CorruptMetadataError(message) from error
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:_SHOWN_CHARACTERS]

@@ -1,0 +1,354 @@
+"""GET requests to the admin API of a live cluster, with a token or a client certificate.
+
+Brokers answer for the topics they own and redirect to the owner for others. The token goes on with
+a redirect to any host over https, because its certificate is checked, but over plain http only to
+the same host; a redirect from https to http is not followed.
+"""
+
+from __future__ import annotations
+
+import math
+import ssl
+from dataclasses import dataclass, field, fields
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from arrow_io.errors import FormatError, OptionError, StorageError
+from arrow_io.storage.failures import RetryPolicy, http_status, is_transient
+from arrow_io.storage.redaction import redacted, redacted_urls
+from connector.catalog.topic_metadata import MAX_METADATA_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+_MAX_REDIRECTS: Final = 5
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_OK: Final = 200
+_UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
+_MAX_TOKEN_BYTES: Final = 1 << 16
+_MAX_REASON_BYTES: Final = 1 << 12
+_SHOWN_CHARACTERS: Final = 200
+_NAMESPACE_PARTS: Final = (2, 3)
+"""Tenant and namespace; Pulsar's first version had a cluster between them."""
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminOptions:
+    """How the admin API is reached.
+
+    Raises:
+        OptionError: A value is not allowed, or two exclude each other.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    """Token of Pulsar's token authentication (a JSON Web Token)."""
+    token_file: str | None = None
+    """File that has the token in it; read for each request, because tokens are renewed."""
+    ca_file: str | None = None
+    """PEM file of the authorities that the server's certificate is checked against; by default
+    those of the system."""
+    cert_file: str | None = None
+    """PEM file of the client's certificate, for TLS authentication."""
+    key_file: str | None = None
+    """PEM file of the client's private key, not encrypted; may be in `cert_file` too."""
+    verify_hostname: bool = True
+    """Whether the server's certificate must be for the host that is asked."""
+    timeout_s: float = 30.0
+    """Longest silence of the server, in seconds."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces (`tenant/namespace`) whose topics are listed; by default all that there are, which
+    only a superuser of the cluster may ask for."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without a request."""
+        if self.token is not None and self.token_file is not None:
+            message = "both token and token_file: give one of them"
+            raise OptionError(message)
+        if self.token is not None:
+            _check_token(self.token, "the token")
+        if self.key_file is not None and self.cert_file is None:
+            message = "key_file needs cert_file, the certificate of the key"
+            raise OptionError(message)
+        if not 0 < self.timeout_s < math.inf:
+            message = f"timeout_s is a number of seconds above 0, not {self.timeout_s}"
+            raise OptionError(message)
+        for namespace in self.namespaces:
+            parts = namespace.split("/")
+            if len(parts) not in _NAMESPACE_PARTS or not all(parts):
+                message = f"a namespace is tenant/namespace, not {namespace!r}"
+                raise OptionError(message)
+
+
+def parse_options(options: Mapping[str, object]) -> AdminOptions:
+    """Read options as users give them; numbers and flags may be text.
+
+    Raises:
+        OptionError: An option is unknown, or its value is not allowed.
+    """
+    names = [each.name for each in fields(AdminOptions)]
+    unknown = sorted(set(options) - set(names))
+    if unknown:
+        message = f"unknown metadata option {unknown[0]!r}; there are {', '.join(names)}"
+        raise OptionError(message)
+    checked: dict[str, Any] = {}
+    for name, value in options.items():
+        match name:
+            case _ if value is None:
+                continue
+            case "verify_hostname":
+                checked[name] = _flag(name, value)
+            case "timeout_s":
+                checked[name] = _number(name, value)
+            case "namespaces":
+                checked[name] = _names(name, value)
+            case _:
+                checked[name] = _text(name, value)
+    return AdminOptions(**checked)
+
+
+class AdminConnection:
+    """What sends the requests; each on a connection of its own.
+
+    Args:
+        url: URL of a broker or a proxy, such as `https://pulsar.example:8443`.
+        options: Token, certificates and so on.
+        retry: How often a request that failed is sent again.
+
+    Raises:
+        OptionError: The URL is none of a server, or holds credentials; an option does not go with
+            it; or a file of certificates cannot be used.
+    """
+
+    def __init__(self, url: str, options: AdminOptions, retry: RetryPolicy | None = None) -> None:
+        self.url = redacted_urls(url.rstrip("/"))
+        self.options = options
+        self._retry = retry or RetryPolicy()
+        self._server = _checked_url(url.rstrip("/"))
+        self._tls: ssl.SSLContext | None = None
+        if self._server.scheme == "https":
+            self._tls = _tls_context(options)
+        elif options.ca_file or options.cert_file or not options.verify_hostname:
+            message = f"{self.url} is no https URL, and there are options for TLS"
+            raise OptionError(message)
+
+    def __repr__(self) -> str:
+        """The URL, without the token."""
+        return f"AdminConnection({self.url!r})"
+
+    def get(self, path: str) -> bytes | None:
+        """Ask for a path.
+
+        Args:
+            path: Path behind the URL, encoded, from `/` on.
+
+        Returns:
+            The answer's body; None if the cluster does not know what is asked for (404).
+
+        Raises:
+            StorageError: The cluster cannot be reached, refuses, or goes on failing.
+            FormatError: The answer is longer than `MAX_METADATA_BYTES`.
+        """
+        token = self._token()
+        try:
+            return self._retry.call(lambda: self._followed(path, token))
+        except (OSError, HTTPException, UnicodeError) as error:
+            # UnicodeError is for names of hosts that cannot be looked up.
+            if isinstance(error, StorageError):
+                raise
+            if http_status(error) == _NOT_FOUND:
+                return None
+            # Not chained: nothing of the library's own text is shown unmasked.
+            raise StorageError(self._failure(path, error, token)) from None
+
+    def _followed(self, path: str, token: str | None) -> bytes:
+        url = urlsplit(f"{self._server.geturl()}{path}")
+        for _ in range(_MAX_REDIRECTS + 1):
+            answer = self._answer(url, token if self._may_have_token(url) else None)
+            if isinstance(answer, bytes):
+                return answer
+            url = answer
+        message = f"{self.url}{path} is redirected more than {_MAX_REDIRECTS} times"
+        raise StorageError(message)
+
+    def _may_have_token(self, url: SplitResult) -> bool:
+        return url.scheme == "https" or url.hostname == self._server.hostname
+
+    def _answer(self, url: SplitResult, token: str | None) -> bytes | SplitResult:
+        """The body, or where the request is redirected to."""
+        connection = self._connection(url)
+        try:
+            headers = {"Accept": "application/json", "Connection": "close"}
+            if token is not None:
+                headers["Authorization"] = f"Bearer {token}"
+            target = f"{url.path}?{url.query}" if url.query else url.path
+            connection.request("GET", target or "/", headers=headers)
+            with connection.getresponse() as response:
+                if response.status in _REDIRECTS:
+                    return self._redirected(url, response.getheader("Location"))
+                if response.status != _OK:
+                    reason = _reason(response.read(_MAX_REASON_BYTES))
+                    raise _StatusError(response.status, reason, had_token=token is not None)
+                return _body(response)
+        finally:
+            connection.close()
+
+    def _connection(self, url: SplitResult) -> HTTPConnection:
+        host, port = url.hostname or "", url.port or _DEFAULT_PORTS[url.scheme]
+        timeout_s = self.options.timeout_s
+        if self._tls is not None:
+            return HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
+        return HTTPConnection(host, port, timeout=timeout_s)
+
+    def _redirected(self, url: SplitResult, location: str | None) -> SplitResult:
+        try:
+            target = _checked_url(urljoin(url.geturl(), location or ""))
+        except ValueError:
+            message = f"{self.url} redirects to what is no URL of a server"
+            raise StorageError(message) from None
+        if target.scheme != self._server.scheme:
+            message = (
+                f"{self.url} redirects to {target.scheme}://{target.netloc}, which is not followed"
+            )
+            raise StorageError(message)
+        return target
+
+    def _token(self) -> str | None:
+        file = self.options.token_file
+        if file is None:
+            return self.options.token
+        try:
+            with Path(file).open("rb") as opened:
+                token = opened.read(_MAX_TOKEN_BYTES + 1).decode("ascii", "replace").strip()
+        except OSError as error:
+            message = f"the token file {file} cannot be read: {error.strerror}"
+            raise OptionError(message) from None
+        _check_token(token, f"what is in the token file {file}")
+        return token
+
+    def _failure(self, path: str, error: Exception, token: str | None) -> str:
+        what = f"request to {self.url}{path} failed"
+        if is_transient(error):
+            what = f"{what}, after {self._retry.attempts} attempts"
+        message = f"{what}: {type(error).__name__}: {error}"
+        if isinstance(error, _StatusError):
+            message = f"{what}: {error}"
+            if error.status in {_UNAUTHORIZED, _FORBIDDEN}:
+                message = f"the cluster refuses {self.url}{path}: {error}"
+            if error.status == _UNAUTHORIZED and token is not None and not error.had_token:
+                message += (
+                    "; the token was not sent on with a redirect to another host over plain http"
+                )
+        return redacted(message, {"token": token})
+
+
+class _StatusError(OSError):
+    """An answer that is no success; never leaves this module."""
+
+    def __init__(self, status: int, reason: str, *, had_token: bool) -> None:
+        super().__init__(f"HTTP {status}{reason and f': {reason}'}")
+        self.status = status
+        self.had_token = had_token
+
+
+def _body(response: HTTPResponse) -> bytes:
+    data = response.read(MAX_METADATA_BYTES + 1)
+    if len(data) > MAX_METADATA_BYTES:
+        message = f"the answer is longer than the {MAX_METADATA_BYTES} bytes allowed"
+        raise FormatError(message)
+    if response.length:
+        raise IncompleteRead(data, response.length)
+    return data
+
+
+def _reason(body: bytes) -> str:
+    """What the server says in words, of which Pulsar sends few."""
+    text = " ".join(body.decode("utf-8", "replace").split())
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def _checked_url(url: str) -> SplitResult:
+    shown = redacted_urls(url[:_SHOWN_CHARACTERS])
+    if not url.isascii() or not url.isprintable() or " " in url:
+        message = f"the URL {shown!r} has characters that must be encoded"
+        raise OptionError(message)
+    try:
+        split = urlsplit(url)
+        has_host = bool(split.hostname) and split.port != 0
+    except ValueError:
+        message = f"{shown!r} is no URL"
+        raise OptionError(message) from None
+    if split.scheme not in _DEFAULT_PORTS or not has_host:
+        message = f"{shown!r} is no URL of a server"
+        raise OptionError(message)
+    if "@" in split.netloc:
+        message = f"credentials in the URL {shown!r}: give them as options (token)"
+        raise OptionError(message)
+    return split
+
+
+def _tls_context(options: AdminOptions) -> ssl.SSLContext:
+    def no_password() -> NoReturn:
+        message = f"the private key in {options.key_file or options.cert_file} is encrypted"
+        raise OptionError(message)
+
+    what = f"the certificates of {options.ca_file}"
+    try:
+        context = ssl.create_default_context(cafile=options.ca_file)
+        if options.cert_file is not None:
+            what = f"the certificate and key of {options.cert_file}"
+            context.load_cert_chain(options.cert_file, options.key_file, no_password)
+    except OSError as error:
+        if isinstance(error, OptionError):
+            raise
+        message = f"{what} cannot be used: {error.strerror or type(error).__name__}"
+        raise OptionError(message) from None
+    context.check_hostname = options.verify_hostname
+    return context
+
+
+def _check_token(token: str, what: str) -> None:
+    # Else http.client would show it in its error, or it would end the header.
+    if not token or not token.isascii() or not token.isprintable() or len(token) > _MAX_TOKEN_BYTES:
+        message = f"{what} is no token: it is empty, too long, or has characters that none has"
+        raise OptionError(message)
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        message = f"the metadata option {name} is text, not {type(value).__name__}"
+        raise OptionError(message)
+    return value
+
+
+def _flag(name: str, value: object) -> bool:
+    flags = {"true": True, "false": False}
+    if isinstance(value, str) and value.lower() in flags:
+        return flags[value.lower()]
+    if not isinstance(value, bool):
+        message = f"the metadata option {name} is true or false, not {value!r}"
+        raise OptionError(message)
+    return value
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            return float(value)
+    except (ValueError, OverflowError):
+        pass
+    message = f"the metadata option {name} is a number, not {value!r}"
+    raise OptionError(message)
+
+
+def _names(name: str, value: object) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple):
+        message = f"the metadata option {name} is a list of text, not {type(value).__name__}"
+        raise OptionError(message)
+    return tuple(_text(name, each).strip() for each in names)

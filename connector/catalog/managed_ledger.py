@@ -1,0 +1,349 @@
+"""A topic's ledgers as the metadata store holds them (Pulsar's MetaStoreImpl, MLDataFormats.proto).
+
+The value of `/managed-ledgers/<managed ledger name>` is a bare protobuf message, or if the broker
+has `managedLedgerInfoCompressionType` set, a compressed one:
+
+======= ======= ========================== =====================================================
+Offset  Size    Field                      Value
+======= ======= ========================== =====================================================
+0       2       magic                      `47 78`, with which no bare message can begin
+2       4       size N, int32              big-endian
+6       N       ManagedLedgerInfoMetadata  {1 compressionType enum, 2 uncompressedSize int32}
+6 + N   rest    compressed message         in the forms of `arrow_io.messages.codecs`
+======= ======= ========================== =====================================================
+
+ManagedLedgerInfo (proto2): {1 repeated LedgerInfo, 2 terminatedPosition {1 ledgerId, 2 entryId},
+3 properties}. The fields of its parts are those of `_MESSAGES` below. An absent flag is false; an
+absent time is written as 0 for the open ledger, which has no entries and size yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from arrow_io.errors import (
+    CorruptEntryError,
+    CorruptMetadataError,
+    OptionError,
+    UnsupportedFormatError,
+)
+from arrow_io.format.object_names import offload_uuid
+from arrow_io.messages import codecs
+from connector.catalog.topic_metadata import (
+    MAX_METADATA_BYTES,
+    LedgerInfo,
+    OffloadContext,
+    TopicMetadata,
+    in_order,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from uuid import UUID
+
+    from connector.topic_name import TopicName
+
+_MAGIC: Final = b"\x47\x78"
+_SIZE_BYTES: Final = 4
+_HALF_BITS: Final = 64
+_SIGN: Final = 1 << (_HALF_BITS - 1)
+_SHOWN_BYTES: Final = 64
+_LOAD_FACTOR: Final = 0.75
+
+# Strings are declared as bytes, which has the same wire form: protobuf's implementations differ in
+# what they do with a proto2 string that is not UTF-8.
+_MESSAGES: Final = {
+    "KeyValue": """
+        1 key required bytes
+        2 value required bytes
+    """,
+    "OffloadDriverMetadata": """
+        1 name required bytes
+        2 properties repeated KeyValue
+    """,
+    "OffloadSegment": """
+        1 uidMsb optional int64
+        2 uidLsb optional int64
+    """,
+    "OffloadContext": """
+        1 uidMsb optional int64
+        2 uidLsb optional int64
+        3 complete optional bool
+        4 bookkeeperDeleted optional bool
+        5 timestamp optional int64
+        6 driverMetadata optional OffloadDriverMetadata
+        7 offloadSegment repeated OffloadSegment
+    """,
+    "LedgerInfo": """
+        1 ledgerId required int64
+        2 entries optional int64
+        3 size optional int64
+        4 timestamp optional int64
+        5 offloadContext optional OffloadContext
+        6 properties repeated KeyValue
+    """,
+    "NestedPositionInfo": """
+        1 ledgerId required int64
+        2 entryId required int64
+    """,
+    "ManagedLedgerInfo": """
+        1 ledgerInfo repeated LedgerInfo
+        2 terminatedPosition optional NestedPositionInfo
+        3 properties repeated KeyValue
+    """,
+    "ManagedLedgerInfoMetadata": """
+        1 compressionType required int32
+        2 uncompressedSize required int32
+    """,
+}
+
+
+def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
+    """Read the value that the metadata store has of a topic.
+
+    Args:
+        data: The value, bare or compressed; an empty one is a topic without ledgers.
+        topic: The topic that it is of, which it does not say itself.
+
+    Returns:
+        The topic's ledgers. Fields that this module does not know are left out.
+
+    Raises:
+        CorruptMetadataError: It is no such value, longer than `MAX_METADATA_BYTES`, or its ledgers
+            cannot be those of a topic.
+        UnsupportedFormatError: A ledger was offloaded by streaming offload (PIP-76).
+    """
+    _check_size(len(data))
+    if data.startswith(_MAGIC):
+        data = _uncompressed(memoryview(data)[len(_MAGIC) :])
+    message = _parsed("ManagedLedgerInfo", data)
+    position = message.terminatedPosition if message.HasField("terminatedPosition") else None
+    return TopicMetadata(
+        topic=topic,
+        ledgers=in_order(_ledger_info(ledger) for ledger in message.ledgerInfo),
+        terminated_position=None if position is None else (position.ledgerId, position.entryId),
+        properties=_properties(message.properties),
+    )
+
+
+def serialize_managed_ledger_info(
+    metadata: TopicMetadata, *, compression: int = codecs.NONE
+) -> bytes:
+    """Write the value that a broker would put into its metadata store.
+
+    Args:
+        metadata: The topic's ledgers.
+        compression: CompressionType, as in `arrow_io.messages.codecs`; by default the message is
+            bare, which every version of Pulsar reads.
+
+    Returns:
+        The value; of what a broker wrote bare and `parse_managed_ledger_info` read, the same bytes.
+
+    Raises:
+        OptionError: A number is outside the range of its field, an offload has properties and no
+            driver, or the codec is unknown.
+    """
+    message = _CLASSES["ManagedLedgerInfo"]()
+    try:
+        for ledger in _hash_map_order(metadata.ledgers):
+            _fill_ledger(message.ledgerInfo.add(), ledger)
+        if metadata.terminated_position is not None:
+            ledger_id, entry_id = metadata.terminated_position
+            message.terminatedPosition.ledgerId = ledger_id
+            message.terminatedPosition.entryId = entry_id
+        _add_properties(message.properties, metadata.properties)
+    except ValueError as error:
+        text = f"the managed ledger of {metadata.topic} cannot be written: {error}"
+        raise OptionError(text) from error
+    data: bytes = message.SerializeToString()
+    if compression == codecs.NONE:
+        return data
+    compressed = codecs.compress(compression, data)
+    header = _CLASSES["ManagedLedgerInfoMetadata"](
+        compressionType=compression, uncompressedSize=len(data)
+    ).SerializeToString()
+    return b"".join((_MAGIC, len(header).to_bytes(_SIZE_BYTES), header, compressed))
+
+
+def _uncompressed(data: memoryview) -> bytes:
+    """The bare message of a compressed value, without its magic.
+
+    Where this fails Pulsar reads the value as a bare message, which must fail too: no field has the
+    wire type that `47` stands for.
+    """
+    size = int.from_bytes(data[:_SIZE_BYTES], signed=True)
+    if not 0 <= size <= len(data) - _SIZE_BYTES:
+        text = f"the compressed managed ledger has {len(data)} bytes, which end in its header"
+        raise CorruptMetadataError(text)
+    header = _parsed("ManagedLedgerInfoMetadata", bytes(data[_SIZE_BYTES : _SIZE_BYTES + size]))
+    compressed = data[_SIZE_BYTES + size :]
+    if header.compressionType == codecs.NONE:
+        return bytes(compressed)
+    _check_size(header.uncompressedSize)
+    try:
+        return bytes(
+            codecs.decompress(
+                header.compressionType, compressed, header.uncompressedSize, is_size_trusted=False
+            )
+        )
+    except CorruptEntryError as error:
+        text = f"the compressed managed ledger cannot be read: {error.message}"
+        raise CorruptMetadataError(text) from error
+
+
+def _check_size(size_bytes: int) -> None:
+    if not 0 <= size_bytes <= MAX_METADATA_BYTES:
+        text = f"a managed ledger of {size_bytes} bytes; {MAX_METADATA_BYTES} are allowed"
+        raise CorruptMetadataError(text)
+
+
+def _parsed(name: str, data: bytes) -> Any:  # noqa: ANN401 - a message class has no static type
+    try:
+        message = _CLASSES[name].FromString(data)
+    except DecodeError as error:
+        text = f"the managed ledger is no {name}"
+        raise CorruptMetadataError(text) from error
+    # All that is absent is not listed: that could be millions of fields.
+    if not message.IsInitialized():
+        text = f"a {name} lacks fields that it must have"
+        raise CorruptMetadataError(text)
+    return message
+
+
+def _optional(message: Any, name: str) -> Any:  # noqa: ANN401 - protobuf has no static types
+    return getattr(message, name) if message.HasField(name) else None
+
+
+def _ledger_info(message: Any) -> LedgerInfo:  # noqa: ANN401
+    offload = _optional(message, "offloadContext")
+    if offload is not None and offload.offloadSegment:
+        segment = offload.offloadSegment[0]
+        uuid = offload_uuid(segment.uidMsb, segment.uidLsb)
+        text = f"streaming offload (PIP-76) is not supported yet: segment {uuid}"
+        raise UnsupportedFormatError(text, ledger_id=message.ledgerId)
+    return LedgerInfo(
+        ledger_id=message.ledgerId,
+        entries=_optional(message, "entries"),
+        size_bytes=_optional(message, "size"),
+        timestamp_ms=message.timestamp or None,
+        offload=None if offload is None else _offload_context(offload),
+        properties=_properties(message.properties),
+    )
+
+
+def _offload_context(message: Any) -> OffloadContext:  # noqa: ANN401
+    has_uuid = message.HasField("uidMsb") or message.HasField("uidLsb")
+    driver = _optional(message, "driverMetadata")
+    return OffloadContext(
+        uuid=offload_uuid(message.uidMsb, message.uidLsb) if has_uuid else None,
+        complete=message.complete,
+        bookkeeper_deleted=message.bookkeeperDeleted,
+        timestamp_ms=message.timestamp or None,
+        driver=None if driver is None else _utf8(driver.name),
+        driver_properties={} if driver is None else _properties(driver.properties),
+    )
+
+
+def _hash_map_order(ledgers: Sequence[LedgerInfo]) -> list[LedgerInfo]:
+    """The order in which a broker writes ledgers: that of the java.util.HashMap it copies them to.
+
+    Brokers read them in any order, into a sorted map.
+    """
+    buckets = 1
+    while buckets < int(len(ledgers) / _LOAD_FACTOR + 1):
+        buckets *= 2
+
+    def bucket(ledger: LedgerInfo) -> int:
+        hash_code = (ledger.ledger_id ^ ledger.ledger_id >> 32) & 0xFFFF_FFFF
+        return (hash_code ^ hash_code >> 16) & (buckets - 1)
+
+    return sorted(sorted(ledgers, key=lambda ledger: ledger.ledger_id), key=bucket)
+
+
+def _fill_ledger(message: Any, ledger: LedgerInfo) -> None:  # noqa: ANN401
+    message.ledgerId = ledger.ledger_id
+    if ledger.entries is not None:
+        message.entries = ledger.entries
+    if ledger.size_bytes is not None:
+        message.size = ledger.size_bytes
+    # A broker makes the open ledger with the time 0.
+    if ledger.timestamp_ms is not None or ledger.entries is None:
+        message.timestamp = ledger.timestamp_ms or 0
+    if ledger.offload is not None:
+        message.offloadContext.SetInParent()
+        _fill_offload(message.offloadContext, ledger.offload)
+    _add_properties(message.properties, ledger.properties)
+
+
+def _fill_offload(message: Any, offload: OffloadContext) -> None:  # noqa: ANN401
+    if offload.uuid is not None:
+        message.uidMsb, message.uidLsb = _halves(offload.uuid)
+    if offload.complete:
+        message.complete = True
+    if offload.bookkeeper_deleted:
+        message.bookkeeperDeleted = True
+    if offload.timestamp_ms is not None:
+        message.timestamp = offload.timestamp_ms
+    if offload.driver is not None:
+        message.driverMetadata.name = offload.driver.encode()
+        _add_properties(message.driverMetadata.properties, offload.driver_properties)
+    elif offload.driver_properties:
+        text = "an offload has properties of its driver, and no driver"
+        raise ValueError(text)
+
+
+def _halves(uuid: UUID) -> tuple[int, int]:
+    """The signed `uidMsb` and `uidLsb` of a uuid."""
+    msb, lsb = divmod(uuid.int, 1 << _HALF_BITS)
+    return (msb ^ _SIGN) - _SIGN, (lsb ^ _SIGN) - _SIGN
+
+
+def _properties(messages: Iterable[Any]) -> dict[str, str]:
+    return {_utf8(message.key): _utf8(message.value) for message in messages}
+
+
+def _add_properties(messages: Any, properties: Mapping[str, str]) -> None:  # noqa: ANN401
+    for key, value in properties.items():
+        messages.add(key=key.encode(), value=value.encode())
+
+
+def _utf8(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        message = f"text in the managed ledger is not UTF-8: {text[:_SHOWN_BYTES]!r}"
+        raise CorruptMetadataError(message) from error
+
+
+def _message_classes() -> dict[str, Any]:
+    """Build the message classes; descriptors in code need no generated file and no protoc."""
+    types = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="connector/managed_ledger.proto", package="pulsar", syntax="proto2"
+    )
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for field in fields.strip().splitlines():
+            number, field_name, label, kind = field.split()
+            descriptor = message.field.add(
+                name=field_name,
+                number=int(number),
+                label=types.Label.Value(f"LABEL_{label.upper()}"),
+            )
+            if kind in _MESSAGES:
+                descriptor.type, descriptor.type_name = types.TYPE_MESSAGE, f".pulsar.{kind}"
+            else:
+                descriptor.type = types.Type.Value(f"TYPE_{kind.upper()}")
+    # A pool of our own: Pulsar's names may be taken in the default pool by a user's classes.
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"pulsar.{name}"))
+        for name in _MESSAGES
+    }
+
+
+_CLASSES: Final = _message_classes()

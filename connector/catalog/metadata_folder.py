@@ -1,0 +1,317 @@
+"""What a cluster knew of its topics, from files that were saved of it: one folder for each topic.
+
+========================== ======================================================================
+File in a topic's folder   What it is
+========================== ======================================================================
+`managed-ledger-info.bin`  the metadata store's value of `/managed-ledgers/<managed ledger>`
+`internal-info.json`       the answer to `pulsar-admin topics info-internal`
+`internal-stats.json`      the answer to `pulsar-admin topics stats-internal`
+`schemas-rest.json`        the answer to `GET /admin/v2/schemas/<topic>/schemas`
+========================== ======================================================================
+
+Any of the first three will do; `metadata_merge` takes several together. Which topic a folder is of
+says the first of these that there is: the user; the file `topics.json` beside the folders, which
+has `{"dir": folder}` for each topic; the ledgers in `internal-stats.json`; the folder's name,
+`tenant__namespace__topic`, or names of nested folders, `tenant/namespace/topic`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import CorruptMetadataError, FormatError, MissingObjectError, OptionError
+from arrow_io.storage.location import Location, folder_and_name
+from connector.catalog.admin_answers import (
+    has_schemas,
+    managed_ledger_name_of,
+    parse_internal_info,
+    parse_internal_stats,
+    read_answer,
+)
+from connector.catalog.managed_ledger import parse_managed_ledger_info
+from connector.catalog.metadata_merge import merge_metadata
+from connector.catalog.topic_metadata import MAX_METADATA_BYTES
+from connector.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from connector.catalog.topic_metadata import TopicMetadata
+
+VALUE_FILE: Final = "managed-ledger-info.bin"
+INFO_FILE: Final = "internal-info.json"
+STATS_FILE: Final = "internal-stats.json"
+SCHEMAS_FILE: Final = "schemas-rest.json"
+TOPICS_FILE: Final = "topics.json"
+
+_METADATA_FILES: Final = (VALUE_FILE, INFO_FILE, STATS_FILE)
+_CONCURRENT_REQUESTS: Final = 16
+_MAX_DEPTH: Final = 4
+"""Folders below the one given: tenant, cluster, namespace, topic."""
+_MAX_FOLDERS: Final = 100_000
+_BETWEEN_NAMES: Final = "__"
+_TOPIC_PARTS: Final = 3
+
+
+class MetadataFolder:
+    """Saved files as a source of metadata.
+
+    Files are read when they are first needed, and kept. A folder whose files are malformed is an
+    error for its topic only, where the user or `topics.json` says which topic that is.
+
+    Args:
+        source: Path or fsspec URL of the folder, or of one topic's folder; or by topic name, paths
+            of topics' folders, or of files that hold the metadata store's value.
+        storage_options: Options of the fsspec file system.
+
+    Raises:
+        OptionError: A name is none of a topic, there are two paths for one topic, or a URL names no
+            bucket or holds credentials.
+    """
+
+    def __init__(
+        self,
+        source: str | Mapping[str, str | os.PathLike[str]],
+        storage_options: Mapping[str, object] | None = None,
+    ) -> None:
+        if isinstance(source, str):
+            self._source: Location | dict[TopicName, Location] = Location(source, storage_options)
+            return
+        self._source = {}
+        for name, path in source.items():
+            topic = TopicName.parse(name)
+            if topic in self._source:
+                message = f"there are two paths for the metadata of {topic}"
+                raise OptionError(message)
+            self._source[topic] = Location(os.fspath(path), storage_options)
+
+    is_live = False
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the files read until now leave unsure, or say against each other."""
+        folders: dict[TopicName, _TopicFolder] = vars(self).get("_folders", {})
+        return [
+            warning for folder in dict.fromkeys(folders.values()) for warning in folder.warnings
+        ]
+
+    def topics(self) -> list[TopicName]:
+        """Every topic, each partition by itself, by name and partition number.
+
+        Raises:
+            CorruptMetadataError: Files are malformed, and nothing but they tells of which topic.
+            OptionError: Nothing tells which topic a folder is of.
+            StorageError: The files cannot be read.
+        """
+        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+            found = set(chain.from_iterable(executor.map(_topics_of, self._folders.values())))
+        return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
+
+    def topic_metadata(self, topic: TopicName) -> TopicMetadata | None:
+        """The ledgers of one topic or partition; None if there is no folder of it.
+
+        Raises:
+            CorruptMetadataError: Its files are malformed.
+            MissingObjectError: The folder that the user or `topics.json` names for it is not there,
+                or has none of the files.
+            StorageError: The files cannot be read.
+        """
+        folder = self._folders.get(topic) or self._folders.get(topic.base)
+        return None if folder is None else folder.metadata.get(topic)
+
+    def schema_source(self, topic: TopicName) -> bytes | None:
+        """The schemas of a topic, from its folder, or from that of its base or of a partition.
+
+        Raises:
+            CorruptMetadataError: The file is no JSON object.
+            StorageError: The file cannot be read.
+        """
+        kin = [each for each in self._folders if each.base == topic.base]
+        kin.sort(key=lambda each: (each != topic, each.partition))
+        answers = (self._folders[each].schemas for each in kin)
+        return next((answer for answer in answers if answer is not None), None)
+
+    @cached_property
+    def _folders(self) -> dict[TopicName, _TopicFolder]:
+        if not isinstance(self._source, Location):
+            return {topic: _TopicFolder(where, topic) for topic, where in self._source.items()}
+        if self._source.exists(TOPICS_FILE):
+            return {
+                topic: _TopicFolder(where, topic)
+                for topic, where in _locations_by_file(self._source).items()
+            }
+        found: dict[TopicName, _TopicFolder] = {}
+        folders = _discovered(self._source)
+        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+            topics_of_each = list(executor.map(_topics_of, folders))
+        for folder, topics in zip(folders, topics_of_each, strict=True):
+            for topic in topics:
+                if topic in found:
+                    message = f"{folder.location} and {found[topic].location} are of {topic}"
+                    raise CorruptMetadataError(message)
+                found[topic] = folder
+        return found
+
+
+class _TopicFolder:
+    """The files of one topic.
+
+    Args:
+        location: The folder; if `topic` is given, perhaps a file with the metadata store's value.
+        topic: The topic, where something other than the folder tells it.
+        names: Names of the folders, from the one given by the user on; the last is its own.
+    """
+
+    def __init__(
+        self, location: Location, topic: TopicName | None = None, names: Sequence[str] = ()
+    ) -> None:
+        self.location = location
+        self.warnings: Sequence[str] = ()
+        self._topic = topic
+        self._names = names
+
+    @property
+    def named(self) -> TopicName | None:
+        """The topic, as far as it is known without the files."""
+        if self._topic is not None:
+            return self._topic
+        match self._names:
+            case [tenant, namespace, local_name]:
+                return TopicName(tenant, namespace, local_name)
+            case [tenant, cluster, namespace, local_name]:
+                return TopicName(tenant, namespace, local_name, cluster)
+            case [*_, name]:
+                parts = name.split(_BETWEEN_NAMES, 2)
+                return TopicName(*parts) if len(parts) == _TOPIC_PARTS and all(parts) else None
+        return None
+
+    @cached_property
+    def metadata(self) -> Mapping[TopicName, TopicMetadata]:
+        """The topic, or the partitions of which there are answers."""
+        warnings: list[str] = []
+        with self._naming(STATS_FILE):
+            stats_answer = self._answer(STATS_FILE)
+            topic = self._told_topic(stats_answer, warnings)
+            stats = {} if stats_answer is None else parse_internal_stats(stats_answer, topic)
+        with self._naming(INFO_FILE):
+            info_answer = self._answer(INFO_FILE)
+            info = {} if info_answer is None else parse_internal_info(info_answer, topic)
+        with self._naming(VALUE_FILE):
+            data = self._content(VALUE_FILE)
+            value = {} if data is None else {topic: parse_managed_ledger_info(data, topic)}
+        if data is None and info_answer is None and stats_answer is None:
+            message = f"{self.location} has none of {', '.join(_METADATA_FILES)}"
+            raise MissingObjectError(message)
+        merged = {
+            each: merge_metadata(value.get(each), info.get(each), stats.get(each), warnings)
+            for each in {**value, **info, **stats}
+        }
+        self.warnings = warnings
+        return {each: metadata for each, metadata in merged.items() if metadata is not None}
+
+    @cached_property
+    def schemas(self) -> bytes | None:
+        """The admin API's answer with all versions of the schema; None if there is no schema."""
+        with self._naming(SCHEMAS_FILE):
+            data = self._content(SCHEMAS_FILE)
+            return data if data is not None and has_schemas(read_answer(data)) else None
+
+    def _told_topic(self, stats: Mapping[str, object] | None, warnings: list[str]) -> TopicName:
+        name = None if stats is None else managed_ledger_name_of(stats)
+        told = None if name is None else TopicName.from_managed_ledger_name(name)
+        if self._topic is None and told is not None:
+            return told
+        if self.named is None:
+            message = (
+                f"nothing tells which topic {self.location} is of: give the folders by topic name,"
+                f" or name them tenant{_BETWEEN_NAMES}namespace{_BETWEEN_NAMES}topic"
+            )
+            raise OptionError(message)
+        if told not in {None, self.named}:
+            warnings.append(f"{self.location} is given for {self.named}, and is of {told}")
+        return self.named
+
+    @cached_property
+    def _files(self) -> tuple[Location, Mapping[str, str]]:
+        """Where the files are, and by what each is called here, what each is called there."""
+        if self._topic is not None:
+            url, name = folder_and_name(self.location.url)
+            folder = Location(url, self.location.storage_options, self.location.retry)
+            if name and folder.exists(name):
+                return folder, {VALUE_FILE: name}
+        names = (info.name for info in self.location.list_objects())
+        return self.location, {name: name for name in names}
+
+    def _content(self, file: str) -> bytes | None:
+        location, names = self._files
+        if file not in names:
+            return None
+        return location.read_object(names[file], max_bytes=MAX_METADATA_BYTES).data
+
+    def _answer(self, file: str) -> Mapping[str, object] | None:
+        data = self._content(file)
+        return None if data is None else read_answer(data)
+
+    @contextmanager
+    def _naming(self, file: str) -> Iterator[None]:
+        """Let errors name the file that they are about."""
+        try:
+            yield
+        except FormatError as error:
+            error.object_key = f"{self.location}/{file}"
+            raise
+
+
+def _topics_of(folder: _TopicFolder) -> list[TopicName]:
+    """The topics that a folder is of; those of unsound files as far as something else tells."""
+    try:
+        return list(folder.metadata)
+    except (FormatError, MissingObjectError):
+        if folder.named is None:
+            raise
+        return [folder.named]
+
+
+def _locations_by_file(root: Location) -> dict[TopicName, Location]:
+    """Folders of topics, by `topics.json`."""
+    answer = read_answer(root.read_object(TOPICS_FILE, max_bytes=MAX_METADATA_BYTES).data)
+    found: dict[TopicName, Location] = {}
+    for name, each in answer.items():
+        folder = each.get("dir") if isinstance(each, Mapping) else None
+        if not isinstance(folder, str) or {"", ".", ".."}.intersection(folder.split("/")):
+            message = f"{root}/{TOPICS_FILE} has no folder below it for the topic {name[:200]!r}"
+            raise CorruptMetadataError(message)
+        found[TopicName.parse(name)] = root.child(folder)
+    return found
+
+
+def _discovered(root: Location) -> list[_TopicFolder]:
+    """Folders with metadata in them, at or below a folder."""
+    _, own_name = folder_and_name(root.url.rstrip("/"))
+    found: list[_TopicFolder] = []
+    level: list[tuple[Location, tuple[str, ...]]] = [(root, ())]
+    with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        for _ in range(_MAX_DEPTH + 1):
+            below: list[tuple[Location, tuple[str, ...]]] = []
+            listings = list(executor.map(_listing, [location for location, _ in level]))
+            for (location, names), (files, folders) in zip(level, listings, strict=True):
+                if any(name in files for name in _METADATA_FILES):
+                    found.append(_TopicFolder(location, names=names or (own_name,)))
+                else:
+                    below.extend((location.child(name), (*names, name)) for name in folders)
+            if len(below) > _MAX_FOLDERS:
+                message = f"{root} has more than {_MAX_FOLDERS} folders, too many for metadata"
+                raise OptionError(message)
+            level = below
+    return found
+
+
+def _listing(location: Location) -> tuple[list[str], list[str]]:
+    """Names of the files and of the folders at a location."""
+    return [info.name for info in location.list_objects()], location.list_folders()

@@ -1,0 +1,161 @@
+"""What several sources say of one topic, taken together.
+
+The sources were read at different times. Ledgers are only added behind the last and trimmed from
+the front, so of two lists the one that ends later, or else begins later, is the newer, and is the
+topic's. What is known of a ledger is gathered from all sources; an offload that one of them knows
+to be complete is complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+
+    Joined = Callable[[OffloadContext | None, OffloadContext | None], OffloadContext | None]
+
+_Value = TypeVar("_Value")
+
+
+def merge_metadata(
+    value: TopicMetadata | None,
+    info: TopicMetadata | None,
+    stats: TopicMetadata | None,
+    warnings: list[str],
+) -> TopicMetadata | None:
+    """Take together what is known of a topic.
+
+    Args:
+        value: What the metadata store's value says, which is what the broker itself goes by; None
+            if it is not there.
+        info: What the admin API's internal-info says, in which every offload is complete; None
+            likewise.
+        stats: What its internalStats says, which has no uuids; None likewise.
+        warnings: Gets what stays unsure, and what the sources say against each other.
+
+    Returns:
+        The topic; None if nothing is known of it.
+    """
+    if info is not None and stats is None:
+        if value is not None:
+            info = _with_no_offload_complete(info)
+        elif any(ledger.offload is not None for ledger in info.ledgers):
+            warnings.append(
+                f"{info.topic}: internal-info alone does not tell which offloads are complete; all"
+                " that were begun are taken to be"
+            )
+    answers = _merged(stats, info, _joined_answers, ("internalStats", "internal-info"), warnings)
+    names = ("the metadata store's value", "the admin API's answers")
+    return _merged(value, answers, _joined_offloads, names, warnings)
+
+
+def _with_no_offload_complete(info: TopicMetadata) -> TopicMetadata:
+    ledgers = (
+        ledger
+        if ledger.offload is None
+        else replace(ledger, offload=replace(ledger.offload, complete=False))
+        for ledger in info.ledgers
+    )
+    return replace(info, ledgers=tuple(ledgers))
+
+
+def _joined_answers(
+    stats: OffloadContext | None, info: OffloadContext | None
+) -> OffloadContext | None:
+    """The uuid of internal-info, the completeness of internalStats."""
+    return stats if info is None else replace(info, complete=stats is not None)
+
+
+def _joined_offloads(
+    value: OffloadContext | None, answers: OffloadContext | None
+) -> OffloadContext | None:
+    """The offload of the value, unless only the answers were given after it was complete."""
+    if value is None or answers is None:
+        return value or answers
+    if value.complete or not answers.complete:
+        return value
+    if answers.uuid in {None, value.uuid}:
+        return replace(value, complete=True)
+    return answers
+
+
+def _merged(
+    first: TopicMetadata | None,
+    second: TopicMetadata | None,
+    joined: Joined,
+    names: tuple[str, str],
+    warnings: list[str],
+) -> TopicMetadata | None:
+    """Two sources of one topic; what both know is as the first says."""
+    if first is None or second is None:
+        return first or second
+    known = {ledger.ledger_id: ledger for ledger in first.ledgers}
+    also_known = {ledger.ledger_id: ledger for ledger in second.ledgers}
+    newer, older = sorted((first, second), key=_age_rank, reverse=True)
+    ledgers: list[LedgerInfo] = []
+    for ledger_id in (ledger.ledger_id for ledger in newer.ledgers):
+        ledger, other = known.get(ledger_id), also_known.get(ledger_id)
+        if ledger is None or other is None:
+            ledgers.extend(each for each in (ledger, other) if each is not None)
+            continue
+        ledgers.append(_merged_ledger(ledger, other, joined))
+        warnings.extend(
+            f"{first.topic}: ledger {ledger_id} has {contradiction}"
+            for contradiction in _contradictions(ledger, other, names)
+        )
+    listed = {ledger.ledger_id for ledger in newer.ledgers}
+    gone = [each for each in older.ledgers if each.ledger_id not in listed and each.entries]
+    if gone:
+        source, newer_source = names if older is first else names[::-1]
+        warnings.append(
+            f"{first.topic}: {source} has {len(gone)} ledgers more than {newer_source}, which is"
+            f" newer, the first: {gone[0].ledger_id}; they are taken to be trimmed"
+        )
+    return replace(
+        first,
+        ledgers=tuple(ledgers),
+        terminated_position=_either(first.terminated_position, second.terminated_position),
+        properties=first.properties or second.properties,
+    )
+
+
+def _age_rank(metadata: TopicMetadata) -> tuple[int, int]:
+    """Greater for what was read later."""
+    if not metadata.ledgers:
+        return -1, -1
+    return metadata.ledgers[-1].ledger_id, metadata.ledgers[0].ledger_id
+
+
+def _merged_ledger(ledger: LedgerInfo, other: LedgerInfo, joined: Joined) -> LedgerInfo:
+    return replace(
+        ledger,
+        entries=_either(ledger.entries, other.entries),
+        size_bytes=_either(ledger.size_bytes, other.size_bytes),
+        timestamp_ms=_either(ledger.timestamp_ms, other.timestamp_ms),
+        offload=joined(ledger.offload, other.offload),
+        properties=ledger.properties or other.properties,
+    )
+
+
+def _contradictions(ledger: LedgerInfo, other: LedgerInfo, names: tuple[str, str]) -> Iterator[str]:
+    offload, other_offload = ledger.offload, other.offload
+    both_complete = ledger.is_offloaded and other.is_offloaded
+    for what, said, also_said in (
+        ("entries", ledger.entries, other.entries),
+        ("bytes", ledger.size_bytes, other.size_bytes),
+        (
+            "as the uuid of its offload",
+            offload.uuid if offload and both_complete else None,
+            other_offload.uuid if other_offload and both_complete else None,
+        ),
+    ):
+        if said is not None and also_said is not None and said != also_said:
+            yield (f"{said} {what} by {names[0]}, {also_said} by {names[1]}; the first is taken")
+
+
+def _either(first: _Value | None, second: _Value | None) -> _Value | None:
+    return second if first is None else first

@@ -1,0 +1,98 @@
+"""Where what a cluster knows of its topics can be read: one interface, whatever the source.
+
+======================================= ==========================================================
+Source                                  Read by
+======================================= ==========================================================
+`http://…`, `https://…`                 `admin_client`: the admin API of a live cluster
+path or URL of a folder                 `metadata_folder`: saved files, one folder a topic
+mapping of topic name to path or URL    the same, and the user says which topic is where
+======================================= ==========================================================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from arrow_io.errors import OptionError
+from connector.catalog.admin_client import AdminApi
+from connector.catalog.metadata_folder import MetadataFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from connector.catalog.topic_metadata import TopicMetadata
+    from connector.topic_name import TopicName
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+class MetadataSource(Protocol):
+    """What a cluster knows of its topics. Answers are read when they are asked for, and kept."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether what it says is so now; else it was so when it was saved."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the answers given until now leave unsure, or say against each other."""
+
+    def topics(self) -> list[TopicName]:
+        """Every topic that it knows, each partition by itself, by name and partition number.
+
+        Raises:
+            PulsarOffloadError: The source cannot be read.
+        """
+
+    def topic_metadata(self, topic: TopicName) -> TopicMetadata | None:
+        """The ledgers of one topic or partition; None if the source does not know it.
+
+        Raises:
+            CorruptMetadataError: What the source says is malformed, or contradicts itself.
+            StorageError: The source cannot be read.
+        """
+
+    def schema_source(self, topic: TopicName) -> bytes | None:
+        """The schemas of a topic, or of the topic that a partition belongs to, for `load_schema`.
+
+        Returns:
+            The admin API's answer with all versions, as it came; None if there are no schemas.
+
+        Raises:
+            StorageError: The source cannot be read.
+        """
+
+
+def open_metadata_source(
+    source: PathLike | Mapping[str, PathLike], *, options: Mapping[str, object] | None = None
+) -> MetadataSource:
+    """Choose how a source is read; sends no request yet.
+
+    Args:
+        source: URL of the admin API (`https://broker:8443`); path or fsspec URL of a folder with
+            one folder for each topic, or of one topic's folder; or paths of topics' folders, or of
+            their `managed-ledger-info.bin`, by topic name.
+        options: For the admin API `token`, `token_file`, `ca_file`, `cert_file`, `key_file`,
+            `verify_hostname` and `timeout_s`; for folders the options of the fsspec file system.
+
+    Raises:
+        OptionError: The source is of no such kind, or an option is unknown or of the wrong type.
+    """
+    given: Iterable[object] = source.values() if isinstance(source, Mapping) else (source,)
+    for each in given:
+        if not isinstance(each, str | os.PathLike) or not os.fspath(each):
+            message = f"metadata is read from a path or a URL, not from {_shown(each)}"
+            raise OptionError(message)
+    if isinstance(source, Mapping):
+        return MetadataFolder(source, options)
+    path = os.fspath(source)
+    if path.lower().startswith(("http://", "https://")):
+        return AdminApi.from_options(path, options or {})
+    return MetadataFolder(path, options)
+
+
+def _shown(value: object) -> str:
+    """What was given in the place of a path, but nothing of what may be a secret."""
+    return "an empty text" if isinstance(value, str) else f"a value of type {type(value).__name__}"

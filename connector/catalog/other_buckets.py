@@ -1,0 +1,100 @@
+"""Ledgers of a topic that were written to another bucket than the one that is read.
+
+A cluster's bucket may change, and each ledger keeps the one that it was written to: Pulsar reads it
+from the bucket recorded with the ledger (OffloadDriverMetadata), with its present credentials.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import PulsarOffloadError
+from arrow_io.storage.location import Location
+from connector.catalog.bucket import BucketContents, LedgerCopy, read_bucket
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from arrow_io.storage.trace import RequestTrace
+    from connector.catalog.topic_metadata import LedgerInfo
+    from connector.topic_name import TopicName
+
+_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss"})
+
+
+class OtherBuckets:
+    """The buckets that metadata names, each listed when a ledger is first looked for in it.
+
+    Args:
+        location: The bucket that is read.
+        urls: Where a bucket is, by the name that the metadata has for it. One that is not named
+            here is looked for in the same store, by its name and with the same storage options; a
+            local folder has no such neighbours.
+        range_bytes: Most bytes that one request for data will ask for.
+        trace: Counts the requests.
+        known: What lies in some of them.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        urls: Mapping[str, str],
+        *,
+        range_bytes: int,
+        trace: RequestTrace | None,
+        known: Mapping[str, BucketContents],
+    ) -> None:
+        self._location = location
+        self._urls = dict(urls)
+        self._range_bytes = range_bytes
+        self._trace = trace
+        self._found: dict[str, BucketContents | PulsarOffloadError] = dict(known)
+
+    @property
+    def contents(self) -> dict[str, BucketContents]:
+        """What lies in the buckets that were listed, by the metadata's name for them."""
+        return {
+            name: found for name, found in self._found.items() if isinstance(found, BucketContents)
+        }
+
+    def find(self, topic: TopicName, info: LedgerInfo) -> LedgerCopy | PulsarOffloadError | None:
+        """The copy of an offloaded ledger of a topic in the bucket that the metadata names.
+
+        Returns:
+            The copy; what went wrong, if the bucket cannot be read; None if there is no such bucket
+            or no such copy in it.
+        """
+        offload = info.offload
+        if offload is None or offload.bucket is None:
+            return None
+        found = self._contents(offload.bucket)
+        if found is None or isinstance(found, PulsarOffloadError):
+            return found
+        copies = [
+            copy
+            for copy in found.copies
+            if copy.name.ledger_id == info.ledger_id
+            and copy.topic in (None, topic)
+            and offload.uuid in (None, copy.name.uuid)
+        ]
+        return next((copy for copy in copies if copy.ledger), copies[0] if copies else None)
+
+    def _contents(self, bucket: str) -> BucketContents | PulsarOffloadError | None:
+        if bucket not in self._found:
+            url = self._urls.get(bucket) or self._neighbour(bucket)
+            if url is None:
+                return None
+            try:
+                location = Location(url, self._location.storage_options)
+                self._found[bucket] = read_bucket(
+                    location, range_bytes=self._range_bytes, trace=self._trace
+                )
+            except PulsarOffloadError as error:
+                self._found[bucket] = error
+        return self._found[bucket]
+
+    def _neighbour(self, bucket: str) -> str | None:
+        scheme, _, rest = self._location.url.partition("://")
+        if scheme.lower() not in _SCHEMES or rest.partition("/")[0] == bucket:
+            return None
+        return f"{scheme}://{bucket}"

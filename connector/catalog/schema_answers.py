@@ -1,0 +1,74 @@
+"""Schemas → the admin API's answer to `GET /admin/v2/schemas/<topic>/schemas`.
+
+The way back from what `schema_forms` reads, in its first form (Pulsar's `GetSchemaResponse`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from connector.catalog.schema_forms import ALL_VERSIONS
+
+if TYPE_CHECKING:
+    from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
+
+
+def registered_versions(schema: TopicSchema | None) -> tuple[tuple[int, SchemaInfo], ...]:
+    """Pairs of version and schema, ascending, as Pulsar's registry would have them.
+
+    A reader schema that is of none of the versions known is the next version. Bytes without any
+    schema are not registered.
+    """
+    if schema is None:
+        return ()
+    versions = schema.versions
+    if schema.reader in (info for _, info in versions):
+        return versions
+    if not versions and schema.reader.type == "BYTES":
+        return ()
+    return (*versions, (versions[-1][0] + 1 if versions else 0, schema.reader))
+
+
+def schemas_json(schema: TopicSchema | None, *, timestamp_ms: int) -> str:
+    """Write the answer for a topic.
+
+    Args:
+        schema: Its schemas; None: it has none.
+        timestamp_ms: When they were registered, ms since the epoch.
+    """
+    answers = [
+        {
+            "version": version,
+            "type": info.type,
+            "timestamp": timestamp_ms,
+            "data": _data(info),
+            "properties": _properties(info),
+        }
+        for version, info in registered_versions(schema)
+    ]
+    return json.dumps({ALL_VERSIONS: answers})
+
+
+def _data(info: SchemaInfo) -> str:
+    """The definition as the admin API gives it; that of a KEY_VALUE is an object with both."""
+    if info.type != "KEY_VALUE":
+        return info.data
+    parts = {"key": info.key, "value": info.value}
+    data = {
+        name: json.loads(part.data) if part is not None and part.data else ""
+        for name, part in parts.items()
+    }
+    return json.dumps(data)
+
+
+def _properties(info: SchemaInfo) -> dict[str, str]:
+    properties = dict(info.properties)
+    if info.type == "KEY_VALUE":
+        properties["kv.encoding.type"] = "SEPARATED" if info.is_separated else "INLINE"
+        for name, part in (("key", info.key), ("value", info.value)):
+            if part is not None:
+                properties[f"{name}.schema.name"] = ""
+                properties[f"{name}.schema.type"] = part.type
+                properties[f"{name}.schema.properties"] = json.dumps(dict(part.properties))
+    return properties

@@ -1,0 +1,293 @@
+"""One topic: what its cluster says of its ledgers, against what lies in the bucket.
+
+Without metadata, every ledger in the bucket that names the topic is one of its ledgers, and where a
+ledger lies there under several uuids, the newest copy whose index object is sound is taken (the
+index object is written last). With metadata, its list of ledgers is the topic, and the copy is the
+one whose uuid it names.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import CorruptIndexError, MissingObjectError
+from arrow_io.format.object_names import LedgerObjectName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from arrow_io.errors import PulsarOffloadError
+    from arrow_io.ledger_reader import OffloadedLedger
+    from connector.catalog.bucket import LedgerCopy
+    from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
+    from connector.topic_name import TopicName
+
+
+class LedgerState(StrEnum):
+    """Where a ledger of a topic is."""
+
+    OFFLOADED = "offloaded"
+    """In the bucket; BookKeeper's copy was deleted, or nothing tells of it."""
+    BOTH = "both"
+    """In the bucket and in BookKeeper."""
+    BOOKKEEPER = "bookkeeper"
+    """Closed, and in BookKeeper only."""
+    OFFLOADING = "offloading"
+    """In BookKeeper; an offload was begun, and did not complete until now."""
+    OPEN = "open"
+    """Still being written, in BookKeeper."""
+    EMPTY = "empty"
+    """Closed without an entry, so never offloaded."""
+    MISSING = "missing"
+    """Offloaded, says the metadata; its objects are not there."""
+    UNSOUND = "unsound"
+    """In the bucket, and cannot be read, or is not what the metadata says."""
+    TRIMMED = "trimmed"
+    """In the bucket, and older than the topic's first ledger: retention took it from the topic."""
+    UNKNOWN = "unknown"
+    """In the bucket, and not a ledger of the topic by its metadata."""
+
+
+_READABLE = frozenset({LedgerState.OFFLOADED, LedgerState.BOTH})
+_PENDING = frozenset({LedgerState.BOOKKEEPER, LedgerState.OFFLOADING, LedgerState.OPEN})
+_STRAY = frozenset({LedgerState.TRIMMED, LedgerState.UNKNOWN})
+
+
+@dataclass(frozen=True)
+class TopicLedger:
+    """One ledger, from both sides.
+
+    Attributes:
+        ledger_id: BookKeeper ledger id.
+        state: Where it is.
+        info: What the metadata says of it; None without metadata, and if it does not have it.
+        copy: The copy in the bucket that counts; None if there is none.
+        others: Further copies, newest first.
+        error: Why it cannot be read, if the topic cannot be read without it.
+    """
+
+    ledger_id: int
+    state: LedgerState
+    info: LedgerInfo | None = None
+    copy: LedgerCopy | None = None
+    others: tuple[LedgerCopy, ...] = ()
+    error: PulsarOffloadError | None = None
+
+    @property
+    def entries(self) -> int | None:
+        """How many entries it has, by its index object, else by the metadata."""
+        if self.copy is not None and self.copy.ledger is not None:
+            return self.copy.ledger.index.entry_count
+        return self.info.entries if self.info else None
+
+
+@dataclass(frozen=True)
+class TopicLedgers:
+    """One topic, or one partition of a partitioned topic, and its ledgers.
+
+    Attributes:
+        topic: The topic, with its partition.
+        ledgers: Sound offloaded ledgers, ascending by ledger id; one copy each.
+        problems: Why the topic is not whole: ledgers of which no copy is sound, and with metadata
+            also those that are not there, or only in BookKeeper with offloaded ones behind them.
+        cut: Those with which nothing is wrong but that the data object is cut.
+        states: Every ledger that the metadata or the bucket has of the topic, ascending.
+        metadata: What its cluster says; None if nothing is known.
+    """
+
+    topic: TopicName
+    ledgers: tuple[OffloadedLedger, ...]
+    problems: tuple[PulsarOffloadError, ...] = ()
+    cut: tuple[OffloadedLedger, ...] = ()
+    states: tuple[TopicLedger, ...] = ()
+    metadata: TopicMetadata | None = None
+
+    def salvaged(self) -> TopicLedgers:
+        """The same topic, to be read as far as its data objects go."""
+        cut = {ledger.ledger_id for ledger in self.cut}
+        ledgers = sorted((*self.ledgers, *self.cut), key=lambda ledger: ledger.ledger_id)
+        lost = tuple(error for error in self.problems if error.ledger_id not in cut)
+        return replace(self, ledgers=tuple(ledgers), problems=lost, cut=())
+
+    @property
+    def pending(self) -> tuple[TopicLedger, ...]:
+        """Ledgers that are not offloaded yet, behind all that are.
+
+        Not those without entries, nor the open one where nothing tells that it has any.
+        """
+        return tuple(
+            each
+            for each in self.states
+            if each.state in _PENDING
+            and each.error is None
+            and (each.entries or (each.entries is None and each.state is not LedgerState.OPEN))
+        )
+
+    @property
+    def unknown(self) -> tuple[TopicLedger, ...]:
+        """Ledgers in the bucket that retention does not explain: the metadata may be older."""
+        return tuple(each for each in self.states if each.state is LedgerState.UNKNOWN)
+
+
+def from_bucket(topic: TopicName, copies: Iterable[LedgerCopy]) -> TopicLedgers:
+    """The topic as the bucket shows it.
+
+    Args:
+        topic: The topic.
+        copies: All copies of its ledgers; those of one ledger from the newest to the oldest.
+    """
+    return _gathered(topic, [_by_itself(*each) for each in _by_ledger(copies)])
+
+
+def from_metadata(
+    metadata: TopicMetadata,
+    copies: Iterable[LedgerCopy],
+    elsewhere: Callable[[LedgerInfo], LedgerCopy | PulsarOffloadError | None],
+) -> TopicLedgers:
+    """The topic as its metadata lists it.
+
+    Args:
+        metadata: What its cluster says.
+        copies: All copies of its ledgers in the bucket; those of one ledger from the newest to the
+            oldest.
+        elsewhere: Finds an offloaded ledger that is not in the bucket, where the metadata says it
+            was written to; what went wrong if that cannot be read.
+    """
+    here = dict(_by_ledger(copies))
+    listed = [
+        _offloaded(info, here.pop(info.ledger_id, ()), elsewhere) for info in metadata.ledgers
+    ]
+    first = min((info.ledger_id for info in metadata.ledgers), default=0)
+    last_offloaded = max(
+        (each.ledger_id for each in listed if each.info is not None and each.info.is_offloaded),
+        default=-1,
+    )
+    last = metadata.ledgers[-1].ledger_id if metadata.ledgers else -1
+    states = [
+        each
+        if each.info is None or each.info.is_offloaded
+        else _not_offloaded(each, last_offloaded, last)
+        for each in listed
+    ]
+    for ledger_id, (copy, *others) in here.items():
+        state = LedgerState.TRIMMED if ledger_id < first else LedgerState.UNKNOWN
+        states.append(TopicLedger(ledger_id, state, copy=copy, others=tuple(others)))
+    states.sort(key=lambda each: each.ledger_id)
+    return replace(_gathered(metadata.topic, states), metadata=metadata)
+
+
+def _by_ledger(copies: Iterable[LedgerCopy]) -> Iterator[tuple[int, Sequence[LedgerCopy]]]:
+    grouped: dict[int, list[LedgerCopy]] = defaultdict(list)
+    for copy in copies:
+        grouped[copy.name.ledger_id].append(copy)
+    yield from sorted(grouped.items())
+
+
+def _by_itself(ledger_id: int, copies: Sequence[LedgerCopy]) -> TopicLedger:
+    """A ledger of which only the bucket tells."""
+    chosen = next((copy for copy in copies if copy.ledger is not None), copies[0])
+    others = tuple(copy for copy in copies if copy is not chosen)
+    state = LedgerState.OFFLOADED if chosen.ledger is not None else LedgerState.UNSOUND
+    return TopicLedger(ledger_id, state, copy=chosen, others=others, error=chosen.error)
+
+
+def _offloaded(
+    info: LedgerInfo,
+    copies: Sequence[LedgerCopy],
+    elsewhere: Callable[[LedgerInfo], LedgerCopy | PulsarOffloadError | None],
+) -> TopicLedger:
+    """A ledger of the metadata with the copy that it names, if it says that there is one."""
+    ledger_id, offload = info.ledger_id, info.offload
+    if offload is None or not offload.complete:
+        return TopicLedger(ledger_id, LedgerState.BOOKKEEPER, info, others=tuple(copies))
+    if offload.uuid is None:
+        chosen = next((copy for copy in copies if copy.ledger), copies[0] if copies else None)
+    else:
+        chosen = next((copy for copy in copies if copy.name.uuid == offload.uuid), None)
+    others = tuple(copy for copy in copies if copy is not chosen)
+    error: PulsarOffloadError | None = None
+    if chosen is None:
+        found = elsewhere(info)
+        if found is None or isinstance(found, Exception):
+            error = _missing(info, others, found)
+            return TopicLedger(ledger_id, LedgerState.MISSING, info, others=others, error=error)
+        chosen = found
+    error = chosen.error or _contradiction(info, chosen)
+    state = LedgerState.BOTH if offload.bookkeeper_deleted is False else LedgerState.OFFLOADED
+    if error is not None:
+        state = (
+            LedgerState.MISSING if isinstance(error, MissingObjectError) else LedgerState.UNSOUND
+        )
+    return TopicLedger(ledger_id, state, info, chosen, others, error)
+
+
+def _missing(
+    info: LedgerInfo, others: Sequence[LedgerCopy], cause: PulsarOffloadError | None
+) -> PulsarOffloadError:
+    uuid = info.offload.uuid if info.offload else None
+    message = "the ledger is offloaded, says the metadata, and its index object is not there"
+    if cause is not None:
+        message = f"{message}: {cause}"
+    sound = next((copy for copy in others if copy.ledger is not None), None)
+    if sound is not None:
+        message = f"{message}; there is another copy, under the uuid {sound.name.uuid}"
+    key = None if uuid is None else LedgerObjectName(uuid, info.ledger_id).index_name
+    return MissingObjectError(message, object_key=key, ledger_id=info.ledger_id)
+
+
+def _contradiction(info: LedgerInfo, copy: LedgerCopy) -> PulsarOffloadError | None:
+    """What an index object says otherwise than the metadata, which leaves numbers out at times."""
+    if copy.ledger is None:
+        return None
+    index = copy.ledger.index
+    for what, said, found in (
+        ("entries", info.entries, index.entry_count),
+        ("bytes", info.size_bytes, index.ledger_metadata.length_bytes),
+    ):
+        # A ledger of empty entries has no bytes, and so says an index whose writer did not count.
+        if said and found and said != found:
+            message = f"{found} {what} by its index object, {said} by the metadata"
+            return CorruptIndexError(
+                message, object_key=copy.name.index_name, ledger_id=info.ledger_id
+            )
+    return None
+
+
+def _not_offloaded(ledger: TopicLedger, last_offloaded: int, last: int) -> TopicLedger:
+    """The state of a ledger that is only in BookKeeper; an error if offloaded ones are behind it.
+
+    Pulsar offloads the oldest ledgers first, so what is not offloaded is the end of the topic, but
+    where an offload failed.
+    """
+    info = ledger.info
+    if info is None:
+        return ledger
+    if info.ledger_id == last and info.timestamp_ms is None:
+        return replace(ledger, state=LedgerState.OPEN)
+    if info.entries == 0:
+        return replace(ledger, state=LedgerState.EMPTY)
+    state = LedgerState.BOOKKEEPER if info.offload is None else LedgerState.OFFLOADING
+    if info.ledger_id > last_offloaded:
+        return replace(ledger, state=state)
+    message = "the ledger is only in BookKeeper, and ledgers behind it are offloaded"
+    error = MissingObjectError(message, ledger_id=info.ledger_id)
+    return replace(ledger, state=state, error=error)
+
+
+def _gathered(topic: TopicName, states: Sequence[TopicLedger]) -> TopicLedgers:
+    sound = (each.copy.ledger for each in states if each.copy and each.state in _READABLE)
+    cut = (
+        each.copy.cut
+        for each in states
+        if each.copy and each.error is not None and each.error is each.copy.error
+    )
+    return TopicLedgers(
+        topic,
+        tuple(ledger for ledger in sound if ledger is not None),
+        tuple(each.error for each in states if each.error is not None),
+        tuple(ledger for ledger in cut if ledger is not None),
+        tuple(states),
+    )

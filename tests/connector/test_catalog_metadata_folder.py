@@ -1,0 +1,396 @@
+"""Saved files are found in folders, and it is known which topic each folder is of."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from pathlib import Path  # noqa: TC003 - pytest looks at annotations
+from typing import TYPE_CHECKING, Final
+
+import fsspec
+import pytest
+
+from arrow_io.errors import (
+    CorruptMetadataError,
+    FormatError,
+    MissingObjectError,
+    OptionError,
+    StorageError,
+)
+from arrow_io.messages import codecs
+from connector.catalog import metadata_folder
+from connector.catalog.admin_answers import internal_info_json, internal_stats_json
+from connector.catalog.managed_ledger import serialize_managed_ledger_info
+from connector.catalog.metadata_folder import MetadataFolder
+from connector.catalog.schemas import load_schema
+from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.topic_name import TopicName
+from tests.support.golden import GOLDEN, GOLDEN_SETS, GoldenTopic, golden_topic, golden_topics
+from tests.support.s3_server import running_s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TOPIC: Final = TopicName.parse("orders")
+VALUE, INFO, STATS, SCHEMAS = (
+    "managed-ledger-info.bin",
+    "internal-info.json",
+    "internal-stats.json",
+    "schemas-rest.json",
+)
+
+_memory_folders = itertools.count()
+
+
+def _of_set(set_name: str) -> list[GoldenTopic]:
+    return [topic for topic in golden_topics() if topic.set_name == set_name]
+
+
+def _metadata(topic: TopicName = TOPIC, ledger_id: int = 7) -> TopicMetadata:
+    ledger = LedgerInfo(
+        ledger_id=ledger_id,
+        entries=3,
+        size_bytes=99,
+        timestamp_ms=5,
+        offload=OffloadContext(uuid=None, complete=True, bookkeeper_deleted=False),
+    )
+    return TopicMetadata(topic=topic, ledgers=(ledger,))
+
+
+def _save(folder: Path, metadata: TopicMetadata, *files: str) -> Path:
+    """Write some of the files of a topic."""
+    folder.mkdir(parents=True, exist_ok=True)
+    contents = {
+        VALUE: serialize_managed_ledger_info(metadata),
+        INFO: internal_info_json(metadata).encode(),
+        STATS: internal_stats_json(metadata).encode(),
+    }
+    for file in files:
+        (folder / file).write_bytes(contents[file])
+    return folder
+
+
+def _check_golden(source: MetadataFolder, topics: Sequence[GoldenTopic]) -> None:
+    """Ledgers, entries, sizes, flags, uuids and schemas must be those of the golden set."""
+    assert {str(topic) for topic in source.topics()} == {topic.name for topic in topics}
+    for topic in topics:
+        metadata = source.topic_metadata(TopicName.parse(topic.name))
+        listed = json.loads((GOLDEN / topic.set_name / "topics.json").read_text())[topic.name]
+        assert metadata is not None
+        assert [
+            (each.ledger_id, each.entries or 0, each.size_bytes or 0, each.is_offloaded)
+            for each in metadata.ledgers
+        ] == [tuple(each.values()) for each in listed["ledgers"]]
+        uuids = [str(each.offload.uuid) for each in metadata.ledgers if each.offload]
+        assert uuids == [each.uuid for each in topic.ledgers]
+        saved = topic.folder / SCHEMAS
+        schemas = source.schema_source(metadata.topic)
+        assert schemas == (saved.read_bytes() if saved.exists() else None)
+    assert source.warnings == []
+
+
+@pytest.mark.parametrize("set_name", GOLDEN_SETS)
+def test_golden_folders_are_found_by_their_list(set_name: str) -> None:
+    """The file beside the folders must tell all topics, those with odd names too."""
+    _check_golden(MetadataFolder(str(GOLDEN / set_name)), _of_set(set_name))
+
+
+@pytest.mark.parametrize("set_name", GOLDEN_SETS)
+def test_golden_folders_are_found_without_their_list(set_name: str, tmp_path: Path) -> None:
+    """The open ledger in the stats must tell the topic, whatever the folder is called."""
+    for number, topic in enumerate(_of_set(set_name)):
+        shutil.copytree(topic.folder, tmp_path / f"folder-{number}")
+
+    _check_golden(MetadataFolder(str(tmp_path)), _of_set(set_name))
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_golden_values_may_be_compressed(codec: int, tmp_path: Path) -> None:
+    """A compressed value must tell the same as the bare one; it alone is enough."""
+    topics = _of_set("pulsar-4.0.7-small")
+    plain = MetadataFolder({topic.name: topic.folder / VALUE for topic in topics})
+    for number, name in enumerate(map(TopicName.parse, (topic.name for topic in topics))):
+        metadata = plain.topic_metadata(name)
+        assert metadata is not None
+        data = serialize_managed_ledger_info(metadata, compression=codec)
+        assert data.startswith(b"\x47\x78")
+        (tmp_path / f"{number}.bin").write_bytes(data)
+
+    compressed = MetadataFolder(
+        {topic.name: tmp_path / f"{number}.bin" for number, topic in enumerate(topics)}
+    )
+
+    assert compressed.topics() == plain.topics()
+    for name in plain.topics():
+        assert compressed.topic_metadata(name) == plain.topic_metadata(name)
+
+
+@pytest.mark.parametrize("place", ["memory", "bucket", "prefix"])
+def test_folders_may_be_in_any_store(place: str) -> None:
+    """Folders in memory and on S3 must be found as those on disk are."""
+    topic = golden_topic("small-transactions")
+    files = {f"some-folder/{path.name}": path.read_bytes() for path in topic.folder.iterdir()}
+    if place == "memory":
+        url = f"memory://metadata-{next(_memory_folders)}"
+        file_system, root = fsspec.url_to_fs(url)
+        for name, data in files.items():
+            file_system.pipe_file(f"{root}/{name}", data)
+        _check_golden(MetadataFolder(url), [topic])
+        return
+    with running_s3_server() as server:
+        address = server.upload(files, prefix="a/b" * (place == "prefix"))
+        _check_golden(MetadataFolder(address.url, address.storage_options), [topic])
+
+
+@pytest.mark.parametrize("files", [(VALUE,), (INFO,), (STATS,), (VALUE, INFO, STATS)], ids=str)
+def test_any_of_the_files_will_do(files: Sequence[str], tmp_path: Path) -> None:
+    """One folder of a topic may be given itself, with whatever was saved."""
+    folder = _save(tmp_path / "public__default__orders", _metadata(), *files)
+
+    source = MetadataFolder(str(folder))
+
+    assert source.topics() == [TOPIC]
+    metadata = source.topic_metadata(TOPIC)
+    assert metadata is not None
+    (ledger,) = metadata.ledgers
+    assert (ledger.ledger_id, ledger.entries, ledger.is_offloaded) == (7, 3, True)
+    assert [("internal-info alone" in each) for each in source.warnings] == [True] * (
+        files == (INFO,)
+    )
+
+
+@pytest.mark.parametrize(
+    ("folder", "topic"),
+    [
+        ("sales__eu__orders", "persistent://sales/eu/orders"),
+        ("sales__eu__my__orders", "persistent://sales/eu/my__orders"),
+        ("sales/eu/orders-partition-3", "persistent://sales/eu/orders-partition-3"),
+        ("sales/eu/a__b__c", "persistent://sales/eu/a__b__c"),
+        ("sales/cluster/eu/orders", "persistent://sales/cluster/eu/orders"),
+        ("deeper/sales__eu__orders", "persistent://sales/eu/orders"),
+    ],
+)
+def test_folder_names_tell_the_topic(folder: str, topic: str, tmp_path: Path) -> None:
+    """One folder with all names in it, or nested ones, where nothing else tells."""
+    _save(tmp_path / folder, _metadata(), VALUE)
+
+    assert list(map(str, MetadataFolder(str(tmp_path)).topics())) == [topic]
+
+
+@pytest.mark.parametrize("folder", ["orders", "sales__orders", "sales____orders", "a/b"])
+def test_folders_of_unknown_topics_are_refused(folder: str, tmp_path: Path) -> None:
+    """A topic must not be guessed; the error says what to do."""
+    _save(tmp_path / folder, _metadata(), VALUE)
+
+    with pytest.raises(OptionError, match=r"nothing tells which topic .* is of: give the folders"):
+        MetadataFolder(str(tmp_path)).topics()
+
+
+def test_stats_tell_more_than_folder_names(tmp_path: Path) -> None:
+    """Names of folders are what users make them."""
+    _save(tmp_path / "sales__eu__payments", _metadata(), STATS)
+
+    assert MetadataFolder(str(tmp_path)).topics() == [TOPIC]
+
+
+def test_the_users_word_counts_most_and_is_doubted(tmp_path: Path) -> None:
+    """A folder given for another topic is taken for that one, and the user hears of it."""
+    folder = _save(tmp_path / "public__default__orders", _metadata(), STATS, VALUE)
+    given = TopicName.parse("payments")
+
+    source = MetadataFolder({"payments": folder})
+
+    metadata = source.topic_metadata(given)
+    assert metadata is not None
+    assert metadata.topic == given
+    assert len(source.warnings) == 1
+    assert f"given for {given}, and is of {TOPIC}" in source.warnings[0]
+    assert source.topic_metadata(TOPIC) is None
+
+
+def test_files_are_read_when_they_are_needed(tmp_path: Path) -> None:
+    """To ask for one topic must not read the others, nor the same files again."""
+    _save(tmp_path / "a", _metadata(TopicName.parse("a")), VALUE)
+    listed = {"a": {"dir": "a"}, "b": {"dir": "b"}}
+    (tmp_path / "topics.json").write_text(json.dumps(listed))
+    source = MetadataFolder(str(tmp_path))
+
+    metadata = source.topic_metadata(TopicName.parse("a"))
+    shutil.rmtree(tmp_path / "a")
+
+    assert metadata is not None
+    assert source.topic_metadata(TopicName.parse("a")) is metadata
+
+
+def test_malformed_files_are_errors_of_their_topic(tmp_path: Path) -> None:
+    """Other topics stay readable; the error names the file, and comes again."""
+    _save(tmp_path / "public__default__good", _metadata(TopicName.parse("good")), VALUE)
+    bad = _save(tmp_path / "public__default__bad", _metadata(), VALUE)
+    (bad / VALUE).write_bytes(b"\xff")
+    source = MetadataFolder(str(tmp_path))
+
+    assert [topic.local_name for topic in source.topics()] == ["bad", "good"]
+    assert source.topic_metadata(TopicName.parse("good")) is not None
+    for _ in range(2):
+        with pytest.raises(CorruptMetadataError) as error:
+            source.topic_metadata(TopicName.parse("bad"))
+        assert str(error.value.object_key) == f"{bad}/{VALUE}"
+
+
+@pytest.mark.parametrize("file", [VALUE, INFO, STATS])
+def test_long_files_are_refused(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than the bound is read of any file."""
+    _save(tmp_path / "public__default__orders", _metadata(), file)
+    monkeypatch.setattr(metadata_folder, "MAX_METADATA_BYTES", 10)
+
+    with pytest.raises(FormatError, match="10 bytes allowed"):
+        MetadataFolder(str(tmp_path)).topic_metadata(TOPIC)
+
+
+def test_managed_ledgers_of_no_topic_are_refused(tmp_path: Path) -> None:
+    """A name in the stats that Pulsar gives no topic must be a typed error."""
+    text = "LedgerMetadata{customMetadata={pulsar/managed-ledger=base64:YS9i}}"
+    stats = {"ledgers": [{"ledgerId": 1, "metadata": text}]}
+    (tmp_path / STATS).write_text(json.dumps(stats))
+
+    with pytest.raises(FormatError, match="'a/b' is not the managed ledger"):
+        MetadataFolder({"orders": tmp_path}).topic_metadata(TOPIC)
+
+
+def test_two_folders_of_one_topic_are_refused(tmp_path: Path) -> None:
+    """It must not be a matter of luck which one counts."""
+    for folder in ("one", "two"):
+        _save(tmp_path / folder, _metadata(), STATS)
+
+    with pytest.raises(CorruptMetadataError, match=f"are of {TOPIC}"):
+        MetadataFolder(str(tmp_path)).topics()
+
+
+def test_two_paths_for_one_topic_are_refused(tmp_path: Path) -> None:
+    """Short and full names are one topic."""
+    with pytest.raises(OptionError, match="two paths"):
+        MetadataFolder({"orders": tmp_path, str(TOPIC): tmp_path})
+
+
+def test_answers_of_a_partitioned_topic_are_its_partitions(tmp_path: Path) -> None:
+    """One folder may hold the answer for all partitions; the topic itself has no ledgers."""
+    partitions = [TopicName.parse(f"orders-partition-{number}") for number in range(2)]
+    answer = {
+        "partitions": {
+            str(each): json.loads(internal_info_json(_metadata(each, number)))
+            for number, each in enumerate(partitions)
+        }
+    }
+    folder = tmp_path / "public__default__orders"
+    folder.mkdir()
+    (folder / INFO).write_text(json.dumps(answer))
+    (folder / SCHEMAS).write_text('{"getSchemaResponses": [{"version": 0, "type": "STRING"}]}')
+
+    for source in (MetadataFolder(str(tmp_path)), MetadataFolder({"orders": folder})):
+        assert source.topics() == partitions
+        metadata = source.topic_metadata(partitions[1])
+        assert metadata is not None
+        assert [each.ledger_id for each in metadata.ledgers] == [1]
+        assert source.topic_metadata(TOPIC) is None
+        schemas = source.schema_source(partitions[0])
+        assert schemas is not None
+        assert load_schema(schemas).reader.type == "STRING"
+
+
+def test_schemas_of_one_partition_are_those_of_all(tmp_path: Path) -> None:
+    """A schema belongs to the topic, so whichever folder has it will do."""
+    for number in range(2):
+        partition = TopicName.parse(f"orders-partition-{number}")
+        _save(tmp_path / partition.local_name, _metadata(partition), STATS)
+    answer = b'{"getSchemaResponses": [{"version": 0, "type": "STRING"}]}'
+    (tmp_path / "orders-partition-1" / SCHEMAS).write_bytes(answer)
+    source = MetadataFolder(str(tmp_path))
+
+    for name in ("orders", "orders-partition-0", "orders-partition-1"):
+        assert source.schema_source(TopicName.parse(name)) == answer
+    assert source.schema_source(TopicName.parse("other")) is None
+
+
+def test_empty_list_of_schemas_is_none(tmp_path: Path) -> None:
+    """A topic whose schemas were deleted has none."""
+    (tmp_path / SCHEMAS).write_text('{"getSchemaResponses": []}')
+
+    assert MetadataFolder({"orders": tmp_path}).schema_source(TOPIC) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        '{"orders": "folder"}',
+        '{"orders": {}}',
+        '{"orders": {"dir": 7}}',
+        '{"orders": {"dir": ""}}',
+        '{"orders": {"dir": "../other"}}',
+        '{"orders": {"dir": "/etc"}}',
+        '{"orders": {"dir": "a/../b"}}',
+    ],
+)
+def test_list_of_topics_leads_nowhere_else(text: str, tmp_path: Path) -> None:
+    """Folders in it must be below the one given."""
+    (tmp_path / "topics.json").write_text(text)
+
+    with pytest.raises(CorruptMetadataError):
+        MetadataFolder(str(tmp_path)).topics()
+
+
+def test_folders_that_are_not_there_are_told(tmp_path: Path) -> None:
+    """A typing error must not look like a topic without metadata."""
+    (tmp_path / "empty").mkdir()
+    for source, words in (
+        (MetadataFolder(str(tmp_path / "no-such")), "no such folder"),
+        (MetadataFolder({"orders": tmp_path / "no-such"}), "no such folder"),
+        (MetadataFolder({"orders": tmp_path / "empty"}), "has none of managed-ledger-info.bin"),
+    ):
+        with pytest.raises(MissingObjectError, match=words):
+            source.topic_metadata(TOPIC)
+    assert MetadataFolder(str(tmp_path / "empty")).topics() == []
+
+
+def test_file_is_no_folder(tmp_path: Path) -> None:
+    """A file given where a folder is asked for must be a typed error."""
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+
+    with pytest.raises(StorageError):
+        MetadataFolder(str(path)).topics()
+
+
+def test_too_many_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is none of metadata must not be walked through for ever."""
+    monkeypatch.setattr(metadata_folder, "_MAX_FOLDERS", 3)
+    for number in range(3):
+        (tmp_path / str(number) / "below").mkdir(parents=True)
+    assert MetadataFolder(str(tmp_path)).topics() == []
+
+    (tmp_path / "3").mkdir()
+
+    with pytest.raises(OptionError, match="more than 3 folders"):
+        MetadataFolder(str(tmp_path)).topics()
+
+
+def test_folders_are_not_walked_deeper_than_names_go(tmp_path: Path) -> None:
+    """Tenant, cluster, namespace and topic are the most there can be."""
+    _save(tmp_path / "1/2/3/4/public__default__orders", _metadata(), VALUE)
+
+    assert MetadataFolder(str(tmp_path)).topics() == []
+
+
+def test_storage_options_are_not_shown(tmp_path: Path) -> None:
+    """Secrets among them must be in no error."""
+    source = MetadataFolder(f"memory://no-such-{tmp_path.name}", {"secret_key": "hush-hush"})
+
+    with pytest.raises(MissingObjectError) as error:
+        source.topics()
+    assert "hush-hush" not in f"{error.value!r}{error.value}"
+
+
+def test_codecs_are_those_of_pulsar() -> None:
+    """The numbers tried above must be the four codecs that compress."""
+    assert set(range(1, 5)) == {codecs.LZ4, codecs.ZLIB, codecs.ZSTD, codecs.SNAPPY}

@@ -1,0 +1,176 @@
+"""What several sources say of a topic is taken together, and contradictions are told."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from connector.catalog.metadata_merge import merge_metadata
+from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.topic_name import TopicName
+
+TOPIC: Final = TopicName.parse("orders")
+COMPLETE: Final = OffloadContext(uuid=None, complete=True)
+
+
+def _topic(*ledgers: LedgerInfo) -> TopicMetadata:
+    return TopicMetadata(topic=TOPIC, ledgers=ledgers)
+
+
+def _ledger(
+    ledger_id: int, offload: OffloadContext | None = None, entries: int | None = 5
+) -> LedgerInfo:
+    return LedgerInfo(ledger_id=ledger_id, entries=entries, offload=offload)
+
+
+def _offload(number: int, *, complete: bool = True, driver: str | None = None) -> OffloadContext:
+    return OffloadContext(uuid=UUID(int=number), complete=complete, driver=driver)
+
+
+def _merged(
+    value: TopicMetadata | None = None,
+    info: TopicMetadata | None = None,
+    stats: TopicMetadata | None = None,
+) -> tuple[dict[int, OffloadContext | None], list[str]]:
+    """Offloads by ledger id, and what was told."""
+    warnings: list[str] = []
+    merged = merge_metadata(value, info, stats, warnings)
+    assert merged is not None
+    return {ledger.ledger_id: ledger.offload for ledger in merged.ledgers}, warnings
+
+
+def test_nothing_is_known_of_a_topic_without_sources() -> None:
+    """No source, no metadata."""
+    assert merge_metadata(None, None, None, []) is None
+
+
+def test_uuid_is_of_info_and_completeness_of_stats() -> None:
+    """Neither answer alone tells both."""
+    info = _topic(_ledger(1, _offload(1)), _ledger(2, _offload(2)), _ledger(3))
+    stats = _topic(_ledger(1, COMPLETE), _ledger(2), _ledger(3))
+
+    assert _merged(info=info, stats=stats) == (
+        {1: _offload(1), 2: _offload(2, complete=False), 3: None},
+        [],
+    )
+
+
+def test_info_alone_is_told_to_leave_completeness_unsure() -> None:
+    """All offloads that were begun count, and the user must hear it; unless there are none."""
+    offloads, warnings = _merged(info=_topic(_ledger(1, _offload(1))))
+
+    assert offloads == {1: _offload(1)}
+    assert len(warnings) == 1
+    assert "internal-info alone" in warnings[0]
+    assert str(TOPIC) in warnings[0]
+    assert _merged(info=_topic(_ledger(1))) == ({1: None}, [])
+
+
+def test_stats_alone_have_no_uuids() -> None:
+    """Stats alone are accepted; what they do not know stays unknown."""
+    assert _merged(stats=_topic(_ledger(1, COMPLETE))) == ({1: COMPLETE}, [])
+
+
+def test_stats_that_are_newer_than_info_count() -> None:
+    """An offload that began after internal-info was asked for is complete without a uuid."""
+    assert _merged(info=_topic(_ledger(1)), stats=_topic(_ledger(1, COMPLETE))) == (
+        {1: COMPLETE},
+        [],
+    )
+
+
+def test_value_wins_over_the_answers() -> None:
+    """Where two uuids claim one ledger, the broker's own is taken, and the other is told."""
+    value = _topic(_ledger(1, _offload(1, driver="aws-s3")))
+    info, stats = _topic(_ledger(1, _offload(2))), _topic(_ledger(1, COMPLETE))
+
+    offloads, warnings = _merged(value, info, stats)
+
+    assert offloads == {1: _offload(1, driver="aws-s3")}
+    assert len(warnings) == 1
+    for words in ("ledger 1", str(UUID(int=1)), str(UUID(int=2))):
+        assert words in warnings[0]
+
+
+def test_answers_fill_what_the_value_lacks() -> None:
+    """Entries of a ledger that was open, and an offload that was begun later."""
+    value = _topic(_ledger(1), _ledger(2, entries=None))
+    info = _topic(_ledger(1, _offload(1)), _ledger(2), _ledger(3, entries=None))
+    stats = _topic(_ledger(1, COMPLETE), _ledger(2), _ledger(3, entries=None))
+
+    warnings: list[str] = []
+    merged = merge_metadata(value, info, stats, warnings)
+
+    assert merged == _topic(_ledger(1, _offload(1)), _ledger(2), _ledger(3, entries=None))
+    assert warnings == []
+
+
+def test_offload_completed_after_the_value_was_saved_is_complete() -> None:
+    """The same attempt keeps the value's driver; another attempt is taken as it is."""
+    value = _topic(_ledger(1, _offload(1, complete=False, driver="aws-s3")))
+    stats = _topic(_ledger(1, COMPLETE))
+
+    same, _ = _merged(value, _topic(_ledger(1, _offload(1))), stats)
+    other, _ = _merged(value, _topic(_ledger(1, _offload(2))), stats)
+    unnamed, _ = _merged(value, None, stats)
+
+    assert same == unnamed == {1: _offload(1, driver="aws-s3")}
+    assert other == {1: _offload(2)}
+
+
+def test_info_without_stats_makes_no_offload_of_the_value_complete() -> None:
+    """Its flag is true from an offload's beginning, and the value knows better."""
+    value = _topic(_ledger(1, _offload(1, complete=False)))
+    info = _topic(_ledger(1, _offload(1)), _ledger(2, _offload(2)))
+
+    assert _merged(value, info) == (
+        {1: _offload(1, complete=False), 2: _offload(2, complete=False)},
+        [],
+    )
+
+
+def test_newer_list_is_the_topics() -> None:
+    """The one that ends later, or begins later; trimmed ledgers are told, empty ones are not."""
+    value = _topic(_ledger(1), _ledger(2), _ledger(4, entries=None))
+    stats = _topic(_ledger(2), _ledger(5, entries=None))
+
+    offloads, warnings = _merged(value, stats=stats)
+
+    assert list(offloads) == [2, 5]
+    assert len(warnings) == 1
+    assert "1 ledgers more" in warnings[0]
+    assert "the first: 1" in warnings[0]
+    assert list(_merged(stats, stats=value)[0]) == [2, 5]
+    assert list(_merged(_topic(_ledger(1), _ledger(2)), stats=_topic(_ledger(2)))[0]) == [2]
+    assert list(_merged(_topic(), stats=_topic(_ledger(2)))[0]) == [2]
+
+
+def test_numbers_that_differ_are_told() -> None:
+    """Entries are those of the source that is trusted more."""
+    offloads, warnings = _merged(_topic(_ledger(1, entries=5)), stats=_topic(_ledger(1, entries=6)))
+
+    assert list(offloads) == [1]
+    assert len(warnings) == 1
+    assert "5 entries" in warnings[0]
+
+
+def test_what_only_one_source_has_is_kept() -> None:
+    """Termination, properties and times come from whichever source has them."""
+    value = TopicMetadata(topic=TOPIC, ledgers=(LedgerInfo(ledger_id=1, entries=1),))
+    info = TopicMetadata(
+        topic=TOPIC,
+        ledgers=(LedgerInfo(ledger_id=1, size_bytes=2, timestamp_ms=3, properties={"a": "b"}),),
+        terminated_position=(1, 0),
+        properties={"c": "d"},
+    )
+
+    merged = merge_metadata(value, info, None, [])
+
+    assert merged == TopicMetadata(
+        topic=TOPIC,
+        ledgers=(
+            LedgerInfo(ledger_id=1, entries=1, size_bytes=2, timestamp_ms=3, properties={"a": "b"}),
+        ),
+        terminated_position=(1, 0),
+        properties={"c": "d"},
+    )

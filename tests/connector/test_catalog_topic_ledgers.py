@@ -1,0 +1,217 @@
+"""`connector.catalog.topic_ledgers`: what metadata says, against what lies in the bucket."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from arrow_io.errors import CorruptIndexError, MissingObjectError, StorageError
+from arrow_io.storage.location import Location
+from connector.catalog.bucket import LedgerCopy, read_bucket
+from connector.catalog.topic_ledgers import LedgerState, from_bucket, from_metadata
+from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.topic_name import TopicName
+from tests.support.golden import GOLDEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from arrow_io.errors import PulsarOffloadError
+    from connector.catalog.topic_ledgers import TopicLedgers
+
+TOPIC = TopicName.parse("small-chunked")
+CLOSED_MS = 1_795_265_336_334
+OTHER_UUID = UUID(int=7)
+
+
+@cache
+def copies() -> tuple[LedgerCopy, ...]:
+    """The golden topic's eight ledgers, 14 … 21, as the bucket has them."""
+    contents = read_bucket(Location(str(GOLDEN / "pulsar-4.0.7-small" / "objects")))
+    return tuple(copy for copy in contents.copies if copy.topic == TOPIC)
+
+
+def told(copy: LedgerCopy) -> LedgerInfo:
+    """What its cluster would say of a copy."""
+    assert copy.ledger is not None
+    index = copy.ledger.index
+    return LedgerInfo(
+        ledger_id=copy.name.ledger_id,
+        entries=index.entry_count,
+        size_bytes=index.ledger_metadata.length_bytes,
+        timestamp_ms=CLOSED_MS,
+        offload=OffloadContext(
+            uuid=copy.name.uuid, complete=True, bookkeeper_deleted=True, timestamp_ms=CLOSED_MS
+        ),
+    )
+
+
+def changed(**of_ledger: Callable[[LedgerInfo], LedgerInfo | None]) -> list[LedgerInfo]:
+    """All ledgers as the cluster would say, some changed or left out, by `ledger_<id>`."""
+    infos = []
+    for copy in copies():
+        change = of_ledger.get(f"ledger_{copy.name.ledger_id}", lambda info: info)
+        info = change(told(copy))
+        if info is not None:
+            infos.append(info)
+    return infos
+
+
+def reconciled(
+    infos: list[LedgerInfo],
+    there: tuple[LedgerCopy, ...] | None = None,
+    elsewhere: Callable[[LedgerInfo], LedgerCopy | PulsarOffloadError | None] = lambda _: None,
+) -> TopicLedgers:
+    """The topic, by what the metadata says and what lies in the bucket."""
+    metadata = TopicMetadata(topic=TOPIC, ledgers=tuple(infos))
+    return from_metadata(metadata, copies() if there is None else there, elsewhere)
+
+
+def states(topic: TopicLedgers) -> dict[int, str]:
+    """The state of each ledger."""
+    return {each.ledger_id: each.state.value for each in topic.states}
+
+
+def not_offloaded(info: LedgerInfo) -> LedgerInfo:
+    """The ledger as it was before any offload."""
+    return replace(info, offload=None)
+
+
+def begun(info: LedgerInfo) -> LedgerInfo:
+    """The ledger while it is offloaded under another uuid."""
+    return replace(info, offload=OffloadContext(uuid=OTHER_UUID, complete=False))
+
+
+def gone(_: LedgerInfo) -> None:
+    """No ledger."""
+
+
+def test_all_is_well() -> None:
+    """Metadata that agrees with the bucket gives each ledger once, and nothing else."""
+    topic = reconciled(changed())
+    assert [ledger.ledger_id for ledger in topic.ledgers] == list(range(14, 22))
+    assert set(states(topic).values()) == {"offloaded"}
+    assert (topic.problems, topic.cut, topic.pending, topic.unknown) == ((), (), (), ())
+    assert from_bucket(TOPIC, copies()).ledgers == topic.ledgers
+
+
+def test_bookkeeper_copy() -> None:
+    """A ledger whose copy in BookKeeper was not deleted is in both places."""
+    kept = changed(
+        ledger_15=lambda info: replace(
+            info, offload=replace(info.offload, bookkeeper_deleted=False)
+        )
+    )
+    topic = reconciled(kept)
+    assert states(topic)[15] == "both"
+    assert len(topic.ledgers) == 8
+
+
+def test_tail_in_bookkeeper() -> None:
+    """What is not offloaded behind all that is, is no problem, and is told with its entries."""
+    infos = changed(ledger_20=not_offloaded, ledger_21=begun)
+    infos.append(LedgerInfo(ledger_id=63))
+    topic = reconciled(infos, copies()[:6])
+    assert list(states(topic).values())[6:] == ["bookkeeper", "offloading", "open"]
+    assert topic.problems == ()
+    pending = [(each.ledger_id, each.entries) for each in topic.pending]
+    assert pending == [(20, 7), (21, 3)]
+
+
+def test_empty_ledgers() -> None:
+    """A closed ledger without entries is never offloaded, and nothing is missing with it."""
+    infos = changed(ledger_16=lambda info: replace(info, entries=0, size_bytes=0, offload=None))
+    topic = reconciled(infos, tuple(copy for copy in copies() if copy.name.ledger_id != 16))
+    assert states(topic)[16] == "empty"
+    assert (topic.problems, topic.pending) == ((), ())
+
+
+@pytest.mark.parametrize("ledger_id", [14, 17])
+@pytest.mark.parametrize("change", [not_offloaded, begun])
+def test_gap(ledger_id: int, change: Callable[[LedgerInfo], LedgerInfo]) -> None:
+    """A ledger that is only in BookKeeper, with offloaded ones behind it, is a problem."""
+    infos = changed(**{f"ledger_{ledger_id}": change})
+    there = tuple(copy for copy in copies() if copy.name.ledger_id != ledger_id)
+    topic = reconciled(infos, there)
+    (problem,) = topic.problems
+    assert isinstance(problem, MissingObjectError)
+    assert problem.ledger_id == ledger_id
+    assert "only in BookKeeper" in problem.message
+    assert topic.pending == ()
+
+
+def test_copy_of_an_offload_under_way_is_not_read() -> None:
+    """Objects of an offload that the metadata does not call complete are not the topic's."""
+    infos = changed(
+        ledger_21=lambda info: replace(info, offload=replace(info.offload, complete=False))
+    )
+    topic = reconciled(infos)
+    assert topic.ledgers[-1].ledger_id == 20
+    assert topic.states[-1].others == (copies()[-1],)
+
+
+@pytest.mark.parametrize("uuid", [OTHER_UUID, None])
+def test_missing(uuid: UUID | None) -> None:
+    """A ledger that is not there and offloaded by the metadata is a problem."""
+    infos = changed(ledger_18=lambda info: replace(info, offload=replace(info.offload, uuid=uuid)))
+    topic = reconciled(infos, tuple(copy for copy in copies() if copy.name.ledger_id != 18))
+    (problem,) = topic.problems
+    assert isinstance(problem, MissingObjectError)
+    assert states(topic)[18] == "missing"
+    assert 18 not in [ledger.ledger_id for ledger in topic.ledgers]
+
+
+def test_missing_with_another_copy() -> None:
+    """The copy under another uuid is not taken for the one that the metadata names, but told."""
+    infos = changed(
+        ledger_18=lambda info: replace(info, offload=replace(info.offload, uuid=OTHER_UUID))
+    )
+    topic = reconciled(infos)
+    (problem,) = topic.problems
+    assert str(copies()[4].name.uuid) in problem.message
+    assert topic.states[4].others == (copies()[4],)
+
+
+def test_without_uuids() -> None:
+    """Where the metadata tells no uuids, the newest sound copy counts."""
+    infos = [replace(info, offload=replace(info.offload, uuid=None)) for info in changed()]
+    assert reconciled(infos).ledgers == from_bucket(TOPIC, copies()).ledgers
+
+
+@pytest.mark.parametrize("field", ["entries", "size_bytes"])
+def test_contradiction(field: str) -> None:
+    """An index object that differs from the metadata in entries or bytes is not read."""
+    infos = changed(ledger_19=lambda info: replace(info, **{field: 12_345}))
+    (problem,) = reconciled(infos).problems
+    assert isinstance(problem, CorruptIndexError)
+    assert "12345 by the metadata" in problem.message
+
+
+def test_trimmed_and_unknown() -> None:
+    """What the metadata does not list is not read: the oldest were trimmed, others are told."""
+    topic = reconciled(changed(ledger_14=gone, ledger_15=gone, ledger_21=gone))
+    found = states(topic)
+    assert [found[14], found[15], found[21]] == ["trimmed", "trimmed", "unknown"]
+    assert [ledger.ledger_id for ledger in topic.ledgers] == list(range(16, 21))
+    assert [each.ledger_id for each in topic.unknown] == [21]
+    assert topic.problems == ()
+
+
+def test_elsewhere() -> None:
+    """A ledger that lies in another bucket is taken from there; that it cannot be is a problem."""
+    there = tuple(copy for copy in copies() if copy.name.ledger_id != 17)
+    topic = reconciled(changed(), there, lambda info: copies()[info.ledger_id - 14])
+    assert [ledger.ledger_id for ledger in topic.ledgers] == list(range(14, 22))
+    (problem,) = reconciled(changed(), there, lambda _: StorageError("refused")).problems
+    assert "refused" in problem.message
+
+
+def test_topic_of_no_ledgers() -> None:
+    """A topic without ledgers has none, whatever lies in the bucket under its name."""
+    topic = reconciled([])
+    assert topic.ledgers == ()
+    assert set(states(topic).values()) == {LedgerState.UNKNOWN.value}
