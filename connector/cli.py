@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typer import Typer
 
 _NEEDED = ("typer", "rich")
+COMMAND_MODULES = (
+    "connector.cli_catalog",
+    "connector.cli_commands",
+    "connector.cli_owner",
+    "connector.cli_audit",
+    "connector.cli_writing",
+)
+"""Modules that register their commands as they are imported, in the order of the help."""
+
+
+def load_app() -> Typer:
+    """The program, with all commands.
+
+    Raises:
+        ModuleNotFoundError: typer or rich is not installed.
+    """
+    app: Typer = importlib.import_module("connector.cli_app").app
+    for name in COMMAND_MODULES:
+        importlib.import_module(name)
+    return app
 
 
 def main() -> None:
     """Run the command with the arguments of the process."""
     try:
-        from connector.cli_commands import app  # noqa: PLC0415 - needs the optional typer and rich
+        app = load_app()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise

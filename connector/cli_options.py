@@ -30,6 +30,32 @@ StorageOptions = Annotated[
         " is text (key='\"12\"'). What s3fs finds in the environment need not be given.",
     ),
 ]
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SOURCE",
+        help="What the topics' cluster knows: URL of the admin API, a folder with a folder for each"
+        " topic (managed-ledger-info.bin, or internal-info.json and internal-stats.json), or a"
+        " saved catalog (….json.gz).",
+    ),
+]
+MetadataOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metadata-option",
+        metavar="KEY=VALUE",
+        help="Option of the source, such as token_file; may be repeated, as --storage-option.",
+    ),
+]
+Buckets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bucket",
+        metavar="NAME=URL",
+        help="Where a further bucket is that ledgers were written to, by the metadata's name for"
+        " it; may be repeated.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 OnCorruption = Annotated[
     Literal["raise", "salvage"],
@@ -92,7 +118,34 @@ def column_names(text: str | None) -> list[str] | None:
 
 
 def storage_options(given: Iterable[str] | None) -> dict[str, object]:
-    """Options of fsspec from `key=value` texts; no message shows a value, which may be a secret.
+    """Options of fsspec from `key=value` texts; see `key_values`."""
+    return key_values("--storage-option", given)
+
+
+def metadata_options(given: Iterable[str] | None) -> dict[str, object] | None:
+    """Options of a source of metadata from `key=value` texts; see `key_values`."""
+    return key_values("--metadata-option", given) or None
+
+
+def bucket_urls(given: Iterable[str] | None) -> dict[str, str]:
+    """URLs of buckets from `name=url` texts.
+
+    Raises:
+        OptionError: A text is no pair.
+    """
+    pairs = [each.partition("=") for each in given or ()]
+    if not all(name and url for name, _, url in pairs):
+        message = "--bucket must be NAME=URL"
+        raise OptionError(message)
+    return {name: url for name, _, url in pairs}
+
+
+def key_values(option: str, given: Iterable[str] | None) -> dict[str, object]:
+    """Options from `key=value` texts; no message shows a value, which may be a secret.
+
+    Args:
+        option: Name of the command's option, for messages.
+        given: The texts.
 
     Raises:
         OptionError: A text is no pair, or a name stands for a value and for options below it.
@@ -102,13 +155,13 @@ def storage_options(given: Iterable[str] | None) -> dict[str, object]:
         path, is_pair, text = each.partition("=")
         *parents, name = path.split(".")
         if not is_pair or not name or not all(parents):
-            message = "--storage-option must be KEY=VALUE"
+            message = f"{option} must be KEY=VALUE"
             raise OptionError(message)
         inner = options
         for parent in parents:
             below = inner.setdefault(parent, {})
             if not isinstance(below, dict):
-                message = f"--storage-option {path}: {parent} has a value already"
+                message = f"{option} {path}: {parent} has a value already"
                 raise OptionError(message)
             inner = below
         inner[name] = _json_or_text(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,12 +20,13 @@ from connector.duckdb_functions import register_duckdb
 from connector.topic_name import TopicName, select_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
     from duckdb import DuckDBPyConnection
 
     from connector.catalog.catalog import Catalog
+    from connector.dataset import TopicDataset
 
 _ERROR_NAME = re.compile(r"(\w+Error): (.+)")
 # In the second case DuckDB found a variable of this module under the name.
@@ -51,20 +53,64 @@ def run_sql(
         OptionError: DuckDB is not installed, or the SQL is wrong.
         PulsarOffloadError: A topic cannot be read, or the query failed.
     """
+    with _connected(sql, catalog, url, options) as connection:
+        reader = _reader(connection, sql)
+    return reader.schema, _read(reader, catalog)
+
+
+def bound_topics(sql: str, catalog: Catalog, url: str, **options: object) -> list[TopicDataset]:
+    """What a statement would read: each topic as often as it names it; nothing is read for it.
+
+    Args:
+        sql: One statement that gives rows.
+        catalog: The topics at the URL.
+        url: Where the topics are.
+        options: Other options of `open_topic`.
+
+    Raises:
+        OptionError: DuckDB is not installed, or the SQL is wrong, or another kind of statement.
+        PulsarOffloadError: A topic cannot be opened.
+    """
+    bound: list[TopicDataset] = []
+    with _connected(sql, catalog, url, options, on_bind=bound.append) as connection:
+        # Views were bound as they were made.
+        bound.clear()
+        _explain(connection, sql)
+    return bound
+
+
+@contextmanager
+def _connected(
+    sql: str,
+    catalog: Catalog,
+    url: str,
+    options: Mapping[str, object],
+    *,
+    on_bind: Callable[[TopicDataset], None] | None = None,
+) -> Iterator[DuckDBPyConnection]:
+    """A connection on which the SQL can be run; DuckDB's errors leave as ours."""
     try:
         import duckdb  # noqa: PLC0415 - an optional engine
     except ModuleNotFoundError:
-        message = "query needs DuckDB: pip install 'pulsar-offload[cli,duckdb]'"
+        message = "SQL needs DuckDB: pip install 'pulsar-offload[cli,duckdb]'"
         raise OptionError(message) from None
     connection = duckdb.connect()
-    register_duckdb(connection, url, catalog=catalog, **options)
+    register_duckdb(connection, url, on_bind=on_bind, catalog=catalog, **options)
     try:
         _create_views(duckdb, connection, sql, catalog)
-        reader = _reader(connection, sql)
+        yield connection
     except duckdb.Error as error:
         wrong = isinstance(error, duckdb.ProgrammingError | duckdb.DataError)
         raise _as_ours(str(error), catalog, OptionError if wrong else PulsarOffloadError) from None
-    return reader.schema, _read(reader, catalog)
+
+
+def _explain(connection: DuckDBPyConnection, sql: str) -> None:
+    """Bind SQL. DuckDB takes a function's variables for tables, so this one has no others."""
+    kinds = [str(each.type).rpartition(".")[2] for each in connection.extract_statements(sql)]
+    if kinds != ["SELECT"]:
+        message = f"the cost is told of one SELECT, not of {', '.join(kinds) or 'no statement'}"
+        raise OptionError(message)
+    connection.execute(f"EXPLAIN {sql}").fetchall()
 
 
 def _reader(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:

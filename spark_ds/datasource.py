@@ -6,17 +6,22 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from arrow_io.errors import OptionError, TopicNotFoundError
 from connector.catalog.catalog import open_catalog
+from connector.listings import TABLES
 from connector.topic import open_topic
 from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.column_types import spark_schema
+from spark_ds.listing_reader import ListingReader
 from spark_ds.options import SourceOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from connector.catalog.catalog import Catalog
@@ -49,6 +54,10 @@ class PulsarOffloadDataSource(DataSource):
     | `start`, `end` | publish time as ISO text, or message id `(ledger,entry[,batch])` |
     | `startingOffsets`, `endingOffsets` | instead: `earliest`, `latest`, or one message id |
     | `startingTime`, `endingTime` | instead: publish time in ms since 1970 |
+    | `metadata` | what the cluster knows, as in `open_catalog`: a URL, a folder, a snapshot |
+    | `metadata.<name>`, `secret.metadata.<name>` | an option of that, such as `token` |
+    | `buckets` | URLs of further buckets, as a JSON object by name |
+    | `table` | instead of messages: `topics`, `ledgers`, `blocks` or `objects` as rows |
     | `columns` | names, separated by commas |
     | `schema` | of the values: on the driver, a file or folder; or JSON; or a type, as `STRING` |
     | `schema_version`, `value` | as in `open_topic` |
@@ -106,9 +115,11 @@ class PulsarOffloadDataSource(DataSource):
         Raises:
             PulsarOffloadError: The topics cannot be opened; see `open_topic`.
         """
+        if self._options.table in TABLES:
+            return from_arrow_schema(self._listing.schema)
         return from_arrow_schema(spark_schema(self._dataset.schema))
 
-    def reader(self, schema: StructType) -> TopicBatchReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read.
 
         Args:
@@ -118,6 +129,8 @@ class PulsarOffloadDataSource(DataSource):
             OptionError: It has a column that the topics do not have, or have with another type.
             PulsarOffloadError: The topics cannot be opened; see `open_topic`.
         """
+        if self._options.table in TABLES:
+            return ListingReader(_selected(self._listing, schema))
         dataset = self._dataset
         self._check(schema, dataset.scan)
         return TopicBatchReader(
@@ -131,6 +144,12 @@ class PulsarOffloadDataSource(DataSource):
     @cached_property
     def _dataset(self) -> TopicDataset:
         return _open(self._options)
+
+    @cached_property
+    def _listing(self) -> pa.Table:
+        options = self._options
+        catalog = _catalog(options)
+        return TABLES[options.table](catalog, _wanted(options, catalog) or None)
 
     def _check(self, schema: StructType, scan: Scan) -> None:
         columns = self._options.columns
@@ -154,15 +173,11 @@ class PulsarOffloadDataSource(DataSource):
 
 
 def _open(options: SourceOptions) -> TopicDataset:
-    location = options.location
-    catalog = open_catalog(
-        location.url, storage_options=location.storage_options, range_bytes=options.range_bytes
-    )
-    topics = options.topics
+    catalog = _catalog(options)
     return open_topic(
-        location.url,
-        _matching(topics, catalog) if isinstance(topics, re.Pattern) else topics,
-        storage_options=location.storage_options,
+        options.location.url,
+        _wanted(options, catalog),
+        storage_options=options.location.storage_options,
         catalog=catalog,
         start=options.start,
         end=options.end,
@@ -180,6 +195,36 @@ def _open(options: SourceOptions) -> TopicDataset:
         batch_bytes=options.batch_bytes,
         decryption_keys=options.decryption_keys,
     )
+
+
+def _catalog(options: SourceOptions) -> Catalog:
+    return open_catalog(
+        options.location.url,
+        storage_options=options.location.storage_options,
+        metadata=options.metadata,
+        metadata_options=options.metadata_options,
+        buckets=options.buckets,
+        range_bytes=options.range_bytes,
+    )
+
+
+def _wanted(options: SourceOptions, catalog: Catalog) -> Sequence[str]:
+    topics = options.topics
+    return _matching(topics, catalog) if isinstance(topics, re.Pattern) else topics
+
+
+def _selected(table: pa.Table, schema: StructType) -> pa.Table:
+    """The columns of a listing that a schema names.
+
+    Raises:
+        OptionError: There is no such column, or it is of another type.
+    """
+    available = {field.name: field.dataType for field in from_arrow_schema(table.schema)}
+    for field in schema:
+        if available.get(field.name) != field.dataType:
+            message = f"no column {field.name} of type {field.dataType.simpleString()}; there are:"
+            raise OptionError(f"{message} {from_arrow_schema(table.schema).simpleString()}")
+    return table.select(schema.names)
 
 
 def _matching(pattern: re.Pattern[str], catalog: Catalog) -> list[str]:

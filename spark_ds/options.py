@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -21,15 +21,17 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
 from connector.decryption_keys import read_decryption_keys
+from connector.listings import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from arrow_io.messages.encryption import DecryptionKeys
     from connector.bounds import Bound
 
 _STORAGE_PREFIXES: Final = ("storage.", "secret.")
 """Spark masks options with `secret` in their names wherever it shows options."""
+_METADATA_PREFIXES: Final = ("metadata.", "secret.metadata.")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -53,14 +55,17 @@ class SourceOptions:
 
     Attributes:
         location: The bucket.
-        topics: Names and globs; or a regular expression, which full names have to match.
+        topics: Names and globs; or a regular expression, which full names have to match. A listing
+            may have none: it is of all topics then.
+        table: `messages`, or the listing that is asked for.
         start: As in `connector.open_topic`, like all that follow, except for the last.
         task_bytes: How many bytes of data objects a Spark task should read, about; None: by the
             size of the scan.
     """
 
     location: Location
-    topics: tuple[str, ...] | re.Pattern[str]
+    topics: tuple[str, ...] | re.Pattern[str] = ()
+    table: str = "messages"
     start: Bound | None = None
     end: Bound | None = None
     columns: tuple[str, ...] | None = None
@@ -76,6 +81,9 @@ class SourceOptions:
     batch_rows: int = BatchLimits().max_rows
     batch_bytes: int = BatchLimits().max_bytes
     decryption_keys: DecryptionKeys | None = None
+    metadata: str | None = None
+    metadata_options: Mapping[str, object] | None = field(default=None, repr=False)
+    buckets: Mapping[str, str] | None = None
     task_bytes: int | None = None
 
     @classmethod
@@ -87,11 +95,14 @@ class SourceOptions:
                 has a value of another form. No value of a storage option is shown.
         """
         storage: list[tuple[str, str]] = []
+        metadata: list[tuple[str, str]] = []
         values: dict[str, tuple[str, str]] = {}
         unknown = []
         for name, text in given.items():
             known = _KNOWN.get(_normal(name))
-            if known is None and name.lower().startswith(_STORAGE_PREFIXES):
+            if known is None and name.lower().startswith(_METADATA_PREFIXES):
+                metadata.append((name, text))
+            elif known is None and name.lower().startswith(_STORAGE_PREFIXES):
                 storage.append((name, text))
             elif known is None:
                 unknown.append(name)
@@ -105,9 +116,11 @@ class SourceOptions:
         texts = {known: text for known, (_, text) in values.items()}
         location = _location(texts, storage)
         fields = _fields(texts)
-        if "topics" not in fields:
+        if "topics" not in fields and "table" not in fields:
             message = "option topic is missing: a name, a glob, or several, separated by commas"
             raise OptionError(message)
+        if metadata:
+            fields["metadata_options"] = _metadata_options(metadata)
         return cls(location=location, **fields)
 
 
@@ -172,6 +185,13 @@ def _flag(option: str, text: str) -> bool:
     return text.lower() == "true"
 
 
+def _listing(option: str, text: str) -> str:
+    if text not in TABLES:
+        message = f"{option} must be one of {', '.join(TABLES)}, not {text!r}"
+        raise OptionError(message)
+    return text
+
+
 def _time_unit(option: str, text: str) -> str:
     if text != "us":
         message = f"{option} must be us, not {text!r}: times in Spark are in microseconds"
@@ -212,6 +232,14 @@ def _offset(unbounded: str) -> Callable[[str, str], Bound | None]:
         return message_id
 
     return parse
+
+
+def _json_object(option: str, text: str) -> dict[str, object]:
+    value = _json(option, text)
+    if not isinstance(value, dict):
+        message = f"{option} must be a JSON object"
+        raise OptionError(message)
+    return value
 
 
 def _key_files(option: str, text: str) -> DecryptionKeys:
@@ -255,6 +283,9 @@ _PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
     "batch_bytes": ("batch_bytes", _number),
     "decryption_keys": ("decryption_keys", _key_files),
     "secret.decryption_keys": ("decryption_keys", _keys),
+    "metadata": ("metadata", _text),
+    "buckets": ("buckets", _json_object),
+    "table": ("table", _listing),
     "task_bytes": ("task_bytes", _positive),
 }
 """The field of each option, and how its text is read."""
@@ -309,7 +340,7 @@ def _location(texts: Mapping[str, str], storage: list[tuple[str, str]]) -> Locat
             message = "option url is missing: where the objects lie, such as s3://bucket/prefix"
             raise OptionError(message)
         url = f"{_scheme(driver or 'aws-s3')}://{bucket}"
-    options = _json_object(texts.get("storage_options", "{}"))
+    options = _json_object("storage_options", texts.get("storage_options", "{}"))
     for given, text in storage:
         name = given.partition(".")[2]
         _put(options, name, _storage_value(name, text))
@@ -341,12 +372,12 @@ def _broker_options(texts: Mapping[str, str], scheme: str) -> dict[str, str]:
     return options
 
 
-def _json_object(text: str) -> dict[str, object]:
-    value = _json("storage_options", text)
-    if not isinstance(value, dict):
-        message = "storage_options must be a JSON object"
-        raise OptionError(message)
-    return value
+def _metadata_options(given: Iterable[tuple[str, str]]) -> dict[str, object]:
+    options: dict[str, object] = {}
+    for each, text in given:
+        name = each.removeprefix("secret.").partition(".")[2]
+        _put(options, name, _storage_value(name, text))
+    return options
 
 
 def _json(option: str, text: str) -> object:

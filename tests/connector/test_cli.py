@@ -8,11 +8,12 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from connector import cli, cli_commands
+from connector import cli, cli_app, cli_catalog
+from connector.listings import LEDGER_SCHEMA
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.command_line import (
     INCOMPLETE,
@@ -29,8 +30,27 @@ from tests.support.command_line import (
 )
 from tests.support.golden import golden_topic
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 ROOT: Final = Path(__file__).parents[2]
-COMMANDS: Final = ("topics", "ledgers", "head", "plan", "query")
+COMMANDS: Final = (
+    "topics",
+    "ledgers",
+    "blocks",
+    "objects",
+    "save",
+    "head",
+    "plan",
+    "query",
+    "cost",
+    "policy",
+    "audit",
+    "clean",
+    "report",
+)
+TELLING: Final = ("save", "audit", "clean", "report")
+"""Those that print no rows, or only if something is wrong."""
 
 # Exit codes
 
@@ -141,11 +161,11 @@ def test_what_is_left_out_is_told_once() -> None:
 def test_warnings_of_others_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library's warning is neither lost nor taken for a note."""
 
-    def warn(*_arguments: object, **_options: object) -> list[object]:
+    def warn(*_arguments: object, **_options: object) -> pa.Table:
         warnings.warn("old", DeprecationWarning, stacklevel=1)
-        return []
+        return LEDGER_SCHEMA.empty_table()
 
-    monkeypatch.setattr(cli_commands, "select_topics", warn)
+    monkeypatch.setattr(cli_catalog, "ledgers_table", warn)
     with pytest.warns(DeprecationWarning, match="old"):
         result = run("ledgers", URL, "json-orders")
 
@@ -161,10 +181,24 @@ def test_help_names_commands_and_exit_codes() -> None:
 
     assert set(COMMANDS) <= set(re.findall(r"^  (\w+)  ", shown, re.MULTILINE))
     codes = re.findall(r"^    (\d)  ", shown, re.MULTILINE)
-    assert [int(code) for code in codes] == [0, *cli_commands.ExitCode]
+    assert [int(code) for code in codes] == [0, *cli_app.ExitCode]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", TELLING)
+def test_examples_that_tell_run(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The examples of commands that print no rows run as they stand, too, and say one line."""
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    monkeypatch.chdir(tmp_path)
+    *_, example = run(command, "--help").stdout.rstrip().splitlines()
+    program, *arguments = shlex.split(example)
+
+    assert (program, arguments[0]) == ("pulsar-offload", command)
+    assert len(run(*arguments).stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each not in TELLING])
 def test_examples_of_the_help_run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The help of each command ends with an example that runs as it stands and prints rows."""
     monkeypatch.chdir(ROOT)

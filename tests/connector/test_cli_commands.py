@@ -65,7 +65,7 @@ def test_topics_lists_what_the_broker_offloaded() -> None:
 
     listed = lines_of("topics", URL)
 
-    sound: Row = {"unsound": 0, "problems": []}
+    sound: Row = {"unsound": 0, "problems": [], "pending_ledgers": None, "pending_entries": None}
     assert {row.pop("topic"): row for row in listed} == {n: r | sound for n, r in expected.items()}
 
 
@@ -124,6 +124,7 @@ def test_ledgers_lists_each_ledger() -> None:
     listed = lines_of("ledgers", URL, "multi-ledger")
 
     assert [row.pop("offloaded")[-1] for row in listed] == ["Z"] * 6
+    assert [row.pop("created")[:10] for row in listed] == ["2026-11-21"] * 6
     assert listed == [
         {
             "topic": LEDGERS.name,
@@ -137,6 +138,12 @@ def test_ledgers_lists_each_ledger() -> None:
             "uuid": ledger.uuid,
             "warnings": [],
             "problems": [],
+            "state": "offloaded",
+            "copies": 1,
+            "closed": None,
+            "driver": None,
+            "bucket": None,
+            "cluster": None,
         }
         for ledger in LEDGERS.ledgers
     ]

@@ -14,15 +14,20 @@ import pytest
 
 from arrow_io.errors import IncompleteReadWarning, OptionError
 from arrow_io.storage.trace import RequestTrace
-from connector import duckdb_functions, open_catalog, open_topic, register_duckdb
+from connector import (
+    TopicDataset,
+    duckdb_functions,
+    duckdb_sources,
+    open_catalog,
+    open_topic,
+    register_duckdb,
+)
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.golden import golden_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from connector import TopicDataset
 
 ORDERS: Final = golden_topic("json-orders")
 URL: Final = str(ORDERS.objects_folder)
@@ -307,10 +312,12 @@ def test_function_without_a_caller(
     con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Called by a thread of DuckDB's own, the function says what to call instead of it."""
-    monkeypatch.setattr("connector.duckdb_functions.inspect.currentframe", lambda: None)
-    [name] = [name for _, name in functions(con) if name != "read_pulsar"]
+    monkeypatch.setattr("connector.duckdb_binding.inspect.currentframe", lambda: None)
+    [name] = [name for _, name in functions(con) if name.startswith("pulsar_offload_bind")]
 
-    with pytest.raises(duckdb.InvalidInputException, match=r"OptionError: call read_pulsar\(…\)"):
+    with pytest.raises(
+        duckdb.InvalidInputException, match="OptionError: call the table function behind FROM"
+    ):
         con.execute(f'select {name}(\'{{"topic": "string"}}\')').fetchall()
 
 
@@ -437,13 +444,13 @@ def test_datasets_do_not_outlive_their_statements(
 ) -> None:
     """However many statements are run, only what the open ones read is kept."""
     bound: list[weakref.ref[object]] = []
-    original = duckdb_functions._BoundTopic.__init__
+    original = duckdb_sources.BoundTopic.__init__
 
     def spy(self: Any, *args: Any) -> None:  # noqa: ANN401
         bound.append(weakref.ref(self))
         original(self, *args)
 
-    monkeypatch.setattr(duckdb_functions._BoundTopic, "__init__", spy)
+    monkeypatch.setattr(duckdb_sources.BoundTopic, "__init__", spy)
     con.execute("prepare kept as select count(*) from read_pulsar('string')")
     for _ in range(5):
         one(con, COUNT)
@@ -471,6 +478,21 @@ def test_connection_is_collected() -> None:
 
     assert result.stdout == f"[({ORDERS.message_count},)]\n"
     assert result.stderr == ""
+
+
+def test_what_is_bound_is_told_before_it_is_read() -> None:
+    """`on_bind` gets each topic that a statement names, with its bounds, and nothing is read."""
+    trace, bound = RequestTrace(), list[TopicDataset]()
+    with duckdb.connect() as con:
+        register_duckdb(con, URL, on_bind=bound.append, trace=trace)
+        con.execute(
+            "explain select * from read_pulsar('json-orders', start := $1)"
+            " join read_pulsar('json-orders', start := $1) using (__entry_id__)",
+            [f"{ORDERS.ledgers[0].ledger_id}:3"],
+        )
+
+    assert [each.scan.plan()[0].first_entry_id for each in bound] == [3, 3]
+    assert trace.counts.range_requests == 0
 
 
 def test_without_duckdbs_own_class(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from typer.testing import CliRunner
 
-from connector.cli_commands import app
+from connector.cli import load_app
 from tests.support.buckets import golden_objects
 from tests.support.golden import GOLDEN, golden_topic
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 URL: Final = str(GOLDEN / "pulsar-4.0.7" / "objects")
 ORDERS: Final = golden_topic("json-orders")
 LEDGERS: Final = golden_topic("multi-ledger")
-OK, FAILED, USAGE, NOT_FOUND, STORAGE, UNREADABLE, INCOMPLETE = range(7)
+APP: Final = load_app()
+OK, FAILED, USAGE, NOT_FOUND, STORAGE, UNREADABLE, INCOMPLETE, FOUND = range(8)
 
 Row: TypeAlias = dict[str, Any]
 """What a line of JSON holds."""
@@ -27,7 +28,7 @@ Row: TypeAlias = dict[str, Any]
 
 def run(*arguments: str, ends: int = OK) -> Result:
     """Run a command in this process, and check how it ends."""
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    result = CliRunner().invoke(APP, arguments, catch_exceptions=False)
     assert result.exit_code == ends, result.output
     return result
 

@@ -1,0 +1,305 @@
+"""A catalog as tables: one row a topic, a ledger, a data block, or an object of the bucket."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from arrow_io.format.index_block import CLUSTER_NAME_KEY
+from connector.topic_name import select_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.storage.object_store import ObjectInfo
+    from connector.catalog.bucket import LedgerCopy
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
+
+Row: TypeAlias = dict[str, Any]
+"""A line of a listing, by column."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INTEGER = pa.int64()
+_TIME = pa.timestamp("us", "UTC")
+TEXTS = pa.list_(pa.string())
+
+TOPIC_SCHEMA = pa.schema(
+    {"topic": pa.string()}
+    | dict.fromkeys(
+        (
+            "partitions",
+            "ledgers",
+            "entries",
+            "bytes",
+            "pending_ledgers",
+            "pending_entries",
+            "unsound",
+        ),
+        _INTEGER,
+    )
+    | {"problems": TEXTS}
+)
+"""One row a topic, whatever partitions it has: what can be read of it, in ledgers, entries and
+bytes of data objects; what is in BookKeeper only and behind that, null without metadata; and how
+many ledgers cannot be read, and why."""
+
+LEDGER_SCHEMA = pa.schema(
+    {
+        "topic": pa.string(),
+        "partition": _INTEGER,
+        "ledger_id": _INTEGER,
+        "state": pa.string(),
+        "entries": _INTEGER,
+        "first_entry_id": _INTEGER,
+        "last_entry_id": _INTEGER,
+        "blocks": _INTEGER,
+        "bytes": _INTEGER,
+        "created": _TIME,
+        "closed": _TIME,
+        "offloaded": _TIME,
+        "uuid": pa.string(),
+        "copies": _INTEGER,
+        "driver": pa.string(),
+        "bucket": pa.string(),
+        "cluster": pa.string(),
+        "warnings": TEXTS,
+        "problems": TEXTS,
+    }
+)
+"""One row a ledger, by ledger id: its state (`connector.catalog.topic_ledgers.LedgerState`), its
+entries (both ends inclusive) and bytes of the data object; when it was created, closed and
+offloaded; and where. What nothing tells is null."""
+
+BLOCK_SCHEMA = pa.schema(
+    {
+        "topic": pa.string(),
+        "partition": _INTEGER,
+        "ledger_id": _INTEGER,
+        "block": _INTEGER,
+        "first_entry_id": _INTEGER,
+        "last_entry_id": _INTEGER,
+        "offset": _INTEGER,
+        "bytes": _INTEGER,
+        "object": pa.string(),
+    }
+)
+"""One row a data block: its number in the ledger, from 0, its entries (both ends inclusive), and
+where in the data object it stands, header and padding included."""
+
+OBJECT_SCHEMA = pa.schema(
+    {
+        "object": pa.string(),
+        "kind": pa.string(),
+        "topic": pa.string(),
+        "partition": _INTEGER,
+        "ledger_id": _INTEGER,
+        "uuid": pa.string(),
+        "bytes": _INTEGER,
+        "modified": _TIME,
+    }
+)
+"""One row an object of the bucket: `data` or `index` of a ledger, `streaming` (PIP-76), or
+`foreign`, which no offloader of Pulsar names so."""
+
+
+def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
+    """The topics, in `TOPIC_SCHEMA`.
+
+    Args:
+        catalog: The catalog.
+        topic: Names or globs; None: all.
+
+    Raises:
+        TopicNotFoundError: A name or glob selects none.
+        PulsarOffloadError: The metadata cannot be read.
+    """
+    partitions: dict[str, list[TopicLedgers]] = {}
+    for each in _selected(catalog, topic):
+        partitions.setdefault(str(each.topic.base), []).append(each)
+    return pa.Table.from_pylist(
+        [_topic_row(name, parts) for name, parts in partitions.items()], TOPIC_SCHEMA
+    )
+
+
+def ledgers_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
+    """The ledgers of topics, in `LEDGER_SCHEMA`; arguments and errors as of `topics_table`."""
+    rows = [
+        _ledger_row(each, ledger) for each in _selected(catalog, topic) for ledger in each.states
+    ]
+    return pa.Table.from_pylist(rows, LEDGER_SCHEMA)
+
+
+def blocks_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
+    """The data blocks of topics, in `BLOCK_SCHEMA`; arguments and errors as of `topics_table`."""
+    rows = [
+        row
+        for each in _selected(catalog, topic)
+        for ledger in each.ledgers
+        for row in _block_rows(each, ledger)
+    ]
+    return pa.Table.from_pylist(rows, BLOCK_SCHEMA)
+
+
+def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
+    """The objects of the bucket, in `OBJECT_SCHEMA`; arguments and errors as of `topics_table`.
+
+    With `topic`, those of ledgers of these topics.
+    """
+    wanted = None if topic is None else set(select_topics(topic, catalog.topics()))
+    contents = catalog.contents
+    rows = [row for copy in contents.copies for row in _object_rows(copy)]
+    rows += [
+        _object_row(each.data, "data", each.name.ledger_id, str(each.name.uuid))
+        for each in contents.unfinished
+    ]
+    rows += [_object_row(info, "streaming") for info in contents.streaming]
+    rows += [_object_row(info, "foreign") for info in contents.foreign]
+    if wanted is not None:
+        named = {(str(each), each.partition) for each in wanted}
+        rows = [row for row in rows if (row["topic"], row["partition"]) in named]
+    rows.sort(key=lambda row: row["object"])
+    return pa.Table.from_pylist(rows, OBJECT_SCHEMA)
+
+
+TABLES: Mapping[str, Callable[[Catalog, str | Sequence[str] | None], pa.Table]] = {
+    "topics": topics_table,
+    "ledgers": ledgers_table,
+    "blocks": blocks_table,
+    "objects": objects_table,
+}
+"""Every table, by name."""
+
+
+def _selected(catalog: Catalog, topic: str | Sequence[str] | None) -> Iterator[TopicLedgers]:
+    known = catalog.topics()
+    for name in known if topic is None else select_topics(topic, known):
+        yield catalog.ledgers(name)
+
+
+def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
+    indexes = [ledger.index for part in parts for ledger in part.ledgers]
+    pending = [ledger for part in parts for ledger in part.pending]
+    problems = [problem for part in parts for problem in problems_of(part)]
+    is_known = any(part.metadata is not None for part in parts)
+    return {
+        "topic": name,
+        "partitions": sum(part.topic.partition >= 0 for part in parts),
+        "ledgers": len(indexes),
+        "entries": sum(index.entry_count for index in indexes),
+        "bytes": sum(index.data_object_length_bytes for index in indexes),
+        "pending_ledgers": len(pending) if is_known else None,
+        "pending_entries": sum(ledger.entries or 0 for ledger in pending) if is_known else None,
+        "unsound": len(problems),
+        "problems": problems,
+    }
+
+
+def problems_of(topic: TopicLedgers) -> list[str]:
+    """What of a topic cannot be read, in words."""
+    lost = [problem for ledger in topic.ledgers for problem in _lost_entries(ledger)]
+    return [*map(str, topic.problems), *lost]
+
+
+def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:
+    row: Row = {
+        "topic": str(topic.topic),
+        "partition": topic.topic.partition,
+        "ledger_id": ledger.ledger_id,
+        "state": ledger.state.value,
+        "entries": ledger.entries,
+        "copies": len(ledger.others) + (ledger.copy is not None),
+        "warnings": [],
+        "problems": [str(ledger.error)] if ledger.error else [],
+    }
+    if ledger.info is not None:
+        row["bytes"] = ledger.info.size_bytes
+        row["closed"] = _time(ledger.info.timestamp_ms)
+        offload = ledger.info.offload
+        if offload is not None:
+            row |= {"driver": offload.driver, "bucket": offload.bucket}
+            row |= {"uuid": str(offload.uuid) if offload.uuid else None}
+            row["offloaded"] = _time(offload.timestamp_ms)
+    if ledger.copy is not None:
+        row["uuid"] = str(ledger.copy.name.uuid)
+        row["offloaded"] = row.get("offloaded") or ledger.copy.modified
+        if ledger.copy.ledger is not None:
+            row |= _read_row(ledger.copy.ledger)
+            row["problems"] += _lost_entries(ledger.copy.ledger)
+    return row
+
+
+def _read_row(ledger: OffloadedLedger) -> Row:
+    """What the index object of a ledger says."""
+    index = ledger.index
+    return {
+        "first_entry_id": 0,
+        "last_entry_id": index.last_entry_id,
+        "blocks": index.block_count,
+        "bytes": index.data_object_length_bytes,
+        "created": _time(index.ledger_metadata.ctime_ms),
+        "cluster": (ledger.user_metadata or {}).get(CLUSTER_NAME_KEY),
+        "warnings": list(ledger.warnings),
+    }
+
+
+def _lost_entries(ledger: OffloadedLedger) -> list[str]:
+    first = ledger.index.missing_from_entry_id
+    if first is None:
+        return []
+    lost = f"entries {first} … {ledger.last_entry_id} were lost when the ledger was offloaded"
+    return [f"{lost} (ledger {ledger.ledger_id})"]
+
+
+def _block_rows(topic: TopicLedgers, ledger: OffloadedLedger) -> Iterable[Row]:
+    index = ledger.index
+    for block in range(index.block_count):
+        start = index.block_start(block)
+        yield {
+            "topic": str(topic.topic),
+            "partition": topic.topic.partition,
+            "ledger_id": ledger.ledger_id,
+            "block": block,
+            "first_entry_id": index.first_entry_id(block),
+            "last_entry_id": index.last_entry_id_of_block(block),
+            "offset": start,
+            "bytes": index.block_stop(block) - start,
+            "object": ledger.name.data_name,
+        }
+
+
+def _object_rows(copy: LedgerCopy) -> Iterator[Row]:
+    place: Row = {}
+    if copy.topic is not None:
+        place = {"topic": str(copy.topic), "partition": copy.topic.partition}
+    for info, kind in ((copy.index, "index"), (copy.data, "data")):
+        if info is not None:
+            yield _object_row(info, kind, copy.name.ledger_id, str(copy.name.uuid)) | place
+
+
+def _object_row(
+    info: ObjectInfo, kind: str, ledger_id: int | None = None, uuid: str | None = None
+) -> Row:
+    return {
+        "object": info.name,
+        "kind": kind,
+        "topic": None,
+        "partition": None,
+        "ledger_id": ledger_id,
+        "uuid": uuid,
+        "bytes": info.size_bytes,
+        "modified": info.modified,
+    }
+
+
+def _time(milliseconds: int | None) -> datetime | None:
+    """A time of Pulsar's; None also where it is none that a calendar has."""
+    if not milliseconds:
+        return None
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
