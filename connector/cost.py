@@ -1,0 +1,294 @@
+"""What a read will cost before it reads: requests, bytes, and money by a price table.
+
+In come scans, whose plan knows the data blocks that they take, and what a bucket holds; out come
+`RequestCounts`, the very numbers that a `RequestTrace` counts of a real read, and their price.
+Nothing here sends a request.
+
+Data blocks are counted whole. A read takes less where its bounds cut a block, where it stops early
+(LIMIT), where a range of bytes is nothing but padding, and where this process still knows where an
+entry begins. It takes more in two cases, which no index tells of: where a message in chunks or a
+transaction is open at its end it goes on until that is closed, and where requests fail they are
+sent again. Columns make no difference, for an entry holds whole messages.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.trace import RequestCounts
+from connector.scan import DEFAULT_TASK_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from connector.catalog.bucket import BucketContents
+    from connector.scan import Scan, ScanTask
+    from connector.topic_name import TopicName
+
+LIST_PAGE_KEYS = 1000
+"""Most keys that S3's ListObjectsV2 gives in one answer."""
+_GB_BYTES = 1 << 30
+"""What object stores bill as one GB."""
+_MAX_PRICES_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRange:
+    """What of one ledger a task reads.
+
+    Attributes:
+        topic: Full name of the topic or partition.
+        ledger_id: BookKeeper ledger id.
+        first_entry_id: First entry.
+        last_entry_id: Last entry (inclusive).
+        requests: How many ranges are asked for.
+        bytes: How many bytes they bring.
+    """
+
+    topic: str
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    requests: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Money:
+    """A price and its parts, all in the currency of the table."""
+
+    list_requests: Decimal = Decimal(0)
+    get_requests: Decimal = Decimal(0)
+    """GET and HEAD."""
+    put_requests: Decimal = Decimal(0)
+    """PUT, and what begins and completes an object that is written in parts."""
+    egress: Decimal = Decimal(0)
+
+    @property
+    def total(self) -> Decimal:
+        """Sum of the parts."""
+        return self.list_requests + self.get_requests + self.put_requests + self.egress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTable:
+    """What a store charges.
+
+    The defaults are an EXAMPLE: the list prices of S3 Standard in us-east-1, first tier, without
+    tax, free quota or discount. Take your own from the bill (`load_prices`).
+    """
+
+    currency: str = "USD"
+    as_of: date = date(2025, 11, 1)
+    """When the prices were looked up."""
+    list_per_1000: Decimal = Decimal("0.005")
+    """1,000 listings, each of up to 1,000 keys."""
+    get_per_1000: Decimal = Decimal("0.0004")
+    """1,000 GET or HEAD requests."""
+    put_per_1000: Decimal = Decimal("0.005")
+    """1,000 requests that write an object or a part of one."""
+    egress_per_gb: Decimal = Decimal("0.09")
+    """2^30 bytes to the internet. Within the bucket's region it is 0."""
+    stored_per_gb_month: Decimal = Decimal("0.023")
+    """2^30 bytes kept for a month."""
+
+    def money(self, counts: RequestCounts) -> Money:
+        """What requests, and the bytes that they bring, cost; what is sent or deleted is free."""
+        gets = counts.head_requests + counts.index_requests + counts.range_requests
+        puts = counts.put_requests + counts.upload_requests + counts.part_requests
+        return Money(
+            list_requests=self.list_per_1000 * counts.list_requests / 1000,
+            get_requests=self.get_per_1000 * gets / 1000,
+            put_requests=self.put_per_1000 * puts / 1000,
+            egress=self.egress_per_gb * counts.received_bytes / _GB_BYTES,
+        )
+
+    def stored_per_month(self, size_bytes: int) -> Decimal:
+        """What keeping bytes costs, each month."""
+        return self.stored_per_gb_month * size_bytes / _GB_BYTES
+
+
+EXAMPLE_PRICES = PriceTable()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCost:
+    """What opening a bucket, and reading topics of it, costs.
+
+    Attributes:
+        tasks: How many tasks the reads have.
+        ranges: What they read, in their order.
+        opening: Requests before the first byte of data.
+        prices: What they are charged by.
+    """
+
+    tasks: int
+    ranges: tuple[PlannedRange, ...]
+    opening: RequestCounts
+    prices: PriceTable
+
+    @property
+    def reading(self) -> RequestCounts:
+        """Requests for data, and the bytes that they bring."""
+        return RequestCounts(
+            range_requests=sum(each.requests for each in self.ranges),
+            range_bytes=sum(each.bytes for each in self.ranges),
+        )
+
+    @property
+    def counts(self) -> RequestCounts:
+        """All requests and bytes."""
+        return self.opening + self.reading
+
+    @property
+    def money(self) -> Money:
+        """The price of all."""
+        return self.prices.money(self.counts)
+
+
+def read_cost(
+    *scans: Scan,
+    contents: Iterable[BucketContents] = (),
+    range_bytes: int | None = None,
+    task_bytes: int = DEFAULT_TASK_BYTES,
+    prices: PriceTable = EXAMPLE_PRICES,
+) -> ReadCost:
+    """What scans will cost, each read once and whole.
+
+    Args:
+        scans: The scans; one that is read twice is given twice.
+        contents: The buckets that have to be opened for them, if that is to be counted too.
+        range_bytes: Most bytes that one request for data asks for; None: as the ledgers were
+            opened.
+        task_bytes: About how many bytes a task reads; a cut between tasks can add a request.
+        prices: What requests and bytes cost.
+
+    Raises:
+        OptionError: `range_bytes` is not positive.
+    """
+    if range_bytes is not None and range_bytes < 1:
+        message = f"range_bytes must be at least 1, not {range_bytes}"
+        raise OptionError(message)
+    tasks = [task for scan in scans for task in scan.plan(task_bytes)]
+    return ReadCost(
+        tasks=len(tasks),
+        ranges=tuple(each for task in tasks for each in _planned_ranges(task, range_bytes)),
+        opening=sum(map(opening_requests, contents), RequestCounts()),
+        prices=prices,
+    )
+
+
+def opening_requests(contents: BucketContents) -> RequestCounts:
+    """What a bucket as it was listed takes to be opened once more.
+
+    A listing of 1,000 keys is one request, as it is billed, where a `RequestTrace` counts all pages
+    together as one. A HEAD is sent where an index object does not name its topic; and one for each
+    offload that never completed, when a topic is chosen.
+    """
+    copies = contents.copies
+    keys = len(copies) + sum(copy.data is not None for copy in copies)
+    keys += len(contents.unfinished) + len(contents.streaming) + len(contents.foreign)
+    nameless = sum(
+        copy.ledger is not None and copy.ledger.index.ledger_metadata.managed_ledger_name is None
+        for copy in copies
+    )
+    return RequestCounts(
+        list_requests=max(1, -(-keys // LIST_PAGE_KEYS)),
+        head_requests=nameless + len(contents.unfinished),
+        index_requests=len(copies),
+        index_bytes=sum(copy.index.size_bytes for copy in copies),
+    )
+
+
+def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None = None) -> int:
+    """How many bytes a bucket keeps, index objects and all copies of a ledger included.
+
+    Args:
+        contents: What the bucket holds.
+        topics: Whose ledgers are counted, partitions each by itself. None: everything, foreign
+            objects and offloads that never completed included.
+    """
+    copies = sum(
+        copy.stored_bytes for copy in contents.copies if topics is None or copy.topic in topics
+    )
+    if topics is not None:
+        return copies
+    unfinished = [each.data for each in contents.unfinished]
+    others = (*unfinished, *contents.streaming, *contents.foreign)
+    return copies + sum(info.size_bytes for info in others)
+
+
+def load_prices(path: str | Path) -> PriceTable:
+    """Read a price table: a TOML file with each of these, and nothing else.
+
+    ```toml
+    currency = "EUR"
+    as_of = 2026-01-31
+    list_per_1000 = 0.005         # listings
+    get_per_1000 = 0.0004         # GET and HEAD
+    put_per_1000 = 0.005          # PUT, and each step of a multipart upload
+    egress_per_gb = 0             # read from within the region
+    stored_per_gb_month = 0.0245
+    ```
+
+    Raises:
+        OptionError: There is no such file, it is no TOML, or a price is missing, unknown, negative
+            or no number.
+    """
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            data = file.read(_MAX_PRICES_BYTES + 1)
+    except OSError as error:
+        message = f"no price table at {path}: {error.strerror}"
+        raise OptionError(message) from None
+    if len(data) > _MAX_PRICES_BYTES:
+        message = f"{path} is longer than a price table can be, {_MAX_PRICES_BYTES} bytes"
+        raise OptionError(message)
+    try:
+        given = tomllib.loads(data.decode(), parse_float=Decimal)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        message = f"{path} is no TOML: {error}"
+        raise OptionError(message) from None
+    names = {field.name for field in fields(PriceTable)}
+    if given.keys() != names:
+        message = f"{path} must have each of {', '.join(sorted(names))}, and nothing else"
+        raise OptionError(message)
+    currency, as_of = given.pop("currency"), given.pop("as_of")
+    # A TOML time with a date is a datetime, which is a date to Python.
+    if not isinstance(currency, str) or type(as_of) is not date:
+        message = f"{path}: currency must be a text, and as_of a date"
+        raise OptionError(message)
+    prices = {name: _price(f"{path}: {name}", value) for name, value in given.items()}
+    return PriceTable(currency=currency, as_of=as_of, **prices)
+
+
+def _price(shown: str, value: object) -> Decimal:
+    """A price, checked; `parse_float` leaves no other number than these two."""
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        price = Decimal(value)
+        if price.is_finite() and price >= 0:
+            return price
+    message = f"{shown} must be a number, 0 or more, not {value!r}"
+    raise OptionError(message)
+
+
+def _planned_ranges(task: ScanTask, range_bytes: int | None) -> Iterator[PlannedRange]:
+    """What a task reads of each ledger; nothing of one whose entries in it are all lost."""
+    entries = {ledger.name: (first, last) for ledger, first, last in task.entry_ranges()}
+    for ledger, start, block_stop in task.block_ranges():
+        first, last = entries[ledger.name]
+        stop = min(block_stop, max(start, ledger.data_stop))
+        yield PlannedRange(
+            topic=task.origin.topic,
+            ledger_id=ledger.ledger_id,
+            first_entry_id=first,
+            last_entry_id=last,
+            requests=-(-(stop - start) // (range_bytes or ledger.range_bytes)),
+            bytes=stop - start,
+        )

@@ -1,0 +1,151 @@
+"""Offload and retention settings: broker.conf's names, or those of namespace policies → numbers.
+
+The names are those of Pulsar's ServiceConfiguration (broker.conf), OffloadPoliciesImpl
+(`pulsar-admin namespaces get-offload-policies`) and RetentionPolicies (`… get-retention`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from arrow_io.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MB_BYTES = 1 << 20
+_MAX_INT64 = 2**63 - 1
+_VALUE = re.compile(r"(-?\d{1,19})([A-Za-z]?)")
+# Pulsar's SizeUnit and RelativeTimeUtil; longer units have no letter.
+_SIZE_BYTES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_DAY_MS = 86_400_000
+_TIME_MS = {
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": _DAY_MS,
+    "w": 7 * _DAY_MS,
+    "y": 365 * _DAY_MS,
+}
+
+
+class _Setting(NamedTuple):
+    """Which number a name sets.
+
+    Attributes:
+        field: Its field of `OffloadPolicy`.
+        units: Suffixes that a text may have, in bytes or in ms.
+        own_unit: What a number without a suffix counts, likewise.
+    """
+
+    field: str
+    units: Mapping[str, int]
+    own_unit: int
+
+
+_THRESHOLD_BYTES = _Setting("threshold_bytes", _SIZE_BYTES, 1)
+_THRESHOLD_S = _Setting("threshold_s", _TIME_MS, _TIME_MS["s"])
+_DELETION_LAG = _Setting("deletion_lag_ms", _TIME_MS, 1)
+_RETENTION_TIME = _Setting("retention_minutes", _TIME_MS, _TIME_MS["m"])
+_RETENTION_SIZE = _Setting("retention_mb", _SIZE_BYTES, _MB_BYTES)
+_SETTINGS = {
+    "managedLedgerOffloadAutoTriggerSizeThresholdBytes": _THRESHOLD_BYTES,
+    "managedLedgerOffloadThresholdInBytes": _THRESHOLD_BYTES,
+    "managedLedgerOffloadThresholdInSeconds": _THRESHOLD_S,
+    "managedLedgerOffloadDeletionLagMs": _DELETION_LAG,
+    "managedLedgerOffloadDeletionLagInMillis": _DELETION_LAG,
+    "defaultRetentionTimeInMinutes": _RETENTION_TIME,
+    "retentionTimeInMinutes": _RETENTION_TIME,
+    "defaultRetentionSizeInMB": _RETENTION_SIZE,
+    "retentionSizeInMB": _RETENTION_SIZE,
+}
+SETTING_NAMES = tuple(_SETTINGS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadPolicy:
+    """When ledgers are offloaded, leave BookKeeper, and are trimmed; -1: never.
+
+    A setting that is not given does nothing here. A broker has defaults of its own: a deletion lag
+    of 4 hours, and retention of nothing.
+    """
+
+    threshold_bytes: int = -1
+    """Size of the topic's newest ledgers that stay; 0: each ledger is offloaded once closed."""
+    threshold_s: int = -1
+    """How long after a ledger was closed it is offloaded, in s."""
+    deletion_lag_ms: int = -1
+    """How long after its offload BookKeeper's copy goes, in ms."""
+    retention_minutes: int = -1
+    """How long after it was closed a ledger that all have read is kept, in minutes."""
+    retention_mb: int = -1
+    """Size of the topic's newest ledgers that is kept though all have read them, in 2^20 bytes."""
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, object], base: Self | None = None) -> Self:
+        """Read settings.
+
+        Args:
+            settings: Numbers or texts by name; a number without a suffix counts what the name
+                says. Sizes may have k, m, g or t (of 1024), times s, m, h, d, w or y, in either
+                case. None is as though the name were not there.
+            base: The policy for what is not given.
+
+        Raises:
+            OptionError: A name is unknown, a value is no such number or not a whole one in the
+                setting's unit, or two names set the same to different values.
+
+        Example:
+            >>> OffloadPolicy.parse({"managedLedgerOffloadDeletionLagMs": "4h"}).deletion_lag_ms
+            14400000
+        """
+        found: dict[str, tuple[str, int]] = {}
+        for name, value in settings.items():
+            setting = _SETTINGS.get(name)
+            if setting is None:
+                message = f"no offload or retention setting {name!r}; there are: "
+                raise OptionError(message + ", ".join(SETTING_NAMES))
+            if value is None:
+                continue
+            number = _number(name, setting, value)
+            other, before = found.setdefault(setting.field, (name, number))
+            if before != number:
+                message = f"{other} and {name} are the same setting, with different values"
+                raise OptionError(message)
+        return replace(base or cls(), **{field: number for field, (_, number) in found.items()})
+
+
+def _number(name: str, setting: _Setting, value: object) -> int:
+    """A value in the setting's own unit; -1 for every negative one."""
+    text = str(value) if type(value) is int else value
+    match = _VALUE.fullmatch(text.strip()) if isinstance(text, str) else None
+    unit = match[2].lower() if match else ""
+    if match is None or (unit and unit not in setting.units):
+        units = ", ".join(setting.units)
+        message = f"{name} must be a whole number, perhaps with one of {units}, not {value!r}"
+        raise OptionError(message)
+    if int(match[1]) < 0:
+        return -1
+    number, rest = divmod(
+        int(match[1]) * (setting.units[unit] if unit else setting.own_unit), setting.own_unit
+    )
+    if rest or number > _MAX_INT64:
+        message = f"{name} cannot be {value!r}: that is no whole number of its unit, or too large"
+        raise OptionError(message)
+    return number
+
+
+def settings_of_conf(text: str) -> dict[str, str]:
+    """The offload and retention settings in a broker.conf; all others are passed over.
+
+    Args:
+        text: The file: `name=value` lines, `#` before comments. The last line of a name counts.
+    """
+    settings = {}
+    for line in text.splitlines():
+        name, is_pair, value = line.strip().partition("=")
+        if is_pair and name.strip() in _SETTINGS and value.strip():
+            settings[name.strip()] = value.strip()
+    return settings
