@@ -1,0 +1,274 @@
+"""Messages → entries, as a producer batches and compresses them and a broker stores them.
+
+The layout is that of Pulsar's `Commands`, whole numbers big-endian:
+
+========================================== =====================================================
+Bytes                                      There if
+========================================== =====================================================
+`0E 02`, u32 size, BrokerEntryMetadata     the broker adds it (PIP-70)
+`0E 01`, u32 CRC32C of all that follows    always
+u32 size, MessageMetadata                  always
+payload, compressed                        always; may be empty
+========================================== =====================================================
+
+A batch's payload, before compression, is one `{u32 size, SingleMessageMetadata, payload}` after the
+other. What goes into a batch is decided as the Java client does (`BatchMessageContainerImpl`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import crc32c
+
+from arrow_io.errors import EntryTooLargeError, OptionError
+from arrow_io.messages.codecs import COMPRESSION_TYPES, MAX_MESSAGE_BYTES, NONE, compress
+from arrow_io.messages.message_metadata import (
+    Chunk,
+    Message,
+    batch_metadata,
+    broker_entry_metadata,
+    message_metadata,
+    single_message_metadata,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+DEFAULT_BATCH_MESSAGES: Final = 1000
+DEFAULT_BATCH_BYTES: Final = 128 << 10
+DEFAULT_MAX_MESSAGE_BYTES: Final = 5 << 20
+"""Defaults of the Java client, and of a broker's `maxMessageSize`."""
+MIN_MAX_MESSAGE_BYTES: Final = 1 << 10
+"""Smallest `max_message_bytes` (inclusive): chunks need room for more than their metadata."""
+
+_BROKER_METADATA_MAGIC: Final = b"\x0e\x02"
+_CHECKSUM_MAGIC: Final = b"\x0e\x01"
+_MAX_COUNT: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryOptions:
+    """How messages become entries.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+
+    compression: str = "NONE"
+    """NONE, LZ4, ZLIB, ZSTD or SNAPPY, in any letter case."""
+    batch_messages: int = DEFAULT_BATCH_MESSAGES
+    """Most messages of a batch; 1: no batches."""
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    """Most bytes of a batch before compression, metadata of its messages included; a message that
+    is longer stands alone."""
+    batch_delay_ms: int = 0
+    """How much later than a batch's first message its others may be published, in ms. A batch has
+    one publish time, that of its first message, so 0 keeps the publish time of each; the Java
+    client waits 1 ms for more messages (`batchingMaxPublishDelay`)."""
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    """Longest entry, without broker entry metadata (a broker's `maxMessageSize`)."""
+    chunking: bool = False
+    """Whether a longer message is stored in chunks (PIP-37) instead of being refused."""
+    broker_metadata: bool = False
+    """Whether entries tell the running number of their last message, from 0, and when the broker
+    stored them (PIP-70), which is taken to be when they were published."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.compression.upper() not in COMPRESSION_TYPES:
+            allowed = ", ".join(COMPRESSION_TYPES)
+            message = f"compression must be one of {allowed}, not {self.compression!r}"
+            raise OptionError(message)
+        for name, lowest, highest in (
+            ("batch_messages", 1, _MAX_COUNT),
+            ("batch_bytes", 1, MAX_MESSAGE_BYTES),
+            ("batch_delay_ms", 0, _MAX_COUNT),
+            ("max_message_bytes", MIN_MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES),
+        ):
+            value = getattr(self, name)
+            if not lowest <= value <= highest:
+                message = f"{name} is {value}; allowed are {lowest} … {highest}"
+                raise OptionError(message)
+
+
+class EntryWriter:
+    """Writes the entries of one topic or partition; holds no more than one batch.
+
+    Messages share a batch as long as the limits allow and producer name, schema version and source
+    cluster are the same. One that is to be delivered later stands alone, and a batch of one is
+    written as a single message, both as the Java client has it.
+
+    Example:
+        >>> writer = EntryWriter(EntryOptions(compression="lz4"))
+        >>> messages = [Message(payload=b"value", publish_time_ms=0)] * 2
+        >>> [len(entry) for entry in writer.entries(messages)]
+        [62]
+    """
+
+    def __init__(self, options: EntryOptions | None = None) -> None:
+        self._options = options or EntryOptions()
+        self._compression = COMPRESSION_TYPES[self._options.compression.upper()]
+        self._batch: list[_Numbered] = []
+        self._batch_bytes = 0
+        self._message_count = 0
+        self._next_index = 0
+
+    @property
+    def message_count(self) -> int:
+        """How many messages were taken."""
+        return self._message_count
+
+    @property
+    def last_index(self) -> int:
+        """The broker's running number of the last message written; -1: there is none yet.
+
+        A message in chunks counts once for each of them, as with a broker.
+        """
+        return self._next_index - 1
+
+    def entries(self, messages: Iterable[Message]) -> Iterator[bytes]:
+        """All entries of some messages, the last batch included; errors are those of `add`."""
+        for message in messages:
+            yield from self.add(message)
+        yield from self.flush()
+
+    def add(self, message: Message) -> list[bytes]:
+        """Take the next message.
+
+        Returns:
+            The entries that are complete by it, in order; often none.
+
+        Raises:
+            EntryTooLargeError: It is longer than 128 MiB, than an entry may be while chunking is
+                off, or its metadata alone is.
+            OptionError: A value of it is of the wrong type, or out of the range of its field.
+        """
+        numbered, joins_batch = self._numbered(message)
+        self._message_count += 1
+        entries = [] if joins_batch else self.flush()
+        self._batch.append(numbered)
+        self._batch_bytes += len(numbered.member)
+        is_alone = message.deliver_at_ms is not None
+        if is_alone or len(self._batch) >= self._options.batch_messages:
+            entries += self.flush()
+        return entries
+
+    def flush(self) -> list[bytes]:
+        """The entries of what was taken and not given yet; none if that is nothing.
+
+        Raises:
+            EntryTooLargeError: As `add`.
+        """
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        if len(batch) > 1:
+            entry = self._batch_entry(batch)
+            if len(entry) <= self._options.max_message_bytes:
+                return [self._stored(entry, batch[0].message, len(batch))]
+        return [entry for numbered in batch for entry in self._single_entries(numbered)]
+
+    def _numbered(self, message: Message) -> tuple[_Numbered, bool]:
+        """A message as a member of a batch, and whether it is one of the batch that is open."""
+        payload = message.payload or b""
+        if len(payload) > MAX_MESSAGE_BYTES:
+            text = f"a message of {len(payload)} bytes; {MAX_MESSAGE_BYTES} are allowed"
+            raise EntryTooLargeError(text)
+        given = message.sequence_id
+        sequence_id = self._message_count if given is None else given
+        try:
+            own = single_message_metadata(message, sequence_id)
+            member = b"".join((len(own).to_bytes(4), own, payload))
+            joins_batch = self._joins_batch(message, len(member))
+            if not joins_batch:
+                # What a batch says of all its messages must be right in the first of them.
+                message_metadata(message, sequence_id, compression=NONE, uncompressed_bytes=0)
+        except (AttributeError, OverflowError, TypeError, ValueError) as error:
+            text = f"message {self._message_count} cannot be written: {error}"
+            raise OptionError(text) from error
+        return _Numbered(message, sequence_id, member), joins_batch
+
+    def _joins_batch(self, message: Message, member_bytes: int) -> bool:
+        if not self._batch or message.deliver_at_ms is not None:
+            return False
+        first = self._batch[0].message
+        delay_ms = message.publish_time_ms - first.publish_time_ms
+        return (
+            _said_once(message) == _said_once(first)
+            and 0 <= delay_ms <= self._options.batch_delay_ms
+            and self._batch_bytes + member_bytes <= self._options.batch_bytes
+        )
+
+    def _batch_entry(self, batch: list[_Numbered]) -> bytes:
+        payload = b"".join(each.member for each in batch)
+        metadata = batch_metadata(
+            batch[0].message,
+            (batch[0].sequence_id, batch[-1].sequence_id),
+            message_count=len(batch),
+            compression=self._compression,
+            uncompressed_bytes=len(payload),
+        )
+        return _checked(metadata, compress(self._compression, payload))
+
+    def _single_entries(self, numbered: _Numbered) -> list[bytes]:
+        """The entry of a message that is no member of a batch, or one entry for each chunk."""
+        message, sequence_id, _ = numbered
+        payload = message.payload or b""
+        compressed = compress(self._compression, payload)
+
+        def entry(data: bytes, chunk: Chunk | None = None) -> bytes:
+            metadata = message_metadata(
+                message,
+                sequence_id,
+                compression=self._compression,
+                uncompressed_bytes=len(payload),
+                chunk=chunk,
+            )
+            return _checked(metadata, data)
+
+        whole = entry(compressed)
+        limit = self._options.max_message_bytes
+        if len(whole) <= limit:
+            return [self._stored(whole, message)]
+        # Numbers as great as those of any chunk, for the longest metadata that one can have.
+        count, total_bytes = len(compressed), len(compressed)
+        uuid = f"{message.producer_name}-{sequence_id}"
+        largest = Chunk(uuid=uuid, chunk_id=count, chunk_count=count, total_bytes=total_bytes)
+        room = limit - len(entry(b"", largest))
+        if room < 1 or not self._options.chunking:
+            text = f"a message whose entry takes {len(whole)} bytes; {limit} are allowed"
+            raise EntryTooLargeError(text)
+        parts = [compressed[start : start + room] for start in range(0, total_bytes, room)]
+        chunk = replace(largest, chunk_count=len(parts))
+        return [
+            self._stored(entry(part, replace(chunk, chunk_id=chunk_id)), message)
+            for chunk_id, part in enumerate(parts)
+        ]
+
+    def _stored(self, entry: bytes, first: Message, message_count: int = 1) -> bytes:
+        """An entry as the broker stores it."""
+        self._next_index += message_count
+        if not self._options.broker_metadata:
+            return entry
+        metadata = broker_entry_metadata(first.publish_time_ms, self.last_index)
+        return b"".join((_BROKER_METADATA_MAGIC, len(metadata).to_bytes(4), metadata, entry))
+
+
+class _Numbered(NamedTuple):
+    """A message with its sequence id, and as it stands in a batch."""
+
+    message: Message
+    sequence_id: int
+    member: bytes
+
+
+def _said_once(message: Message) -> tuple[object, ...]:
+    """What the metadata of a batch says of all its messages, but for the publish time."""
+    return message.producer_name, message.schema_version, message.replicated_from
+
+
+def _checked(metadata: bytes, payload: bytes) -> bytes:
+    """An entry as the producer sends it."""
+    head = len(metadata).to_bytes(4) + metadata
+    checksum = crc32c.crc32c(payload, crc32c.crc32c(head))
+    return b"".join((_CHECKSUM_MAGIC, checksum.to_bytes(4), head, payload))

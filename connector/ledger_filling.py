@@ -1,0 +1,209 @@
+"""Entries → ledgers: those of a topic or partition are gathered, and offloaded ledger by ledger.
+
+A ledger's length and last entry id stand in its metadata, which decides the length of its first
+block: no block can be written before all entries are known. So the entries of the ledger that is
+being filled are kept aside, in memory first and in a temporary file once they are many.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from dataclasses import dataclass, replace
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Self
+from uuid import UUID, uuid4
+
+from arrow_io.errors import MissingObjectError, OptionError, PulsarOffloadError
+from arrow_io.format.object_names import parse_object_name
+from arrow_io.ledger_writer import new_ledger_metadata
+from connector.catalog.topic_metadata import LedgerInfo
+from connector.offloader import LedgerToOffload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from connector.offloader import LedgerOffloader
+
+_LENGTHS = "Q"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLimits:
+    """When a ledger is full."""
+
+    entries: int
+    """Most entries."""
+    size_bytes: int
+    """Most bytes of entries, unless it has but one."""
+    in_memory_bytes: int
+    """Bytes of entries that are kept in memory before they go to a temporary file."""
+
+
+class LedgerSeries:
+    """Offloads ledgers under one id after the other.
+
+    Args:
+        offloader: Offloads them.
+        first_ledger_id: Id of the first; None: one more than the greatest in the bucket.
+
+    Raises:
+        StorageError: The bucket cannot be listed.
+    """
+
+    def __init__(self, offloader: LedgerOffloader, *, first_ledger_id: int | None) -> None:
+        self._offloader = offloader
+        self._taken = _ledger_ids(offloader)
+        self._next_id = (
+            max(self._taken, default=-1) + 1 if first_ledger_id is None else first_ledger_id
+        )
+        self._written: list[tuple[int, UUID]] = []
+
+    def next_id(self) -> int:
+        """The next ledger id.
+
+        Raises:
+            OptionError: The bucket has a ledger of that id.
+        """
+        ledger_id = self._next_id
+        if ledger_id in self._taken:
+            message = "the bucket has a ledger of this id: give another first_ledger_id"
+            raise OptionError(message, ledger_id=ledger_id)
+        self._next_id += 1
+        return ledger_id
+
+    def offload(self, spool: EntrySpool, managed_ledger: str) -> LedgerInfo:
+        """Offload a ledger.
+
+        Args:
+            spool: Its entries, at least one.
+            managed_ledger: Name of the managed ledger.
+
+        Returns:
+            What a cluster records of it.
+
+        Raises:
+            OptionError: Its id is taken.
+            EntryTooLargeError: An entry is longer than a block.
+            StorageError: The store refused, or went on failing.
+        """
+        ledger_id, uuid, now_ms = self.next_id(), uuid4(), time.time_ns() // 1_000_000
+        metadata = new_ledger_metadata(
+            spool.lengths_bytes, managed_ledger=managed_ledger, ctime_ms=now_ms
+        )
+        # Before it is written, lest an interrupt fall between the two; nothing there is no error.
+        self._written.append((ledger_id, uuid))
+        result = self._offloader.offload(LedgerToOffload(ledger_id, metadata, spool), uuid)
+        return LedgerInfo(
+            ledger_id=ledger_id,
+            entries=metadata.last_entry_id + 1,
+            size_bytes=metadata.length_bytes,
+            timestamp_ms=now_ms,
+            # BookKeeper never had it, and would else be asked to delete a ledger of this id.
+            offload=replace(result.context, bookkeeper_deleted=True),
+        )
+
+    def undo(self, error: BaseException) -> None:
+        """Delete the ledgers that were offloaded; of those that cannot be, the error is told."""
+        for ledger_id, uuid in reversed(self._written):
+            try:
+                self._offloader.delete_offloaded(ledger_id, uuid)
+            except PulsarOffloadError as failure:
+                error.add_note(f"ledger {ledger_id} of uuid {uuid} was not deleted: {failure}")
+
+
+class LedgerFiller:
+    """Gathers the entries of a topic or partition, and has them offloaded.
+
+    A context manager, which removes what is kept aside.
+
+    Args:
+        series: Offloads the ledgers.
+        managed_ledger: Name of the managed ledger.
+        limits: When a ledger is full.
+    """
+
+    def __init__(self, series: LedgerSeries, managed_ledger: str, limits: LedgerLimits) -> None:
+        self._series = series
+        self._managed_ledger = managed_ledger
+        self._limits = limits
+        self._spool = EntrySpool(limits.in_memory_bytes)
+        self.ledgers: list[LedgerInfo] = []
+        """The ledgers that were offloaded, in order."""
+
+    def add(self, entry: bytes) -> None:
+        """Take the next entry; errors are those of `LedgerSeries.offload`."""
+        spool, limits = self._spool, self._limits
+        is_full = len(spool) >= limits.entries or spool.size_bytes + len(entry) > limits.size_bytes
+        if is_full and len(spool):
+            self.close_ledger()
+        self._spool.add(entry)
+
+    def close_ledger(self) -> None:
+        """Offload what is kept aside, if there is any; errors are those of `LedgerSeries`."""
+        if len(self._spool):
+            self.ledgers.append(self._series.offload(self._spool, self._managed_ledger))
+            self._spool.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._spool.close()
+
+
+class EntrySpool:
+    """Entries kept aside, in order.
+
+    Args:
+        in_memory_bytes: Bytes that are kept in memory; more go to a temporary file.
+    """
+
+    def __init__(self, in_memory_bytes: int) -> None:
+        # Closed by `close`, which outlives this call.
+        self._file = SpooledTemporaryFile(max_size=in_memory_bytes)  # noqa: SIM115
+        self.lengths_bytes = array(_LENGTHS)
+        """Lengths of the entries."""
+        self.size_bytes = 0
+        """Sum of them."""
+
+    def __len__(self) -> int:
+        return len(self.lengths_bytes)
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._file.seek(0)
+        for length in self.lengths_bytes:
+            yield self._file.read(length)
+
+    def add(self, entry: bytes) -> None:
+        """Keep one more."""
+        self._file.write(entry)
+        self.lengths_bytes.append(len(entry))
+        self.size_bytes += len(entry)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._file.seek(0)
+        self._file.truncate()
+        del self.lengths_bytes[:]
+        self.size_bytes = 0
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        self._file.close()
+
+
+def _ledger_ids(offloader: LedgerOffloader) -> set[int]:
+    """Ids of the ledgers that have an object in the bucket."""
+    try:
+        objects = offloader.location.list_objects(trace=offloader.trace)
+    except MissingObjectError:
+        return set()
+    names = (parse_object_name(each.name) for each in objects)
+    return {name.ledger_id for name in names if name is not None and name.ledger_id is not None}

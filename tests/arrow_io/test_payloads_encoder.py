@@ -1,0 +1,291 @@
+"""Typed values become the payloads that they would be read from, or an error."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import struct
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from arrow_io.errors import OptionError, SchemaError
+from arrow_io.payloads.encoder import PayloadEncoder
+from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
+from connector import open_topic
+from tests.support.buckets import TOPIC, memory_bucket, offload
+from tests.support.entries import Message, encode_entry
+from tests.support.golden import golden_topic
+from tests.support.golden_datasets import open_golden
+from tests.support.golden_values import golden_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PRIMITIVES = ("bool", "int8", "int16", "int32", "int64", "float", "double", "string", "date",
+               "timestamp", "instant", "local-date", "local-time", "local-date-time",
+               "bytes-batched-none")  # fmt: skip
+_LOGICAL = {
+    "day": {"type": "int", "logicalType": "date"},
+    "ms": {"type": "int", "logicalType": "time-millis"},
+    "us": {"type": "long", "logicalType": "time-micros"},
+    "at_ms": {"type": "long", "logicalType": "timestamp-millis"},
+    "at_us": {"type": "long", "logicalType": "timestamp-micros"},
+    "at_ns": {"type": "long", "logicalType": "timestamp-nanos"},
+    "local": {"type": "long", "logicalType": "local-timestamp-millis"},
+    "price": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+    "id": {"type": "string", "logicalType": "uuid"},
+    "id16": {"type": "fixed", "name": "Id", "size": 16, "logicalType": "uuid"},
+}
+_LONGS = {"type": "array", "items": "long"}
+_INNER = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}
+_ENUM = {"type": "enum", "name": "E", "symbols": ["X"]}
+_FIXED = {"type": "fixed", "name": "F", "size": 2}
+
+
+def _json_schema(avro: object) -> SchemaInfo:
+    return SchemaInfo("JSON", json.dumps(avro))
+
+
+def _record(**fields: object) -> SchemaInfo:
+    return _json_schema(
+        {
+            "type": "record",
+            "name": "R",
+            "fields": [{"name": name, "type": type_} for name, type_ in fields.items()],
+        }
+    )
+
+
+def _texts(schema: SchemaInfo, values: pa.Array) -> list[str | None]:
+    payloads = PayloadEncoder(schema).encode(values)
+    return [None if payload is None else payload.decode() for payload in payloads]
+
+
+def _read(schema: SchemaInfo, payloads: Sequence[bytes | None]) -> pa.ChunkedArray:
+    """The values that our reader gives for payloads."""
+    messages = [
+        Message(payload=each or b"", null_value=True if each is None else None) for each in payloads
+    ]
+    objects = offload([(7, [encode_entry(messages, batched=True)])])
+    with memory_bucket(objects) as bucket:
+        dataset = open_topic(bucket.url, TOPIC, schema=TopicSchema(schema), value="struct")
+        return dataset.to_table(columns=["__value__"])["__value__"]
+
+
+@pytest.mark.parametrize("name", _PRIMITIVES)
+def test_primitives_are_those_of_the_java_client(name: str) -> None:
+    """Values read from a golden topic are written as the very payloads they were read from."""
+    topic = golden_topic(name)
+    schema = TopicSchema(SchemaInfo("BYTES")) if name.startswith("bytes") else golden_schema(topic)
+    columns = ["__value__"]
+    typed = open_golden(topic, schema=schema, value="struct")
+    raw = open_golden(topic, value="raw").to_table(columns=columns)["__value__"]
+
+    payloads = PayloadEncoder(schema.reader).encode(
+        typed.to_table(columns=columns)["__value__"].combine_chunks()
+    )
+
+    assert payloads == raw.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "packed"),
+    [
+        ("TIME", pa.array([86_399_999_000, None], pa.time64("us")), (">q", 86_399_999)),
+        ("TIME", pa.array([1], pa.time32("s")), (">q", 1000)),
+        ("LOCAL_TIME", pa.array([5], pa.time64("us")), (">q", 5000)),
+        ("LOCAL_TIME", pa.array([5], pa.time64("ns")), (">q", 5)),
+        ("INSTANT", pa.array([-1], pa.timestamp("us", "UTC")), (">qi", -1, 999_999_000)),
+        ("INSTANT", pa.array([-1], pa.timestamp("ns", "UTC")), (">qi", -1, 999_999_999)),
+        ("INSTANT", pa.array([2**40], pa.timestamp("s", "UTC")), (">qi", 2**40, 0)),
+        ("LOCAL_DATE_TIME", pa.array([-1], pa.timestamp("ms")), (">qq", -1, 86_399_999_000_000)),
+        ("LOCAL_DATE", pa.array([-1], pa.date32()), (">q", -1)),
+        ("DATE", pa.array([1], pa.timestamp("s", "UTC")), (">q", 1000)),
+        ("INT16", pa.array([-2], pa.int64()), (">h", -2)),
+        ("FLOAT", pa.array([0.1], pa.float64()), (">f", 0.1)),
+        ("BOOLEAN", pa.array([True]), (">?", 1)),
+    ],
+    ids=str,
+)
+def test_numbers_and_times_are_big_endian(
+    type_: str, values: pa.Array, packed: tuple[str, int]
+) -> None:
+    """Whatever unit a column has, its values are written in the unit of the schema's type."""
+    format_, *numbers = packed
+    nulls = [None] * values.null_count
+
+    assert PayloadEncoder(SchemaInfo(type_)).encode(values) == [
+        struct.pack(format_, *numbers),
+        *nulls,
+    ]
+
+
+def test_json_is_that_of_the_java_client() -> None:
+    """Records read from a golden topic are written as the same JSON, but for the fields' order."""
+    topic = golden_topic("json-orders")
+    schema = golden_schema(topic)
+    typed = open_golden(topic, schema=schema, value="struct").to_table(columns=["__value__"])
+    raw = open_golden(topic, value="raw").to_table(columns=["__value__"])["__value__"].to_pylist()
+
+    payloads = PayloadEncoder(schema.reader).encode(typed["__value__"].combine_chunks())
+
+    parsed = [None if each is None else json.loads(each) for each in payloads]
+    floats = [_as_float32(None if each is None else json.loads(each)) for each in raw]
+    assert [_as_float32(each) for each in parsed] == floats
+    assert len(payloads) == topic.message_count
+
+
+def _as_float32(order: dict[str, Any] | None) -> dict[str, Any] | None:
+    """An order whose discount, a float, is the number that it stands for."""
+    if order is None or "discount" not in order:
+        return order
+    return {**order, "discount": pa.scalar(order["discount"], pa.float32()).as_py()}
+
+
+def test_logical_types_are_read_as_they_were_written() -> None:
+    """Times, decimals and UUIDs are written in the schema's own units, and read back the same."""
+    schema = _record(**{name: ["null", type_] for name, type_ in _LOGICAL.items()})
+    at = dt.datetime(2026, 11, 21, 12, 30, 15, 125_000, tzinfo=dt.UTC)
+    row = {
+        "day": dt.date(1969, 12, 31),
+        "ms": dt.time(23, 59, 59, 999_000),
+        "us": dt.time(0, 0, 0, 1),
+        "at_ms": at,
+        "at_us": at.replace(microsecond=1),
+        "at_ns": at,
+        "local": at.replace(tzinfo=None),
+        "price": Decimal("-12345.60"),
+        "id": "5c3e5b1e-7a60-4b0c-8a5e-000000000001",
+        "id16": "5c3e5b1e-7a60-4b0c-8a5e-000000000002",
+    }
+    values = pa.array([row, dict.fromkeys(row), None])
+
+    payloads = PayloadEncoder(schema).encode(values)
+    read = _read(schema, payloads)
+
+    assert json.loads(payloads[0] or b"")["at_ms"] == int(at.timestamp() * 1000)
+    assert payloads[1:] == [b"{}", None]
+    assert read.cast(values.type).to_pylist() == values.to_pylist()
+
+
+def test_nested_types_are_read_as_they_were_written() -> None:
+    """Arrays, maps, records and unions keep their nulls at every depth."""
+    schema = _record(
+        items={"type": "array", "items": ["null", "long"]},
+        by_name={"type": "map", "values": ["null", {"type": "array", "items": "string"}]},
+        inner=["null", {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}],
+        wide=["null", "string", "long", {"type": "array", "items": "double"}],
+        nothing={"type": "record", "name": "N", "fields": []},
+        blob={"type": "bytes"},
+        sized={"type": "fixed", "name": "F", "size": 2},
+        colour={"type": "enum", "name": "C", "symbols": ["RED", "GREEN"]},
+    )
+    wide = {"string": None, "long": None, "array": None}
+    rows = [
+        {
+            "items": [1, None, 3],
+            "by_name": [("ключ", ["a", '"\\']), ("", None), ("e", [])],
+            "inner": {"x": 7},
+            "wide": {**wide, "long": 5},
+            "nothing": True,
+            "blob": b"\xff\x00",
+            "sized": b"ab",
+            "colour": "RED",
+        },
+        {
+            "items": [],
+            "by_name": [],
+            "inner": None,
+            "wide": {**wide, "array": [0.5, -0.0]},
+            "nothing": True,
+            "blob": b"",
+            "sized": b"cd",
+            "colour": "GREEN",
+        },
+        {**dict.fromkeys(("inner", "wide")), "items": [None], "by_name": [("z", [""])],
+         "nothing": True, "blob": b"x", "sized": b"ef", "colour": "RED"},
+    ]  # fmt: skip
+    type_ = _read(schema, [b"{}"]).type
+    values = pa.array([*rows, None], type_)
+
+    sliced = pa.concat_arrays([values.slice(2), values])[2:]
+    read = _read(schema, PayloadEncoder(schema).encode(sliced))
+
+    assert read.to_pylist() == values.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("avro", "value", "text"),
+    [
+        ("double", float("nan"), '"NaN"'),
+        ("double", float("-inf"), '"-Infinity"'),
+        ("float", float("inf"), '"Infinity"'),
+        ("double", 1e300, "1e+300"),
+        ("boolean", False, "false"),
+        ("string", 'é"\n', '"é\\"\\n"'),
+        ("bytes", b"\xff\xfe", '"//4="'),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 30},
+         Decimal("0.000000000000000000000000000001"), "0.000000000000000000000000000001"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_values_are_spelled_as_jackson_spells_them(avro: object, value: object, text: str) -> None:
+    """What JSON has no number for is text; decimals are digits, never an exponent."""
+    assert _texts(_json_schema(avro), pa.array([value])) == [text]
+
+
+def test_a_type_inside_itself_is_written_as_the_json_it_is_given_as() -> None:
+    """What a reader gives as JSON text is put into the payload as it is."""
+    tree = {"type": "record", "name": "T", "fields": [
+        {"name": "x", "type": "int"}, {"name": "next", "type": ["null", "T"]}]}  # fmt: skip
+    schema = _json_schema(tree)
+
+    assert _texts(schema, pa.array([{"x": 1, "next": '{"x":2}'}])) == ['{"x":1,"next":{"x":2}}']
+    with pytest.raises(OptionError, match="next is no JSON text"):
+        _texts(schema, pa.array([{"x": 1, "next": '{"x":2'}]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "values", "reason"),
+    [
+        (SchemaInfo("INT8"), pa.array([128]), "128"),
+        (SchemaInfo("INT32"), pa.array([1.5]), "1.5"),
+        (SchemaInfo("INT64"), pa.array(["one"]), "one"),
+        (SchemaInfo("BOOLEAN"), pa.array([[True]]), "list"),
+        (SchemaInfo("STRING"), pa.array([1]), "int64"),
+        (SchemaInfo("TIMESTAMP"), pa.array([1], pa.timestamp("us", "UTC")), "lose data"),
+        (SchemaInfo("TIME"), pa.array([1], pa.time64("us")), "lose data"),
+        (_record(a="long"), pa.array([{"a": None}]), "the value.a is null"),
+        (_record(a="long"), pa.array([{"b": 1}]), "no field 'b'"),
+        (_record(a=_LONGS), pa.array([{"a": [None]}]), r"a\[\] is null"),
+        (_record(a={"type": "array", "items": _INNER}), pa.array([{"a": [{"z": 1}]}]), "field 'z'"),
+        (_record(a={"type": "map", "values": _INNER}),
+         pa.array([{"a": [("k", {"z": 1})]}],
+                  pa.struct({"a": pa.map_(pa.string(), pa.struct({"z": pa.int64()}))})),
+         "field 'z'"),
+        (_record(a=_ENUM), pa.array([{"a": "Y"}]), "'Y'"),
+        (_record(a=_FIXED), pa.array([{"a": b"abc"}]), "2 bytes"),
+        (_record(a="null"), pa.array([{"a": True}]), "null only"),
+        (_record(a="int"), pa.array([{"a": 2**31}]), "2147483648"),
+        (_record(a="int"), pa.array([5]), "does not fit"),
+        (_record(a={"type": "int", "logicalType": "time-millis"}),
+         pa.array([{"a": dt.time(0, 0, 0, 1)}]), "lose data"),
+    ],
+    ids=lambda value: None if isinstance(value, pa.Array) else str(value)[:40],
+)  # fmt: skip
+def test_values_that_do_not_fit_are_refused(
+    schema: SchemaInfo, values: pa.Array, reason: str
+) -> None:
+    """Nothing is rounded, cut or left out: an error says what does not fit."""
+    with pytest.raises(OptionError, match=reason):
+        PayloadEncoder(schema).encode(values)
+
+
+@pytest.mark.parametrize("type_", ["AVRO", "PROTOBUF", "PROTOBUF_NATIVE", "KEY_VALUE"])
+def test_types_that_are_not_written_are_refused(type_: str) -> None:
+    """Their payloads must be given as bytes."""
+    with pytest.raises(SchemaError, match=f"{type_} are not encoded"):
+        PayloadEncoder(SchemaInfo(type_))

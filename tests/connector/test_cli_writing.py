@@ -1,0 +1,95 @@
+"""The command `write`: files become a topic, which the other commands read."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.feather as pf
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.command_line import USAGE, cells, lines_of, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TABLE = pa.table({"__key__": ["a", "b"], "__value__": ["one", "two"]})
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> str:
+    """A Parquet file with two messages."""
+    file = tmp_path / "orders.parquet"
+    pq.write_table(_TABLE, file)
+    return str(file)
+
+
+def test_files_become_a_topic(tmp_path: Path, parquet: str) -> None:
+    """Files of both forms are written one after the other, each with its own columns."""
+    arrow = tmp_path / "more.arrow"
+    pf.write_feather(pa.table({"__value__": ["three"]}), arrow)
+    bucket = str(tmp_path / "bucket")
+
+    (ledger,) = lines_of("write", bucket, "orders", parquet, str(arrow))
+
+    rows = lines_of("head", bucket, "orders", "--value", "raw", "--columns", "__key__,__value__")
+    assert [tuple(row.values()) for row in rows] == [("a", "one"), ("b", "two"), (None, "three")]
+    assert (ledger["topic"], ledger["ledger_id"]) == ("persistent://public/default/orders", 0)
+    assert lines_of("ledgers", bucket, "orders")[0]["uuid"] == ledger["uuid"]
+
+
+def test_options_reach_the_writer(tmp_path: Path, parquet: str) -> None:
+    """A partitioned topic with a schema and metadata is read with both."""
+    bucket, metadata = str(tmp_path / "bucket"), str(tmp_path / "metadata")
+    options = shlex.split("--schema string --partitions 2 --batch-messages 1 --compression zstd")
+
+    table = run(
+        "write", bucket, "orders", parquet, *options, "--first-ledger-id", "7",
+        "--metadata-folder", metadata, "--broker-metadata",
+    ).stdout  # fmt: skip
+
+    rows = lines_of(
+        "query", bucket, "SELECT __value__ FROM orders ORDER BY 1", "--metadata", metadata
+    )
+    assert [row[1:2] for row in cells(table)] == [["ledger_id"], ["7"], ["8"]]
+    assert rows == [{"__value__": "one"}, {"__value__": "two"}]
+
+
+def test_the_example_of_the_help_runs(
+    tmp_path: Path, parquet: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The help ends with an example, for a file that the user has."""
+    monkeypatch.chdir(tmp_path)
+    *_, example = run("write", "--help").stdout.rstrip().splitlines()
+    program, *arguments = shlex.split(example)
+
+    assert (program, arguments[-1]) == ("pulsar-offload", parquet.rpartition("/")[2])
+    assert len(run(*arguments).stdout.splitlines()) > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("orders.csv", b"a,b", "does not end with"),
+        ("absent.parquet", None, "no file"),
+        ("broken.parquet", b"no Parquet", "cannot be read"),
+        ("broken.arrow", b"", "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told(
+    tmp_path: Path, parquet: str, name: str, content: bytes | None, reason: str
+) -> None:
+    """Nothing is left of the files before it, and the message is one line."""
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content)
+    bucket = tmp_path / "bucket"
+
+    result = run("write", str(bucket), "orders", parquet, str(file), ends=USAGE)
+
+    assert reason in result.stderr
+    assert name in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not bucket.exists() or list(bucket.iterdir()) == []
