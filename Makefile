@@ -32,12 +32,12 @@ demo: .venv/demo-installed ## Install, then ask a bundled topic a question in SQ
 install: .venv/dev-installed ## Install everything that development needs into .venv
 
 .PHONY: test
-test: install java lint ## Run every check: style, types, import contracts, all tests
-	@$(call with_java,$(PYTEST))
+test: install java browser lint ## Run every check: style, types, import contracts, all tests
+	@$(call with_programs,$(PYTEST))
 
 .PHONY: test-pure
-test-pure: install java ## Run all tests on the uncompiled core
-	@$(call with_java,PULSAR_OFFLOAD_PURE=1 $(PYTEST))
+test-pure: install java browser ## Run all tests on the uncompiled core
+	@$(call with_programs,PULSAR_OFFLOAD_PURE=1 $(PYTEST))
 
 .PHONY: lint
 lint: install ## Check style, spelling, types and import contracts
@@ -59,13 +59,18 @@ fuzz: install ## Run the property tests on many more examples, and the exhaustiv
 java: ## Find a Java that Spark can run on, or install one by apt
 	@.ci/provide java >/dev/null
 
+.PHONY: browser
+browser: ## Find a Chromium that the report can be looked at with, or install one by apt
+	@.ci/provide chromium >/dev/null
+
 .PHONY: clean
 clean: ## Remove all that was built, and .venv
 	rm -rf .venv build dist *.egg-info .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	rm -f arrow_io/*/*.c arrow_io/*/*.so
 	find $(wildcard arrow_io connector spark_ds sql_examples tests) -name __pycache__ -prune -exec rm -rf {} +
 
-with_java = export JAVA_HOME; JAVA_HOME=$$(.ci/provide java); $(1)
+with_programs = export CHROMIUM JAVA_HOME; \
+	CHROMIUM=$$(.ci/provide chromium); JAVA_HOME=$$(.ci/provide java); $(1)
 
 .venv/created:
 	@python=$$(.ci/provide python); "$$python" -m venv --clear .venv
