@@ -120,9 +120,8 @@ def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> 
     partitions: dict[str, list[TopicLedgers]] = {}
     for each in _selected(catalog, topic):
         partitions.setdefault(str(each.topic.base), []).append(each)
-    return pa.Table.from_pylist(
-        [_topic_row(name, parts) for name, parts in partitions.items()], TOPIC_SCHEMA
-    )
+    rows = [_topic_row(name, parts) for name, parts in partitions.items()]
+    return table_of(rows, TOPIC_SCHEMA)
 
 
 def ledgers_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
@@ -130,7 +129,7 @@ def ledgers_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
     rows = [
         _ledger_row(each, ledger) for each in _selected(catalog, topic) for ledger in each.states
     ]
-    return pa.Table.from_pylist(rows, LEDGER_SCHEMA)
+    return table_of(rows, LEDGER_SCHEMA)
 
 
 def blocks_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
@@ -141,7 +140,7 @@ def blocks_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> 
         for ledger in each.ledgers
         for row in _block_rows(each, ledger)
     ]
-    return pa.Table.from_pylist(rows, BLOCK_SCHEMA)
+    return table_of(rows, BLOCK_SCHEMA)
 
 
 def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
@@ -162,7 +161,7 @@ def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
         named = {(str(each), each.partition) for each in wanted}
         rows = [row for row in rows if (row["topic"], row["partition"]) in named]
     rows.sort(key=lambda row: row["object"])
-    return pa.Table.from_pylist(rows, OBJECT_SCHEMA)
+    return table_of(rows, OBJECT_SCHEMA)
 
 
 TABLES: Mapping[str, Callable[[Catalog, str | Sequence[str] | None], pa.Table]] = {
@@ -172,6 +171,19 @@ TABLES: Mapping[str, Callable[[Catalog, str | Sequence[str] | None], pa.Table]] 
     "objects": objects_table,
 }
 """Every table, by name."""
+
+
+def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
+    """Rows as a table; what UTF-8 cannot hold of names, as of files, is a question mark in it."""
+    return pa.Table.from_pylist([_encodable(row) for row in rows], schema)
+
+
+def _encodable(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {name: _encodable(each) for name, each in value.items()}
+    return list(map(_encodable, value)) if isinstance(value, list) else value
 
 
 def _selected(catalog: Catalog, topic: str | Sequence[str] | None) -> Iterator[TopicLedgers]:

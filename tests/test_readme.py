@@ -6,12 +6,14 @@ import contextlib
 import inspect
 import io
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from connector import open_topic
+from tests.support.command_line import run
 
 README = Path("README.md").read_text("utf-8")
 _BLOCK = re.compile(
@@ -58,11 +60,30 @@ def test_python_snippets_print_what_the_readme_shows() -> None:
         assert printed.getvalue().strip() == (snippet.printed or "").strip()
 
 
+COMMANDS = [
+    match
+    for snippet in SNIPPETS
+    if snippet.kind == "console" and not snippet.skipped
+    for match in re.finditer(
+        r"^\$ pulsar-offload (.+)\n((?:(?!\$ ).*\n?)*)", snippet.text, re.MULTILINE
+    )
+]
+
+
+@pytest.mark.parametrize(("arguments", "printed"), [match.groups() for match in COMMANDS])
+def test_commands_print_what_the_readme_shows(arguments: str, printed: str) -> None:
+    """The commands of a console block print what stands below each."""
+    assert run(*shlex.split(arguments)).stdout.strip() == printed.strip()
+
+
 def test_every_block_is_run_or_says_why_not() -> None:
     """A block that no test here runs gives the reason in a comment before it."""
     assert len(SNIPPETS) >= 5
+    assert COMMANDS
     for snippet in SNIPPETS:
-        assert snippet.kind == "python" or snippet.skipped, snippet.text
+        lines = snippet.text.splitlines()
+        is_run = snippet.kind == "python" or lines[0].startswith("$ pulsar-offload ")
+        assert is_run or snippet.skipped, snippet.text
 
 
 @pytest.mark.parametrize("target", re.findall(r"^\$ make ([a-z-]+)", README, re.MULTILINE))

@@ -1,0 +1,449 @@
+"""`open_catalog` with metadata: whichever source tells it, a topic has the same ledgers."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from arrow_io.errors import (
+    CorruptIndexError,
+    IncompleteReadWarning,
+    MissingObjectError,
+    OptionError,
+)
+from arrow_io.read_report import Unit
+from arrow_io.storage.trace import RequestCounts, RequestTrace
+from connector import open_catalog, open_topic, register_duckdb
+from connector.catalog.catalog import CatalogOptions
+from connector.catalog.topic_ledgers import LedgerState
+from connector.topic_name import TopicName
+from tests.support.admin_server import running_admin_server
+from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
+from tests.support.owned_bucket import (
+    ANSWER_FILES,
+    OTHER_UUID,
+    SCHEMAS_FILE,
+    SINCE,
+    SMALL,
+    VALUE_FILE,
+    OwnedBucket,
+    copy_metadata,
+    gone,
+    not_offloaded,
+    under_way,
+    under_way_elsewhere,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from connector import Catalog
+    from tests.support.golden import GoldenTopic
+    from tests.support.owned_bucket import Change
+
+SOURCES = ("folder", "values", "answers", "mapping", "admin")
+CHUNKED = golden_topic("small-chunked")
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> OwnedBucket:
+    """A copy of the small golden set."""
+    return OwnedBucket.copied(tmp_path)
+
+
+@contextmanager
+def opened(set_name: str, source: str, folder: Path, **options: Any) -> Iterator[Catalog]:  # noqa: ANN401
+    """The catalog of a golden set, with its metadata from one of the sources."""
+    url, topics = str(GOLDEN / set_name / "objects"), _topics(set_name)
+    match source:
+        case "folder":
+            yield open_catalog(url, metadata=GOLDEN / set_name, **options)
+        case "values":
+            only = copy_metadata(set_name, folder / "only", (VALUE_FILE, SCHEMAS_FILE))
+            yield open_catalog(url, metadata=str(only), **options)
+        case "answers":
+            only = copy_metadata(set_name, folder / "only", (*ANSWER_FILES, SCHEMAS_FILE))
+            yield open_catalog(url, metadata=str(only), **options)
+        case "mapping":
+            paths = {topic.name: topic.folder for topic in topics}
+            yield open_catalog(url, metadata=paths, **options)
+        case "admin":
+            with running_admin_server(set_name, token="t0ken") as server:
+                admin = {"token": "t0ken"}
+                yield open_catalog(url, metadata=server.url, metadata_options=admin, **options)
+
+
+def _topics(set_name: str) -> list[GoldenTopic]:
+    return [topic for topic in golden_topics() if topic.set_name == set_name]
+
+
+def _check(catalog: Catalog, set_name: str) -> None:
+    """The catalog has what `topics.json` says: ledgers, uuids, entries, and nothing else."""
+    topics = _topics(set_name)
+    assert {str(topic) for topic in catalog.topics()} == {topic.name for topic in topics}
+    for topic in topics:
+        name = TopicName.parse(topic.name)
+        found = catalog.ledgers(name)
+        assert found.metadata is not None
+        assert [
+            (each.ledger_id, str(each.name.uuid), each.index.entry_count) for each in found.ledgers
+        ] == [(each.ledger_id, each.uuid, each.entry_count) for each in topic.ledgers]
+        *offloaded, last = found.states
+        assert [each.ledger_id for each in offloaded] == [each.ledger_id for each in found.ledgers]
+        assert {each.state for each in offloaded} <= {LedgerState.BOTH, LedgerState.OFFLOADED}
+        assert last.state is LedgerState.OPEN
+        assert (found.problems, found.pending, found.unknown) == ((), (), ())
+        assert not any(each.others for each in found.states)
+        has_schema = catalog.schema([name]) is not None
+        assert has_schema == (topic.folder / SCHEMAS_FILE).exists()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("set_name", GOLDEN_SETS)
+def test_every_source_gives_the_same_ledgers(set_name: str, source: str, tmp_path: Path) -> None:
+    """Each golden topic has the ledgers of `topics.json`, and so has a snapshot of the catalog."""
+    snapshot = tmp_path / "catalog.json.gz"
+    with opened(set_name, source, tmp_path) as catalog:
+        _check(catalog, set_name)
+        catalog.save(snapshot)
+
+    _check(open_catalog(str(GOLDEN / set_name / "objects"), metadata=snapshot), set_name)
+
+
+def test_snapshot_keeps_topics_that_a_cluster_does_not_list(tmp_path: Path) -> None:
+    """Brokers leave system topics out of their lists, and answer for them when they are asked."""
+    snapshot = tmp_path / "catalog.json.gz"
+    url = str(GOLDEN / SMALL / "objects")
+    with running_admin_server(SMALL) as server:
+        listed = ("admin", "v2", "persistent", "public", "default")
+        server.answers[listed] = b"[]"
+        open_catalog(url, metadata=server.url).save(snapshot)
+
+    _check(open_catalog(url, metadata=snapshot), SMALL)
+
+
+@pytest.mark.parametrize("source", [*SOURCES, "snapshot"])
+@pytest.mark.parametrize("topic", ["small-avro-evolved", "small-partitioned"])
+def test_schema_comes_with_the_metadata(topic: str, source: str, tmp_path: Path) -> None:
+    """Values are typed as though the schema had been given."""
+    url = str(GOLDEN / SMALL / "objects")
+    folder = next(each.folder for each in _topics(SMALL) if topic in each.name)
+    expected = open_topic(url, topic, schema=str(folder / SCHEMAS_FILE)).to_table()
+    path = tmp_path / "catalog.json.gz"
+    with opened(SMALL, "folder" if source == "snapshot" else source, tmp_path) as catalog:
+        if source == "snapshot":
+            catalog.save(path)
+            found = open_topic(url, topic, metadata=path)
+        else:
+            found = open_topic(url, topic, catalog=catalog)
+        table = found.to_table()
+
+    assert table.equals(expected)
+    assert "__value__" not in table.column_names
+
+
+@pytest.mark.parametrize("topic", ["json-orders", "avro-orders", "protobuf-native", "string"])
+def test_schema_comes_with_the_metadata_in_duckdb(topic: str) -> None:
+    """A statement that names metadata needs no schema."""
+    golden = golden_topic(topic)
+    with duckdb.connect() as con:
+        register_duckdb(con, url=str(golden.objects_folder))
+        given = con.execute(
+            "from read_pulsar(?, schema := ?)", [topic, str(golden.folder / SCHEMAS_FILE)]
+        )
+        columns, rows = given.description, given.fetchall()
+        told = con.execute(
+            "from read_pulsar(?, metadata := ?)", [topic, str(GOLDEN / golden.set_name)]
+        )
+
+        assert told.description == columns
+        assert told.fetchall() == rows
+        assert len(rows) == golden.message_count
+
+
+def test_schemas_of_several_topics_that_differ_are_no_schema() -> None:
+    """Topics of one dataset have one schema, or their values are bytes."""
+    catalog = open_catalog(
+        str(GOLDEN / "pulsar-4.0.7" / "objects"), metadata=GOLDEN / "pulsar-4.0.7"
+    )
+    names = [TopicName.parse(each) for each in ("json-orders", "avro-orders", "bytes-single-none")]
+
+    assert catalog.schema(names[:1]) is not None
+    assert catalog.schema(names[:2]) is None
+    assert catalog.schema(names[2:]) is None
+
+
+def test_version_of_the_schema_is_chosen_from_the_metadata() -> None:
+    """`schema_version` picks one of the versions that the metadata has, or is refused."""
+    golden = golden_topic("small-avro-evolved")
+    url, path = str(golden.objects_folder), str(golden.folder / SCHEMAS_FILE)
+    expected = open_topic(url, golden.name, schema=path, schema_version=0).schema
+
+    opened = open_topic(url, golden.name, metadata=GOLDEN / SMALL, schema_version=0)
+
+    assert opened.schema == expected
+    with pytest.raises(OptionError, match="none is known"):
+        open_topic(url, CHUNKED.name, metadata=GOLDEN / SMALL, schema_version=0)
+
+
+def _dataset(bucket: OwnedBucket, **options: Any) -> Any:  # noqa: ANN401
+    options = {"metadata": bucket.metadata, "value": "raw", **options}
+    return open_topic(str(bucket.objects), CHUNKED.name, **options)
+
+
+def _told(dataset: Any) -> str:  # noqa: ANN401
+    """What a reader of the rows is warned of."""
+    with pytest.warns(IncompleteReadWarning) as told:
+        dataset.to_table()
+    return "\n".join(str(each.message) for each in told)
+
+
+def _ledger_ids(dataset: Any) -> list[int]:  # noqa: ANN401
+    (topic,) = dataset.scan.topics
+    return [each.ledger_id for each in topic.ledgers]
+
+
+def test_missing_ledger_is_an_error_or_counted(bucket: OwnedBucket) -> None:
+    """What is offloaded and not there is an error by default, and counted by salvage."""
+    ledger = CHUNKED.ledgers[3]
+    bucket.delete(ledger.data_object.name, ledger.index_object.name)
+
+    with pytest.raises(MissingObjectError) as caught:
+        _dataset(bucket)
+    assert caught.value.object_key == ledger.index_object.name
+    assert caught.value.ledger_id == ledger.ledger_id
+    salvaged = _dataset(bucket, on_corruption="salvage")
+    assert _ledger_ids(salvaged) == [14, 15, 16, 18, 19, 20, 21]
+    assert re.search("1 × ledger lost: MissingObjectError", _told(salvaged))
+    assert salvaged.report.lost == {(Unit.LEDGER, "MissingObjectError"): 1}
+
+
+@pytest.mark.parametrize("which", ["first", "last"])
+def test_bucket_alone_misses_no_ledger_that_metadata_does(bucket: OwnedBucket, which: str) -> None:
+    """At the ends of a topic only metadata tells that a ledger is gone."""
+    ledger = CHUNKED.ledgers[0 if which == "first" else -1]
+    bucket.delete(ledger.data_object.name, ledger.index_object.name)
+
+    assert len(_ledger_ids(_dataset(bucket, metadata=None))) == 7
+    with pytest.raises(MissingObjectError):
+        _dataset(bucket)
+
+
+@pytest.mark.parametrize("change", [not_offloaded, under_way_elsewhere])
+def test_tail_in_bookkeeper_is_told(bucket: OwnedBucket, change: Change) -> None:
+    """Ledgers behind all that is offloaded are no error; a reader of the rows is warned."""
+    last = CHUNKED.ledgers[-1]
+    bucket.delete(last.data_object.name, last.index_object.name)
+    bucket.change(CHUNKED.name, {last.ledger_id: change})
+
+    dataset = _dataset(bucket)
+
+    assert _ledger_ids(dataset) == list(range(14, 21))
+    told = "1 ledgers behind those offloaded are in BookKeeper only, .* 3 entries"
+    assert re.search(told, _told(dataset))
+    assert (dataset.report.pending_ledgers, dataset.report.pending_entries) == (1, 3)
+
+
+def test_offload_under_way_is_not_read(bucket: OwnedBucket) -> None:
+    """Objects of an offload that is not complete may be taken away again: they do not count yet."""
+    bucket.change(CHUNKED.name, {21: under_way})
+
+    dataset = _dataset(bucket)
+
+    assert _ledger_ids(dataset) == list(range(14, 21))
+    assert re.search("in BookKeeper only", _told(dataset))
+
+
+def test_gap_is_an_error(bucket: OwnedBucket) -> None:
+    """A ledger that is only in BookKeeper, with offloaded ones behind it, would be left out."""
+    ledger = CHUNKED.ledgers[2]
+    bucket.delete(ledger.data_object.name, ledger.index_object.name)
+    bucket.change(CHUNKED.name, {ledger.ledger_id: not_offloaded})
+
+    with pytest.raises(MissingObjectError, match="only in BookKeeper") as caught:
+        _dataset(bucket)
+    assert caught.value.ledger_id == ledger.ledger_id
+    salvaged = _dataset(bucket, on_corruption="salvage")
+    assert re.search("ledger lost", _told(salvaged))
+
+
+def test_ledgers_newer_than_the_metadata_are_told(bucket: OwnedBucket) -> None:
+    """Metadata that was saved before the last ledgers does not hide them without a word."""
+    known = bucket.known(CHUNKED.name)
+    bucket.tell(replace(known, ledgers=known.ledgers[:6]))
+
+    dataset = _dataset(bucket)
+
+    assert _ledger_ids(dataset) == list(range(14, 20))
+    assert re.search("2 ledgers in the bucket are not in the meta", _told(dataset))
+    assert dataset.report.unlisted_ledgers == 2
+
+
+def test_trimmed_ledgers_are_no_part_of_the_topic(bucket: OwnedBucket) -> None:
+    """What retention took away is not read, and is no reason to warn."""
+    bucket.change(CHUNKED.name, {14: gone, 15: gone})
+
+    dataset = _dataset(bucket)
+
+    assert _ledger_ids(dataset) == list(range(16, 22))
+    # A chunked message that began in a trimmed ledger is left out, and nothing else is told.
+    told = _told(dataset)
+    assert "chunked messages were left out" in told
+    assert "ledger" not in told.replace("offloaded ledgers", "")
+
+
+def test_copy_that_the_metadata_names_counts(bucket: OwnedBucket) -> None:
+    """The uuid of the metadata decides, not the age."""
+    ledger = CHUNKED.ledgers[0]
+    bucket.copy_ledger(ledger, modified=SINCE)
+
+    without, (topic,) = bucket.catalog(metadata=None), _dataset(bucket).scan.topics
+
+    assert without.ledgers(TopicName.parse(CHUNKED.name)).ledgers[0].name.uuid == OTHER_UUID
+    assert str(topic.ledgers[0].name.uuid) == ledger.uuid
+
+
+def test_contradiction_of_the_metadata_is_an_error(bucket: OwnedBucket) -> None:
+    """A ledger of another number of entries than the metadata has is not given for it."""
+    bucket.change(CHUNKED.name, {16: lambda info: replace(info, entries=8)})
+
+    with pytest.raises(CorruptIndexError, match="7 entries by its index object, 8 by the metadata"):
+        _dataset(bucket)
+
+
+def test_requests_of_each_kind_of_metadata(tmp_path: Path) -> None:
+    """Metadata costs the bucket no request, and a snapshot takes one in the place of all."""
+    indexes = [ledger.index_object for topic in _topics(SMALL) for ledger in topic.ledgers]
+    expected = RequestCounts(
+        list_requests=1,
+        index_requests=len(indexes),
+        index_bytes=sum(index.stat().st_size for index in indexes),
+    )
+    snapshot = tmp_path / "catalog.json.gz"
+    for source in SOURCES:
+        trace = RequestTrace()
+        (tmp_path / source).mkdir()
+        with opened(SMALL, source, tmp_path / source, trace=trace) as catalog:
+            _check(catalog, SMALL)
+            catalog.save(snapshot)
+        assert trace.counts == expected
+
+    trace = RequestTrace()
+    url = str(GOLDEN / SMALL / "objects")
+    catalog = open_catalog(url, metadata=snapshot, trace=trace)
+    _check(catalog, SMALL)
+    catalog.select("small-*")
+    assert trace.counts == RequestCounts(index_requests=1, index_bytes=snapshot.stat().st_size)
+
+
+def test_refreshed_catalog_reads_the_metadata_anew(bucket: OwnedBucket) -> None:
+    """Its ledgers are those of now, and no index object is read again."""
+    trace = RequestTrace()
+    catalog = bucket.catalog(trace=trace)
+    name = TopicName.parse(CHUNKED.name)
+    assert len(catalog.ledgers(name).ledgers) == 8
+    before = trace.counts
+    bucket.change(CHUNKED.name, {14: gone})
+
+    after = catalog.refreshed()
+
+    assert len(after.ledgers(name).ledgers) == 7
+    assert len(catalog.ledgers(name).ledgers) == 8
+    assert trace.counts == before + RequestCounts(list_requests=1)
+    assert after.taken >= catalog.taken
+
+
+def test_snapshot_is_not_refreshed(bucket: OwnedBucket, tmp_path: Path) -> None:
+    """It stays what it was when it was taken."""
+    snapshot = tmp_path / "catalog.json.gz"
+    catalog = bucket.catalog()
+    catalog.save(snapshot)
+    opened = bucket.catalog(metadata=snapshot)
+
+    assert opened.refreshed() is opened
+    assert opened.taken == catalog.taken
+    assert opened.refreshed().contents == catalog.contents
+
+
+def test_topic_that_the_metadata_does_not_know_is_what_the_bucket_shows(
+    bucket: OwnedBucket,
+) -> None:
+    """Metadata of one topic does not hide the others."""
+    only = {CHUNKED.name: bucket.metadata / CHUNKED.folder.name}
+    catalog = bucket.catalog(metadata=only)
+
+    assert len(catalog.topics()) == len(_topics(SMALL))
+    other = catalog.ledgers(TopicName.parse("small-encrypted"))
+    assert other.metadata is None
+    assert [each.ledger_id for each in other.ledgers] == [22, 24, 25, 26]
+
+
+def test_topic_that_only_the_metadata_knows_is_empty_and_told(bucket: OwnedBucket) -> None:
+    """A topic of which nothing is offloaded yet can be opened."""
+    for ledger in CHUNKED.ledgers:
+        bucket.delete(ledger.data_object.name, ledger.index_object.name)
+    ledger_ids = [ledger.ledger_id for ledger in CHUNKED.ledgers]
+    bucket.change(CHUNKED.name, dict.fromkeys(ledger_ids, not_offloaded))
+
+    dataset = _dataset(bucket)
+
+    with pytest.warns(IncompleteReadWarning, match="8 ledgers behind those offloaded"):
+        assert dataset.to_table().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"metadata_options": {"token": "s3cret"}}, "metadata_options are given, and no metadata"),
+        ({"buckets": {"b": "memory://b"}}, "buckets are given, and no metadata"),
+        ({"metadata": ""}, "from a path or a URL, not from an empty text"),
+        ({"metadata": 5}, "not from a value of type int"),
+        ({"metadata": {"orders": 5}}, "not from a value of type int"),
+        ({"metadata": {"a/b": "folder"}}, "topic"),
+        ({"metadata": GOLDEN / SMALL, "buckets": {"b": 5}}, "buckets are URLs by name"),
+        (
+            {"metadata": "http://127.0.0.1:1", "metadata_options": {"tokens": "s3cret"}},
+            "unknown metadata option 'tokens'",
+        ),
+        ({"metadata": "http://user:s3cret@127.0.0.1:1"}, "credentials in the URL"),
+    ],
+)
+def test_options_that_contradict(options: dict[str, Any], told: str) -> None:
+    """They are refused, and no secret is shown."""
+    with pytest.raises(OptionError, match=told) as caught:
+        open_catalog(str(GOLDEN / SMALL / "objects"), **options)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"metadata": GOLDEN / SMALL},
+        {"metadata_options": {"token": "t"}},
+        {"buckets": {"b": "memory://b"}},
+    ],
+)
+def test_catalog_and_what_it_is_opened_with_are_not_both_given(options: dict[str, Any]) -> None:
+    """A catalog has its metadata already."""
+    url = str(GOLDEN / SMALL / "objects")
+    with pytest.raises(OptionError, match="for open_catalog where catalog is given"):
+        open_topic(url, CHUNKED.name, catalog=open_catalog(url), value="raw", **options)
+
+
+def test_options_show_no_secret() -> None:
+    """What a catalog is opened with never shows what is in it."""
+    secret = {"secret": "s3cret", "token": "s3cret"}
+    options = CatalogOptions(
+        url="ftp://me:s3cret@host",
+        storage_options=secret,
+        metadata_options=secret,
+        buckets={"b": "ftp://me:s3cret@host"},
+    )
+    assert "s3cret" not in repr(options)
+    assert "s3cret" not in repr(options.location)

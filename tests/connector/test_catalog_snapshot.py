@@ -1,0 +1,445 @@
+"""`connector.catalog.snapshot`: a catalog in a file is the catalog; any other file is an error."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import os
+import pickle
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import fsspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arrow_io.errors import (
+    CorruptSnapshotError,
+    IncompleteReadWarning,
+    MissingObjectError,
+    OptionError,
+    PulsarOffloadError,
+    StorageError,
+)
+from arrow_io.format.object_names import LedgerObjectName
+from connector import open_catalog, open_topic
+from connector.audit import audit
+from connector.catalog import snapshot as snapshot_module
+from connector.listings import TABLES
+from connector.topic_name import TopicName
+from tests.support.admin_server import running_admin_server
+from tests.support.golden import GOLDEN, golden_topic
+from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket, under_way, without_uuid
+from tests.support.s3_server import SECRET_KEY, running_s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from connector import Catalog
+    from connector.catalog.bucket import BucketContents
+
+CHUNKED: Final = golden_topic("small-chunked")
+ENCRYPTED: Final = golden_topic("small-encrypted")
+_STREAMING: Final = "00000000-0000-0000-0000-0000000000ff"
+
+
+@pytest.fixture(scope="module")
+def unsound(tmp_path_factory: pytest.TempPathFactory) -> OwnedBucket:
+    """A bucket with something of everything that can be wrong."""
+    bucket = OwnedBucket.copied(tmp_path_factory.mktemp("unsound"))
+    first, second, third, fourth, fifth, *_ = CHUNKED.ledgers
+    bucket.copy_ledger(first)
+    bucket.write(second.data_object.name, second.data_object.read_bytes()[:-9])
+    bucket.delete(third.data_object.name)
+    bucket.delete(fourth.index_object.name)
+    bucket.write(fifth.index_object.name, b"\xde\x47\xde\x47" + bytes(60))
+    bucket.delete(CHUNKED.ledgers[5].data_object.name, CHUNKED.ledgers[5].index_object.name)
+    bucket.write("backup.tar", b"foreign")
+    bucket.write(_STREAMING, b"streaming")
+    for path in (first.index_object, first.data_object):
+        bucket.write(path.name.replace("ledger-14", "ledger-999"), path.read_bytes())
+    bucket.change(ENCRYPTED.name, {24: under_way, 25: without_uuid})
+    return bucket
+
+
+@pytest.fixture(scope="module")
+def saved(unsound: OwnedBucket, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The JSON of a snapshot of that bucket."""
+    path = tmp_path_factory.mktemp("saved") / "catalog.json.gz"
+    unsound.catalog().save(path)
+    value: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return value
+
+
+def _described(contents: BucketContents) -> list[object]:
+    """All that is known of a bucket, in values that can be compared."""
+    return [
+        [
+            (
+                each.name,
+                each.index,
+                each.data,
+                each.topic,
+                *(
+                    ledger and (ledger, ledger.warnings, ledger.user_metadata)
+                    for ledger in (each.ledger, each.cut)
+                ),
+                each.error and (type(each.error), vars(each.error)),
+            )
+            for each in contents.copies
+        ],
+        contents.location,
+        contents.unfinished,
+        contents.streaming,
+        contents.foreign,
+    ]
+
+
+def _check_same(opened: Catalog, catalog: Catalog) -> None:
+    """Two catalogs know the same."""
+    assert _described(opened.contents) == _described(catalog.contents)
+    assert opened.taken == catalog.taken
+    assert opened.topics() == catalog.topics()
+    for topic in catalog.topics():
+        assert opened.metadata(topic) == catalog.metadata(topic)
+        found, expected = opened.ledgers(topic), catalog.ledgers(topic)
+        assert found.ledgers == expected.ledgers
+        assert [vars(each) for each in found.problems] == [vars(e) for e in expected.problems]
+        assert [each.state for each in found.states] == [each.state for each in expected.states]
+        assert opened.schema([topic]) == catalog.schema([topic])
+    for table in TABLES.values():
+        assert table(opened, None).equals(table(catalog, None))
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_round_trip(unsound: OwnedBucket, tmp_path: Path, *, has_metadata: bool) -> None:
+    """Sound, unsound, cut and unfinished ledgers, foreign objects and metadata come back equal."""
+    path = tmp_path / "catalog.json.gz"
+    catalog = unsound.catalog(**({} if has_metadata else {"metadata": None}))
+    kinds = {type(each.error).__name__ for each in catalog.contents.copies}
+    assert kinds == {"NoneType", "TruncatedObjectError", "MissingObjectError", "CorruptIndexError"}
+    catalog.save(path)
+
+    opened = open_catalog(str(unsound.objects), metadata=path)
+
+    assert (opened.source is None) == (not has_metadata)
+    _check_same(opened, catalog)
+    assert audit(opened).findings == audit(catalog).findings
+    opened.save(tmp_path / "again.json.gz")
+    _check_same(open_catalog(str(unsound.objects), metadata=tmp_path / "again.json.gz"), catalog)
+
+
+def test_snapshot_is_read_like_the_bucket(unsound: OwnedBucket, tmp_path: Path) -> None:
+    """Rows, losses included, are those of the catalog that was saved."""
+    path = tmp_path / "catalog.json.gz"
+    unsound.catalog(metadata=None).save(path)
+    read = {}
+    for metadata in (None, path):
+        dataset = open_topic(
+            str(unsound.objects),
+            CHUNKED.name,
+            metadata=metadata,
+            on_corruption="salvage",
+            value="raw",
+        )
+        with pytest.warns(IncompleteReadWarning):
+            read[metadata] = dataset.to_table(), dataset.report.lost, dataset.report.losses
+
+    assert read[path] == read[None]
+
+
+def test_odd_names_round_trip(tmp_path: Path) -> None:
+    """Names that no text encodes, such as those of files, are kept as they are."""
+    bucket = OwnedBucket.copied(tmp_path)
+    (bucket.objects / os.fsdecode(b"caf\xe9")).write_bytes(b"")
+    (bucket.objects / "\N{SNOWMAN} ledger").write_bytes(b"")
+    catalog = bucket.catalog()
+    catalog.save(tmp_path / "catalog.json.gz")
+
+    _check_same(bucket.catalog(metadata=tmp_path / "catalog.json.gz"), catalog)
+
+
+def test_what_s3_says_is_kept(tmp_path: Path) -> None:
+    """User metadata, among it the cluster's name, and no credentials."""
+    path = tmp_path / "catalog.json.gz"
+    with running_s3_server() as server:
+        address = server.upload_golden(GOLDEN / SMALL)
+        options = address.storage_options
+        catalog = open_catalog(address.url, storage_options=options, metadata=GOLDEN / SMALL)
+        catalog.save(path)
+        opened = open_catalog(address.url, storage_options=options, metadata=path)
+        _check_same(opened, catalog)
+
+    clusters = TABLES["ledgers"](opened, CHUNKED.name)["cluster"].to_pylist()
+    assert clusters == ["standalone"] * 8 + [None]
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert SECRET_KEY not in text
+    assert server.endpoint_url not in text
+
+
+def test_no_secret_is_written(tmp_path: Path) -> None:
+    """Neither options of any store nor tokens, nor what a URL has of a user."""
+    path = tmp_path / "catalog.json.gz"
+    bucket = OwnedBucket.copied(tmp_path)
+    with running_admin_server(SMALL, token="t0ken") as server:
+        open_catalog(
+            f"file://{bucket.objects}",
+            storage_options={"auto_mkdir": False, "secret": "s3cret"},
+            metadata=server.url,
+            metadata_options={"token": "t0ken"},
+        ).save(path)
+
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert "s3cret" not in text
+    assert "t0ken" not in text
+    assert "auto_mkdir" not in text
+
+
+@pytest.mark.parametrize("place", ["folder", "memory"])
+def test_snapshot_is_replaced_whole(place: str, tmp_path: Path, saved: dict[str, Any]) -> None:
+    """Whoever opens it meanwhile finds the old or the new one; nothing else is left behind."""
+    folder = str(tmp_path / "new") if place == "folder" else f"memory://{tmp_path.name}"
+    path = f"{folder}/catalog.json.gz"
+    bucket = OwnedBucket.copied(tmp_path / "bucket") if _made(tmp_path / "bucket") else None
+    assert bucket is not None
+    file_system, root = fsspec.url_to_fs(folder)
+    file_system.makedirs(root, exist_ok=True)
+    with fsspec.open(path, "wb") as file:
+        file.write(_packed(saved))
+    bucket.catalog().save(path)
+
+    assert [name.rpartition("/")[2] for name in file_system.ls(root, detail=False)] == [
+        "catalog.json.gz"
+    ]
+    _check_same(bucket.catalog(metadata=path), bucket.catalog(metadata=path))
+    assert len(bucket.catalog(metadata=path).contents.copies) == 29
+
+
+def _made(folder: Path) -> bool:
+    folder.mkdir()
+    return True
+
+
+def test_interrupted_save_leaves_the_old_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full takes nothing away."""
+    bucket = OwnedBucket.copied(tmp_path)
+    path = tmp_path / "saved" / "catalog.json.gz"
+    bucket.catalog().save(path)
+    before = path.read_bytes()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError):
+        bucket.catalog().save(path)
+
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("path", ["catalog.json", "catalog", "folder/", "memory://catalog.json.gz"])
+def test_name_of_no_snapshot_is_refused(path: str) -> None:
+    """By its name a snapshot is told from a folder of metadata."""
+    with pytest.raises(OptionError, match=r"ends with \.json\.gz"):
+        open_catalog(str(GOLDEN / SMALL / "objects")).save(path)
+
+
+def test_catalog_that_no_snapshot_can_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be opened again is not written."""
+    monkeypatch.setattr(snapshot_module, "MAX_SNAPSHOT_BYTES", 1_000)
+    with pytest.raises(OptionError, match="a snapshot 1000 at most"):
+        open_catalog(str(GOLDEN / SMALL / "objects")).save(tmp_path / "catalog.json.gz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_snapshot_that_is_not_there(tmp_path: Path) -> None:
+    """It is missing, not corrupt."""
+    with pytest.raises(MissingObjectError):
+        open_catalog(str(tmp_path), metadata=tmp_path / "catalog.json.gz")
+
+
+def _packed(value: object) -> bytes:
+    return gzip.compress(json.dumps(value).encode(), compresslevel=1)
+
+
+def _open(data: bytes, folder: Path) -> Catalog:
+    path = folder / "hostile.json.gz"
+    path.write_bytes(data)
+    return open_catalog(str(folder), metadata=path)
+
+
+def _refused(data: bytes, folder: Path) -> CorruptSnapshotError:
+    with pytest.raises(CorruptSnapshotError) as caught:
+        _open(data, folder)
+    assert caught.value.object_key == "hostile.json.gz"
+    assert len(str(caught.value)) < 500
+    return pickle.loads(pickle.dumps(caught.value))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        gzip.compress(b""),
+        gzip.compress(b"{}"),
+        gzip.compress(b"[]"),
+        gzip.compress(b"null"),
+        gzip.compress(b'"text"'),
+        gzip.compress(b"\xff\xfe\xff"),
+        gzip.compress(b"[" * 100_000),
+        gzip.compress(b'{"format": ' + b"9" * 10_000 + b"}"),
+        gzip.compress(b'{"format": "pulsar-offload catalog", "version": 2}'),
+        _packed({"format": "x" * 10_000, "version": "y" * 10_000}),
+    ],
+    ids=range(12),
+)
+def test_what_is_no_snapshot_is_refused(data: bytes, tmp_path: Path) -> None:
+    """Whatever it is, there is one error, and it is short."""
+    _refused(data, tmp_path)
+
+
+def test_what_grows_beyond_measure_is_refused(
+    saved: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a long file nor one that is long when it is uncompressed is read whole."""
+    monkeypatch.setattr(snapshot_module, "MAX_SNAPSHOT_BYTES", 1 << 20)
+    _open(_packed(saved), tmp_path)
+
+    _refused(_packed(saved | {"more": " " * (1 << 20)}), tmp_path)
+    _refused(os.urandom(1 << 20) + b"more", tmp_path)
+
+
+def test_what_follows_a_snapshot_is_refused(saved: dict[str, Any], tmp_path: Path) -> None:
+    """A file that was written over a longer one is not whole."""
+    _refused(_packed(saved) + b"more", tmp_path)
+
+
+@given(data=st.data())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_cut_or_flipped_bytes_are_refused(
+    saved: dict[str, Any], tmp_path: Path, data: st.DataObject
+) -> None:
+    """The checksum of gzip covers every byte of the text."""
+    whole = _packed(saved)
+    if data.draw(st.booleans()):
+        _refused(whole[: data.draw(st.integers(0, len(whole) - 1))], tmp_path)
+        return
+    # The time, the level and the system in the header say nothing.
+    position = data.draw(st.sampled_from([0, 1, 2]) | st.integers(10, len(whole) - 1))
+    spoilt = bytearray(whole)
+    spoilt[position] ^= 1 << data.draw(st.integers(0, 7))
+    _refused(bytes(spoilt), tmp_path)
+
+
+_ANYTHING: Final = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 70),
+    st.sampled_from([2**63, 2**64, -(2**63), 10**400, 1.5, float("nan"), float("inf")]),
+    st.sampled_from(["", "x", "../../x", "MissingObjectError", "Any", "open", "\ud800", "0" * 99]),
+    st.sampled_from(["2026-11-21", "2026-11-21T00:00:00", "9999-12-31T23:59:59.9+00:00"]),
+    st.sampled_from(["memory://x", "persistent://a/b/c", str(OTHER_UUID), "AAAA"]),
+    st.sampled_from([[], {}, [[]], {"a": 1}, [1, 2], [None] * 3, ["x", 1, None]]),
+)
+
+
+def _places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something can be put in place of what a value has."""
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from _places(value[key], (*path, key))
+
+
+def _replaced(value: dict[str, Any], path: tuple[Any, ...], other: object) -> object:
+    changed: Any = {"": copy.deepcopy(value)}
+    *outer, last = ("", *path)
+    inner = changed
+    for key in outer:
+        inner = inner[key]
+    inner[last] = other
+    return changed[""]
+
+
+def _use(catalog: Catalog) -> None:
+    """Look at all that a catalog tells."""
+    for table in TABLES.values():
+        table(catalog, None)
+    audit(catalog)
+    for topic in catalog.topics():
+        catalog.schema([topic])
+        with suppress(PulsarOffloadError):
+            catalog.select(str(topic))
+
+
+@given(data=st.data())
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_anything_else_in_its_place_is_refused_or_harmless(
+    saved: dict[str, Any], tmp_path: Path, data: st.DataObject
+) -> None:
+    """Whatever the text says, there is a catalog that can be used, or the one error."""
+    places = list(_places(saved))
+    path = data.draw(st.sampled_from(places))
+    hostile = _replaced(saved, path, data.draw(_ANYTHING))
+    try:
+        catalog = _open(_packed(hostile), tmp_path)
+    except CorruptSnapshotError as error:
+        assert len(str(error)) < 500  # noqa: PT017 - either outcome is right
+        return
+    with suppress(PulsarOffloadError):
+        _use(catalog)
+
+
+def _first_copy(value: dict[str, Any], of: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in value["contents"]["copies"] if of(each))
+    return found
+
+
+def _sound(each: dict[str, Any]) -> bool:
+    return each["error"] is None
+
+
+def _cut(each: dict[str, Any]) -> bool:
+    return each["cut_bytes"] is not None
+
+
+@pytest.mark.parametrize(
+    ("of", "changes"),
+    [
+        (_sound, {"block": None}),
+        (_sound, {"data": None}),
+        (_sound, {"topic": None}),
+        (_sound, {"cut_bytes": 5}),
+        (_cut, {"error": None}),
+        (_cut, {"cut_bytes": None}),
+        (_cut, {"error": ["SystemExit", "", {}]}),
+        (_cut, {"error": ["IncompleteReadWarning", "", {}]}),
+        (_sound, {"index": ["../../etc/passwd", 5, None]}),
+        (_sound, {"data": [_STREAMING, 5, None]}),
+        (_sound, {"index": [LedgerObjectName(OTHER_UUID, 5).index_name, 5, None]}),
+        (_sound, {"warnings": "text"}),
+    ],
+)
+def test_ledgers_that_would_vanish_or_mislead_are_refused(
+    saved: dict[str, Any],
+    tmp_path: Path,
+    of: Callable[[dict[str, Any]], bool],
+    changes: dict[str, Any],
+) -> None:
+    """A ledger neither sound nor in error would be left out; another's name would be deleted."""
+    hostile = copy.deepcopy(saved)
+    _first_copy(hostile, of).update(changes)
+    if changes == {"warnings": "text"}:
+        (opened,) = {_open(_packed(hostile), tmp_path).topics()[0]}
+        assert isinstance(opened, TopicName)
+        return
+    _refused(_packed(hostile), tmp_path)

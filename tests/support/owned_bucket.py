@@ -1,0 +1,184 @@
+"""A copy of a golden bucket in a folder, with what its cluster knows of it, for a test to change.
+
+Every object is a day older than the metadata, unless a test writes it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from arrow_io.errors import IncompleteReadWarning
+from arrow_io.format.object_names import LedgerObjectName
+from connector import open_catalog, open_topic
+from connector.audit import audit
+from connector.catalog.managed_ledger import (
+    parse_managed_ledger_info,
+    serialize_managed_ledger_info,
+)
+from connector.catalog.topic_metadata import OffloadContext
+from connector.topic_name import TopicName
+from tests.support.golden import GOLDEN, golden_topic, golden_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from connector import Catalog
+    from connector.audit import Audit
+    from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
+    from tests.support.golden import GoldenLedger
+
+    Change = Callable[[LedgerInfo], LedgerInfo | None]
+
+SMALL: Final = "pulsar-4.0.7-small"
+VALUE_FILE: Final = "managed-ledger-info.bin"
+ANSWER_FILES: Final = ("internal-info.json", "internal-stats.json")
+SCHEMAS_FILE: Final = "schemas-rest.json"
+
+LONG_AGO: Final = datetime(2026, 11, 20, tzinfo=UTC)
+"""Older than all metadata of the golden sets."""
+SINCE: Final = datetime(2026, 11, 21, 18, tzinfo=UTC)
+"""Newer than all of it."""
+
+OTHER_UUID: Final = UUID(int=7)
+
+
+def copy_metadata(set_name: str, folder: Path, files: Sequence[str]) -> Path:
+    """Copy some of the metadata of each topic of a golden set, and the list of the topics."""
+    folder.mkdir()
+    shutil.copy(GOLDEN / set_name / "topics.json", folder)
+    for topic in golden_topics():
+        if topic.set_name == set_name:
+            (folder / topic.folder.name).mkdir()
+            for file in files:
+                if (topic.folder / file).exists():
+                    shutil.copy(topic.folder / file, folder / topic.folder.name)
+    return folder
+
+
+@dataclass(frozen=True)
+class OwnedBucket:
+    """A bucket and the metadata of its topics.
+
+    Attributes:
+        objects: Folder of the objects.
+        metadata: Folder of the metadata store's values, and of the schemas.
+    """
+
+    objects: Path
+    metadata: Path
+
+    @classmethod
+    def copied(cls, folder: Path, set_name: str = SMALL) -> OwnedBucket:
+        """Copy a golden set into an empty folder."""
+        objects = folder / "objects"
+        shutil.copytree(GOLDEN / set_name / "objects", objects)
+        metadata = copy_metadata(set_name, folder / "metadata", (VALUE_FILE, SCHEMAS_FILE))
+        bucket = cls(objects, metadata)
+        for path in objects.iterdir():
+            bucket.age(path.name, LONG_AGO)
+        return bucket
+
+    def age(self, name: str, modified: datetime) -> None:
+        """Say when an object was written."""
+        os.utime(self.objects / name, (modified.timestamp(), modified.timestamp()))
+
+    def write(self, name: str, data: bytes, modified: datetime = LONG_AGO) -> None:
+        """Write an object."""
+        (self.objects / name).write_bytes(data)
+        self.age(name, modified)
+
+    def delete(self, *names: str) -> None:
+        """Delete objects."""
+        for name in names:
+            (self.objects / name).unlink()
+
+    def copy_ledger(
+        self, ledger: GoldenLedger, uuid: UUID = OTHER_UUID, modified: datetime = LONG_AGO
+    ) -> LedgerObjectName:
+        """Copy the objects of a ledger under another uuid."""
+        name = LedgerObjectName(uuid, ledger.ledger_id)
+        self.write(name.data_name, ledger.data_object.read_bytes(), modified)
+        self.write(name.index_name, ledger.index_object.read_bytes(), modified)
+        return name
+
+    def known(self, topic: str) -> TopicMetadata:
+        """What the metadata says of a topic."""
+        name = TopicName.parse(topic)
+        return parse_managed_ledger_info(self._value(topic).read_bytes(), name)
+
+    def tell(self, metadata: TopicMetadata) -> None:
+        """Let the metadata say this of a topic."""
+        self._value(str(metadata.topic)).write_bytes(serialize_managed_ledger_info(metadata))
+
+    def change(self, topic: str, changes: Mapping[int, Change]) -> None:
+        """Let the metadata say something else of some ledgers of a topic, by ledger id."""
+        known = self.known(topic)
+        changed = [changes.get(ledger.ledger_id, unchanged)(ledger) for ledger in known.ledgers]
+        self.tell(replace(known, ledgers=tuple(each for each in changed if each is not None)))
+
+    def catalog(self, **options: Any) -> Catalog:  # noqa: ANN401 - those of open_catalog
+        """The catalog, with the metadata."""
+        return open_catalog(str(self.objects), **{"metadata": self.metadata, **options})
+
+    def audited(self, **options: Any) -> Audit:  # noqa: ANN401 - those of open_catalog
+        """What an audit of the bucket and its uploads finds."""
+        catalog = self.catalog(**options)
+        return audit(catalog, uploads=catalog.location.unfinished_uploads())
+
+    def rows(self) -> dict[str, pa.Table]:
+        """The rows of every topic, as far as they can be read."""
+        catalog = self.catalog()
+        with warnings.catch_warnings(action="ignore", category=IncompleteReadWarning):
+            return {
+                str(topic): open_topic(
+                    str(self.objects),
+                    str(topic),
+                    catalog=catalog,
+                    value="raw",
+                    on_corruption="salvage",
+                ).to_table()
+                for topic in catalog.topics()
+            }
+
+    def _value(self, topic: str) -> Path:
+        return self.metadata / golden_topic(topic).folder.name / VALUE_FILE
+
+
+def unchanged(info: LedgerInfo) -> LedgerInfo:
+    """The ledger as it is known."""
+    return info
+
+
+def gone(_info: LedgerInfo) -> None:
+    """The ledger is not one of the topic's any more."""
+
+
+def not_offloaded(info: LedgerInfo) -> LedgerInfo:
+    """No offload of the ledger was ever begun."""
+    return replace(info, offload=None)
+
+
+def under_way(info: LedgerInfo) -> LedgerInfo:
+    """The offload of the ledger has not completed."""
+    assert info.offload is not None
+    return replace(info, offload=replace(info.offload, complete=False, timestamp_ms=None))
+
+
+def under_way_elsewhere(info: LedgerInfo) -> LedgerInfo:
+    """An offload of the ledger under another uuid has not completed."""
+    return replace(info, offload=OffloadContext(uuid=OTHER_UUID, complete=False))
+
+
+def without_uuid(info: LedgerInfo) -> LedgerInfo:
+    """Nothing tells the uuid of the offload."""
+    assert info.offload is not None
+    return replace(info, offload=replace(info.offload, uuid=None))
