@@ -50,6 +50,10 @@ class ReadReport:
         pending_ledgers: Ledgers behind all that is offloaded, which are in BookKeeper only; known
             where there is metadata.
         pending_entries: How many entries they have, as far as that is known.
+        substituted_ledgers: Ledgers that salvaging reads from another copy than the one that the
+            metadata names, which is not there.
+        unknown_topics: Topics that the metadata does not know; read as the bucket shows them.
+        doubts: What the metadata of the topics leaves unsure, in words.
         unlisted_ledgers: Ledgers in the bucket that the metadata does not list, and retention does
             not explain; not read.
         replaced_texts: Names, keys and STRING values with bytes that are no UTF-8, given with
@@ -70,6 +74,9 @@ class ReadReport:
     unfinished_ledgers: int = 0
     pending_ledgers: int = 0
     pending_entries: int = 0
+    substituted_ledgers: int = 0
+    unknown_topics: int = 0
+    doubts: list[str] = field(default_factory=list)
     unlisted_ledgers: int = 0
     replaced_texts: int = 0
     lost: Counter[tuple[Unit, str]] = field(default_factory=Counter)
@@ -115,10 +122,21 @@ class ReadReport:
                 f"{self.pending_ledgers} ledgers behind those offloaded are in BookKeeper only, and"
                 f" were not read: {self.pending_entries} entries"
             )
+        if self.substituted_ledgers:
+            said.append(
+                f"{self.substituted_ledgers} ledgers were read from other copies than those that"
+                " the metadata names, which are not there"
+            )
+        if self.unknown_topics:
+            said.append(
+                f"the metadata does not know {self.unknown_topics} of the topics: what the bucket"
+                " shows of them was read, and nothing tells whether it is all"
+            )
+        said.extend(self.doubts)
         if self.unlisted_ledgers:
             said.append(
-                f"{self.unlisted_ledgers} ledgers in the bucket are not in the metadata, which may be"
-                " older than they are; they were not read"
+                f"{self.unlisted_ledgers} ledgers in the bucket are not in the metadata, which may"
+                " be older than they are; they were not read"
             )
         said.extend(f"{n} × {unit} lost: {reason}" for (unit, reason), n in self.lost.items())
         return said

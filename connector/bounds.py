@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError
+from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.messages import tables
+from connector.pulsar_time import EPOCH
 
 if TYPE_CHECKING:
     from arrow_io.messages.message_columns import MessageColumns
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 MessageId: TypeAlias = tuple[int, int] | tuple[int, int, int]
 Bound: TypeAlias = datetime | MessageId | str
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _ID_TEXT = re.compile(r"\(\s*(-?\d{1,19})\s*,\s*(-?\d{1,19})\s*(?:,\s*(-?\d{1,19})\s*)?\)")
 _PULSAR_ID_TEXT = re.compile(r"(-?\d{1,19}):(-?\d{1,19})(?::-?\d{1,19}(?::(-?\d{1,19}))?)?")
@@ -62,6 +63,19 @@ class Bounds:
         start_id, start_ms = _parse("start", start)
         end_id, end_ms = _parse("end", end)
         return cls(start_id, end_id, start_ms, end_ms)
+
+    @property
+    def first_ledger_id(self) -> int:
+        """The first ledger that may have rows within."""
+        return 0 if self.start_id is None else self.start_id[0]
+
+    @property
+    def last_ledger_id(self) -> int:
+        """The last ledger that may have rows within (inclusive)."""
+        if self.end_id is None:
+            return MAX_LEDGER_ID
+        ledger_id, entry_id, batch_index = self.end_id
+        return ledger_id if (entry_id, batch_index) > (0, 0) else ledger_id - 1
 
     @property
     def by_time(self) -> bool:
@@ -110,7 +124,7 @@ def _parse(option: str, bound: object) -> tuple[tuple[int, int, int] | None, int
     if isinstance(bound, datetime) and bound == bound:  # noqa: PLR0124 - NaT is unlike itself
         aware = bound if bound.tzinfo else bound.replace(tzinfo=UTC)
         # Publish times are whole ms, so the first one at or behind a bound is its ceiling.
-        return None, -((_EPOCH - aware) // _MS)
+        return None, -((EPOCH - aware) // _MS)
     if (
         isinstance(bound, tuple | list)
         and 2 <= len(bound) <= 3  # noqa: PLR2004

@@ -171,7 +171,12 @@ def open_topic(
         trace=trace,
     )
     unsound = ReadReport(salvage=on_corruption == "salvage")
-    topics = known.select(topic, unsound)
+    topics = known.select(
+        topic,
+        unsound,
+        first_ledger_id=bounds.first_ledger_id,
+        last_ledger_id=bounds.last_ledger_id,
+    )
     if options is None:
         given = known.schema((each.topic for each in topics), schema_version)
         options = options_for(given)

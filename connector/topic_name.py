@@ -124,8 +124,13 @@ class TopicName:
 
     def __str__(self) -> str:
         """The full name."""
+        return f"{_DOMAIN}://{self.full_namespace}/{self.local_name}"
+
+    @property
+    def full_namespace(self) -> str:
+        """Tenant and namespace, with the cluster between them in names of the first version."""
         cluster = "" if self.cluster is None else f"{self.cluster}/"
-        return f"{_DOMAIN}://{self.tenant}/{cluster}{self.namespace}/{self.local_name}"
+        return f"{self.tenant}/{cluster}{self.namespace}"
 
     @property
     def managed_ledger_name(self) -> str:
@@ -133,8 +138,7 @@ class TopicName:
         # Java's URLEncoder encodes a tilde and no asterisk; Python's quote does it the other way.
         # A half of a surrogate pair, which UTF-8 cannot hold, is a question mark in Java too.
         local_name = quote_plus(self.local_name, safe="*", errors="replace").replace("~", "%7E")
-        cluster = "" if self.cluster is None else f"{self.cluster}/"
-        return f"{self.tenant}/{cluster}{self.namespace}/{_DOMAIN}/{local_name}"
+        return f"{self.full_namespace}/{_DOMAIN}/{local_name}"
 
     @property
     def partition(self) -> int:
@@ -171,6 +175,22 @@ class TopicName:
             and fnmatchcase(self.namespace, pattern.namespace)
             and fnmatchcase(self.base.local_name, pattern.local_name)
         )
+
+
+def namespaces_of(wanted: str | Sequence[str]) -> frozenset[str] | None:
+    """The namespaces in which names select topics; None where one may be a glob.
+
+    Raises:
+        OptionError: Something wanted is no topic name.
+
+    Example:
+        >>> sorted(namespaces_of(["orders", "sales/eu/orders"]))
+        ['public/default', 'sales/eu']
+    """
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    if any(_GLOB_CHARACTERS.search(name) for name in names):
+        return None
+    return frozenset(TopicName.parse(name).full_namespace for name in names)
 
 
 def select_topics(wanted: str | Sequence[str], available: Iterable[TopicName]) -> list[TopicName]:

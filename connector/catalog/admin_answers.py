@@ -30,6 +30,7 @@ from connector.catalog.topic_metadata import (
     LedgerInfo,
     OffloadContext,
     TopicMetadata,
+    checked_position,
     in_order,
 )
 from connector.topic_name import TopicName
@@ -87,8 +88,8 @@ def parse_internal_info(
         topic: The topic that was asked for.
 
     Returns:
-        The topic, or the partitions of a partitioned topic. Every offload that was begun counts as
-        complete, because this answer does not tell.
+        The topic, or the partitions of a partitioned topic. Whether an offload is complete, this
+        answer does not tell.
 
     Raises:
         CorruptMetadataError: A field is missing, of the wrong type or out of range.
@@ -198,11 +199,16 @@ def _by_topic(
     if partitions is None:
         yield topic, answer
         return
+    seen: set[TopicName] = set()
     for name, each in _mapping(partitions, "the field partitions").items():
         partition = _topic_name(name)
         if partition is None or partition.base != topic or partition.partition < 0:
             message = f"an answer about {topic} has the partition {_shown(name)}"
             raise CorruptMetadataError(message)
+        if partition in seen:
+            message = f"an answer about {topic} has the partition {partition.partition} twice"
+            raise CorruptMetadataError(message)
+        seen.add(partition)
         yield partition, _mapping(each, "the answer of a partition")
 
 
@@ -214,17 +220,18 @@ def _topic_name(name: str) -> TopicName | None:
 
 
 def _internal_info(answer: Mapping[str, object], topic: TopicName) -> TopicMetadata:
-    position = answer.get("terminatedPosition")
     terminated: tuple[int, int] | None = None
-    if position is not None:
-        where = _mapping(position, "the field terminatedPosition")
-        terminated = (_required_int(where, "ledgerId"), _required_int(where, "entryId"))
+    if answer.get("terminatedPosition") is not None:
+        where = _mapping(answer["terminatedPosition"], "the field terminatedPosition")
+        terminated = checked_position(
+            _required_int(where, "ledgerId"), _required_int(where, "entryId")
+        )
     ledgers = []
     for ledger in _ledgers(answer):
         uuid = _uuid(ledger)
         offload: OffloadContext | None = None
         if uuid is not None or _flag(ledger, "isOffloaded"):
-            offload = OffloadContext(uuid=uuid, complete=True)
+            offload = OffloadContext(uuid=uuid, complete=None)
         ledgers.append(
             LedgerInfo(
                 ledger_id=_required_int(ledger, "ledgerId"),

@@ -3,6 +3,7 @@
 =============================================================== =================================
 Path                                                            Answers
 =============================================================== =================================
+`/admin/v2/clusters`                                            names of clusters, to everyone
 `/admin/v2/tenants`                                             names of tenants
 `/admin/v2/namespaces/{tenant}`                                 names of namespaces
 `/admin/v2/persistent/{tenant}/{namespace}`                     names of topics, each partition by
@@ -12,16 +13,19 @@ Path                                                            Answers
 =============================================================== =================================
 
 Topics whose names have a cluster, as in Pulsar's first version, are below `/admin/persistent`.
+What a cluster does not know it answers with 404, as does any web server that is none of Pulsar: so
+after the first 404 the cluster must show that it is one.
 """
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from arrow_io.errors import CorruptMetadataError, OptionError
+from arrow_io.errors import CorruptMetadataError, OptionError, StorageError
 from connector.catalog.admin_answers import (
     has_schemas,
     parse_internal_info,
@@ -34,17 +38,23 @@ from connector.catalog.metadata_merge import merge_metadata
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Hashable, Mapping
 
     from connector.catalog.topic_metadata import TopicMetadata
 
 _CONCURRENT_REQUESTS: Final = 8
+_CLUSTERS: Final = "/admin/v2/clusters"
+_TENANTS: Final = "/admin/v2/tenants"
+
+_Key = TypeVar("_Key", bound="Hashable")
+_Value = TypeVar("_Value")
 
 
 class AdminApi:
     """The admin API of a live cluster as a source of metadata.
 
-    Answers are asked for when they are first needed, topic by topic, and kept.
+    Answers are asked for when they are first needed, topic by topic, and kept. Several threads may
+    ask at once; of those that ask for the same, one sends the request.
 
     Args:
         connection: What sends the requests.
@@ -53,11 +63,12 @@ class AdminApi:
     is_live = True
 
     def __init__(self, connection: AdminConnection) -> None:
-        self.warnings: list[str] = []
         self._connection = connection
-        self._topics: list[TopicName] | None = None
-        self._metadata: dict[TopicName, TopicMetadata | None] = {}
-        self._schemas: dict[TopicName, bytes | None] = {}
+        self._namespaces: _Kept[None, tuple[str, ...]] = _Kept()
+        self._topics: _Kept[str, list[TopicName]] = _Kept()
+        self._metadata: _Kept[TopicName, _Told] = _Kept()
+        self._schemas: _Kept[TopicName, bytes | None] = _Kept()
+        self._is_answering: _Kept[None, bool] = _Kept()
 
     @classmethod
     def from_options(cls, url: str, options: Mapping[str, object]) -> AdminApi:
@@ -72,76 +83,146 @@ class AdminApi:
         """The URL, without the token."""
         return f"AdminApi({self._connection.url!r})"
 
-    def topics(self) -> list[TopicName]:
-        """Every topic of the cluster, or of the namespaces that were given.
+    @property
+    def warnings(self) -> list[str]:
+        """What the answers given until now leave unsure, or say against each other."""
+        return [warning for told in self._metadata.values() for warning in told.warnings]
 
-        Each partition by itself, by name and partition number.
+    def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """The topics of some namespaces, each partition by itself, by name and partition number.
+
+        Args:
+            namespaces: Those whose topics are asked for, which takes no right but to list these; by
+                default those of the option `namespaces`, or all that the cluster has.
 
         Raises:
             CorruptMetadataError: An answer is malformed.
-            StorageError: The cluster cannot be reached, or refuses.
+            StorageError: The cluster cannot be reached, or refuses; no admin API answers at the
+                URL; or the cluster does not know a namespace of the option `namespaces`.
         """
-        if self._topics is None:
-            with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
-                names = self._connection.options.namespaces or chain.from_iterable(
-                    executor.map(self._namespaces, self._names("/admin/v2/tenants"))
-                )
-                found = set(chain.from_iterable(executor.map(self._topics_of, names)))
-            self._topics = sorted(found, key=lambda topic: (str(topic.base), topic.partition))
-        return list(self._topics)
+        if namespaces is None:
+            namespaces = self._namespaces.get(None, self._all_namespaces)
+        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+            found = set(chain.from_iterable(executor.map(self._topics_of, set(namespaces))))
+        return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
 
     def topic_metadata(self, topic: TopicName) -> TopicMetadata | None:
         """The ledgers of one topic or partition; None if the cluster does not know it.
 
         Raises:
             CorruptMetadataError: An answer is malformed.
-            StorageError: The cluster cannot be reached, or refuses.
+            StorageError: The cluster cannot be reached, or refuses, or no admin API answers at the
+                URL.
         """
-        if topic not in self._metadata:
-            path = _topic_path(topic)
-            info = self._answer(f"{path}/internal-info")
-            # The second request makes a broker load the topic: not where there is none.
-            stats = None if info is None else self._answer(f"{path}/internalStats")
-            self._metadata[topic] = merge_metadata(
-                None,
-                None if info is None else parse_internal_info(info, topic).get(topic),
-                None if stats is None else parse_internal_stats(stats, topic).get(topic),
-                self.warnings,
-            )
-        return self._metadata[topic]
+        return self._metadata.get(topic, lambda: self._ask_for(topic)).metadata
 
     def schema_source(self, topic: TopicName) -> bytes | None:
         """The schemas of a topic, or of the topic that a partition belongs to.
 
         Raises:
             CorruptMetadataError: The answer is malformed.
-            StorageError: The cluster cannot be reached, or refuses.
+            StorageError: The cluster cannot be reached, or refuses, or no admin API answers at the
+                URL.
         """
-        base = topic.base
-        if base not in self._schemas:
-            place = "/".join(map(_encoded, _parts(base)))
-            data = self._connection.get(f"/admin/v2/schemas/{place}/schemas")
-            self._schemas[base] = data if data and has_schemas(read_answer(data)) else None
-        return self._schemas[base]
+        return self._schemas.get(topic.base, lambda: self._ask_for_schemas(topic.base))
 
-    def _answer(self, path: str) -> Mapping[str, object] | None:
-        data = self._connection.get(path)
-        return None if data is None else read_answer(data)
+    def _all_namespaces(self) -> tuple[str, ...]:
+        named = self._connection.options.namespaces
+        if named:
+            return named
+        tenants = self._get(_TENANTS)
+        if tenants is None:
+            raise StorageError(self._no_admin_api(_TENANTS))
+        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+            of_each = executor.map(self._namespaces_of, read_names(tenants))
+            return tuple(chain.from_iterable(of_each))
 
-    def _names(self, path: str) -> list[str]:
-        data = self._connection.get(path)
+    def _namespaces_of(self, tenant: str) -> list[str]:
+        data = self._get(f"/admin/v2/namespaces/{_encoded(tenant)}")
         return [] if data is None else read_names(data)
 
-    def _namespaces(self, tenant: str) -> list[str]:
-        return self._names(f"/admin/v2/namespaces/{_encoded(tenant)}")
-
     def _topics_of(self, namespace: str) -> list[TopicName]:
+        return self._topics.get(namespace, lambda: self._ask_for_topics(namespace))
+
+    def _ask_for_topics(self, namespace: str) -> list[TopicName]:
         parts = namespace.split("/")
-        names = self._names(f"{_persistent(len(parts))}/{'/'.join(map(_encoded, parts))}")
+        path = f"{_persistent(len(parts))}/{'/'.join(map(_encoded, parts))}"
+        data = self._get(path)
+        if data is None and namespace in self._connection.options.namespaces:
+            message = (
+                f"the cluster at {self._connection.url} has no namespace {namespace!r}, which the"
+                " option namespaces names"
+            )
+            raise StorageError(message)
         try:
-            return [TopicName.parse(name) for name in names]
+            return [TopicName.parse(name) for name in ([] if data is None else read_names(data))]
         except OptionError as error:
             raise CorruptMetadataError(error.message) from error
+
+    def _ask_for(self, topic: TopicName) -> _Told:
+        path = _topic_path(topic)
+        warnings: list[str] = []
+        answer = self._answer(f"{path}/internal-info")
+        info = None if answer is None else parse_internal_info(answer, topic).get(topic)
+        stats: TopicMetadata | None = None
+        # Makes a broker load the topic: only where it has to tell which offloads are complete.
+        if info is not None and any(ledger.offload for ledger in info.ledgers):
+            answer = self._answer(f"{path}/internalStats")
+            stats = None if answer is None else parse_internal_stats(answer, topic).get(topic)
+        return _Told(merge_metadata(None, info, stats, warnings), warnings)
+
+    def _ask_for_schemas(self, topic: TopicName) -> bytes | None:
+        place = "/".join(map(_encoded, _parts(topic)))
+        data = self._get(f"/admin/v2/schemas/{place}/schemas")
+        return data if data and has_schemas(read_answer(data)) else None
+
+    def _answer(self, path: str) -> Mapping[str, object] | None:
+        data = self._get(path)
+        return None if data is None else read_answer(data)
+
+    def _get(self, path: str) -> bytes | None:
+        """The answer; None if the cluster, and not just some web server, knows nothing of it."""
+        data = self._connection.get(path)
+        if data is None and not self._is_answering.get(None, self._has_clusters):
+            raise StorageError(self._no_admin_api(path))
+        return data
+
+    def _has_clusters(self) -> bool:
+        return self._connection.get(_CLUSTERS) is not None
+
+    def _no_admin_api(self, path: str) -> str:
+        url = self._connection.url
+        return (
+            f"no admin API of Pulsar answers at {url}: HTTP 404 for {path}; the URL is that of a"
+            " broker's or proxy's web service, without a path behind it"
+        )
+
+
+class _Told(NamedTuple):
+    """What a cluster says of a topic."""
+
+    metadata: TopicMetadata | None
+    warnings: list[str]
+
+
+class _Kept(Generic[_Key, _Value]):
+    """Values by key, each made once, whichever thread asks first; an error is not kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._locks: dict[_Key, threading.Lock] = {}
+        self._values: dict[_Key, _Value] = {}
+
+    def get(self, key: _Key, make: Callable[[], _Value]) -> _Value:
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._values:
+                self._values[key] = make()
+            return self._values[key]
+
+    def values(self) -> list[_Value]:
+        return list(self._values.values())
 
 
 def _topic_path(topic: TopicName) -> str:

@@ -3,14 +3,19 @@
 Brokers answer for the topics they own and redirect to the owner for others. The token goes on with
 a redirect to any host over https, because its certificate is checked, but over plain http only to
 the same host; a redirect from https to http is not followed.
+
+A server that sends a byte now and then is never silent: so there is a time by which an answer must
+be whole, too.
 """
 
 from __future__ import annotations
 
 import math
 import ssl
+import time
 from dataclasses import dataclass, field, fields
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -21,8 +26,11 @@ from arrow_io.storage.redaction import redacted, redacted_urls
 from connector.catalog.topic_metadata import MAX_METADATA_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from socket import SocketIO, socket
     from typing import NoReturn
+
+    from _typeshed import WriteableBuffer
 
 _MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -35,6 +43,8 @@ _MAX_REASON_BYTES: Final = 1 << 12
 _SHOWN_CHARACTERS: Final = 200
 _NAMESPACE_PARTS: Final = (2, 3)
 """Tenant and namespace; Pulsar's first version had a cluster between them."""
+_SILENCES: Final = 10
+"""How many times the longest silence an answer may take, from its request on."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -60,7 +70,7 @@ class AdminOptions:
     verify_hostname: bool = True
     """Whether the server's certificate must be for the host that is asked."""
     timeout_s: float = 30.0
-    """Longest silence of the server, in seconds."""
+    """Longest silence of the server, in seconds; a whole answer may take ten times as long."""
     namespaces: tuple[str, ...] = ()
     """Namespaces (`tenant/namespace`) whose topics are listed; by default all that there are, which
     only a superuser of the cluster may ask for."""
@@ -113,22 +123,30 @@ def parse_options(options: Mapping[str, object]) -> AdminOptions:
 
 
 class AdminConnection:
-    """What sends the requests; each on a connection of its own.
+    """What sends the requests; each on a connection of its own, so several threads may.
 
     Args:
         url: URL of a broker or a proxy, such as `https://pulsar.example:8443`.
         options: Token, certificates and so on.
         retry: How often a request that failed is sent again.
+        clock: Tells the time, in seconds since any time.
 
     Raises:
         OptionError: The URL is none of a server, or holds credentials; an option does not go with
             it; or a file of certificates cannot be used.
     """
 
-    def __init__(self, url: str, options: AdminOptions, retry: RetryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: AdminOptions,
+        retry: RetryPolicy | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.url = redacted_urls(url.rstrip("/"))
         self.options = options
         self._retry = retry or RetryPolicy()
+        self._clock = clock
         self._server = _checked_url(url.rstrip("/"))
         self._tls: ssl.SSLContext | None = None
         if self._server.scheme == "https":
@@ -151,7 +169,8 @@ class AdminConnection:
             The answer's body; None if the cluster does not know what is asked for (404).
 
         Raises:
-            StorageError: The cluster cannot be reached, refuses, or goes on failing.
+            StorageError: The cluster cannot be reached, refuses, goes on failing, or takes too long
+                for an answer.
             FormatError: The answer is longer than `MAX_METADATA_BYTES`.
         """
         token = self._token()
@@ -183,6 +202,8 @@ class AdminConnection:
         """The body, or where the request is redirected to."""
         connection = self._connection(url)
         try:
+            connection.connect()
+            connection.sock = _TimedSocket(connection.sock, self._deadline_check())
             headers = {"Accept": "application/json", "Connection": "close"}
             if token is not None:
                 headers["Authorization"] = f"Bearer {token}"
@@ -197,6 +218,18 @@ class AdminConnection:
                 return _body(response)
         finally:
             connection.close()
+
+    def _deadline_check(self) -> Callable[[], None]:
+        """What raises an error once an answer that is asked for now must be whole."""
+        longest_s = _SILENCES * self.options.timeout_s
+        deadline_s = self._clock() + longest_s
+
+        def check() -> None:
+            if self._clock() > deadline_s:
+                message = f"an answer of {self.url} is not whole after {longest_s:g} seconds"
+                raise StorageError(message)
+
+        return check
 
     def _connection(self, url: SplitResult) -> HTTPConnection:
         host, port = url.hostname or "", url.port or _DEFAULT_PORTS[url.scheme]
@@ -254,6 +287,37 @@ class _StatusError(OSError):
         super().__init__(f"HTTP {status}{reason and f': {reason}'}")
         self.status = status
         self.had_token = had_token
+
+
+class _TimedSocket:
+    """A connected socket, as `HTTPConnection` uses it, with a check before each read."""
+
+    def __init__(self, connected: socket, check: Callable[[], None]) -> None:
+        self.sendall = connected.sendall
+        self.close = connected.close
+        self._connected = connected
+        self._check = check
+
+    def makefile(self, _: str) -> BufferedReader:
+        raw = self._connected.makefile("rb", buffering=0)
+        return BufferedReader(_CheckedReader(raw, self._check))
+
+
+class _CheckedReader(RawIOBase):
+    def __init__(self, raw: SocketIO, check: Callable[[], None]) -> None:
+        self._raw = raw
+        self._check = check
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        self._check()
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def _body(response: HTTPResponse) -> bytes:

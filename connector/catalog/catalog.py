@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from arrow_io.errors import FormatError, MissingObjectError, OptionError, TopicNotFoundError
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
+from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
@@ -27,10 +29,10 @@ from connector.catalog.snapshot import (
     save_snapshot,
 )
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
-from connector.topic_name import TopicName, select_topics
+from connector.topic_name import TopicName, namespaces_of, select_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.format.object_names import LedgerObjectName
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from connector.catalog.bucket import BucketContents, LedgerCopy
     from connector.catalog.metadata_source import MetadataSource
     from connector.catalog.topic_metadata import TopicMetadata
+
+_CONCURRENT_TOPICS = 8
 
 Metadata: TypeAlias = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
 """Where a cluster's metadata can be read: see `open_catalog`."""
@@ -102,6 +106,22 @@ class Catalog:
             return self
         return _opened(options, known=self.contents)
 
+    def relisted(self) -> Catalog:
+        """The bucket as it is now; a snapshot's metadata stays what it is.
+
+        One listing, and one request for each new index object.
+        """
+        options = self._options
+        if options.metadata is None or not is_snapshot(options.metadata):
+            return self.refreshed()
+        contents = read_bucket(
+            self.location,
+            range_bytes=options.range_bytes,
+            trace=options.trace,
+            known=self.contents,
+        )
+        return Catalog(options, Snapshot(contents), self.source)
+
     def save(
         self, path: str | os.PathLike[str], *, storage_options: Mapping[str, object] | None = None
     ) -> None:
@@ -122,44 +142,63 @@ class Catalog:
             found = {topic: source.topic_metadata(topic) for topic in self.topics()}
             topics = {topic: each for topic, each in found.items() if each is not None}
             # What lies in other buckets is looked for as the ledgers are.
-            for topic in topics:
-                self.ledgers(topic)
+            self.every_ledger()
             bases = {topic.base: source.schema_source(topic) for topic in topics}
             schemas = {base: answer for base, answer in bases.items() if answer is not None}
-        snapshot = Snapshot(self.contents, self._elsewhere.contents, topics, schemas, self.taken)
+        warnings = tuple(source.warnings) if source is not None else ()
+        snapshot = Snapshot(
+            self.contents, self._elsewhere.contents, topics, schemas, warnings, self.taken
+        )
         save_snapshot(snapshot, os.fspath(path), storage_options)
 
     def topics(self) -> list[TopicName]:
         """All topics, partitions each by itself, by name and partition number."""
-        known = self.source.topics() if self.source else ()
-        topics = {*self._copies, *known} - {None}
+        topics = self._topics(None)
         return sorted(topics, key=lambda topic: (str(topic.base), topic.partition))
 
-    def ledgers(self, topic: TopicName) -> TopicLedgers:
-        """The ledgers of one topic or partition.
+    def _topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
+        known = self.source.topics(namespaces) if self.source else ()
+        return {*known, *(topic for topic in self._copies if topic is not None)}
+
+    def every_ledger(self) -> list[TopicLedgers]:
+        """The ledgers of all topics; metadata of several is read at once.
 
         Raises:
             PulsarOffloadError: The metadata cannot be read.
         """
+        with ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
+            return list(executor.map(self.ledgers, self.topics()))
+
+    def ledgers(self, topic: TopicName) -> TopicLedgers:
+        """The ledgers of one topic or partition.
+
+        Where the metadata of the topic is malformed, what the bucket shows of it, and that problem.
+
+        Raises:
+            StorageError: The metadata cannot be read.
+        """
         if topic not in self._ledgers:
-            copies = self._copies.get(topic, [])
-            metadata = self.metadata(topic)
-            self._ledgers[topic] = (
-                from_bucket(topic, copies)
-                if metadata is None
-                else from_metadata(
-                    metadata,
-                    self._with_nameless(copies, metadata),
-                    partial(self._elsewhere.find, topic),
-                )
-            )
+            self._ledgers[topic] = self._find_ledgers(topic)
         return self._ledgers[topic]
+
+    def _find_ledgers(self, topic: TopicName) -> TopicLedgers:
+        copies = self._copies.get(topic, [])
+        try:
+            metadata = self.metadata(topic)
+        except FormatError as error:
+            return from_bucket(topic, copies).doubted(error)
+        if metadata is None:
+            return from_bucket(topic, copies)
+        return from_metadata(
+            metadata, self._with_nameless(copies, metadata), partial(self._elsewhere.find, topic)
+        )
 
     def metadata(self, topic: TopicName) -> TopicMetadata | None:
         """What the cluster says of one topic or partition; None if nothing is known.
 
         Raises:
-            PulsarOffloadError: The metadata cannot be read.
+            FormatError: The metadata is malformed.
+            StorageError: It cannot be read.
         """
         return self.source.topic_metadata(topic) if self.source else None
 
@@ -179,9 +218,12 @@ class Catalog:
         if self.source is None:
             return None
         bases = sorted({topic.base for topic in topics}, key=str)
-        answers = {self.source.schema_source(base) for base in bases}
-        answer = answers.pop() if len(answers) == 1 else None
-        return None if answer is None else load_schema(answer, schema_version=schema_version)
+        # Answers with the same schemas may differ in when these were registered.
+        schemas = {
+            None if answer is None else load_schema(answer, schema_version=schema_version)
+            for answer in {self.source.schema_source(base) for base in bases}
+        }
+        return schemas.pop() if len(schemas) == 1 else None
 
     def _with_nameless(
         self, copies: Sequence[LedgerCopy], metadata: TopicMetadata
@@ -192,7 +234,12 @@ class Catalog:
         return [*copies, *(e for e in nameless if (e.name.ledger_id, e.name.uuid) in named)]
 
     def select(
-        self, wanted: str | Sequence[str], report: ReadReport | None = None
+        self,
+        wanted: str | Sequence[str],
+        report: ReadReport | None = None,
+        *,
+        first_ledger_id: int = 0,
+        last_ledger_id: int = MAX_LEDGER_ID,
     ) -> list[TopicLedgers]:
         """The topics that names or globs select, partitions each by itself.
 
@@ -200,6 +247,9 @@ class Catalog:
             wanted: Short or full names, or globs.
             report: Counts ledgers that cannot be read, if it is salvaging; by default they are
                 errors.
+            first_ledger_id: First ledger that is asked for; what is wrong with others is passed
+                over.
+            last_ledger_id: The last (inclusive).
 
         Raises:
             TopicNotFoundError: A name or glob selects none; names near it are listed, and a ledger
@@ -208,7 +258,8 @@ class Catalog:
                 unsound.
         """
         try:
-            chosen = [self.ledgers(topic) for topic in select_topics(wanted, self.topics())]
+            topics = select_topics(wanted, self._topics(namespaces_of(wanted)))
+            chosen = [self.ledgers(topic) for topic in topics]
         except TopicNotFoundError as not_found:
             unsound = self.unattributed()
             if not unsound:
@@ -219,23 +270,39 @@ class Catalog:
             )
             raise TopicNotFoundError(message) from unsound[0]
         counted = report or ReadReport()
+        asked_for = range(first_ledger_id, last_ledger_id + 1)
         if counted.salvage:
+            counted.substituted_ledgers += sum(len(each.substitutes) for each in chosen)
             chosen = [each.salvaged() for each in chosen]
-        for each in chosen:
-            for error in each.problems:
-                counted.lose(Unit.LEDGER, error)
-            counted.pending_ledgers += len(each.pending)
-            counted.pending_entries += sum(ledger.entries or 0 for ledger in each.pending)
-            counted.unlisted_ledgers += len(each.unknown)
         # What the metadata lists is all there is of a topic.
-        unlisted = [each for each in chosen if each.metadata is None]
-        if unlisted:
-            for error in self.unattributed():
+        by_bucket = [each for each in chosen if each.metadata is None]
+        problems = [problem for each in chosen for problem in each.problems]
+        for error in problems + (self.unattributed() if by_bucket else []):
+            if error.ledger_id is None or error.ledger_id in asked_for:
                 counted.lose(Unit.LEDGER, error)
-            self._tell_unfinished(unlisted, counted)
+        if by_bucket:
+            self._tell_unfinished(by_bucket, counted, asked_for)
+        for each in chosen:
+            pending = [ledger for ledger in each.pending if ledger.ledger_id in asked_for]
+            counted.pending_ledgers += len(pending)
+            counted.pending_entries += sum(ledger.entries or 0 for ledger in pending)
+            unlisted = [ledger for ledger in each.unknown if ledger.ledger_id in asked_for]
+            counted.unlisted_ledgers += len(unlisted)
+        if self.source is not None:
+            counted.unknown_topics += len(by_bucket)
+            counted.doubts += self._doubts(self.source, chosen)
         return chosen
 
-    def _tell_unfinished(self, chosen: Sequence[TopicLedgers], report: ReadReport) -> None:
+    def _doubts(self, source: MetadataSource, chosen: Sequence[TopicLedgers]) -> list[str]:
+        """What the metadata of some topics leaves unsure, in words that begin with the topic."""
+        starts = tuple(f"{each.topic}: " for each in chosen)
+        told = [each for each in dict.fromkeys(source.warnings) if each.startswith(starts)]
+        # Whoever tells it of a single topic names that before it.
+        return told if len(chosen) > 1 else [each.removeprefix(starts[0]) for each in told]
+
+    def _tell_unfinished(
+        self, chosen: Sequence[TopicLedgers], report: ReadReport, asked_for: range
+    ) -> None:
         """Offloads with no index object: the last may be under way, one between is missing."""
         copies = self.contents.copies
         sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
@@ -253,6 +320,8 @@ class Catalog:
                 # Deleted since the bucket was listed.
                 continue
             if owner not in last or (owner, name.ledger_id) in sound:
+                continue
+            if name.ledger_id not in asked_for:
                 continue
             if name.ledger_id < last[owner]:
                 message = "the data object is there, its index object is not"

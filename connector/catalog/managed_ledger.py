@@ -37,6 +37,7 @@ from connector.catalog.topic_metadata import (
     LedgerInfo,
     OffloadContext,
     TopicMetadata,
+    checked_position,
     in_order,
 )
 
@@ -120,11 +121,15 @@ def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
     if data.startswith(_MAGIC):
         data = _uncompressed(memoryview(data)[len(_MAGIC) :])
     message = _parsed("ManagedLedgerInfo", data)
-    position = message.terminatedPosition if message.HasField("terminatedPosition") else None
+    terminated = _optional(message, "terminatedPosition")
     return TopicMetadata(
         topic=topic,
         ledgers=in_order(_ledger_info(ledger) for ledger in message.ledgerInfo),
-        terminated_position=None if position is None else (position.ledgerId, position.entryId),
+        terminated_position=(
+            None
+            if terminated is None
+            else checked_position(terminated.ledgerId, terminated.entryId)
+        ),
         properties=_properties(message.properties),
     )
 
@@ -141,6 +146,7 @@ def serialize_managed_ledger_info(
 
     Returns:
         The value; of what a broker wrote bare and `parse_managed_ledger_info` read, the same bytes.
+        An offload that is not known to be complete is written as one that is not.
 
     Raises:
         OptionError: A number is outside the range of its field, an offload has properties and no

@@ -18,6 +18,7 @@ has `{"dir": folder}` for each topic; the ledgers in `internal-stats.json`; the 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -40,7 +41,7 @@ from connector.catalog.topic_metadata import MAX_METADATA_BYTES
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from connector.catalog.topic_metadata import TopicMetadata
 
@@ -51,6 +52,7 @@ SCHEMAS_FILE: Final = "schemas-rest.json"
 TOPICS_FILE: Final = "topics.json"
 
 _METADATA_FILES: Final = (VALUE_FILE, INFO_FILE, STATS_FILE)
+_ANY_FILE: Final = f"{VALUE_FILE}, {INFO_FILE} or {STATS_FILE}"
 _CONCURRENT_REQUESTS: Final = 16
 _MAX_DEPTH: Final = 4
 """Folders below the one given: tenant, cluster, namespace, topic."""
@@ -62,8 +64,9 @@ _TOPIC_PARTS: Final = 3
 class MetadataFolder:
     """Saved files as a source of metadata.
 
-    Files are read when they are first needed, and kept. A folder whose files are malformed is an
-    error for its topic only, where the user or `topics.json` says which topic that is.
+    Files are read when they are first needed, and kept; several threads may ask at once. A folder
+    whose files are malformed is an error for its topic only, where the user or `topics.json` says
+    which topic that is.
 
     Args:
         source: Path or fsspec URL of the folder, or of one topic's folder; or by topic name, paths
@@ -71,8 +74,8 @@ class MetadataFolder:
         storage_options: Options of the fsspec file system.
 
     Raises:
-        OptionError: A name is none of a topic, there are two paths for one topic, or a URL names no
-            bucket or holds credentials.
+        OptionError: A name is none of a topic, there are two paths for one topic or none at all,
+            or a URL names no bucket or holds credentials.
     """
 
     def __init__(
@@ -80,6 +83,8 @@ class MetadataFolder:
         source: str | Mapping[str, str | os.PathLike[str]],
         storage_options: Mapping[str, object] | None = None,
     ) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[TopicName, _TopicFolder] = {}
         if isinstance(source, str):
             self._source: Location | dict[TopicName, Location] = Location(source, storage_options)
             return
@@ -90,27 +95,40 @@ class MetadataFolder:
                 message = f"there are two paths for the metadata of {topic}"
                 raise OptionError(message)
             self._source[topic] = Location(os.fspath(path), storage_options)
+        if not self._source:
+            message = "the metadata of no topic is given"
+            raise OptionError(message)
 
     is_live = False
 
     @property
     def warnings(self) -> list[str]:
         """What the files read until now leave unsure, or say against each other."""
-        folders: dict[TopicName, _TopicFolder] = vars(self).get("_folders", {})
-        return [
-            warning for folder in dict.fromkeys(folders.values()) for warning in folder.warnings
-        ]
+        folders = dict.fromkeys(self._found.values())
+        return [warning for folder in folders for warning in folder.warnings]
 
-    def topics(self) -> list[TopicName]:
-        """Every topic, each partition by itself, by name and partition number.
+    def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """The topics, each partition by itself, by name and partition number.
+
+        Args:
+            namespaces: Those whose topics are asked for; by default all.
 
         Raises:
             CorruptMetadataError: Files are malformed, and nothing but they tells of which topic.
-            OptionError: Nothing tells which topic a folder is of.
+            OptionError: There are no files of any topic, or nothing tells which topic a folder is
+                of.
             StorageError: The files cannot be read.
         """
+        folders = [
+            folder
+            for topic, folder in self._folders.items()
+            if namespaces is None or topic.full_namespace in namespaces
+        ]
         with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
-            found = set(chain.from_iterable(executor.map(_topics_of, self._folders.values())))
+            found = set(chain.from_iterable(executor.map(_topics_of, folders)))
+        if folders and not any(folder.has_files for folder in folders):
+            message = f"{folders[0].location} has no {_ANY_FILE}, nor has any other folder given"
+            raise OptionError(message)
         return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
 
     def topic_metadata(self, topic: TopicName) -> TopicMetadata | None:
@@ -137,25 +155,26 @@ class MetadataFolder:
         answers = (self._folders[each].schemas for each in kin)
         return next((answer for answer in answers if answer is not None), None)
 
-    @cached_property
+    @property
     def _folders(self) -> dict[TopicName, _TopicFolder]:
+        with self._lock:
+            self._found = self._found or self._find()
+            return self._found
+
+    def _find(self) -> dict[TopicName, _TopicFolder]:
         if not isinstance(self._source, Location):
             return {topic: _TopicFolder(where, topic) for topic, where in self._source.items()}
         if self._source.exists(TOPICS_FILE):
-            return {
-                topic: _TopicFolder(where, topic)
-                for topic, where in _locations_by_file(self._source).items()
-            }
-        found: dict[TopicName, _TopicFolder] = {}
-        folders = _discovered(self._source)
-        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
-            topics_of_each = list(executor.map(_topics_of, folders))
-        for folder, topics in zip(folders, topics_of_each, strict=True):
-            for topic in topics:
-                if topic in found:
-                    message = f"{folder.location} and {found[topic].location} are of {topic}"
-                    raise CorruptMetadataError(message)
-                found[topic] = folder
+            listed = _locations_by_file(self._source)
+            found = {topic: _TopicFolder(where, topic) for topic, where in listed.items()}
+        else:
+            found = _by_topic(_discovered(self._source))
+        if not found:
+            message = (
+                f"there is no metadata of any topic in {self._source}: neither it nor a folder"
+                f" below it has {_ANY_FILE}"
+            )
+            raise OptionError(message)
         return found
 
 
@@ -206,7 +225,7 @@ class _TopicFolder:
             data = self._content(VALUE_FILE)
             value = {} if data is None else {topic: parse_managed_ledger_info(data, topic)}
         if data is None and info_answer is None and stats_answer is None:
-            message = f"{self.location} has none of {', '.join(_METADATA_FILES)}"
+            message = f"{self.location} has no {_ANY_FILE}"
             raise MissingObjectError(message)
         merged = {
             each: merge_metadata(value.get(each), info.get(each), stats.get(each), warnings)
@@ -214,6 +233,15 @@ class _TopicFolder:
         }
         self.warnings = warnings
         return {each: metadata for each, metadata in merged.items() if metadata is not None}
+
+    @property
+    def has_files(self) -> bool:
+        """Whether there is any metadata of the topic."""
+        try:
+            _, names = self._files
+        except MissingObjectError:
+            return False
+        return any(file in names for file in _METADATA_FILES)
 
     @cached_property
     def schemas(self) -> bytes | None:
@@ -266,6 +294,20 @@ class _TopicFolder:
         except FormatError as error:
             error.object_key = f"{self.location}/{file}"
             raise
+
+
+def _by_topic(folders: Sequence[_TopicFolder]) -> dict[TopicName, _TopicFolder]:
+    """Folders by the topics that they are of."""
+    found: dict[TopicName, _TopicFolder] = {}
+    with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        topics_of_each = list(executor.map(_topics_of, folders))
+    for folder, topics in zip(folders, topics_of_each, strict=True):
+        for topic in topics:
+            if topic in found:
+                message = f"{folder.location} and {found[topic].location} are of {topic}"
+                raise CorruptMetadataError(message)
+            found[topic] = folder
+    return found
 
 
 def _topics_of(folder: _TopicFolder) -> list[TopicName]:

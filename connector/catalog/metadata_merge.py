@@ -3,13 +3,15 @@
 The sources were read at different times. Ledgers are only added behind the last and trimmed from
 the front, so of two lists the one that ends later, or else begins later, is the newer, and is the
 topic's. What is known of a ledger is gathered from all sources; an offload that one of them knows
-to be complete is complete.
+to be complete is complete, and uuids that only the others name are kept beside its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
+
+from connector.catalog.topic_metadata import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,35 +34,20 @@ def merge_metadata(
     Args:
         value: What the metadata store's value says, which is what the broker itself goes by; None
             if it is not there.
-        info: What the admin API's internal-info says, in which every offload is complete; None
+        info: What the admin API's internal-info says, which does not tell what is complete; None
             likewise.
         stats: What its internalStats says, which has no uuids; None likewise.
         warnings: Gets what stays unsure, and what the sources say against each other.
 
     Returns:
         The topic; None if nothing is known of it.
+
+    Raises:
+        CorruptMetadataError: The sources together say of it what no topic can have.
     """
-    if info is not None and stats is None:
-        if value is not None:
-            info = _with_no_offload_complete(info)
-        elif any(ledger.offload is not None for ledger in info.ledgers):
-            warnings.append(
-                f"{info.topic}: internal-info alone does not tell which offloads are complete; all"
-                " that were begun are taken to be"
-            )
     answers = _merged(stats, info, _joined_answers, ("internalStats", "internal-info"), warnings)
     names = ("the metadata store's value", "the admin API's answers")
     return _merged(value, answers, _joined_offloads, names, warnings)
-
-
-def _with_no_offload_complete(info: TopicMetadata) -> TopicMetadata:
-    ledgers = (
-        ledger
-        if ledger.offload is None
-        else replace(ledger, offload=replace(ledger.offload, complete=False))
-        for ledger in info.ledgers
-    )
-    return replace(info, ledgers=tuple(ledgers))
 
 
 def _joined_answers(
@@ -76,11 +63,13 @@ def _joined_offloads(
     """The offload of the value, unless only the answers were given after it was complete."""
     if value is None or answers is None:
         return value or answers
-    if value.complete or not answers.complete:
-        return value
-    if answers.uuid in {None, value.uuid}:
+    are_newer = bool(answers.complete and not value.complete)
+    if are_newer and answers.uuid in {None, value.uuid}:
         return replace(value, complete=True)
-    return answers
+    taken, other = (answers, value) if are_newer else (value, answers)
+    if other.uuid in {None, taken.uuid}:
+        return taken
+    return replace(taken, other_uuids=(other.uuid,))
 
 
 def _merged(
@@ -117,7 +106,7 @@ def _merged(
         )
     return replace(
         first,
-        ledgers=tuple(ledgers),
+        ledgers=in_order(ledgers),
         terminated_position=_either(first.terminated_position, second.terminated_position),
         properties=first.properties or second.properties,
     )

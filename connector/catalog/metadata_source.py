@@ -20,7 +20,7 @@ from connector.catalog.admin_client import AdminApi
 from connector.catalog.metadata_folder import MetadataFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from connector.catalog.topic_metadata import TopicMetadata
     from connector.topic_name import TopicName
@@ -29,7 +29,10 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 
 class MetadataSource(Protocol):
-    """What a cluster knows of its topics. Answers are read when they are asked for, and kept."""
+    """What a cluster knows of its topics. Answers are read when they are asked for, and kept.
+
+    Several threads may ask at once.
+    """
 
     @property
     def is_live(self) -> bool:
@@ -39,8 +42,12 @@ class MetadataSource(Protocol):
     def warnings(self) -> list[str]:
         """What the answers given until now leave unsure, or say against each other."""
 
-    def topics(self) -> list[TopicName]:
-        """Every topic that it knows, each partition by itself, by name and partition number.
+    def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """The topics that it knows, each partition by itself, by name and partition number.
+
+        Args:
+            namespaces: Namespaces (`TopicName.full_namespace`) whose topics are asked for; those
+                that the source does not know have none. By default all that the source tells of.
 
         Raises:
             PulsarOffloadError: The source cannot be read.
@@ -75,10 +82,13 @@ def open_metadata_source(
             one folder for each topic, or of one topic's folder; or paths of topics' folders, or of
             their `managed-ledger-info.bin`, by topic name.
         options: For the admin API `token`, `token_file`, `ca_file`, `cert_file`, `key_file`,
-            `verify_hostname` and `timeout_s`; for folders the options of the fsspec file system.
+            `verify_hostname`, `timeout_s` and `namespaces` (names `tenant/namespace`, in a list or
+            separated by commas: all topics are then the topics of these, while only a superuser may
+            ask for those of the whole cluster); for folders the options of the fsspec file system.
 
     Raises:
-        OptionError: The source is of no such kind, or an option is unknown or of the wrong type.
+        OptionError: The source is of no such kind or has no path in it, or an option is unknown or
+            of the wrong type.
     """
     given: Iterable[object] = source.values() if isinstance(source, Mapping) else (source,)
     for each in given:

@@ -6,10 +6,13 @@ from the bucket recorded with the ledger (OffloadDriverMetadata), with its prese
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.storage.location import Location
+from arrow_io.storage.store_kinds import OBJECT_STORE_SCHEMES
 from connector.catalog.bucket import BucketContents, LedgerCopy, read_bucket
 
 if TYPE_CHECKING:
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
     from arrow_io.storage.trace import RequestTrace
     from connector.catalog.topic_metadata import LedgerInfo
     from connector.topic_name import TopicName
-
-_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss"})
 
 
 class OtherBuckets:
@@ -49,6 +50,8 @@ class OtherBuckets:
         self._range_bytes = range_bytes
         self._trace = trace
         self._found: dict[str, BucketContents | PulsarOffloadError] = dict(known)
+        self._by_ledger: dict[str, dict[int, list[LedgerCopy]]] = {}
+        self._lock = threading.Lock()
 
     @property
     def contents(self) -> dict[str, BucketContents]:
@@ -60,41 +63,58 @@ class OtherBuckets:
     def find(self, topic: TopicName, info: LedgerInfo) -> LedgerCopy | PulsarOffloadError | None:
         """The copy of an offloaded ledger of a topic in the bucket that the metadata names.
 
+        Where it names none, as the admin API does, in any of those that the user named.
+
         Returns:
-            The copy; what went wrong, if the bucket cannot be read; None if there is no such bucket
+            The copy; what went wrong, if a bucket cannot be read; None if there is no such bucket
             or no such copy in it.
         """
         offload = info.offload
-        if offload is None or offload.bucket is None:
+        if offload is None:
             return None
-        found = self._contents(offload.bucket)
-        if found is None or isinstance(found, PulsarOffloadError):
-            return found
-        copies = [
-            copy
-            for copy in found.copies
-            if copy.name.ledger_id == info.ledger_id
-            and copy.topic in (None, topic)
-            and offload.uuid in (None, copy.name.uuid)
-        ]
-        return next((copy for copy in copies if copy.ledger), copies[0] if copies else None)
+        failure = None
+        for bucket in self._urls if offload.bucket is None else (offload.bucket,):
+            contents = self._contents(bucket)
+            if isinstance(contents, PulsarOffloadError):
+                failure = contents
+            elif contents is not None:
+                copies = [
+                    copy
+                    for copy in self._copies(bucket, contents).get(info.ledger_id, ())
+                    if copy.topic in (None, topic) and offload.uuid in (None, copy.name.uuid)
+                ]
+                if copies:
+                    return next((copy for copy in copies if copy.ledger), copies[0])
+        return failure
+
+    def _copies(self, bucket: str, contents: BucketContents) -> dict[int, list[LedgerCopy]]:
+        """The copies in a bucket by ledger id."""
+        known = self._by_ledger.get(bucket)
+        if known is None:
+            known = defaultdict(list)
+            for copy in contents.copies:
+                known[copy.name.ledger_id].append(copy)
+            self._by_ledger[bucket] = known
+        return known
 
     def _contents(self, bucket: str) -> BucketContents | PulsarOffloadError | None:
-        if bucket not in self._found:
-            url = self._urls.get(bucket) or self._neighbour(bucket)
-            if url is None:
-                return None
-            try:
-                location = Location(url, self._location.storage_options)
-                self._found[bucket] = read_bucket(
-                    location, range_bytes=self._range_bytes, trace=self._trace
-                )
-            except PulsarOffloadError as error:
-                self._found[bucket] = error
-        return self._found[bucket]
+        # Topics are looked up side by side, and a bucket is listed once for all of them.
+        with self._lock:
+            if bucket not in self._found:
+                url = self._urls.get(bucket) or self._neighbour(bucket)
+                if url is None:
+                    return None
+                try:
+                    location = Location(url, self._location.storage_options)
+                    self._found[bucket] = read_bucket(
+                        location, range_bytes=self._range_bytes, trace=self._trace
+                    )
+                except PulsarOffloadError as error:
+                    self._found[bucket] = error
+            return self._found[bucket]
 
     def _neighbour(self, bucket: str) -> str | None:
         scheme, _, rest = self._location.url.partition("://")
-        if scheme.lower() not in _SCHEMES or rest.partition("/")[0] == bucket:
+        if scheme.lower() not in OBJECT_STORE_SCHEMES or rest.partition("/")[0] == bucket:
             return None
         return f"{scheme}://{bucket}"

@@ -13,7 +13,7 @@ import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from arrow_io import errors
@@ -33,14 +33,14 @@ from connector.catalog.topic_metadata import (
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from arrow_io.storage.trace import RequestTrace
 
 SUFFIX = ".json.gz"
 """How the name of a snapshot ends."""
-MAX_SNAPSHOT_BYTES = 1 << 30
-"""Longest snapshot that is read, uncompressed (inclusive): several hundred thousand ledgers."""
+MAX_SNAPSHOT_BYTES = 256 << 20
+"""Longest snapshot that is read, uncompressed (inclusive): some hundred thousand ledgers."""
 
 _FORMAT = "pulsar-offload catalog"
 _VERSION = 1
@@ -58,6 +58,7 @@ class Snapshot:
         elsewhere: What lies in other buckets, by their names in the metadata.
         topics: What the metadata says, by topic; None: there was none.
         schemas: The admin API's answer for all versions of a schema, by topic without partition.
+        warnings: What the metadata leaves unsure, in words.
         taken: When the bucket was listed.
     """
 
@@ -65,6 +66,7 @@ class Snapshot:
     elsewhere: Mapping[str, BucketContents] = field(default_factory=dict)
     topics: Mapping[TopicName, TopicMetadata] | None = None
     schemas: Mapping[TopicName, bytes] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     taken: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
@@ -72,15 +74,20 @@ class SnapshotSource:
     """The metadata in a snapshot (a `MetadataSource`)."""
 
     is_live = False
-    warnings: ClassVar[list[str]] = []
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self.warnings = list(snapshot.warnings)
+        self.taken = snapshot.taken
         self._topics = snapshot.topics or {}
         self._schemas = snapshot.schemas
 
-    def topics(self) -> list[TopicName]:
-        """Every topic, partitions each by itself."""
-        return list(self._topics)
+    def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """Every topic, partitions each by itself; of some namespaces, if they are given."""
+        return [
+            topic
+            for topic in self._topics
+            if namespaces is None or topic.full_namespace in namespaces
+        ]
 
     def topic_metadata(self, topic: TopicName) -> TopicMetadata | None:
         """What was known of a topic; None if nothing was."""
@@ -202,6 +209,7 @@ def _as_json(snapshot: Snapshot) -> dict[str, Any]:
         },
         "topics": topics,
         "schemas": {str(topic): _base64(answer) for topic, answer in snapshot.schemas.items()},
+        "warnings": list(snapshot.warnings),
     }
 
 
@@ -272,6 +280,7 @@ def _ledger(info: LedgerInfo) -> dict[str, Any]:
         and {
             "uuid": offload.uuid and str(offload.uuid),
             "complete": offload.complete,
+            "other_uuids": list(map(str, offload.other_uuids)),
             "bookkeeper_deleted": offload.bookkeeper_deleted,
             "timestamp_ms": offload.timestamp_ms,
             "driver": offload.driver,
@@ -311,6 +320,7 @@ class _Reader:
             elsewhere,
             topics,
             {TopicName.parse(topic): _bytes(text) for topic, text in value["schemas"].items()},
+            tuple(map(_text, value["warnings"])),
             _time(value["taken"]),
         )
 
@@ -421,11 +431,12 @@ def _read_ledger(value: dict[str, Any]) -> LedgerInfo:
 
 
 def _read_offload(value: dict[str, Any]) -> OffloadContext:
-    uuid, deleted, driver = value["uuid"], value["bookkeeper_deleted"], value["driver"]
+    uuid, driver = value["uuid"], value["driver"]
     return OffloadContext(
         uuid=None if uuid is None else UUID(_text(uuid)),
-        complete=_flag(value["complete"]),
-        bookkeeper_deleted=None if deleted is None else _flag(deleted),
+        complete=_told_flag(value["complete"]),
+        other_uuids=tuple(UUID(_text(each)) for each in value["other_uuids"]),
+        bookkeeper_deleted=_told_flag(value["bookkeeper_deleted"]),
         timestamp_ms=_whole(value["timestamp_ms"]),
         driver=None if driver is None else _text(driver),
         driver_properties=_texts(value["driver_properties"]),
@@ -452,6 +463,10 @@ def _flag(value: object) -> bool:
         message = f"a {type(value).__name__} where true or false must stand"
         raise CorruptSnapshotError(message)
     return value
+
+
+def _told_flag(value: object) -> bool | None:
+    return None if value is None else _flag(value)
 
 
 def _number(value: object, *, least: int = 0) -> int:

@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import CorruptIndexError, MissingObjectError
+from arrow_io.errors import CorruptIndexError, MissingObjectError, PulsarOffloadError
 from arrow_io.format.object_names import LedgerObjectName
+from connector.catalog.bucket import LedgerCopy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from arrow_io.errors import PulsarOffloadError
     from arrow_io.ledger_reader import OffloadedLedger
-    from connector.catalog.bucket import LedgerCopy
     from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
     from connector.topic_name import TopicName
 
@@ -50,10 +49,20 @@ class LedgerState(StrEnum):
     UNKNOWN = "unknown"
     """In the bucket, and not a ledger of the topic by its metadata."""
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether the topic has the ledger, and the bucket has it whole."""
+        return self in {LedgerState.OFFLOADED, LedgerState.BOTH}
 
-_READABLE = frozenset({LedgerState.OFFLOADED, LedgerState.BOTH})
-_PENDING = frozenset({LedgerState.BOOKKEEPER, LedgerState.OFFLOADING, LedgerState.OPEN})
-_STRAY = frozenset({LedgerState.TRIMMED, LedgerState.UNKNOWN})
+    @property
+    def is_pending(self) -> bool:
+        """Whether it is in BookKeeper only."""
+        return self in {LedgerState.BOOKKEEPER, LedgerState.OFFLOADING, LedgerState.OPEN}
+
+    @property
+    def is_stray(self) -> bool:
+        """Whether it lies in the bucket, and is not the topic's."""
+        return self in {LedgerState.TRIMMED, LedgerState.UNKNOWN}
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,7 @@ class TopicLedgers:
         cut: Those with which nothing is wrong but that the data object is cut.
         states: Every ledger that the metadata or the bucket has of the topic, ascending.
         metadata: What its cluster says; None if nothing is known.
+        metadata_error: Why that cannot be read, if it is there.
     """
 
     topic: TopicName
@@ -104,12 +114,31 @@ class TopicLedgers:
     cut: tuple[OffloadedLedger, ...] = ()
     states: tuple[TopicLedger, ...] = ()
     metadata: TopicMetadata | None = None
+    metadata_error: PulsarOffloadError | None = None
+
+    def doubted(self, error: PulsarOffloadError) -> TopicLedgers:
+        """The same topic, whose metadata cannot be read, so that nothing tells if it is whole."""
+        return replace(self, problems=(error, *self.problems), metadata_error=error)
+
+    @property
+    def substitutes(self) -> tuple[OffloadedLedger, ...]:
+        """For ledgers of which the copy that counts is not there, others that are sound and agree.
+
+        They are copies of the same ledger; only what salvages takes them.
+        """
+        return tuple(
+            copy.ledger
+            for each in self.states
+            if each.error is not None and each.info is not None and each.info.is_offloaded
+            for copy in each.others[:1]
+            if copy.ledger is not None and _contradiction(each.info, copy) is None
+        )
 
     def salvaged(self) -> TopicLedgers:
         """The same topic, to be read as far as its data objects go."""
-        cut = {ledger.ledger_id for ledger in self.cut}
-        ledgers = sorted((*self.ledgers, *self.cut), key=lambda ledger: ledger.ledger_id)
-        lost = tuple(error for error in self.problems if error.ledger_id not in cut)
+        found = {ledger.ledger_id: ledger for ledger in (*self.cut, *self.substitutes)}
+        ledgers = sorted((*self.ledgers, *found.values()), key=lambda ledger: ledger.ledger_id)
+        lost = tuple(error for error in self.problems if error.ledger_id not in found)
         return replace(self, ledgers=tuple(ledgers), problems=lost, cut=())
 
     @property
@@ -121,7 +150,7 @@ class TopicLedgers:
         return tuple(
             each
             for each in self.states
-            if each.state in _PENDING
+            if each.state.is_pending
             and each.error is None
             and (each.entries or (each.entries is None and each.state is not LedgerState.OPEN))
         )
@@ -162,14 +191,11 @@ def from_metadata(
     ]
     first = min((info.ledger_id for info in metadata.ledgers), default=0)
     last_offloaded = max(
-        (each.ledger_id for each in listed if each.info is not None and each.info.is_offloaded),
-        default=-1,
+        (each.ledger_id for each in listed if each.state is not LedgerState.BOOKKEEPER), default=-1
     )
     last = metadata.ledgers[-1].ledger_id if metadata.ledgers else -1
     states = [
-        each
-        if each.info is None or each.info.is_offloaded
-        else _not_offloaded(each, last_offloaded, last)
+        _not_offloaded(each, last_offloaded, last) if each.state is LedgerState.BOOKKEEPER else each
         for each in listed
     ]
     for ledger_id, (copy, *others) in here.items():
@@ -201,8 +227,9 @@ def _offloaded(
 ) -> TopicLedger:
     """A ledger of the metadata with the copy that it names, if it says that there is one."""
     ledger_id, offload = info.ledger_id, info.offload
-    if offload is None or not offload.complete:
-        return TopicLedger(ledger_id, LedgerState.BOOKKEEPER, info, others=tuple(copies))
+    not_offloaded = TopicLedger(ledger_id, LedgerState.BOOKKEEPER, info, others=tuple(copies))
+    if offload is None or offload.complete is False:
+        return not_offloaded
     if offload.uuid is None:
         chosen = next((copy for copy in copies if copy.ledger), copies[0] if copies else None)
     else:
@@ -211,11 +238,16 @@ def _offloaded(
     error: PulsarOffloadError | None = None
     if chosen is None:
         found = elsewhere(info)
-        if found is None or isinstance(found, Exception):
+        if offload.complete is None and not isinstance(found, LedgerCopy):
+            return not_offloaded
+        if found is None or isinstance(found, PulsarOffloadError):
             error = _missing(info, others, found)
             return TopicLedger(ledger_id, LedgerState.MISSING, info, others=others, error=error)
         chosen = found
     error = chosen.error or _contradiction(info, chosen)
+    if offload.complete is None and error is not None:
+        # What is there may be half of an offload that is under way.
+        return not_offloaded
     state = LedgerState.BOTH if offload.bookkeeper_deleted is False else LedgerState.OFFLOADED
     if error is not None:
         state = (
@@ -278,7 +310,7 @@ def _not_offloaded(ledger: TopicLedger, last_offloaded: int, last: int) -> Topic
 
 
 def _gathered(topic: TopicName, states: Sequence[TopicLedger]) -> TopicLedgers:
-    sound = (each.copy.ledger for each in states if each.copy and each.state in _READABLE)
+    sound = (each.copy.ledger for each in states if each.copy and each.state.is_readable)
     cut = (
         each.copy.cut
         for each in states

@@ -29,8 +29,11 @@ class OffloadContext:
 
     uuid: UUID | None
     """Id of the attempt, which names the objects; None where the source does not tell it."""
-    complete: bool
-    """Whether the objects were written whole; only then a broker reads them."""
+    complete: bool | None
+    """Whether the objects were written whole; only then a broker reads them. None: an offload was
+    begun, and the source does not tell whether it is complete, as internal-info alone does not."""
+    other_uuids: tuple[UUID, ...] = ()
+    """Ids that other answers of the same source name for the ledger."""
     bookkeeper_deleted: bool | None = None
     """Whether BookKeeper's copy was deleted; None where the source does not tell it."""
     timestamp_ms: int | None = None
@@ -63,8 +66,8 @@ class LedgerInfo:
 
     @property
     def is_offloaded(self) -> bool:
-        """Whether its objects were written whole."""
-        return self.offload is not None and self.offload.complete
+        """Whether its objects are known to have been written whole."""
+        return self.offload is not None and self.offload.complete is True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +89,8 @@ def in_order(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:
         ledgers: In any order: the metadata store has them in that of a Java HashMap.
 
     Raises:
-        CorruptMetadataError: A ledger is there twice, its id is outside 0 … 2^63 - 1, or a number
-            of entries, a size or a time is below 0.
+        CorruptMetadataError: A ledger is there twice; its id, its number of entries, its size or a
+            time is outside 0 … 2^63 - 1; or all entries or bytes together are more.
     """
     by_id: dict[int, LedgerInfo] = {}
     for ledger in ledgers:
@@ -96,7 +99,27 @@ def in_order(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:
             message = "the ledger is there twice"
             raise CorruptMetadataError(message, ledger_id=ledger.ledger_id)
         by_id[ledger.ledger_id] = ledger
+    for what, total in (
+        ("entries", sum(ledger.entries or 0 for ledger in by_id.values())),
+        ("bytes", sum(ledger.size_bytes or 0 for ledger in by_id.values())),
+    ):
+        if total > MAX_LEDGER_ID:
+            message = f"the ledgers of a topic have 2^63 - 1 {what} at most, not {total}"
+            raise CorruptMetadataError(message)
     return tuple(by_id[ledger_id] for ledger_id in sorted(by_id))
+
+
+def checked_position(ledger_id: int, entry_id: int) -> tuple[int, int]:
+    """A place in a topic, if a topic can have it: entry -1 is before a ledger's first.
+
+    Raises:
+        CorruptMetadataError: The ledger id is outside 0 … 2^63 - 1, or the entry id outside
+            -1 … 2^63 - 1.
+    """
+    if not 0 <= ledger_id <= MAX_LEDGER_ID or not -1 <= entry_id <= MAX_LEDGER_ID:
+        message = f"there is no position {ledger_id}:{entry_id} in a topic"
+        raise CorruptMetadataError(message)
+    return ledger_id, entry_id
 
 
 def _check(ledger: LedgerInfo) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
+    from connector.bounds import Bound
+
 _MS: Final = 1_700_000_000_123
 _INSTANT: Final = datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)
 _INDIA: Final = timezone(timedelta(hours=5, minutes=30))
@@ -262,3 +264,18 @@ def test_no_time_is_no_bound(option: str) -> None:
     """A time that is missing, as pandas has it, is not taken for the whole topic or none of it."""
     with pytest.raises(OptionError, match=f"{option} .*NaT"):
         Bounds.parse(**{"start": None, "end": None, option: pd.NaT})
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "ledgers"),
+    [
+        (None, None, (0, 2**63 - 1)),
+        ((7, 3), (9, 0), (7, 8)),
+        ((7, 3, 1), (9, 0, 1), (7, 9)),
+        ("2026-01-01", (9, 2), (0, 9)),
+    ],
+)
+def test_ledgers_within_bounds(start: Bound, end: Bound, ledgers: tuple[int, int]) -> None:
+    """Bounds tell the first and the last ledger that may have rows within."""
+    bounds = Bounds.parse(start, end)
+    assert (bounds.first_ledger_id, bounds.last_ledger_id) == ledgers

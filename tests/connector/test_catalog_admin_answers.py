@@ -32,6 +32,8 @@ from tests.support.golden import GOLDEN, GoldenTopic, golden_topic, golden_topic
 TOPIC: Final = TopicName.parse("orders")
 UUID_TEXT: Final = "00000000-0000-0000-0000-0000000000aa"
 _INT64: Final = st.integers(1, 2**63 - 1)
+_SHARE: Final = st.integers(1, 2**60)
+"""Of what the ledgers of a topic may have together."""
 _TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
@@ -64,12 +66,13 @@ def test_golden_answers_tell_the_ledgers(topic: GoldenTopic) -> None:
         for each in listed["ledgers"]
     ]
 
-    for metadata in (both := _both(topic)):
+    info, stats = _both(topic)
+    for metadata, complete in ((info, None), (stats, True)):
+        assert {each.offload.complete for each in metadata.ledgers if each.offload} <= {complete}
         assert [
-            (each.ledger_id, each.entries, each.size_bytes, each.is_offloaded)
+            (each.ledger_id, each.entries, each.size_bytes, each.offload is not None)
             for each in metadata.ledgers
         ] == expected
-    info, stats = both
     uuids = [str(each.offload.uuid) for each in info.ledgers if each.offload]
     assert uuids == [each.uuid for each in topic.ledgers]
     assert {each.offload.uuid for each in stats.ledgers if each.offload} <= {None}
@@ -96,7 +99,7 @@ def test_golden_metadata_is_written_and_read_back(topic: GoldenTopic) -> None:
 
     again_info = parse_internal_info(read_answer(written[0].encode()), joined.topic)
     again_stats = read_answer(written[1].encode())
-    assert again_info[joined.topic] == joined
+    assert again_info[joined.topic] == info
     assert parse_internal_stats(again_stats, joined.topic)[joined.topic] == stats
     assert managed_ledger_name_of(again_stats) == topic.managed_ledger
     assert warnings == []
@@ -123,8 +126,8 @@ def test_written_stats_have_the_fields_and_totals_of_a_broker() -> None:
         st.builds(
             LedgerInfo,
             ledger_id=st.integers(0, 2**63 - 1),
-            entries=_INT64,
-            size_bytes=_INT64,
+            entries=_SHARE,
+            size_bytes=_SHARE,
             timestamp_ms=st.none() | _INT64,
             offload=st.none()
             | st.builds(OffloadContext, uuid=st.none() | st.uuids(), complete=st.booleans()),
@@ -181,6 +184,25 @@ def test_partitions_of_other_topics_are_refused(name: str) -> None:
         parse_internal_info({"partitions": {name: {"ledgers": []}}}, TOPIC)
 
 
+def test_two_names_of_one_partition_are_refused() -> None:
+    """It must not be a matter of luck which of the two answers counts."""
+    names = ("orders-partition-0", "persistent://public/default/orders-partition-0")
+    answer: dict[str, object] = {"partitions": {name: {"ledgers": []} for name in names}}
+
+    for parse in (parse_internal_info, parse_internal_stats):
+        with pytest.raises(CorruptMetadataError, match="has the partition 0 twice"):
+            parse(answer, TOPIC)
+
+
+@pytest.mark.parametrize("field", ["entries", "size"])
+def test_ledgers_together_are_within_range(field: str) -> None:
+    """What a topic has adds up to 2^63 - 1 at most, so that sums fit where numbers do."""
+    for parse in (_info, _stats):
+        parse([{"ledgerId": 1, field: 1}, {"ledgerId": 2, field: 2**63 - 2}])
+        with pytest.raises(CorruptMetadataError, match=f"at most, not {1 << 63}"):
+            parse([{"ledgerId": 1, field: 2}, {"ledgerId": 2, field: 2**63 - 2}])
+
+
 def test_last_ledger_without_entries_is_open() -> None:
     """Its numbers are 0 or absent, and the time that a broker gives for it is the answer's."""
     first = {"ledgerId": 4, "entries": 2, "size": 9, "timestamp": 5}
@@ -203,12 +225,13 @@ def test_last_ledger_of_a_terminated_topic_is_closed() -> None:
 
 
 def test_offload_that_was_begun_is_known_by_its_uuid_or_its_flag() -> None:
-    """Old brokers tell no uuid, and none tells in this answer whether it is complete."""
+    """Old brokers tell no uuid; none tells in this answer whether the offload is complete."""
     flagged = _info([{"ledgerId": 1, "entries": 1, "isOffloaded": True}])
     named = _info([{"ledgerId": 1, "entries": 1, "offloadedContextUuid": UUID_TEXT}])
 
-    assert flagged.ledgers[0].offload == OffloadContext(uuid=None, complete=True)
-    assert named.ledgers[0].offload == OffloadContext(uuid=UUID(UUID_TEXT), complete=True)
+    assert flagged.ledgers[0].offload == OffloadContext(uuid=None, complete=None)
+    assert named.ledgers[0].offload == OffloadContext(uuid=UUID(UUID_TEXT), complete=None)
+    assert not flagged.ledgers[0].is_offloaded
     assert _info([{"ledgerId": 1, "entries": 1}]).ledgers[0].offload is None
 
 
@@ -263,6 +286,10 @@ def test_malformed_fields_of_internal_info_are_refused(
         {"ledgers": [], "properties": 1},
         {"ledgers": [], "terminatedPosition": [1, 2]},
         {"ledgers": [], "terminatedPosition": {"ledgerId": 1}},
+        {"ledgers": [], "terminatedPosition": {"ledgerId": -1, "entryId": 0}},
+        {"ledgers": [], "terminatedPosition": {"ledgerId": 1, "entryId": -2}},
+        {"ledgers": [], "terminatedPosition": {"ledgerId": 1 << 63, "entryId": 0}},
+        {"ledgers": [], "terminatedPosition": {"ledgerId": 1, "entryId": 1 << 63}},
         {"partitions": []},
         {"partitions": {"orders-partition-0": 1}},
     ],

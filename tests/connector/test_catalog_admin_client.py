@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import socket
-import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from cryptography.hazmat.primitives import serialization
 
-from arrow_io.errors import CorruptMetadataError, FormatError, OptionError, StorageError
-from arrow_io.storage.failures import RetryPolicy
-from connector.catalog import admin_connection
+from arrow_io.errors import CorruptMetadataError, StorageError
 from connector.catalog.admin_client import AdminApi
-from connector.catalog.admin_connection import AdminConnection, AdminOptions, parse_options
 from connector.topic_name import TopicName
 from tests.support.admin_server import (
     AdminServer,
     Answer,
-    Certificates,
     golden_answers,
     running_admin_server,
 )
@@ -27,17 +22,11 @@ from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SMALL: Final = "pulsar-4.0.7-small"
 TOKEN: Final = "secret-token"  # noqa: S105 - invented
+CLUSTERS: Final = "/admin/v2/clusters"
 TENANTS: Final = "/admin/v2/tenants"
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """An authority, and certificates by it."""
-    return Certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture
@@ -47,15 +36,8 @@ def server() -> Iterator[AdminServer]:
         yield running
 
 
-def _connection(url: str, **options: object) -> tuple[AdminConnection, list[float]]:
-    """A connection, and the pauses that it makes, which take no time."""
-    pauses_s: list[float] = []
-    retry = RetryPolicy(attempts=3, sleep=pauses_s.append)
-    return AdminConnection(url, parse_options(options), retry), pauses_s
-
-
 def _api(url: str, **options: object) -> AdminApi:
-    return AdminApi(_connection(url, **options)[0])
+    return AdminApi.from_options(url, options)
 
 
 @pytest.mark.parametrize("set_name", GOLDEN_SETS)
@@ -112,15 +94,116 @@ def test_topics_are_listed_once(server: AdminServer) -> None:
 
 
 def test_namespaces_that_are_given_are_all_that_is_listed(server: AdminServer) -> None:
-    """Who may not list tenants can name namespaces; one that is not there has no topics."""
+    """Who may not list tenants can name namespaces."""
+    server.answers["admin", "v2", "persistent", "other", "ns"] = b"[]"
+    server.answers["admin", "persistent", "old", "cluster", "ns"] = (
+        b'["persistent://old/cluster/ns/x"]'
+    )
     api = _api(server.url, token=TOKEN, namespaces="public/default, other/ns,old/cluster/ns")
 
-    assert len(api.topics()) == 9
+    assert len(api.topics()) == 10
     assert sorted(server.paths) == [
         "/admin/persistent/old/cluster/ns",
         "/admin/v2/persistent/other/ns",
         "/admin/v2/persistent/public/default",
     ]
+
+
+def test_namespaces_that_are_asked_for_are_all_that_is_listed(server: AdminServer) -> None:
+    """One topic takes no right but to its namespace; what the cluster does not know is empty."""
+    api = _api(server.url, token=TOKEN)
+
+    for _ in range(2):
+        assert len(api.topics({"public/default", "other/ns"})) == 9
+        assert api.topics(["other/ns"]) == api.topics([]) == []
+
+    assert sorted(server.paths) == [
+        CLUSTERS,
+        "/admin/v2/persistent/other/ns",
+        "/admin/v2/persistent/public/default",
+    ]
+    assert len(api.topics()) == 9
+
+
+def test_named_namespace_that_is_not_there_is_told(server: AdminServer) -> None:
+    """The option's namespaces are the user's word: a typing error must not look like no topics."""
+    api = _api(server.url, token=TOKEN, namespaces="public/default,public/defualt")
+
+    with pytest.raises(StorageError, match="has no namespace 'public/defualt'") as error:
+        api.topics()
+    assert server.url in str(error.value)
+    with pytest.raises(StorageError, match="has no namespace 'public/defualt'"):
+        api.topics(["public/defualt"])
+    assert len(api.topics(["public/default"])) == 9
+
+
+@pytest.mark.parametrize("path", ["", "/admin/v2", "/console"])
+@pytest.mark.parametrize("options", [{}, {"namespaces": "public/default"}], ids=str)
+def test_address_of_no_admin_api_never_passes_for_no_topics(
+    path: str, options: dict[str, object]
+) -> None:
+    """Any web server answers 404 for what it does not know; only Pulsar's knows its clusters."""
+    with running_admin_server(SMALL if path else None) as server:
+        for ask in (
+            AdminApi.topics,
+            lambda api: api.topics(["public/default"]),
+            lambda api: api.topic_metadata(TopicName.parse("small-transactions")),
+            lambda api: api.schema_source(TopicName.parse("small-transactions")),
+        ):
+            api = _api(f"{server.url}{path}", token=TOKEN, **options)
+            with pytest.raises(StorageError, match="no admin API of Pulsar answers at") as error:
+                ask(api)
+            assert f"at {server.url}{path}: HTTP 404 for /admin/v2/" in str(error.value)
+            assert TOKEN not in str(error.value)
+
+
+def test_cluster_without_list_of_tenants_is_told(server: AdminServer) -> None:
+    """A gateway that gives only a part of the API must not look like a cluster without topics."""
+    del server.answers["admin", "v2", "tenants"]
+
+    with pytest.raises(StorageError, match=f"HTTP 404 for {TENANTS}"):
+        _api(server.url, token=TOKEN).topics()
+
+
+def test_topics_without_offloads_are_not_loaded(server: AdminServer) -> None:
+    """Statistics make a broker load the topic, and have nothing to say where none was begun."""
+    answer = {"ledgers": [{"ledgerId": 1, "entries": 2, "size": 3, "timestamp": 4}]}
+    path = ("admin", "v2", "persistent", "public", "default", "busy")
+    server.answers[*path, "internal-info"] = json.dumps(answer).encode()
+    api = _api(server.url, token=TOKEN)
+
+    metadata = api.topic_metadata(TopicName.parse("busy"))
+
+    assert metadata is not None
+    assert [(each.ledger_id, each.entries) for each in metadata.ledgers] == [(1, 2)]
+    assert server.paths == ["/admin/v2/persistent/public/default/busy/internal-info"]
+
+
+def test_threads_ask_for_the_same_once(server: AdminServer) -> None:
+    """Answers are shared by all threads, and no request is sent twice."""
+    api = _api(server.url, token=TOKEN)
+    barrier = threading.Barrier(8, timeout=10)
+    name = TopicName.parse("small-transactions")
+
+    def ask(_: int) -> tuple[object, ...]:
+        barrier.wait()
+        return api.topics(), api.topic_metadata(name), api.schema_source(name)
+
+    with ThreadPoolExecutor(8) as executor:
+        answers = list(executor.map(ask, range(8)))
+
+    assert all(answer == answers[0] for answer in answers)
+    assert len(server.paths) == len(set(server.paths)) == 6
+
+
+def test_errors_are_not_kept(server: AdminServer) -> None:
+    """What was refused once may be given the next time."""
+    api = _api(server.url, token=TOKEN)
+    server.script.append(Answer(403))
+    with pytest.raises(StorageError, match="refuses"):
+        api.topics()
+
+    assert len(api.topics()) == 9
 
 
 def test_schemas_are_asked_for_once_for_all_partitions(server: AdminServer) -> None:
@@ -134,12 +217,16 @@ def test_schemas_are_asked_for_once_for_all_partitions(server: AdminServer) -> N
 
 
 def test_unknown_topics_and_schemas_are_none(server: AdminServer) -> None:
-    """404 is an answer; of an unknown topic no statistics are asked, which would load it."""
+    """404 is an answer, once it is clear that a cluster answers; no statistics are asked for."""
     api = _api(server.url, token=TOKEN)
 
     assert api.topic_metadata(TopicName.parse("other")) is None
     assert api.schema_source(TopicName.parse("other")) is None
-    assert len(server.asked) == 2
+    assert server.paths == [
+        "/admin/v2/persistent/public/default/other/internal-info",
+        CLUSTERS,
+        "/admin/v2/schemas/public/default/other/schemas",
+    ]
 
 
 def test_empty_list_of_schemas_is_none(server: AdminServer) -> None:
@@ -164,7 +251,7 @@ def test_topic_names_are_encoded_once(server: AdminServer, topic: str, path: str
     """Odd characters must reach the broker as they are, names with a cluster by the old path."""
     _api(server.url, token=TOKEN).topic_metadata(TopicName.parse(topic))
 
-    assert server.paths == [f"{path}/internal-info"]
+    assert server.paths == [f"{path}/internal-info", CLUSTERS]
 
 
 def test_url_may_have_a_path() -> None:
@@ -182,373 +269,14 @@ def test_answer_about_a_partitioned_topic_is_none_of_the_topic(server: AdminServ
     assert _api(server.url, token=TOKEN).topic_metadata(TopicName.parse("other")) is None
 
 
-class TestFailures:
-    """What goes wrong is told, with the URL and without the token."""
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b"[1]", b'["sink"', b'["a/b://c"]'])
+def test_malformed_answers_are_typed_errors(server: AdminServer, body: bytes) -> None:
+    """A login page of a proxy, or anything else that no broker sends."""
+    api = _api(server.url, token=TOKEN, namespaces=["public/default"])
+    server.script.append(Answer(200, body))
 
-    @pytest.mark.parametrize("status", [500, 502, 503, 429])
-    def test_failures_that_pass_are_tried_again(self, server: AdminServer, status: int) -> None:
-        """As often as the policy says, with its pauses."""
-        connection, pauses_s = _connection(server.url, token=TOKEN)
-        server.script.extend([Answer(status), Answer(status)])
-
-        assert connection.get(TENANTS) == b'["public"]'
-        assert pauses_s == [0.1, 0.2]
-
-    def test_failures_that_stay_are_told(self, server: AdminServer) -> None:
-        """After the last attempt, with what the server says."""
-        connection, _ = _connection(server.url, token=TOKEN)
-        server.script.extend([Answer(503, b'{"reason":"Namespace\n bundle"}')] * 3)
-
-        with pytest.raises(
-            StorageError, match=r"after 3 attempts: HTTP 503.*Namespace bundle"
-        ) as error:
-            connection.get(TENANTS)
-        assert f"{server.url}{TENANTS}" in str(error.value)
-
-    @pytest.mark.parametrize("token", [None, "wrong-token"])
-    def test_refusals_name_the_url_and_no_token(
-        self, server: AdminServer, token: str | None
-    ) -> None:
-        """401 and 403 are not tried again."""
-        connection, pauses_s = _connection(server.url, token=token)
-
-        with pytest.raises(StorageError, match=r"the cluster refuses .*HTTP 40[13]") as error:
-            connection.get(TENANTS)
-        assert f"{server.url}{TENANTS}" in str(error.value)
-        assert "wrong-token" not in f"{error.value!r}{error.value}"
-        assert pauses_s == []
-
-    def test_token_that_a_server_repeats_is_masked(self, server: AdminServer) -> None:
-        """A server's own words must not bring the token into a log."""
-        connection, _ = _connection(server.url, token=TOKEN)
-        server.script.append(Answer(400, f"bad {TOKEN}".encode()))
-
-        with pytest.raises(StorageError, match="HTTP 400: bad") as error:
-            connection.get(TENANTS)
-        assert TOKEN not in str(error.value)
-
-    def test_long_words_of_a_server_are_cut(self, server: AdminServer) -> None:
-        """An error page must not fill the screen."""
-        connection, _ = _connection(server.url, token=TOKEN)
-        server.script.append(Answer(404 + 1, b"x" * 100_000))
-
-        with pytest.raises(StorageError, match=r"HTTP 405: x+…") as error:
-            connection.get(TENANTS)
-        assert len(str(error.value)) < 500
-
-    def test_cut_answers_are_tried_again(self, server: AdminServer) -> None:
-        """An answer shorter than announced is none."""
-        connection, pauses_s = _connection(server.url, token=TOKEN)
-        server.script.append(Answer(200, b'["publ', {"Content-Length": "10"}))
-
-        assert connection.get(TENANTS) == b'["public"]'
-        assert len(pauses_s) == 1
-
-    def test_long_answers_are_refused(
-        self, server: AdminServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """No more than the bound is read."""
-        monkeypatch.setattr(admin_connection, "MAX_METADATA_BYTES", 10)
-        connection, _ = _connection(server.url, token=TOKEN)
-        server.script.extend([Answer(200, b"x" * 10), Answer(200, b"x" * 11)])
-
-        assert connection.get(TENANTS) == b"x" * 10
-        with pytest.raises(FormatError, match="longer than the 10 bytes"):
-            connection.get(TENANTS)
-
-    @pytest.mark.parametrize("body", [b"<html>", b"{}", b"[1]", b'["sink"', b'["a/b://c"]'])
-    def test_malformed_answers_are_typed_errors(self, server: AdminServer, body: bytes) -> None:
-        """A login page of a proxy, or anything else that no broker sends."""
-        api = _api(server.url, token=TOKEN, namespaces=["public/default"])
-        server.script.append(Answer(200, body))
-
-        with pytest.raises(CorruptMetadataError):
-            api.topics()
-
-    def test_server_that_is_not_there_is_told(self) -> None:
-        """A port where nobody listens any more."""
-        with running_admin_server() as server:
-            url = server.url
-        connection, _ = _connection(url)
-
-        with pytest.raises(StorageError, match="after 3 attempts: ConnectionRefusedError"):
-            connection.get(TENANTS)
-
-    def test_silent_server_is_told(self) -> None:
-        """A server that takes connections and never answers is waited for as long as allowed."""
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-            connection, pauses_s = _connection(url, timeout_s=0.01)
-
-            with pytest.raises(StorageError, match="after 3 attempts: TimeoutError"):
-                connection.get(TENANTS)
-        assert len(pauses_s) == 2
-
-    def test_host_that_cannot_be_looked_up_is_told(self) -> None:
-        """A part of a host's name has 63 characters at most."""
-        connection, _ = _connection(f"http://{'x' * 64}.invalid")
-
-        with pytest.raises(StorageError, match="UnicodeError"):
-            connection.get(TENANTS)
-
-
-class TestRedirects:
-    """Brokers send requests on to the owner of a topic."""
-
-    def test_redirects_are_followed_with_the_token(self, server: AdminServer) -> None:
-        """To another server at the same host, by any redirect that there is."""
-        with running_admin_server(SMALL, token=TOKEN) as owner:
-            connection, _ = _connection(server.url, token=TOKEN)
-            for status in (301, 302, 303, 307, 308):
-                server.redirect(f"{owner.url}{TENANTS}", status=status)
-
-                assert connection.get(TENANTS) == b'["public"]'
-            assert {asked.token for asked in owner.asked} == {TOKEN}
-
-    def test_relative_redirects_are_followed(self, server: AdminServer) -> None:
-        """A location may be a path."""
-        server.redirect("/admin/v2/namespaces/public")
-
-        assert _connection(server.url, token=TOKEN)[0].get(TENANTS) == b'["public/default"]'
-
-    def test_redirects_are_followed_five_times(self, server: AdminServer) -> None:
-        """Five lead to the answer, six to an error."""
-        connection, pauses_s = _connection(server.url, token=TOKEN)
-        for _ in range(5):
-            server.redirect(TENANTS)
-        assert connection.get(TENANTS) == b'["public"]'
-        for _ in range(6):
-            server.redirect(TENANTS)
-
-        with pytest.raises(StorageError, match="more than 5 times"):
-            connection.get(TENANTS)
-        assert (len(server.script), pauses_s) == (0, [])
-
-    def test_token_stays_at_its_host_over_plain_http(self, server: AdminServer) -> None:
-        """Another host gets the request without it; a refusal then says why."""
-        with running_admin_server(SMALL, token=TOKEN) as other:
-            connection, _ = _connection(server.url, token=TOKEN)
-            elsewhere = other.url.replace("127.0.0.1", "localhost")
-            server.redirect(f"{elsewhere}{TENANTS}")
-
-            with pytest.raises(StorageError, match="token was not sent on with a redirect"):
-                connection.get(TENANTS)
-            assert [asked.token for asked in other.asked] == [None]
-
-    def test_https_is_not_left(self, certificates: Certificates, server: AdminServer) -> None:
-        """Neither the token nor an answer goes over plain http, if https was asked for."""
-        with running_admin_server(SMALL, certificates=certificates) as secure:
-            connection, _ = _connection(secure.url, token=TOKEN, ca_file=str(certificates.ca_file))
-            secure.redirect(f"{server.url}{TENANTS}")
-
-            with pytest.raises(StorageError, match=r"redirects to http://.* not followed"):
-                connection.get(TENANTS)
-            assert server.asked == []
-
-    @pytest.mark.parametrize(
-        "location",
-        ["ftp://127.0.0.1/", "http://:80/", "http://u:p@127.0.0.1/", "http://[", "http://a b/"],
-    )
-    def test_redirects_to_nowhere_are_told(self, server: AdminServer, location: str) -> None:
-        """A location that is no URL of a server must be a typed error."""
-        server.redirect(location)
-
-        with pytest.raises(StorageError, match="no URL of a server"):
-            _connection(server.url, token=TOKEN)[0].get(TENANTS)
-
-
-class TestTls:
-    """Certificates of both sides."""
-
-    def test_token_goes_on_with_a_redirect_over_https(self, certificates: Certificates) -> None:
-        """To another host too, whose certificate is checked."""
-        named = certificates
-        with (
-            running_admin_server(SMALL, token=TOKEN, certificates=named) as server,
-            running_admin_server(SMALL, token=TOKEN, certificates=named) as owner,
-        ):
-            connection, _ = _connection(
-                server.url, token=TOKEN, ca_file=str(named.ca_file), verify_hostname=False
-            )
-            server.redirect(owner.url.replace("127.0.0.1", "localhost") + TENANTS)
-
-            assert connection.get(TENANTS) == b'["public"]'
-            assert [asked.token for asked in owner.asked] == [TOKEN]
-
-    def test_unknown_authorities_are_refused(self, certificates: Certificates) -> None:
-        """Without the authority's file the certificate is nobody's, and is tried once."""
-        with running_admin_server(certificates=certificates) as server:
-            connection, pauses_s = _connection(server.url, token=TOKEN)
-
-            with pytest.raises(StorageError, match="SSLCertVerificationError"):
-                connection.get(TENANTS)
-            assert (server.asked, pauses_s) == ([], [])
-
-    def test_host_must_be_the_certificates(self, tmp_path: Path) -> None:
-        """A certificate for another host is refused, unless the user says otherwise."""
-        made = Certificates.make(tmp_path, server_name="pulsar.example")
-        with running_admin_server(SMALL, certificates=made) as server:
-            checked, _ = _connection(server.url, ca_file=str(made.ca_file))
-            unchecked, _ = _connection(server.url, ca_file=str(made.ca_file), verify_hostname=False)
-
-            with pytest.raises(StorageError, match="SSLCertVerificationError"):
-                checked.get(TENANTS)
-            assert unchecked.get(TENANTS) == b'["public"]'
-
-    def test_client_may_have_a_certificate(self, certificates: Certificates) -> None:
-        """A cluster that asks for one must get it, key in the same file or in another."""
-        both = certificates.ca_file.with_name("client-both.pem")
-        both.write_bytes(
-            certificates.client_file.read_bytes() + certificates.client_key_file.read_bytes()
-        )
-        ca_file = str(certificates.ca_file)
-        with running_admin_server(
-            SMALL, certificates=certificates, asks_for_certificate=True
-        ) as server:
-            for options in (
-                {
-                    "cert_file": str(certificates.client_file),
-                    "key_file": str(certificates.client_key_file),
-                },
-                {"cert_file": str(both)},
-            ):
-                connection, _ = _connection(server.url, ca_file=ca_file, **options)
-                assert connection.get(TENANTS) == b'["public"]'
-            without, _ = _connection(server.url, ca_file=ca_file)
-            with pytest.raises(StorageError):
-                without.get(TENANTS)
-
-
-class TestOptions:
-    """Options are checked before anything is sent, and never shown where they are secret."""
-
-    @pytest.mark.parametrize(
-        ("options", "words"),
-        [
-            ({"tokn": TOKEN}, "unknown metadata option 'tokn'; there are token, token_file"),
-            ({"token": TOKEN, "token_file": "file"}, "both token and token_file"),
-            ({"token": 7}, "token is text, not int"),
-            ({"token": ""}, "no token"),
-            ({"token": f"{TOKEN}\r\nX: y"}, "no token"),
-            ({"token": f"{TOKEN}é"}, "no token"),
-            ({"token": TOKEN * 100_000}, "no token"),
-            ({"verify_hostname": "maybe"}, "verify_hostname is true or false"),
-            ({"verify_hostname": 1}, "verify_hostname is true or false"),
-            ({"timeout_s": 0}, "above 0"),
-            ({"timeout_s": "nan"}, "above 0"),
-            ({"timeout_s": "inf"}, "above 0"),
-            ({"timeout_s": "soon"}, "timeout_s is a number"),
-            ({"timeout_s": True}, "timeout_s is a number"),
-            ({"timeout_s": 10**400}, "timeout_s is a number"),
-            ({"namespaces": 7}, "namespaces is a list"),
-            ({"namespaces": [7]}, "namespaces is text"),
-            ({"namespaces": "public"}, "a namespace is tenant/namespace"),
-            ({"namespaces": "a/"}, "a namespace is tenant/namespace"),
-            ({"key_file": "key.pem"}, "key_file needs cert_file"),
-        ],
-    )
-    def test_wrong_options_are_refused(self, options: dict[str, object], words: str) -> None:
-        """The message says what is allowed, and never shows a token."""
-        with pytest.raises(OptionError, match=words) as error:
-            parse_options(options)
-        assert TOKEN not in str(error.value)
-
-    def test_options_may_be_text(self) -> None:
-        """On the command line and in Spark all options are; None is no option."""
-        options = {
-            "verify_hostname": "False",
-            "timeout_s": "1.5",
-            "namespaces": "a/b",
-            "token": None,
-        }
-
-        assert parse_options(options) == AdminOptions(
-            verify_hostname=False, timeout_s=1.5, namespaces=("a/b",)
-        )
-
-    @pytest.mark.parametrize(
-        ("url", "words"),
-        [
-            ("http://", "no URL of a server"),
-            ("http://:80", "no URL of a server"),
-            ("http://host:0", "no URL of a server"),
-            ("http://host:99999", "is no URL"),
-            ("http://[", "is no URL"),
-            ("http://a b", "must be encoded"),
-            ("http://a\r\nb", "must be encoded"),
-            ("http://é", "must be encoded"),
-            (f"http://me:{TOKEN}@host", "credentials in the URL"),
-        ],
-    )
-    def test_urls_of_no_server_are_refused(self, url: str, words: str) -> None:
-        """Before anything is sent, and without showing credentials."""
-        with pytest.raises(OptionError, match=words) as error:
-            _connection(url)
-        assert TOKEN not in str(error.value)
-
-    @pytest.mark.parametrize(
-        "options", [{"ca_file": "x"}, {"cert_file": "x"}, {"verify_hostname": False}]
-    )
-    def test_tls_options_need_https(self, options: dict[str, object]) -> None:
-        """Who gives certificates must not be served in the clear."""
-        with pytest.raises(OptionError, match="no https URL"):
-            _connection("http://host", **options)
-
-    @pytest.mark.parametrize("option", ["ca_file", "cert_file"])
-    def test_unusable_certificates_are_told(self, option: str, tmp_path: Path) -> None:
-        """A file that is not there, or holds no certificate."""
-        empty = tmp_path / "empty.pem"
-        empty.write_bytes(b"")
-        for file in (tmp_path / "no-such.pem", empty):
-            with pytest.raises(OptionError, match=f"{file} cannot be used"):
-                _connection("https://host", **{option: str(file)})
-
-    def test_encrypted_keys_are_refused(self, certificates: Certificates, tmp_path: Path) -> None:
-        """No passphrase is asked for on a terminal that nobody may sit at."""
-        key = serialization.load_pem_private_key(certificates.client_key_file.read_bytes(), None)
-        file = tmp_path / "encrypted.pem"
-        file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.BestAvailableEncryption(b"passphrase"),
-            )
-        )
-
-        with pytest.raises(OptionError, match=f"private key in {file} is encrypted"):
-            _connection("https://host", cert_file=str(certificates.client_file), key_file=str(file))
-
-    def test_token_file_is_read_for_each_request(self, server: AdminServer, tmp_path: Path) -> None:
-        """A token that was renewed counts from then on."""
-        file = tmp_path / "token"
-        connection, _ = _connection(server.url, token_file=str(file))
-        with pytest.raises(OptionError, match=f"{file} cannot be read: No such file"):
-            connection.get(TENANTS)
-        file.write_text("old")
-        with pytest.raises(StorageError, match="HTTP 403"):
-            connection.get(TENANTS)
-        file.write_text(f"{TOKEN}\n")
-
-        assert connection.get(TENANTS) == b'["public"]'
-
-        file.write_text("two\nlines")
-        with pytest.raises(OptionError, match="no token") as error:
-            connection.get(TENANTS)
-        assert "two" not in str(error.value)
-
-    def test_token_is_not_shown(self) -> None:
-        """Neither connection nor source nor options show it when they are printed."""
-        connection, _ = _connection("http://host", token=TOKEN)
-
-        assert TOKEN not in f"{connection!r}{AdminApi(connection)!r}{connection.options!r}"
-        assert "http://host" in repr(AdminApi(connection))
-
-    def test_https_is_checked_by_default(self) -> None:
-        """Without options the system's authorities count, and the host's name."""
-        tls = _connection("https://host")[0]._tls
-
-        assert tls is not None
-        assert (tls.check_hostname, tls.verify_mode) == (True, ssl.CERT_REQUIRED)
+    with pytest.raises(CorruptMetadataError):
+        api.topics()
 
 
 def test_golden_answers_have_every_topic() -> None:

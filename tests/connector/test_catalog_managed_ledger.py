@@ -74,6 +74,8 @@ MEANING: Final = TopicMetadata(
 )
 
 _INT64: Final = st.integers(0, 2**63 - 1)
+_SHARE: Final = st.integers(0, 2**58)
+"""Of what the 20 ledgers of a topic may have together."""
 _TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _PROPERTIES: Final = st.dictionaries(_TEXT, _TEXT, max_size=3)
 _OFFLOADS: Final = st.builds(
@@ -88,8 +90,8 @@ _OFFLOADS: Final = st.builds(
 _LEDGERS: Final = st.builds(
     LedgerInfo,
     ledger_id=_INT64,
-    entries=st.none() | _INT64,
-    size_bytes=st.none() | _INT64,
+    entries=st.none() | _SHARE,
+    size_bytes=st.none() | _SHARE,
     timestamp_ms=st.none() | st.integers(1, 2**63 - 1),
     offload=st.none() | _OFFLOADS,
     properties=_PROPERTIES,
@@ -285,6 +287,39 @@ def test_damaged_values_give_typed_errors(data: st.DataObject) -> None:
     except FormatError:
         return
     assert metadata.topic == TOPIC
+
+
+@pytest.mark.parametrize("entries", [(1 << 62, 1 << 62), ((1 << 63) - 1, 1)])
+def test_ledgers_together_are_within_range(entries: Sequence[int]) -> None:
+    """Numbers that fit each by itself, and not in sum, must be an error."""
+    ledgers = tuple(
+        LedgerInfo(ledger_id=number, entries=each) for number, each in enumerate(entries)
+    )
+    value = serialize_managed_ledger_info(TopicMetadata(topic=TOPIC, ledgers=ledgers))
+
+    with pytest.raises(CorruptMetadataError, match="entries at most"):
+        parse_managed_ledger_info(value, TOPIC)
+
+
+@pytest.mark.parametrize("position", [(-1, 0), (1, -2)])
+def test_terminated_positions_are_checked(position: tuple[int, int]) -> None:
+    """A ledger below 0, or an entry below -1, is nowhere in a topic."""
+    metadata = TopicMetadata(topic=TOPIC, ledgers=(), terminated_position=position)
+
+    with pytest.raises(CorruptMetadataError, match=f"no position {position[0]}:{position[1]}"):
+        parse_managed_ledger_info(serialize_managed_ledger_info(metadata), TOPIC)
+
+
+def test_offload_that_may_be_complete_is_written_as_not() -> None:
+    """A broker must not read objects of which nobody knows that they are whole."""
+    offload = OffloadContext(uuid=UUID(int=1), complete=None, other_uuids=(UUID(int=2),))
+    ledger = LedgerInfo(ledger_id=7, entries=3, offload=offload)
+    value = serialize_managed_ledger_info(TopicMetadata(topic=TOPIC, ledgers=(ledger,)))
+
+    (again,) = parse_managed_ledger_info(value, TOPIC).ledgers
+    assert again.offload is not None
+    assert (again.offload.uuid, again.offload.complete) == (UUID(int=1), False)
+    assert again.offload.other_uuids == ()
 
 
 @pytest.mark.parametrize(

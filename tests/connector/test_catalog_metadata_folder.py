@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path  # noqa: TC003 - pytest looks at annotations
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +33,8 @@ from tests.support.s3_server import running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from arrow_io.storage.location import Location
 
 TOPIC: Final = TopicName.parse("orders")
 VALUE, INFO, STATS, SCHEMAS = (
@@ -154,10 +158,11 @@ def test_any_of_the_files_will_do(files: Sequence[str], tmp_path: Path) -> None:
     metadata = source.topic_metadata(TOPIC)
     assert metadata is not None
     (ledger,) = metadata.ledgers
-    assert (ledger.ledger_id, ledger.entries, ledger.is_offloaded) == (7, 3, True)
-    assert [("internal-info alone" in each) for each in source.warnings] == [True] * (
-        files == (INFO,)
-    )
+    assert ledger.offload is not None
+    # Only internal-info does not tell whether an offload is complete.
+    complete = None if files == (INFO,) else True
+    assert (ledger.ledger_id, ledger.entries, ledger.offload.complete) == (7, 3, complete)
+    assert source.warnings == []
 
 
 @pytest.mark.parametrize(
@@ -346,11 +351,97 @@ def test_folders_that_are_not_there_are_told(tmp_path: Path) -> None:
     for source, words in (
         (MetadataFolder(str(tmp_path / "no-such")), "no such folder"),
         (MetadataFolder({"orders": tmp_path / "no-such"}), "no such folder"),
-        (MetadataFolder({"orders": tmp_path / "empty"}), "has none of managed-ledger-info.bin"),
+        (MetadataFolder({"orders": tmp_path / "empty"}), "empty has no managed-ledger-info.bin"),
     ):
         with pytest.raises(MissingObjectError, match=words):
             source.topic_metadata(TOPIC)
-    assert MetadataFolder(str(tmp_path / "empty")).topics() == []
+
+
+def test_paths_without_metadata_never_pass_for_no_topics(tmp_path: Path) -> None:
+    """Whoever gave a wrong path must hear of it before topics are read without their metadata."""
+    empty, listed, no_such = (tmp_path / name for name in ("empty", "listed", "no-such"))
+    empty.mkdir()
+    listed.mkdir()
+    (listed / "topics.json").write_text("{}")
+
+    for source, words in (
+        (str(empty), f"no metadata of any topic in {empty}"),
+        (str(listed), f"no metadata of any topic in {listed}"),
+        ({"orders": empty, "payments": no_such}, f"{empty} has no managed-ledger-info.bin"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            MetadataFolder(source).topics()
+    with pytest.raises(MissingObjectError, match="no such folder"):
+        MetadataFolder(str(no_such)).topics()
+
+
+def test_mapping_of_no_topic_is_refused() -> None:
+    """Nothing was given, so nothing could be known."""
+    with pytest.raises(OptionError, match="of no topic"):
+        MetadataFolder({})
+
+
+def test_one_folder_of_several_may_be_missing(tmp_path: Path) -> None:
+    """Its topic is listed, so that the error comes when it is asked for."""
+    _save(tmp_path / "a", _metadata(TopicName.parse("a")), VALUE)
+    source = MetadataFolder({"a": tmp_path / "a", "b": tmp_path / "b"})
+
+    assert [topic.local_name for topic in source.topics()] == ["a", "b"]
+    with pytest.raises(MissingObjectError, match="no such folder"):
+        source.topic_metadata(TopicName.parse("b"))
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_topics_of_some_namespaces(is_listed: bool, tmp_path: Path) -> None:
+    """Only theirs are told; unknown namespaces have none."""
+    names = ["a/b/one", "a/b/two-partition-1", "a/c/three", "persistent://a/cluster/b/four"]
+    topics = [TopicName.parse(name) for name in names]
+    for number, topic in enumerate(topics):
+        _save(tmp_path / str(number), _metadata(topic), STATS)
+    if is_listed:
+        listed = {str(topic): {"dir": str(number)} for number, topic in enumerate(topics)}
+        (tmp_path / "topics.json").write_text(json.dumps(listed))
+    source = MetadataFolder(str(tmp_path))
+
+    assert source.topics(["a/b"]) == topics[:2]
+    assert source.topics({"a/cluster/b", "a/c", "x/y"}) == topics[2:]
+    assert source.topics(["x/y"]) == source.topics([]) == []
+    assert len(source.topics()) == 4
+
+
+def test_folders_of_other_namespaces_are_not_read(tmp_path: Path) -> None:
+    """Where the namespace is known beforehand, a fault elsewhere must not matter."""
+    _save(tmp_path / "a", _metadata(), VALUE)
+    bad = tmp_path / "file"
+    bad.write_bytes(b"")
+    source = MetadataFolder({"orders": tmp_path / "a", "x/y/z": bad / "below"})
+
+    assert source.topics(["public/default"]) == [TOPIC]
+
+
+def test_threads_share_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders are looked for once, by whichever thread comes first."""
+    _save(tmp_path / "public__default__orders", _metadata(), VALUE)
+    searches: list[object] = []
+    discovered = metadata_folder._discovered
+    barrier = threading.Barrier(4, timeout=10)
+
+    def search(root: Location) -> object:
+        searches.append(root)
+        return discovered(root)
+
+    monkeypatch.setattr(metadata_folder, "_discovered", search)
+    source = MetadataFolder(str(tmp_path))
+
+    def ask(_: int) -> TopicMetadata | None:
+        barrier.wait()
+        return source.topic_metadata(TOPIC)
+
+    with ThreadPoolExecutor(4) as executor:
+        answers = list(executor.map(ask, range(4)))
+
+    assert answers == [_metadata()] * 4
+    assert len(searches) == 1
 
 
 def test_file_is_no_folder(tmp_path: Path) -> None:
@@ -367,7 +458,8 @@ def test_too_many_folders_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(metadata_folder, "_MAX_FOLDERS", 3)
     for number in range(3):
         (tmp_path / str(number) / "below").mkdir(parents=True)
-    assert MetadataFolder(str(tmp_path)).topics() == []
+    with pytest.raises(OptionError, match="no metadata of any topic"):
+        MetadataFolder(str(tmp_path)).topics()
 
     (tmp_path / "3").mkdir()
 
@@ -379,7 +471,8 @@ def test_folders_are_not_walked_deeper_than_names_go(tmp_path: Path) -> None:
     """Tenant, cluster, namespace and topic are the most there can be."""
     _save(tmp_path / "1/2/3/4/public__default__orders", _metadata(), VALUE)
 
-    assert MetadataFolder(str(tmp_path)).topics() == []
+    with pytest.raises(OptionError, match="no metadata of any topic"):
+        MetadataFolder(str(tmp_path)).topics()
 
 
 def test_storage_options_are_not_shown(tmp_path: Path) -> None:

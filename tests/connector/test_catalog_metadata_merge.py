@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
+import pytest
+
+from arrow_io.errors import CorruptMetadataError
 from connector.catalog.metadata_merge import merge_metadata
 from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.topic_name import TopicName
@@ -23,8 +26,18 @@ def _ledger(
     return LedgerInfo(ledger_id=ledger_id, entries=entries, offload=offload)
 
 
-def _offload(number: int, *, complete: bool = True, driver: str | None = None) -> OffloadContext:
-    return OffloadContext(uuid=UUID(int=number), complete=complete, driver=driver)
+def _offload(
+    number: int, *others: int, complete: bool | None = True, driver: str | None = None
+) -> OffloadContext:
+    other_uuids = tuple(UUID(int=other) for other in others)
+    return OffloadContext(
+        uuid=UUID(int=number), complete=complete, other_uuids=other_uuids, driver=driver
+    )
+
+
+def _begun(number: int) -> OffloadContext:
+    """What internal-info says of an offload."""
+    return _offload(number, complete=None)
 
 
 def _merged(
@@ -46,7 +59,7 @@ def test_nothing_is_known_of_a_topic_without_sources() -> None:
 
 def test_uuid_is_of_info_and_completeness_of_stats() -> None:
     """Neither answer alone tells both."""
-    info = _topic(_ledger(1, _offload(1)), _ledger(2, _offload(2)), _ledger(3))
+    info = _topic(_ledger(1, _begun(1)), _ledger(2, _begun(2)), _ledger(3))
     stats = _topic(_ledger(1, COMPLETE), _ledger(2), _ledger(3))
 
     assert _merged(info=info, stats=stats) == (
@@ -55,15 +68,9 @@ def test_uuid_is_of_info_and_completeness_of_stats() -> None:
     )
 
 
-def test_info_alone_is_told_to_leave_completeness_unsure() -> None:
-    """All offloads that were begun count, and the user must hear it; unless there are none."""
-    offloads, warnings = _merged(info=_topic(_ledger(1, _offload(1))))
-
-    assert offloads == {1: _offload(1)}
-    assert len(warnings) == 1
-    assert "internal-info alone" in warnings[0]
-    assert str(TOPIC) in warnings[0]
-    assert _merged(info=_topic(_ledger(1))) == ({1: None}, [])
+def test_info_alone_leaves_completeness_open() -> None:
+    """What nobody said is neither true nor false."""
+    assert _merged(info=_topic(_ledger(1, _begun(1)), _ledger(2))) == ({1: _begun(1), 2: None}, [])
 
 
 def test_stats_alone_have_no_uuids() -> None:
@@ -82,11 +89,11 @@ def test_stats_that_are_newer_than_info_count() -> None:
 def test_value_wins_over_the_answers() -> None:
     """Where two uuids claim one ledger, the broker's own is taken, and the other is told."""
     value = _topic(_ledger(1, _offload(1, driver="aws-s3")))
-    info, stats = _topic(_ledger(1, _offload(2))), _topic(_ledger(1, COMPLETE))
+    info, stats = _topic(_ledger(1, _begun(2))), _topic(_ledger(1, COMPLETE))
 
     offloads, warnings = _merged(value, info, stats)
 
-    assert offloads == {1: _offload(1, driver="aws-s3")}
+    assert offloads == {1: _offload(1, 2, driver="aws-s3")}
     assert len(warnings) == 1
     for words in ("ledger 1", str(UUID(int=1)), str(UUID(int=2))):
         assert words in warnings[0]
@@ -95,7 +102,7 @@ def test_value_wins_over_the_answers() -> None:
 def test_answers_fill_what_the_value_lacks() -> None:
     """Entries of a ledger that was open, and an offload that was begun later."""
     value = _topic(_ledger(1), _ledger(2, entries=None))
-    info = _topic(_ledger(1, _offload(1)), _ledger(2), _ledger(3, entries=None))
+    info = _topic(_ledger(1, _begun(1)), _ledger(2), _ledger(3, entries=None))
     stats = _topic(_ledger(1, COMPLETE), _ledger(2), _ledger(3, entries=None))
 
     warnings: list[str] = []
@@ -110,21 +117,21 @@ def test_offload_completed_after_the_value_was_saved_is_complete() -> None:
     value = _topic(_ledger(1, _offload(1, complete=False, driver="aws-s3")))
     stats = _topic(_ledger(1, COMPLETE))
 
-    same, _ = _merged(value, _topic(_ledger(1, _offload(1))), stats)
-    other, _ = _merged(value, _topic(_ledger(1, _offload(2))), stats)
+    same, _ = _merged(value, _topic(_ledger(1, _begun(1))), stats)
+    other, _ = _merged(value, _topic(_ledger(1, _begun(2))), stats)
     unnamed, _ = _merged(value, None, stats)
 
     assert same == unnamed == {1: _offload(1, driver="aws-s3")}
-    assert other == {1: _offload(2)}
+    assert other == {1: _offload(2, 1)}
 
 
 def test_info_without_stats_makes_no_offload_of_the_value_complete() -> None:
-    """Its flag is true from an offload's beginning, and the value knows better."""
-    value = _topic(_ledger(1, _offload(1, complete=False)))
-    info = _topic(_ledger(1, _offload(1)), _ledger(2, _offload(2)))
+    """Its flag is true from an offload's beginning, and the value knows better, if it knows."""
+    value = _topic(*(_ledger(number, _offload(number, complete=False)) for number in (1, 2)))
+    info = _topic(_ledger(1, _begun(1)), _ledger(2, _begun(7)), _ledger(3, _begun(3)))
 
     assert _merged(value, info) == (
-        {1: _offload(1, complete=False), 2: _offload(2, complete=False)},
+        {1: _offload(1, complete=False), 2: _offload(2, 7, complete=False), 3: _begun(3)},
         [],
     )
 
@@ -143,6 +150,15 @@ def test_newer_list_is_the_topics() -> None:
     assert list(_merged(stats, stats=value)[0]) == [2, 5]
     assert list(_merged(_topic(_ledger(1), _ledger(2)), stats=_topic(_ledger(2)))[0]) == [2]
     assert list(_merged(_topic(), stats=_topic(_ledger(2)))[0]) == [2]
+
+
+def test_sources_together_stay_within_range() -> None:
+    """Numbers that each source may tell, and no topic can have in sum, must be an error."""
+    value = _topic(_ledger(1, entries=2**63 - 1), _ledger(2, entries=None))
+    stats = _topic(_ledger(1, entries=None), _ledger(2, entries=1))
+
+    with pytest.raises(CorruptMetadataError, match="entries at most"):
+        merge_metadata(value, None, stats, [])
 
 
 def test_numbers_that_differ_are_told() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -54,8 +54,8 @@ def changed(**of_ledger: Callable[[LedgerInfo], LedgerInfo | None]) -> list[Ledg
     """All ledgers as the cluster would say, some changed or left out, by `ledger_<id>`."""
     infos = []
     for copy in copies():
-        change = of_ledger.get(f"ledger_{copy.name.ledger_id}", lambda info: info)
-        info = change(told(copy))
+        change = of_ledger.get(f"ledger_{copy.name.ledger_id}")
+        info = told(copy) if change is None else change(told(copy))
         if info is not None:
             infos.append(info)
     return infos
@@ -74,6 +74,12 @@ def reconciled(
 def states(topic: TopicLedgers) -> dict[int, str]:
     """The state of each ledger."""
     return {each.ledger_id: each.state.value for each in topic.states}
+
+
+def with_offload(info: LedgerInfo, **changes: Any) -> LedgerInfo:  # noqa: ANN401
+    """The ledger with another offload."""
+    assert info.offload is not None
+    return replace(info, offload=replace(info.offload, **changes))
 
 
 def not_offloaded(info: LedgerInfo) -> LedgerInfo:
@@ -101,11 +107,7 @@ def test_all_is_well() -> None:
 
 def test_bookkeeper_copy() -> None:
     """A ledger whose copy in BookKeeper was not deleted is in both places."""
-    kept = changed(
-        ledger_15=lambda info: replace(
-            info, offload=replace(info.offload, bookkeeper_deleted=False)
-        )
-    )
+    kept = changed(ledger_15=lambda info: with_offload(info, bookkeeper_deleted=False))
     topic = reconciled(kept)
     assert states(topic)[15] == "both"
     assert len(topic.ledgers) == 8
@@ -146,9 +148,7 @@ def test_gap(ledger_id: int, change: Callable[[LedgerInfo], LedgerInfo]) -> None
 
 def test_copy_of_an_offload_under_way_is_not_read() -> None:
     """Objects of an offload that the metadata does not call complete are not the topic's."""
-    infos = changed(
-        ledger_21=lambda info: replace(info, offload=replace(info.offload, complete=False))
-    )
+    infos = changed(ledger_21=lambda info: with_offload(info, complete=False))
     topic = reconciled(infos)
     assert topic.ledgers[-1].ledger_id == 20
     assert topic.states[-1].others == (copies()[-1],)
@@ -157,7 +157,7 @@ def test_copy_of_an_offload_under_way_is_not_read() -> None:
 @pytest.mark.parametrize("uuid", [OTHER_UUID, None])
 def test_missing(uuid: UUID | None) -> None:
     """A ledger that is not there and offloaded by the metadata is a problem."""
-    infos = changed(ledger_18=lambda info: replace(info, offload=replace(info.offload, uuid=uuid)))
+    infos = changed(ledger_18=lambda info: with_offload(info, uuid=uuid))
     topic = reconciled(infos, tuple(copy for copy in copies() if copy.name.ledger_id != 18))
     (problem,) = topic.problems
     assert isinstance(problem, MissingObjectError)
@@ -167,9 +167,7 @@ def test_missing(uuid: UUID | None) -> None:
 
 def test_missing_with_another_copy() -> None:
     """The copy under another uuid is not taken for the one that the metadata names, but told."""
-    infos = changed(
-        ledger_18=lambda info: replace(info, offload=replace(info.offload, uuid=OTHER_UUID))
-    )
+    infos = changed(ledger_18=lambda info: with_offload(info, uuid=OTHER_UUID))
     topic = reconciled(infos)
     (problem,) = topic.problems
     assert str(copies()[4].name.uuid) in problem.message
@@ -178,14 +176,15 @@ def test_missing_with_another_copy() -> None:
 
 def test_without_uuids() -> None:
     """Where the metadata tells no uuids, the newest sound copy counts."""
-    infos = [replace(info, offload=replace(info.offload, uuid=None)) for info in changed()]
+    infos = [with_offload(info, uuid=None) for info in changed()]
     assert reconciled(infos).ledgers == from_bucket(TOPIC, copies()).ledgers
 
 
 @pytest.mark.parametrize("field", ["entries", "size_bytes"])
 def test_contradiction(field: str) -> None:
     """An index object that differs from the metadata in entries or bytes is not read."""
-    infos = changed(ledger_19=lambda info: replace(info, **{field: 12_345}))
+    wrong: dict[str, Any] = {field: 12_345}
+    infos = changed(ledger_19=lambda info: replace(info, **wrong))
     (problem,) = reconciled(infos).problems
     assert isinstance(problem, CorruptIndexError)
     assert "12345 by the metadata" in problem.message
@@ -215,3 +214,57 @@ def test_topic_of_no_ledgers() -> None:
     topic = reconciled([])
     assert topic.ledgers == ()
     assert set(states(topic).values()) == {LedgerState.UNKNOWN.value}
+
+
+def untold(info: LedgerInfo) -> LedgerInfo:
+    """The ledger as internal-info alone tells of it: an offload was begun."""
+    assert info.offload is not None
+    return replace(info, offload=OffloadContext(uuid=info.offload.uuid, complete=None))
+
+
+def test_offload_of_which_nothing_tells_whether_it_is_complete() -> None:
+    """It is, if its objects are sound and agree; else the ledger counts as not offloaded."""
+    infos = [untold(info) for info in changed()]
+    assert reconciled(infos).ledgers == from_bucket(TOPIC, copies()).ledgers
+    topic = reconciled(infos, copies()[:7])
+    assert states(topic)[21] == "offloading"
+    assert [each.ledger_id for each in topic.pending] == [21]
+    assert topic.problems == ()
+    (problem,) = reconciled(infos, copies()[1:]).problems
+    assert "only in BookKeeper" in problem.message
+    infos[-1] = replace(infos[-1], entries=12)
+    assert states(reconciled(infos))[21] == "offloading"
+
+
+def test_salvaging_takes_another_sound_copy() -> None:
+    """Where the copy that counts is missing, what salvages reads one under another uuid."""
+
+    def moved(info: LedgerInfo) -> LedgerInfo:
+        return with_offload(info, uuid=OTHER_UUID)
+
+    topic = reconciled(changed(ledger_18=moved))
+    assert [ledger.ledger_id for ledger in topic.substitutes] == [18]
+    saved = topic.salvaged()
+    assert [ledger.ledger_id for ledger in saved.ledgers] == list(range(14, 22))
+    assert saved.problems == ()
+
+
+def test_salvaging_takes_no_copy_that_contradicts_the_metadata() -> None:
+    """A copy of another number of entries is none of the ledger."""
+
+    def moved(info: LedgerInfo) -> LedgerInfo:
+        assert info.offload is not None
+        return replace(info, entries=8, offload=replace(info.offload, uuid=OTHER_UUID))
+
+    topic = reconciled(changed(ledger_18=moved))
+    assert topic.substitutes == ()
+    assert len(topic.salvaged().problems) == 1
+
+
+def test_doubted() -> None:
+    """A topic whose metadata cannot be read is what the bucket shows, with that problem first."""
+    error = StorageError("malformed")
+    topic = from_bucket(TOPIC, copies()).doubted(error)
+    assert topic.problems == (error,)
+    assert topic.metadata_error is error
+    assert len(topic.salvaged().ledgers) == 8

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
-from connector.topic_name import TopicName, select_topics
+from connector.topic_name import TopicName, namespaces_of, select_topics
 from tests.support.golden import GoldenTopic, golden_topics
 
 PARTS = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1)
@@ -357,3 +357,12 @@ class TestSelect:
 
         assert topic in chosen
         assert all(topic in (other, other.base) for other in chosen)
+
+
+def test_namespaces_of_names() -> None:
+    """Names tell their namespaces, with the cluster of the first version; globs none."""
+    names = ["orders", "sales/eu/x-partition-2", "persistent://t/c/ns/topic"]
+    assert namespaces_of(names) == frozenset({"public/default", "sales/eu", "t/c/ns"})
+    assert namespaces_of([*names, "orders-*"]) is None
+    with pytest.raises(OptionError):
+        namespaces_of("a/b")

@@ -109,6 +109,7 @@ def golden_answers(set_name: str) -> dict[Parts, bytes]:
             if (topic.folder / file).exists():
                 answers[path] = (topic.folder / file).read_bytes()
     tenants = sorted({tenant for tenant, _ in topics})
+    answers["clusters",] = b'["standalone"]'
     answers["tenants",] = json.dumps(tenants).encode()
     for tenant in tenants:
         namespaces = ["/".join(place) for place in topics if place[0] == tenant]
@@ -129,7 +130,8 @@ def running_admin_server(
     """Run a server on a free port of loopback.
 
     Args:
-        set_name: Golden set whose topics the cluster has; None for a cluster without any.
+        set_name: Golden set whose topics the cluster has; None for a server that is none of Pulsar,
+            and knows no path.
         token: Token that it asks for.
         certificates: Makes it a server of https.
         asks_for_certificate: Whether it talks to clients with a certificate only.

@@ -129,10 +129,11 @@ class OwnedBucket:
         """The catalog, with the metadata."""
         return open_catalog(str(self.objects), **{"metadata": self.metadata, **options})
 
-    def audited(self, **options: Any) -> Audit:  # noqa: ANN401 - those of open_catalog
-        """What an audit of the bucket and its uploads finds."""
+    def audited(self, *, is_one_cluster: bool = True, **options: Any) -> Audit:  # noqa: ANN401
+        """What an audit of the bucket and its uploads finds; a folder tells of no cluster."""
         catalog = self.catalog(**options)
-        return audit(catalog, uploads=catalog.location.unfinished_uploads())
+        uploads = catalog.location.unfinished_uploads()
+        return audit(catalog, uploads=uploads, is_one_cluster=is_one_cluster)
 
     def rows(self) -> dict[str, pa.Table]:
         """The rows of every topic, as far as they can be read."""
@@ -144,6 +145,7 @@ class OwnedBucket:
                     str(topic),
                     catalog=catalog,
                     value="raw",
+                    decryption_keys=str(GOLDEN / "keys"),
                     on_corruption="salvage",
                 ).to_table()
                 for topic in catalog.topics()
