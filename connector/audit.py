@@ -16,8 +16,9 @@ from arrow_io.errors import MissingObjectError, TruncatedObjectError
 from arrow_io.format.object_names import parse_object_name
 from arrow_io.storage.store_uploads import aside_path
 from connector.catalog.topic_ledgers import LedgerState
-from connector.deletability import Deletability, time_of
+from connector.deletability import Deletability
 from connector.listings import table_of
+from connector.pulsar_time import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
     from connector.topic_name import TopicName
-
-_STRAY = frozenset({LedgerState.TRIMMED, LedgerState.UNKNOWN})
 
 
 class FindingKind(StrEnum):
@@ -46,6 +45,8 @@ class FindingKind(StrEnum):
     """Reading a ledger whole found bytes that cannot be right."""
     GAP = "gap"
     """A ledger is only in BookKeeper, and ledgers behind it are offloaded."""
+    METADATA = "metadata"
+    """The metadata of a topic is malformed, so nothing tells what should be there."""
     UNLISTED = "unlisted"
     """A ledger in the bucket that is newer than the metadata of its topic."""
     ORPHAN = "orphan"
@@ -149,6 +150,7 @@ def audit(
     *,
     deletion_lag: timedelta | None = None,
     uploads: Iterable[UnfinishedUpload] = (),
+    is_one_cluster: bool = False,
 ) -> Audit:
     """Compare a bucket with its metadata.
 
@@ -157,13 +159,17 @@ def audit(
         deletion_lag: How long after an offload BookKeeper's copy is due for deletion
             (`managedLedgerOffloadDeletionLagMs`); None: such copies are not looked for.
         uploads: Uploads that were begun and not completed (`Location.unfinished_uploads`).
+        is_one_cluster: Whether all that lies in the bucket is of the cluster that the metadata is
+            of. Otherwise what does not tell its cluster, as in a folder, in copies of other tools
+            and in buckets of older releases, is never said to be deletable: another cluster may
+            have topics of the same name.
 
     Raises:
         PulsarOffloadError: The metadata cannot be read.
     """
     begun = list(uploads)
-    topics = [catalog.ledgers(topic) for topic in catalog.topics()]
-    auditor = _Auditor(catalog, topics, deletion_lag)
+    topics = catalog.every_ledger()
+    auditor = _Auditor(catalog, topics, deletion_lag, is_one_cluster=is_one_cluster)
     found = [finding for topic in topics for finding in auditor.of_topic(topic)]
     found += auditor.of_no_topic(begun)
     found += [auditor.of_unfinished(each) for each in catalog.contents.unfinished]
@@ -174,24 +180,37 @@ def audit(
 
 class _Auditor:
     def __init__(
-        self, catalog: Catalog, topics: Sequence[TopicLedgers], deletion_lag: timedelta | None
+        self,
+        catalog: Catalog,
+        topics: Sequence[TopicLedgers],
+        deletion_lag: timedelta | None,
+        *,
+        is_one_cluster: bool,
     ) -> None:
         self._catalog = catalog
         self._deletion_lag = deletion_lag
         self._topics = {each.topic: each for each in topics}
-        self._deletability = Deletability(catalog, topics)
+        self._deletability = Deletability(catalog, topics, is_one_cluster=is_one_cluster)
 
     def of_topic(self, topic: TopicLedgers) -> Iterator[Finding]:
         """What is wrong with the ledgers of a topic."""
+        if topic.metadata_error is not None:
+            yield Finding(
+                kind=FindingKind.METADATA,
+                text=f"the metadata of the topic cannot be read: {topic.metadata_error}",
+                topic=topic.topic,
+                is_loss=True,
+            )
+            return
         is_unknown = topic.metadata is None and self._catalog.source is not None
         for ledger in topic.states:
             copies = ledger.others
-            if ledger.error is not None:
+            if ledger.error is not None and not is_unknown:
                 yield self._of_error(topic, ledger)
-            elif ledger.copy is not None and (is_unknown or ledger.state in _STRAY):
+            elif ledger.copy is not None and (is_unknown or ledger.state.is_stray):
                 copies = (ledger.copy, *ledger.others)
             for copy in copies:
-                if is_unknown or ledger.state in _STRAY:
+                if is_unknown or ledger.state.is_stray:
                     yield self._of_stray(topic, copy)
                 else:
                     yield self._of_other(topic, ledger, copy)

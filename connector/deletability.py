@@ -6,28 +6,26 @@ messages.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
 from arrow_io.format.object_names import LedgerObjectName
-from connector.catalog.topic_ledgers import LedgerState
+from connector.pulsar_time import time_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from datetime import datetime
+    from uuid import UUID
 
     from connector.catalog.bucket import LedgerCopy
     from connector.catalog.catalog import Catalog
-    from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
+    from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
+    from connector.catalog.topic_metadata import LedgerInfo
+    from connector.topic_name import TopicName
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CLOCK_DIFFERENCE = timedelta(hours=1)
 """How far the clocks of a store and of a broker may be apart."""
-
-_READABLE = frozenset({LedgerState.OFFLOADED, LedgerState.BOTH})
-_NOT_KEPT = ""
-"""Stands for the cluster's name where the store keeps no user metadata (a folder, memory)."""
 
 
 class Deletability:
@@ -36,22 +34,33 @@ class Deletability:
     Args:
         catalog: The bucket and the metadata.
         topics: Every topic of the catalog.
+        is_one_cluster: Whether what tells no cluster is of the cluster that the metadata is of.
     """
 
-    def __init__(self, catalog: Catalog, topics: Collection[TopicLedgers]) -> None:
+    def __init__(
+        self, catalog: Catalog, topics: Collection[TopicLedgers], *, is_one_cluster: bool
+    ) -> None:
         self._catalog = catalog
-        self._topics = topics
+        self._is_one_cluster = is_one_cluster
         self._clusters: dict[LedgerObjectName, str | None] = {}
-        self.attempts: dict[LedgerObjectName, bool] = {}
-        """The attempts that the metadata names, and whether it says that they are complete."""
+        self._attempts: dict[LedgerObjectName, str] = {}
         self.owners: dict[int, list[TopicLedgers]] = {}
         """The topics that have a ledger of an id, by the metadata."""
+        self._states = {
+            (topic.topic, state.ledger_id): state for topic in topics for state in topic.states
+        }
+        self._times: dict[TopicName, datetime | None] = {
+            topic.topic: self._metadata_time(topic.metadata.ledgers)
+            for topic in topics
+            if topic.metadata
+        }
+        self._witnesses = {topic.topic: _witness(topic) for topic in topics}
+        self._any_witness = next(filter(None, self._witnesses.values()), None)
         for topic in topics:
             for info in topic.metadata.ledgers if topic.metadata else ():
                 self.owners.setdefault(info.ledger_id, []).append(topic)
-                if info.offload is not None and info.offload.uuid is not None:
-                    name = LedgerObjectName(info.offload.uuid, info.ledger_id)
-                    self.attempts[name] = info.offload.complete
+                for uuid, state in _named_attempts(info):
+                    self._attempts[LedgerObjectName(uuid, info.ledger_id)] = state
 
     def doubt_of_copy(
         self, topic: TopicLedgers, copy: LedgerCopy, modified: datetime | None
@@ -100,18 +109,18 @@ class Deletability:
     ) -> str | None:
         if topic.metadata is None:
             return "the topic may be another cluster's"
-        if name in self.attempts:
-            complete = self.attempts[name]
-            return f"the metadata names it: {'complete' if complete else 'under way, or failed'}"
-        last = max((info.ledger_id for info in topic.metadata.ledgers), default=-1)
-        if name.ledger_id > last:
+        if name in self._attempts:
+            return f"the metadata names it: {self._attempts[name]}"
+        ledgers = topic.metadata.ledgers
+        if not ledgers or name.ledger_id > ledgers[-1].ledger_id:
             return "the ledger is newer than the topic's last in the metadata"
-        return _doubt_of_place(topic, name) or self._doubt_of_time(topic.metadata, modified)
+        state = self._states.get((topic.topic, name.ledger_id))
+        return _doubt_of_place(state) or self._doubt_of_time(topic, modified)
 
-    def _doubt_of_time(self, metadata: TopicMetadata, modified: datetime | None) -> str | None:
+    def _doubt_of_time(self, topic: TopicLedgers, modified: datetime | None) -> str | None:
         if modified is None:
             return "the store does not tell when it was written"
-        known = self._metadata_time(metadata.ledgers)
+        known = self._times.get(topic.topic)
         if known is None or modified >= known:
             return "it was written after the metadata, perhaps"
         return None
@@ -133,12 +142,12 @@ class Deletability:
 
     def _doubt_of_cluster(self, topic: TopicLedgers, cluster: str | None) -> str | None:
         """Whether another cluster may have written it, which may have a topic of the same name."""
-        witness = _witness([topic]) or _witness(self._topics)
+        witness = self._witnesses.get(topic.topic) or self._any_witness
         if witness is None:
             return "no ledger shows that the metadata is of the cluster that wrote the bucket"
         own = self._cluster(witness)
         if own is None or cluster is None:
-            return "nothing tells which cluster wrote it"
+            return None if self._is_one_cluster else "nothing tells which cluster wrote it"
         return None if cluster == own else "it is another cluster's"
 
     def _cluster(self, copy: LedgerCopy) -> str | None:
@@ -153,39 +162,42 @@ class Deletability:
         return self._clusters[copy.name]
 
 
-def time_of(milliseconds: int) -> datetime | None:
-    """A time of Pulsar's, in ms since the epoch; None where a calendar has no such time."""
-    try:
-        return EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None
-
-
-def _doubt_of_place(topic: TopicLedgers, name: LedgerObjectName) -> str | None:
+def _doubt_of_place(state: TopicLedger | None) -> str | None:
     """Whether an attempt may be the only one left of a ledger that the topic has."""
-    state = next((each for each in topic.states if each.ledger_id == name.ledger_id), None)
     if state is None or state.info is None:
         return None
-    if state.state not in _READABLE:
+    if not state.state.is_readable:
         return "no copy that the metadata names can be read in its place"
     if state.info.offload is None or state.info.offload.uuid is None:
         return "the metadata does not tell which copy counts"
     return None
 
 
+def _named_attempts(info: LedgerInfo) -> Iterator[tuple[UUID, str]]:
+    """The attempts that the metadata names for a ledger, and what it says of them."""
+    offload = info.offload
+    if offload is None:
+        return
+    for uuid in offload.other_uuids:
+        yield uuid, "another of its answers names another"
+    if offload.uuid is not None:
+        state = {True: "complete", False: "under way, or failed", None: "begun"}
+        yield offload.uuid, state[offload.complete]
+
+
 def _told_cluster(user_metadata: Mapping[str, str] | None) -> str | None:
-    return _NOT_KEPT if user_metadata is None else user_metadata.get(CLUSTER_NAME_KEY) or None
+    """The cluster's name; None where nothing tells it, as in a folder or a copy."""
+    return (user_metadata or {}).get(CLUSTER_NAME_KEY) or None
 
 
-def _witness(topics: Iterable[TopicLedgers]) -> LedgerCopy | None:
-    """The newest copy that is there as the metadata says, uuid and all."""
+def _witness(topic: TopicLedgers) -> LedgerCopy | None:
+    """The newest copy of a topic that is there as the metadata says, uuid and all."""
     return next(
         (
             ledger.copy
-            for topic in topics
             for ledger in reversed(topic.states)
             if ledger.copy is not None
-            and ledger.state in _READABLE
+            and ledger.state.is_readable
             and ledger.info is not None
             and ledger.info.offload is not None
             and ledger.info.offload.uuid is not None

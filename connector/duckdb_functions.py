@@ -85,9 +85,9 @@ def register_duckdb(
     `read_pulsar` can be kept in it. Registering a connection again replaces what was given before.
 
     `pulsar_topics()`, `pulsar_ledgers()`, `pulsar_blocks()` and `pulsar_objects()` give the bucket
-    as tables (`connector.listings`), as it is when the statement is bound. Their parameters are
-    `topic`, a name, a glob or a list of these, and the options that say where: `url`,
-    `storage_options`, `metadata`, `metadata_options`, `buckets`.
+    as tables (`connector.listings`), as it is then too. Their parameters are `topic`, a name, a
+    glob or a list of these, and the options that say where: `url`, `storage_options`, `metadata`,
+    `metadata_options`, `buckets`.
 
     DuckDB quotes the statement in its errors, so secrets belong in `storage_options`,
     `metadata_options` and `decryption_keys` here, or in a parameter of the statement, not in its
@@ -230,8 +230,8 @@ class _Binder:
     def _listing(
         self, function: str, topic: str | list[str] | None, given: dict[str, object]
     ) -> BoundListing:
-        catalog = self._catalog(self._options(given))
-        return BoundListing(_LISTINGS[function](catalog, topic), self._variable.forget)
+        options, table = self._options(given), _LISTINGS[function]
+        return BoundListing(lambda: table(self._catalog(options), topic), self._variable.forget)
 
     def _options(self, given: dict[str, object]) -> dict[str, Any]:
         """The options that hold for a statement.

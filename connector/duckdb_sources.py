@@ -84,22 +84,31 @@ def _without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 class BoundListing(pads.InMemoryDataset):  # type: ignore[misc]
-    """A table in the plan of a statement.
+    """A table in the plan of a statement, made anew for each execution but the first.
 
     Args:
-        table: The table.
+        make_table: Makes the table.
         found: Called when DuckDB asks for the columns, which it does once it holds the object.
     """
 
-    def __init__(self, table: pa.Table, found: Callable[[], None]) -> None:
-        super().__init__(table)
+    def __init__(self, make_table: Callable[[], pa.Table], found: Callable[[], None]) -> None:
+        super().__init__(make_table())
+        self._make_table = make_table
         self._found = found
+        self._is_fresh = True
 
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
         self._found()
         return super().schema
+
+    def scanner(self, *selection: object, **options: object) -> pads.Scanner:
+        """A scan of the table as it is now: a statement may be prepared once and run often."""
+        if self._is_fresh:
+            self._is_fresh = False
+            return super().scanner(*selection, **options)
+        return pads.InMemoryDataset(self._make_table()).scanner(*selection, **options)
 
 
 def row_estimate() -> Callable[[BoundTopic], object]:

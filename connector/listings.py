@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
+from connector.pulsar_time import time_of
 from connector.topic_name import select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from arrow_io.ledger_reader import OffloadedLedger
     from arrow_io.storage.object_store import ObjectInfo
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, Any]
 """A line of a listing, by column."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER = pa.int64()
+_MAX_INTEGER = 2**63 - 1
 _TIME = pa.timestamp("us", "UTC")
 TEXTS = pa.list_(pa.string())
 
@@ -58,6 +59,7 @@ LEDGER_SCHEMA = pa.schema(
         "last_entry_id": _INTEGER,
         "blocks": _INTEGER,
         "bytes": _INTEGER,
+        "entry_bytes": _INTEGER,
         "created": _TIME,
         "closed": _TIME,
         "offloaded": _TIME,
@@ -71,8 +73,9 @@ LEDGER_SCHEMA = pa.schema(
     }
 )
 """One row a ledger, by ledger id: its state (`connector.catalog.topic_ledgers.LedgerState`), its
-entries (both ends inclusive) and bytes of the data object; when it was created, closed and
-offloaded; and where. What nothing tells is null."""
+entries (both ends inclusive), bytes of the data object, and of the entries alone, which the
+metadata tells too of a ledger that is not in the bucket; when it was created, closed and offloaded;
+and where. What nothing tells is null."""
 
 BLOCK_SCHEMA = pa.schema(
     {
@@ -187,8 +190,10 @@ def _encodable(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
 
 
 def _selected(catalog: Catalog, topic: str | Sequence[str] | None) -> Iterator[TopicLedgers]:
-    known = catalog.topics()
-    for name in known if topic is None else select_topics(topic, known):
+    if topic is None:
+        yield from catalog.every_ledger()
+        return
+    for name in select_topics(topic, catalog.topics()):
         yield catalog.ledgers(name)
 
 
@@ -201,13 +206,20 @@ def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
         "topic": name,
         "partitions": sum(part.topic.partition >= 0 for part in parts),
         "ledgers": len(indexes),
-        "entries": sum(index.entry_count for index in indexes),
-        "bytes": sum(index.data_object_length_bytes for index in indexes),
+        "entries": _storable(sum(index.entry_count for index in indexes)),
+        "bytes": _storable(sum(index.data_object_length_bytes for index in indexes)),
         "pending_ledgers": len(pending) if is_known else None,
-        "pending_entries": sum(ledger.entries or 0 for ledger in pending) if is_known else None,
+        "pending_entries": (
+            _storable(sum(ledger.entries or 0 for ledger in pending)) if is_known else None
+        ),
         "unsound": len(problems),
         "problems": problems,
     }
+
+
+def _storable(number: int) -> int:
+    """The number, as far as a column reaches: nothing bounds what hostile ledgers add up to."""
+    return min(number, _MAX_INTEGER)
 
 
 def problems_of(topic: TopicLedgers) -> list[str]:
@@ -222,21 +234,22 @@ def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:
         "partition": topic.topic.partition,
         "ledger_id": ledger.ledger_id,
         "state": ledger.state.value,
-        "entries": ledger.entries,
+        "entries": None if ledger.entries is None else _storable(ledger.entries),
         "copies": len(ledger.others) + (ledger.copy is not None),
         "warnings": [],
         "problems": [str(ledger.error)] if ledger.error else [],
     }
     if ledger.info is not None:
-        row["bytes"] = ledger.info.size_bytes
-        row["closed"] = _time(ledger.info.timestamp_ms)
+        row["entry_bytes"] = ledger.info.size_bytes
+        row["closed"] = _told_time(ledger.info.timestamp_ms)
         offload = ledger.info.offload
         if offload is not None:
             row |= {"driver": offload.driver, "bucket": offload.bucket}
             row |= {"uuid": str(offload.uuid) if offload.uuid else None}
-            row["offloaded"] = _time(offload.timestamp_ms)
+            row["offloaded"] = _told_time(offload.timestamp_ms)
     if ledger.copy is not None:
         row["uuid"] = str(ledger.copy.name.uuid)
+        row["bytes"] = ledger.copy.data.size_bytes if ledger.copy.data else None
         row["offloaded"] = row.get("offloaded") or ledger.copy.modified
         if ledger.copy.ledger is not None:
             row |= _read_row(ledger.copy.ledger)
@@ -251,8 +264,8 @@ def _read_row(ledger: OffloadedLedger) -> Row:
         "first_entry_id": 0,
         "last_entry_id": index.last_entry_id,
         "blocks": index.block_count,
-        "bytes": index.data_object_length_bytes,
-        "created": _time(index.ledger_metadata.ctime_ms),
+        "entry_bytes": index.ledger_metadata.length_bytes,
+        "created": _told_time(index.ledger_metadata.ctime_ms),
         "cluster": (ledger.user_metadata or {}).get(CLUSTER_NAME_KEY),
         "warnings": list(ledger.warnings),
     }
@@ -307,11 +320,6 @@ def _object_row(
     }
 
 
-def _time(milliseconds: int | None) -> datetime | None:
-    """A time of Pulsar's; None also where it is none that a calendar has."""
-    if not milliseconds:
-        return None
-    try:
-        return _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None
+def _told_time(milliseconds: int | None) -> datetime | None:
+    """A time of Pulsar's, which writes 0 where it knows none."""
+    return time_of(milliseconds) if milliseconds else None

@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from arrow_io.errors import FormatError, MissingObjectError, OptionError
+from arrow_io.errors import FormatError, MissingObjectError, OptionError, StorageError
 from arrow_io.format.index_block import check_format_version
 from arrow_io.messages import tables
 from arrow_io.read_report import ReadReport, Unit
@@ -55,20 +55,22 @@ class VerificationJournal:
     """A file that remembers what was verified, a line a ledger, so that a long run can go on.
 
     Args:
-        path: The file; made when the first ledger is done.
+        path: The file; made if it is not there.
 
     Raises:
-        OptionError: The file is there and is no journal.
-        OSError: It cannot be read.
+        OptionError: The file is there and is no journal, or it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._done: dict[tuple[str, str, int], VerifiedLedger] = {}
         try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            data = b""
+            with path.open("a+b") as file:
+                file.seek(0)
+                data = file.read()
+        except OSError as error:
+            message = f"no journal can be kept in {path}: {error.strerror}"
+            raise OptionError(message) from None
         # A line that has no end was being written when the run was killed.
         whole_bytes = data.rfind(b"\n") + 1
         cut = data[whole_bytes:]
@@ -95,14 +97,18 @@ class VerificationJournal:
         """Remember a ledger.
 
         Raises:
-            OSError: The file cannot be written.
+            StorageError: The file cannot be written any more.
         """
         self._done[verified.key] = verified
-        with self._path.open("ab") as file:
-            if self._cut_at is not None:
-                file.truncate(self._cut_at)
-                self._cut_at = None
-            file.write(json.dumps(asdict(verified)).encode() + b"\n")
+        try:
+            with self._path.open("ab") as file:
+                if self._cut_at is not None:
+                    file.truncate(self._cut_at)
+                    self._cut_at = None
+                file.write(json.dumps(asdict(verified)).encode() + b"\n")
+        except OSError as error:
+            message = f"the journal {self._path} cannot be written: {error.strerror}"
+            raise StorageError(message) from None
 
 
 def _parsed(fields: dict[str, Any]) -> VerifiedLedger:
@@ -137,7 +143,8 @@ def verify(
         What was found of each ledger, those of the journal too.
 
     Raises:
-        StorageError: A request went on failing; what was verified until then is in the journal.
+        StorageError: A request went on failing, or the journal cannot be written; what was verified
+            until then is in it.
     """
     for topic in topics:
         for ledger in topic.ledgers:

@@ -56,8 +56,9 @@ class PulsarOffloadDataSource(DataSource):
     | `startingTime`, `endingTime` | instead: publish time in ms since 1970 |
     | `metadata` | what the cluster knows, as in `open_catalog`: a URL, a folder, a snapshot |
     | `metadata.<name>`, `secret.metadata.<name>` | an option of that, such as `token` |
+    | `metadata_options`, `secret.metadata_options` | all of them, as a JSON object |
     | `buckets` | URLs of further buckets, as a JSON object by name |
-    | `table` | instead of messages: `topics`, `ledgers`, `blocks` or `objects` as rows |
+    | `table` | instead of `messages`: `topics`, `ledgers`, `blocks` or `objects` as rows |
     | `columns` | names, separated by commas |
     | `schema` | of the values: on the driver, a file or folder; or JSON; or a type, as `STRING` |
     | `schema_version`, `value` | as in `open_topic` |

@@ -12,7 +12,6 @@ import difflib
 import json
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from arrow_io.errors import OptionError
@@ -22,18 +21,19 @@ from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
 from connector.decryption_keys import read_decryption_keys
 from connector.listings import TABLES
+from connector.pulsar_time import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
 
     from arrow_io.messages.encryption import DecryptionKeys
     from connector.bounds import Bound
 
+_MESSAGES: Final = "messages"
 _STORAGE_PREFIXES: Final = ("storage.", "secret.")
 """Spark masks options with `secret` in their names wherever it shows options."""
 _METADATA_PREFIXES: Final = ("metadata.", "secret.metadata.")
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SCHEMES: Final = {
     "aws-s3": "s3",
@@ -65,7 +65,7 @@ class SourceOptions:
 
     location: Location
     topics: tuple[str, ...] | re.Pattern[str] = ()
-    table: str = "messages"
+    table: str = _MESSAGES
     start: Bound | None = None
     end: Bound | None = None
     columns: tuple[str, ...] | None = None
@@ -100,10 +100,10 @@ class SourceOptions:
         unknown = []
         for name, text in given.items():
             known = _KNOWN.get(_normal(name))
-            if known is None and name.lower().startswith(_METADATA_PREFIXES):
-                metadata.append((name, text))
-            elif known is None and name.lower().startswith(_STORAGE_PREFIXES):
-                storage.append((name, text))
+            if known is None and (prefix := _prefix(name, _METADATA_PREFIXES)):
+                metadata.append((name[len(prefix) :], text))
+            elif known is None and (prefix := _prefix(name, _STORAGE_PREFIXES)):
+                storage.append((name[len(prefix) :], text))
             elif known is None:
                 unknown.append(name)
             elif known in values:
@@ -116,11 +116,16 @@ class SourceOptions:
         texts = {known: text for known, (_, text) in values.items()}
         location = _location(texts, storage)
         fields = _fields(texts)
-        if "topics" not in fields and "table" not in fields:
+        table = fields.get("table", _MESSAGES)
+        if "topics" not in fields and table == _MESSAGES:
             message = "option topic is missing: a name, a glob, or several, separated by commas"
             raise OptionError(message)
+        strange = [name for name in texts if name in _PARSERS and not _is_for_listing(name)]
+        if table != _MESSAGES and strange:
+            message = f"option {strange[0]} is for messages, not for the table {table}"
+            raise OptionError(message)
         if metadata:
-            fields["metadata_options"] = _metadata_options(metadata)
+            _put_texts(fields.setdefault("metadata_options", {}), "metadata option", metadata)
         return cls(location=location, **fields)
 
 
@@ -186,8 +191,9 @@ def _flag(option: str, text: str) -> bool:
 
 
 def _listing(option: str, text: str) -> str:
-    if text not in TABLES:
-        message = f"{option} must be one of {', '.join(TABLES)}, not {text!r}"
+    names = (_MESSAGES, *TABLES)
+    if text not in names:
+        message = f"{option} must be one of {', '.join(names)}, not {text!r}"
         raise OptionError(message)
     return text
 
@@ -204,11 +210,11 @@ def _fail_on_data_loss(option: str, text: str) -> str:
 
 
 def _time(option: str, text: str) -> datetime:
-    try:
-        return _EPOCH + timedelta(milliseconds=_number(option, text))
-    except OverflowError:
+    time = time_of(_number(option, text))
+    if time is None:
         message = f"{option} must be in milliseconds since 1970, not {text}"
-        raise OptionError(message) from None
+        raise OptionError(message)
+    return time
 
 
 def _offset(unbounded: str) -> Callable[[str, str], Bound | None]:
@@ -284,11 +290,17 @@ _PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
     "decryption_keys": ("decryption_keys", _key_files),
     "secret.decryption_keys": ("decryption_keys", _keys),
     "metadata": ("metadata", _text),
+    "metadata_options": ("metadata_options", _json_object),
+    "secret.metadata_options": ("metadata_options", _json_object),
     "buckets": ("buckets", _json_object),
     "table": ("table", _listing),
     "task_bytes": ("task_bytes", _positive),
 }
 """The field of each option, and how its text is read."""
+
+_LISTING_FIELDS: Final = frozenset(
+    {"topics", "table", "metadata", "metadata_options", "buckets", "range_bytes"}
+)
 
 _LOCATION_OPTIONS: Final = (
     "url",
@@ -307,6 +319,15 @@ def _normal(name: str) -> str:
 _KNOWN: Final = {_normal(name): name for name in (*_LOCATION_OPTIONS, *_PARSERS)}
 
 
+def _prefix(name: str, prefixes: Iterable[str]) -> str | None:
+    """The one of some prefixes, in lower case, that a name has in any."""
+    return next((prefix for prefix in prefixes if name.lower().startswith(prefix)), None)
+
+
+def _is_for_listing(option: str) -> bool:
+    return _PARSERS[option][0] in _LISTING_FIELDS
+
+
 def _unknown_options(names: list[str]) -> str:
     # What Spark makes of CREATE TABLE: no options at all, or the table's own properties.
     if not names or "provider" in names:
@@ -321,7 +342,10 @@ def _unknown_options(names: list[str]) -> str:
         for name, found in near.items()
     ]
     if not all(near.values()):
-        said.append(f"there are {', '.join(_KNOWN.values())}, storage.<name> and secret.<name>")
+        said.append(
+            f"there are {', '.join(_KNOWN.values())}, storage.<name>, metadata.<name>,"
+            " secret.<name> and secret.metadata.<name>"
+        )
     return "; ".join(said)
 
 
@@ -341,11 +365,9 @@ def _location(texts: Mapping[str, str], storage: list[tuple[str, str]]) -> Locat
             raise OptionError(message)
         url = f"{_scheme(driver or 'aws-s3')}://{bucket}"
     options = _json_object("storage_options", texts.get("storage_options", "{}"))
-    for given, text in storage:
-        name = given.partition(".")[2]
-        _put(options, name, _storage_value(name, text))
+    _put_texts(options, "storage option", storage)
     for name, value in _broker_options(texts, url.partition("://")[0]).items():
-        _put(options, name, value)
+        _put(options, "storage option", name, value)
     return Location(url, options)
 
 
@@ -372,14 +394,6 @@ def _broker_options(texts: Mapping[str, str], scheme: str) -> dict[str, str]:
     return options
 
 
-def _metadata_options(given: Iterable[tuple[str, str]]) -> dict[str, object]:
-    options: dict[str, object] = {}
-    for each, text in given:
-        name = each.removeprefix("secret.").partition(".")[2]
-        _put(options, name, _storage_value(name, text))
-    return options
-
-
 def _json(option: str, text: str) -> object:
     try:
         return json.loads(text)
@@ -389,24 +403,36 @@ def _json(option: str, text: str) -> object:
         raise OptionError(message) from None
 
 
-def _storage_value(name: str, text: str) -> object:
+def _put_texts(options: dict[str, object], kind: str, given: Iterable[tuple[str, str]]) -> None:
+    """Set the options of the storage, or of the source of metadata, that have names of their own.
+
+    Args:
+        options: Those that are set already.
+        kind: What an error calls one.
+        given: Names and texts.
+    """
+    for name, text in given:
+        _put(options, kind, name, _value(kind, name, text))
+
+
+def _value(kind: str, name: str, text: str) -> object:
     """JSON for objects and arrays; for numbers, true, false and null only where no text is due."""
     is_text = _TEXT_OPTIONS.search(name.lower().rpartition(".")[2])
     if text.startswith(("{", "[")) or (not is_text and _JSON_SCALAR.fullmatch(text)):
-        return _json(f"storage option {name}", text)
+        return _json(f"{kind} {name}", text)
     return text
 
 
-def _put(options: dict[str, object], name: str, value: object) -> None:
-    """Set a storage option; dots lead into nested ones."""
+def _put(options: dict[str, object], kind: str, name: str, value: object) -> None:
+    """Set an option; dots lead into nested ones."""
     *path, last = name.split(".")
     if not all((*path, last)):
-        message = f"storage option {name!r} lacks a part of its name"
+        message = f"{kind} {name!r} lacks a part of its name"
         raise OptionError(message)
     inner: object = options
     for step in path:
         inner = inner.setdefault(step, {}) if isinstance(inner, dict) else None
     if not isinstance(inner, dict) or last in inner:
-        message = f"storage option {name} is given twice"
+        message = f"{kind} {name} is given twice"
         raise OptionError(message)
     inner[last] = value

@@ -167,6 +167,26 @@ def test_spellings_of_storage_options_add_up() -> None:
     ) == {"client_kwargs": {"region_name": "r", "verify": False}, "S3_Case": 1, "key": "shhh"}
 
 
+@pytest.mark.parametrize("name", ["metadata_options", "secret.metadata_options"])
+def test_spellings_of_metadata_options_add_up(name: str) -> None:
+    """One JSON object, plain or masked, and names of their own make one set of options."""
+    options = parse(
+        metadata="https://broker:8443",
+        **{name: '{"timeout_s": 5, "token": "MARKER"}', "SECRET.Metadata.key_file": "key.pem"},
+    )
+
+    assert options.metadata_options == {"timeout_s": 5, "token": "MARKER", "key_file": "key.pem"}
+    assert options.location.storage_options == {}
+    assert "MARKER" not in repr(options)
+
+
+def test_messages_are_a_table() -> None:
+    """What is read by default can be said, with all the options that it takes."""
+    assert parse(table="messages", start="(1,2)") == parse(start="(1,2)")
+    with pytest.raises(OptionError, match="option topic is missing"):
+        SourceOptions.parse({"url": "x", "table": "messages"})
+
+
 @pytest.mark.parametrize(
     ("options", "url", "storage_options"),
     [
@@ -222,6 +242,7 @@ def test_keys_of_broker_conf(
         ({"topik": "x"}, "unknown option topik, did you mean topic or topics?"),
         ({"tasksize": "1", "service.url": "x"}, "unknown option service.url"),
         ({"kafka.bootstrap.servers": "x"}, "there are url, storage_options"),
+        ({"service.url": "x"}, "metadata.<name>, secret.<name> and secret.metadata.<name>"),
         ({"range_bytes": "1", "rangeBytes": "2"}, "given twice: as range_bytes and as rangeBytes"),
         ({"topics": "x"}, "options topic and topics say the same"),
         ({"topicsPattern": "x"}, "options topic and topicsPattern say the same"),
@@ -235,6 +256,13 @@ def test_keys_of_broker_conf(
         ({"storage.a": "1", "storage.a.b": "2"}, "storage option a.b is given twice"),
         ({"storage.a..b": "1"}, "lacks a part of its name"),
         ({"storage.": "1"}, "lacks a part of its name"),
+        ({"metadata.": "1"}, "metadata option '' lacks a part of its name"),
+        ({"metadata.a": "1", "secret.metadata.a": "2"}, "metadata option a is given twice"),
+        ({"metadata_options": '{"a": 1}', "metadata.a": "1"}, "metadata option a is given twice"),
+        ({"metadata_options": "{}", "secret.metadata_options": "{}"}, "say the same"),
+        ({"metadata_options": "[1]"}, "metadata_options must be a JSON object"),
+        ({"metadata.token": '{"a'}, "metadata option token looks like JSON and is not"),
+        ({"table": "message"}, "table must be one of messages, topics, ledgers, blocks, objects"),
         ({"verify_checksums": "yes"}, "verify_checksums must be true or false, not 'yes'"),
         ({"task_bytes": "128m"}, "task_bytes must be a whole number, not '128m'"),
         ({"task_bytes": "0"}, "task_bytes must be at least 1, not 0"),
@@ -295,6 +323,11 @@ def test_missing_options(options: dict[str, str], said: str) -> None:
         {"storage_options": '{"key": "MARKER'},
         {"storage_options": '["MARKER"]'},
         {"storage.token": '{"MARKER'},
+        {"metadata.token": '{"MARKER'},
+        {"secret.metadata.token": '["MARKER'},
+        {"metadata_options": '{"token": "MARKER'},
+        {"secret.metadata_options": '["MARKER"]'},
+        {"metadata_options": '{"token": "MARKER"}', "secret.metadata.token": "MARKER"},
         {"storage.key": "MARKER", "secret.key": "MARKER"},
         {"storage.key": "MARKER", "topik": "x"},
         {"url": "s3://MARKER:MARKER@bucket"},

@@ -1,0 +1,279 @@
+"""`pulsar_topics`, `pulsar_ledgers`, `pulsar_blocks`, `pulsar_objects`: a bucket in SQL."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import pytest
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.trace import RequestTrace
+from connector import open_catalog, register_duckdb
+from connector.listings import TABLES
+from tests.support.admin_server import running_admin_server
+from tests.support.golden import GOLDEN, golden_topic
+from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CHUNKED: Final = golden_topic("small-chunked")
+URL: Final = str(GOLDEN / SMALL / "objects")
+METADATA: Final = str(GOLDEN / SMALL)
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that reads the small golden set, with its metadata."""
+    with duckdb.connect() as opened:
+        opened.execute("set TimeZone = 'UTC'")
+        register_duckdb(opened, url=URL, metadata=METADATA)
+        yield opened
+
+
+def all_of(con: duckdb.DuckDBPyConnection, sql: str, parameters: object = None) -> list[Any]:
+    """The rows of a statement."""
+    return con.execute(sql, parameters).fetchall()
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_those_of_python(name: str, *, has_metadata: bool) -> None:
+    """All columns, all rows, of the same types."""
+    metadata = METADATA if has_metadata else None
+    expected = TABLES[name](open_catalog(URL, metadata=metadata), None)
+    with duckdb.connect() as con:
+        register_duckdb(con, url=URL, metadata=metadata)
+
+        table = con.sql(f"from pulsar_{name}()").to_arrow_table()
+
+    assert table.column_names == expected.column_names
+    assert table.cast(expected.schema).equals(expected)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_topics_are_chosen(con: duckdb.DuckDBPyConnection, name: str) -> None:
+    """By a name, a glob, a list, or a parameter."""
+    sql = f"select distinct topic from pulsar_{name}"  # noqa: S608
+    prefix = "persistent://public/default/small-"
+
+    assert all_of(con, f"{sql}(topic := 'small-chunked')") == [(f"{prefix}chunked",)]
+    assert all_of(con, f"{sql}('small-chunked')") == [(f"{prefix}chunked",)]
+    assert all_of(con, f"{sql}(topic := $1)", ["small-enc*"]) == [(f"{prefix}encrypted",)]
+    both = all_of(con, f"{sql}(topic := ['small-chunked', 'small-encrypted']) order by all")
+    assert both == [(f"{prefix}chunked",), (f"{prefix}encrypted",)]
+
+
+def test_filters_and_projections(con: duckdb.DuckDBPyConnection) -> None:
+    """Whatever DuckDB hands over of a statement, the rows are right."""
+    ledgers = CHUNKED.ledgers
+    found = all_of(
+        con,
+        "select ledger_id, uuid from pulsar_ledgers()"
+        " where topic like '%chunked' and state = 'both' and entries < 7 order by ledger_id",
+    )
+    assert found == [(ledgers[-1].ledger_id, ledgers[-1].uuid)]
+    assert all_of(con, "select count(*) from pulsar_objects()") == [(58,)]
+    largest = max(ledgers, key=lambda each: each.data_object.stat().st_size)
+    assert all_of(
+        con,
+        'select object from pulsar_objects(topic := $1) order by "bytes" desc limit 1',
+        [CHUNKED.name],
+    ) == [(largest.data_object.name,)]
+    states = all_of(con, "select state, count(*) from pulsar_ledgers() group by all order by 1")
+    assert states == [("both", 29), ("open", 9)]
+    assert (
+        all_of(con, "select 1 from pulsar_ledgers() where closed > timestamptz '2030-01-01'") == []
+    )
+    assert all_of(
+        con, "select len(problems), len(warnings) from pulsar_ledgers() where ledger_id = 14"
+    ) == [(0, 0)]
+
+
+def test_joins(con: duckdb.DuckDBPyConnection) -> None:
+    """Of tables with each other, and with the rows of a topic."""
+    joined = all_of(
+        con,
+        "select l.ledger_id, sum(b.bytes)::bigint, any_value(o.bytes)"
+        " from pulsar_ledgers(topic := 'small-chunked') l"
+        " join pulsar_blocks() b using (topic, ledger_id)"
+        " join pulsar_objects() o on o.object = b.object group by 1 order by 1",
+    )
+    assert joined == [
+        (each.ledger_id, *[each.data_object.stat().st_size] * 2) for each in CHUNKED.ledgers
+    ]
+    counted = all_of(
+        con,
+        "select count(*), count(distinct uuid) from read_pulsar('small-chunked', value := 'raw')"
+        " m join pulsar_ledgers() l on l.ledger_id = m.__ledger_id__",
+    )
+    rows = {row["ledger"] for row in CHUNKED.messages()}
+    assert counted == [(CHUNKED.message_count, len(rows))]
+
+
+@pytest.mark.parametrize("parameter", ["", "$1"])
+def test_prepared_statements(tmp_path: Path, parameter: str) -> None:
+    """Each execution sees the bucket as it is then, whether the statement has parameters or not."""
+    bucket = OwnedBucket.copied(tmp_path)
+    with duckdb.connect() as con:
+        register_duckdb(con, url=str(bucket.objects))
+        con.execute(
+            "prepare counted as select count(*) from pulsar_objects()"  # noqa: S608
+            f" where bytes > {parameter or 0}"
+        )
+        run = f"execute counted({0 if parameter else ''})".replace("()", "")
+        assert all_of(con, run) == [(58,)]
+        bucket.copy_ledger(CHUNKED.ledgers[0])
+        assert all_of(con, run) == [(60,)]
+        bucket.delete(*(path.name for path in bucket.objects.iterdir()))
+        assert all_of(con, run) == [(0,)]
+
+
+def test_views_and_statements_that_are_run_again(tmp_path: Path) -> None:
+    """A view shows the bucket as it is when it is looked at."""
+    bucket = OwnedBucket.copied(tmp_path)
+    with duckdb.connect() as con:
+        register_duckdb(con, url=str(bucket.objects))
+        con.execute("create temp view copies as select ledger_id, copies from pulsar_ledgers()")
+        sql = "select copies from copies where ledger_id = 14"
+        assert all_of(con, sql) == [(1,)]
+        bucket.copy_ledger(CHUNKED.ledgers[0])
+        assert all_of(con, sql) == [(2,)]
+
+
+def test_options_of_a_statement(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """A statement may say where to look, and by which metadata."""
+    bucket = OwnedBucket.copied(tmp_path)
+    ledger = CHUNKED.ledgers[3]
+    bucket.delete(ledger.data_object.name, ledger.index_object.name)
+    sql = "select state from pulsar_ledgers(topic := 'small-chunked', url := $url"
+    given = {"url": str(bucket.objects)}
+    snapshot = tmp_path / "catalog.json.gz"
+    bucket.catalog().save(snapshot)
+
+    assert ("missing",) in all_of(con, f"{sql})", given)
+    folder = f"{sql}, metadata := {{'{CHUNKED.name}': '{CHUNKED.folder}'}})"
+    assert ("missing",) in all_of(con, folder, given)
+    saved = all_of(con, f"{sql}, metadata := $saved)", given | {"saved": str(snapshot)})
+    assert ("missing",) in saved
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in (ledger.data_object, ledger.index_object):
+        (other / path.name).write_bytes(path.read_bytes())
+    found = all_of(con, f"{sql}, buckets := {{'goldensmall': '{other}'}})", given)
+    assert ("missing",) not in found
+    with running_admin_server(SMALL, token="t0ken") as server:
+        live = f"{sql}, metadata := $admin, metadata_options := $options)"
+        parameters = given | {"admin": server.url, "options": {"token": "t0ken"}}
+        assert ("missing",) in all_of(con, live, parameters)
+
+
+def test_metadata_is_read_once_for_each_statement() -> None:
+    """And index objects once for all."""
+    trace = RequestTrace()
+    with running_admin_server(SMALL) as server, duckdb.connect() as con:
+        register_duckdb(con, url=URL, metadata=server.url, trace=trace)
+        for number in (1, 2):
+            all_of(con, "from pulsar_ledgers(topic := 'small-chunked')")
+            path = "/admin/v2/persistent/public/default/small-chunked/internal-info"
+            assert server.paths.count(path) == number
+            assert (trace.counts.list_requests, trace.counts.index_requests) == (number, 29)
+
+
+def test_catalog_that_is_given_is_not_opened_again() -> None:
+    """It is the bucket as it was, until a statement says where else to look."""
+    trace = RequestTrace()
+    catalog = open_catalog(URL, trace=trace)
+    before = trace.counts
+    with duckdb.connect() as con:
+        register_duckdb(con, url=URL, catalog=catalog)
+        assert all_of(con, "select count(*) from pulsar_topics()") == [(7,)]
+        assert trace.counts == before
+        states = all_of(
+            con, "select distinct state from pulsar_ledgers(metadata := $1)", [METADATA]
+        )
+        assert sorted(states) == [("both",), ("open",)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("pulsar_ledgers(topic := 'nothing-like-it')", "topic nothing-like-it: no offloaded topic"),
+        ("pulsar_ledgers(topic := 5)", "the topic must be a name, a glob, or a list"),
+        ("pulsar_ledgers(topic := [])", "no topic is asked for"),
+        ("pulsar_ledgers(url := 5)", "url must be of type VARCHAR"),
+        ("pulsar_ledgers(url := '/no/such/folder')", "pulsar_ledgers: no such folder"),
+        ("pulsar_ledgers(metadata := 5)", "not from a value of type int"),
+        ("pulsar_ledgers(metadata := ['x'])", "not from a value of type list"),
+        ("pulsar_ledgers(metadata := {'orders': 5})", "not from a value of type int"),
+        ("pulsar_ledgers(metadata := '/no/such/folder')", "no such folder"),
+        ("pulsar_ledgers(metadata := '/no/such/catalog.json.gz')", "no such object"),
+        ("pulsar_ledgers(buckets := 5)", "buckets must be a STRUCT, a MAP"),
+        ("pulsar_ledgers(buckets := {'b': 5})", "buckets are URLs by name"),
+        ("pulsar_ledgers(metadata_options := 'x')", "metadata_options must be a STRUCT"),
+        ("pulsar_ledgers(columns := ['x'])", "does not support the supplied arguments"),
+        ("pulsar_ledgers", "pulsar_ledgers"),
+    ],
+)
+def test_errors(con: duckdb.DuckDBPyConnection, sql: str, told: str) -> None:
+    """What is wrong is told when a statement is bound."""
+    with pytest.raises(duckdb.Error) as caught:
+        con.execute(f"select * from {sql}")  # noqa: S608
+    assert told in str(caught.value)
+
+
+def test_missing_url() -> None:
+    """Where to look must be told, here or there."""
+    with duckdb.connect() as con:
+        register_duckdb(con)
+        with pytest.raises(duckdb.Error, match="no url is given"):
+            con.execute("from pulsar_topics()")
+        assert all_of(con, "select count(*) from pulsar_topics(url := $1)", [URL]) == [(7,)]
+        with pytest.raises(OptionError, match="no option 'topic'"):
+            register_duckdb(con, url=URL, topic="orders")
+
+
+def test_errors_show_no_secret(con: duckdb.DuckDBPyConnection) -> None:
+    """A secret that is a parameter is not told."""
+    parameters = {"m": "http://127.0.0.1:1", "o": {"token": "s3cret", "timeout_s": "soon"}}
+    with pytest.raises(duckdb.Error) as caught:
+        con.execute("from pulsar_topics(metadata := $m, metadata_options := $o)", parameters)
+    assert "timeout_s" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_nothing_stays_behind(con: duckdb.DuckDBPyConnection) -> None:
+    """No variable of the caller's, and no table once its result is gone."""
+    names = set(vars(sys.modules[__name__]))
+    result = con.execute("from pulsar_ledgers()")
+    assert len(result.fetchall()) == 38
+    assert set(vars(sys.modules[__name__])) == names
+    tables = [
+        weakref.ref(each) for each in gc.get_objects() if type(each).__name__ == "BoundListing"
+    ]
+    con.execute("select 1").fetchall()
+    del result
+    gc.collect()
+    assert [each for each in tables if each() is not None] == []
+
+
+def test_damage_is_told_in_the_table(tmp_path: Path) -> None:
+    """What cannot be read is a row with its problem, not an error of the statement."""
+    bucket = OwnedBucket.copied(tmp_path)
+    bucket.delete(CHUNKED.ledgers[0].data_object.name)
+    bucket.write(f"{OTHER_UUID}-ledger-15-index", b"")
+    with duckdb.connect() as con:
+        register_duckdb(con, url=str(bucket.objects))
+        (row,) = all_of(
+            con, "select state, problems[1] from pulsar_ledgers() where len(problems) > 0"
+        )
+        assert row[0] == "unsound"
+        assert "its data object is not" in row[1]
+        assert all_of(con, "select topic, unsound from pulsar_topics() where unsound > 0") == [
+            (CHUNKED.name, 1)
+        ]

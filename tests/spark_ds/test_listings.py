@@ -1,0 +1,255 @@
+"""The option `table`: topics, ledgers, blocks and objects of a bucket as rows in Spark."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+from arrow_io.errors import OptionError
+from connector import open_catalog, open_topic
+from connector.catalog.admin_connection import parse_options
+from connector.listings import TABLES
+from spark_ds import listing_reader
+from spark_ds.datasource import PulsarOffloadDataSource
+from spark_ds.listing_reader import ListingReader
+from spark_ds.options import SourceOptions
+from tests.spark_ds.queries import frame
+from tests.support.golden import GOLDEN, golden_topic
+from tests.support.owned_bucket import OTHER_UUID, SCHEMAS_FILE, SMALL, OwnedBucket
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+CHUNKED: Final = golden_topic("small-chunked")
+METADATA: Final = str(GOLDEN / SMALL)
+
+
+def source(url: object, **options: str) -> PulsarOffloadDataSource:
+    """The source as Spark makes it."""
+    return PulsarOffloadDataSource({"url": str(url), **options})
+
+
+def listing(spark: SparkSession, url: object, table: str, **options: str) -> DataFrame:
+    """A data frame of a listing."""
+    reader = spark.read.format("pulsar_offload").option("url", str(url)).option("table", table)
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+def read(reader: ListingReader) -> list[dict[str, object]]:
+    """The rows that the tasks of a reader give, each in a process of its own."""
+    rows: list[dict[str, object]] = []
+    for partition in reader.partitions():
+        sent, task = pickle.loads(pickle.dumps((reader, partition)))
+        for batch in sent.read(task):
+            rows.extend(batch.to_pylist())
+    return rows
+
+
+# On the driver, without a JVM
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_rows_are_those_of_python(table: str, small_bucket: str) -> None:
+    """All of them, with and without a topic, in the columns of Spark's own types."""
+    catalog = open_catalog(small_bucket, metadata=METADATA)
+    for options, topic in (
+        ({}, None),
+        ({"topic": "small-ch*,small-enc*"}, ["small-ch*", "small-enc*"]),
+    ):
+        opened = source(small_bucket, table=table, metadata=METADATA, **options)
+        expected: pa.Table = TABLES[table](catalog, topic)
+
+        reader = opened.reader(opened.schema())
+
+        assert isinstance(reader, ListingReader)
+        assert opened.schema().names == expected.column_names
+        assert read(reader) == expected.to_pylist()
+
+
+def test_columns_are_chosen(small_bucket: str) -> None:
+    """In any order; of another name or type they are refused, and those that there are are told."""
+    opened = source(small_bucket, table="ledgers")
+    schema = StructType().add("uuid", StringType()).add("ledger_id", LongType())
+
+    reader = opened.reader(schema)
+
+    assert isinstance(reader, ListingReader)
+    rows = read(reader)
+    assert len(rows) == 29
+    assert {tuple(row) for row in rows} == {("uuid", "ledger_id")}
+    for wrong in (
+        StructType().add("entry", LongType()),
+        StructType().add("ledger_id", IntegerType()),
+    ):
+        with pytest.raises(OptionError, match=r"no column .* there are: .*ledger_id:bigint"):
+            opened.reader(wrong)
+
+
+def test_large_tables_are_cut(small_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows travel to the executors in pieces, and none is lost or doubled between them."""
+    monkeypatch.setattr(listing_reader, "_PARTITION_ROWS", 5)
+    opened = source(small_bucket, table="objects")
+
+    reader = opened.reader(opened.schema())
+
+    assert isinstance(reader, ListingReader)
+    assert len(reader.partitions()) == 12
+    assert read(reader) == TABLES["objects"](open_catalog(small_bucket), None).to_pylist()
+    # It is sent along with each of them, without the rows of the others.
+    assert len(pickle.dumps(reader)) < 200
+
+
+def test_empty_bucket(tmp_path: Path) -> None:
+    """There may be no rows, and Spark may ask for a partition that there is not."""
+    opened = source(tmp_path, table="topics")
+
+    reader = opened.reader(opened.schema())
+
+    assert isinstance(reader, ListingReader)
+    assert read(reader) == []
+    assert list(reader.read(InputPartition(None))) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"table": "ledger"},
+            "table must be one of messages, topics, ledgers, blocks, objects, not 'ledger'",
+        ),
+        ({"table": "ledgers", "columns": "uuid"}, "option columns is for messages"),
+        ({"table": "ledgers", "start": "(1,2)"}, "option start is for messages"),
+        ({"table": "ledgers", "failOnDataLoss": "false"}, "option failOnDataLoss is for messages"),
+        ({"table": "topics", "metadata_options": "[]"}, "metadata_options must be a JSON object"),
+        ({"table": "topics", "buckets": "[]"}, "buckets must be a JSON object"),
+        ({"table": "topics", "metadata.": "x"}, "lacks a part of its name"),
+        ({"table": "topics", "metadata.token": "a", "secret.metadata.token": "b"}, "given twice"),
+    ],
+)
+def test_options_that_contradict(options: dict[str, str], said: str) -> None:
+    """What a listing has no use for is refused, rather than left out of account."""
+    with pytest.raises(OptionError, match=said):
+        SourceOptions.parse({"url": "s3://bucket", **options})
+
+
+def test_options_of_metadata() -> None:
+    """They may be masked by Spark, and are shown nowhere."""
+    options = SourceOptions.parse(
+        {
+            "url": "s3://bucket",
+            "table": "topics",
+            "metadata": "https://broker:8443",
+            "secret.metadata.token": "12345",
+            "metadata.timeout_s": "5",
+            "metadata.verify_hostname": "false",
+            "metadata.client_kwargs.region_name": "eu-1",
+            "buckets": '{"old": "s3://old"}',
+        }
+    )
+
+    assert options.metadata_options == {
+        "token": "12345",
+        "timeout_s": 5,
+        # Like a host's name: what takes it reads text too.
+        "verify_hostname": "false",
+        "client_kwargs": {"region_name": "eu-1"},
+    }
+    assert not parse_options({"verify_hostname": "false"}).verify_hostname
+    assert options.buckets == {"old": "s3://old"}
+    assert "12345" not in repr(options)
+
+
+def test_options_of_the_metadata_of_messages(tmp_path: Path) -> None:
+    """With metadata, ledgers that are missing are an error, or counted; the schema comes along."""
+    bucket = OwnedBucket.copied(tmp_path)
+    ledger = golden_topic("small-avro-evolved").ledgers[0]
+    options = {"topic": "small-avro-evolved", "metadata": str(bucket.metadata)}
+    typed = source(bucket.objects, **options).schema()
+    given = {"topic": options["topic"]}
+    path = golden_topic("small-avro-evolved").folder / SCHEMAS_FILE
+    assert typed == source(bucket.objects, **given, schema=str(path)).schema()
+
+    bucket.delete(ledger.data_object.name, ledger.index_object.name)
+    with pytest.raises(FileNotFoundError, match="says the metadata"):
+        source(bucket.objects, **options).schema()
+    assert source(bucket.objects, **options, failOnDataLoss="false").schema() == typed
+
+
+# In Spark
+
+
+@pytest.mark.spark
+def test_listing_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """A data frame like any other: filters, aggregates and joins are Spark's."""
+    bucket = OwnedBucket.copied(tmp_path)
+    missing = CHUNKED.ledgers[2]
+    bucket.delete(missing.data_object.name, missing.index_object.name)
+    bucket.write(f"{OTHER_UUID}-ledger-15", b"cut")
+    metadata = str(bucket.metadata)
+
+    ledgers = listing(spark, bucket.objects, "ledgers", metadata=metadata, topic="small-chunked")
+
+    states = {row["ledger_id"]: row["state"] for row in ledgers.collect()}
+    assert states == {**dict.fromkeys(range(14, 22), "both"), 16: "missing", 62: "open"}
+    problems = ledgers.where("size(problems) > 0").select("problems").collect()
+    assert "index object is not there" in problems[0]["problems"][0]
+    objects = listing(spark, bucket.objects, "objects")
+    counted = objects.groupBy("kind").count().orderBy("kind").collect()
+    assert [tuple(row) for row in counted] == [("data", 29), ("index", 28)]
+    joined = ledgers.join(
+        objects.where("kind = 'index'").drop("topic", "partition", "uuid", "bytes"), "ledger_id"
+    )
+    assert joined.count() == 7
+
+
+@pytest.mark.spark
+def test_listing_as_a_view(spark: SparkSession, small_bucket: str) -> None:
+    """SQL alone is enough, and a column that there is not is Spark's own error."""
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW golden_ledgers USING pulsar_offload"
+        f" OPTIONS (url '{small_bucket}', table 'ledgers', metadata '{METADATA}')"
+    )
+    total = spark.sql(
+        "select count(*), sum(entries), max(closed) is not null from golden_ledgers"
+        " where state = 'both'"
+    ).collect()
+    expected = TABLES["ledgers"](open_catalog(small_bucket), None)["entries"].to_pylist()
+    assert tuple(total[0]) == (29, sum(expected), True)
+    with pytest.raises(AnalysisException, match="nothing"):
+        spark.sql("select nothing from golden_ledgers")
+    with pytest.raises(AnalysisException, match="table must be one of"):
+        listing(spark, small_bucket, "message")
+
+
+@pytest.mark.spark
+def test_empty_listing_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """No rows, and the columns all the same."""
+    empty = listing(spark, tmp_path, "blocks")
+    assert empty.count() == 0
+    assert empty.columns == TABLES["blocks"](open_catalog(str(tmp_path)), None).column_names
+
+
+@pytest.mark.spark
+def test_messages_by_the_schema_of_the_metadata(spark: SparkSession, small_bucket: str) -> None:
+    """Rows are typed as though the schema had been given, whichever way it is read."""
+    topic = golden_topic("small-avro-evolved")
+    path = str(topic.folder / SCHEMAS_FILE)
+    expected = open_topic(small_bucket, topic.name, schema=path, time_unit="us").count_rows()
+
+    told = frame(spark, small_bucket, topic.name, metadata=METADATA)
+    given = frame(spark, small_bucket, topic.name, schema=path)
+
+    assert told.schema == given.schema
+    assert "__value__" not in told.columns
+    assert told.collect() == given.collect()
+    assert told.count() == expected == topic.message_count
