@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
-from rich.filesize import decimal as size_text
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.trace import RequestTrace
 from connector.audit import Finding, FindingKind, audit, findings_table
-from connector.catalog.catalog import open_catalog
 from connector.catalog.snapshot import is_snapshot
 from connector.cleaning import DEFAULT_SAFETY_AGE, clean, plan_cleaning
 from connector.cli_app import ExitCode, command
@@ -25,11 +23,12 @@ from connector.cli_options import (
     MetadataOptions,
     StorageOptions,
     Url,
-    bucket_urls,
-    metadata_options,
-    storage_options,
+    place_of,
 )
-from connector.cli_output import counted, print_json, print_table, progress, say
+from connector.cli_output import print_json, print_table, progress, say
+from connector.cli_place import catalog_at
+from connector.plain_text import counted, size_text
+from connector.pulsar_time import time_of
 from connector.report import render_report
 from connector.topic_name import TopicName
 from connector.verification import VerificationJournal, VerifiedLedger, verify
@@ -37,12 +36,23 @@ from connector.verification import VerificationJournal, VerifiedLedger, verify
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from arrow_io.storage.object_store import UnfinishedUpload
     from connector.audit import Audit
     from connector.catalog.catalog import Catalog
+    from connector.catalog.topic_ledgers import TopicLedger
+    from connector.cli_options import Place
 
 _GOLDEN = "tests/data/golden/pulsar-4.0.7"
 _DURATION = re.compile(r"(\d{1,9})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_OneCluster = Annotated[
+    bool,
+    typer.Option(
+        "--one-cluster",
+        help="All that lies in the bucket is of the metadata's cluster. Else what tells no cluster,"
+        " as in a folder, is never said to be deletable: another may have topics of these names.",
+    ),
+]
 _SHOWN = ("kind", "topic", "ledger_id", "objects", "bytes", "deletable", "text")
 
 
@@ -53,11 +63,13 @@ def audit_(
     metadata: Metadata = None,
     metadata_option: MetadataOptions = None,
     bucket: Buckets = None,
+    one_cluster: _OneCluster = False,
     deletion_lag: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Also name ledgers that BookKeeper still has so long after their offload (4h).",
+            help="Also name ledgers that BookKeeper still has so long after their offload (4h); a"
+            " note says of how many the metadata does not tell that.",
         ),
     ] = None,
     verify_: Annotated[
@@ -80,10 +92,12 @@ def audit_(
         message = "--journal is for --verify"
         raise OptionError(message)
     lag = None if deletion_lag is None else _duration("--deletion-lag", deletion_lag)
-    catalog, found = _audit(url, storage_option, metadata, metadata_option, bucket, lag=lag)
+    kept = None if journal is None else VerificationJournal(journal)
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    catalog, found = _audit(url, place, is_one_cluster=one_cluster, lag=lag)
     findings = list(found.findings)
     if verify_:
-        findings += _verified(catalog, journal)
+        findings += _verified(catalog, kept)
     _print_findings(findings, as_json=as_json)
     if not as_json:
         typer.echo(_summary(catalog, findings))
@@ -100,6 +114,7 @@ def clean_(
     metadata: Metadata = None,
     metadata_option: MetadataOptions = None,
     bucket: Buckets = None,
+    one_cluster: _OneCluster = False,
     safety_age: Annotated[
         str, typer.Option(metavar="TIME", help="How old what is deleted must be (12h, 7d).")
     ] = f"{DEFAULT_SAFETY_AGE.days}d",
@@ -119,7 +134,8 @@ def clean_(
     if metadata is not None and is_snapshot(metadata):
         message = "a snapshot does not tell what is in the bucket now: give the metadata itself"
         raise OptionError(message)
-    catalog, found = _audit(url, storage_option, metadata, metadata_option, bucket)
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    catalog, found = _audit(url, place, is_one_cluster=one_cluster)
     plan = plan_cleaning(found, now=datetime.now(UTC), safety_age=age)
     kept = [each for each in plan if each.refusal is not None]
     deleted = [each.finding for each in plan if each.refusal is None]
@@ -150,6 +166,7 @@ def report(
     metadata: Metadata = None,
     metadata_option: MetadataOptions = None,
     bucket: Buckets = None,
+    one_cluster: _OneCluster = False,
     storage_option: StorageOptions = None,
 ) -> None:
     """Show a topic, or the whole bucket, on one page of HTML.
@@ -157,7 +174,8 @@ def report(
     Ledgers over time, their sizes, how fast they were written, and what the audit finds. The page
     needs neither a network nor anything beside it.
     """
-    catalog, found = _audit(url, storage_option, metadata, metadata_option, bucket)
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    catalog, found = _audit(url, place, is_one_cluster=one_cluster)
     page = render_report(catalog, found, topic=topic, metadata=metadata).encode()
     try:
         output.write_bytes(page)
@@ -168,47 +186,70 @@ def report(
 
 
 def _audit(
-    url: str,
-    storage_option: list[str] | None,
-    metadata: str | None,
-    metadata_option: list[str] | None,
-    bucket: list[str] | None,
-    *,
-    lag: timedelta | None = None,
+    url: str, place: Place, *, is_one_cluster: bool, lag: timedelta | None = None
 ) -> tuple[Catalog, Audit]:
+    """Compare a bucket as it is now with the metadata, and tell what that leaves unsure."""
     trace = RequestTrace()
+    catalog, metadata = catalog_at(url, place, trace=trace), place["metadata"]
+    if metadata is not None and is_snapshot(metadata):
+        if catalog.source is not None:
+            when = f"{catalog.taken:%F %T} UTC"
+            say("note", f"the metadata is that of {when}, when the snapshot was made")
+        with progress(trace):
+            catalog = catalog.relisted()
+    uploads = _unfinished_uploads(catalog, trace)
     with progress(trace):
-        catalog = open_catalog(
-            url,
-            storage_options=storage_options(storage_option),
-            metadata=metadata,
-            metadata_options=metadata_options(metadata_option),
-            buckets=bucket_urls(bucket),
-            trace=trace,
-        )
-        uploads = catalog.location.unfinished_uploads(trace=trace)
-        found = audit(catalog, deletion_lag=lag, uploads=uploads)
+        found = audit(catalog, deletion_lag=lag, uploads=uploads, is_one_cluster=is_one_cluster)
     if catalog.source is None:
         say("note", "no metadata: what the topics should have is not known")
     else:
         for warning in catalog.source.warnings:
             say("note", warning)
+    if lag is not None:
+        _tell_unsure_copies(catalog)
     return catalog, found
 
 
-def _verified(catalog: Catalog, journal: Path | None) -> Iterable[Finding]:
+def _unfinished_uploads(catalog: Catalog, trace: RequestTrace) -> list[UnfinishedUpload]:
+    """The uploads that are not complete; none, and a note, where the store does not list them."""
+    try:
+        with progress(trace):
+            return catalog.location.unfinished_uploads(trace=trace)
+    except StorageError as error:
+        # The right to list them is one of its own, which readers of a bucket rarely have.
+        say("note", f"unfinished uploads were not looked for: {error}")
+        return []
+
+
+def _tell_unsure_copies(catalog: Catalog) -> None:
+    unsure = sum(_is_unsure(ledger) for topic in catalog.every_ledger() for ledger in topic.states)
+    if unsure:
+        ledgers = counted(unsure, "offloaded ledger")
+        what = "whether BookKeeper still has a copy, or when the offload was"
+        say("note", f"of {ledgers} the metadata does not tell {what}")
+
+
+def _is_unsure(ledger: TopicLedger) -> bool:
+    """Whether nothing tells if the deletion lag of a ledger that can be read has passed."""
+    offload = ledger.info.offload if ledger.info else None
+    if offload is None or offload.bookkeeper_deleted or not ledger.state.is_readable:
+        return False
+    no_time = offload.timestamp_ms is None or time_of(offload.timestamp_ms) is None
+    return offload.bookkeeper_deleted is None or no_time
+
+
+def _verified(catalog: Catalog, journal: VerificationJournal | None) -> Iterable[Finding]:
     """What reading everything finds, with a line on stderr for each ledger that is done."""
-    topics = [catalog.ledgers(topic) for topic in catalog.topics()]
+    topics = catalog.every_ledger()
     count = sum(len(each.ledgers) for each in topics)
-    kept = None if journal is None else VerificationJournal(journal)
     results: list[VerifiedLedger] = []
 
     def tell(result: VerifiedLedger) -> None:
         state = f"{len(result.problems)} problems" if result.problems else "sound"
-        entries = counted(result.entries, "entry").replace("entrys", "entries")
+        entries = counted(result.entries, "entry")
         say("verified", f"{len(results) + 1} of {count}: {result.object}, {entries}, {state}")
 
-    for result in verify(topics, journal=kept, progress=tell):
+    for result in verify(topics, journal=journal, progress=tell):
         results.append(result)
         for problem in result.problems:
             yield Finding(
@@ -255,4 +296,8 @@ def _duration(option: str, text: str) -> timedelta:
     if match is None:
         message = f"{option} must be a number with s, m, h, d or w behind it, not {text!r}"
         raise OptionError(message)
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError:
+        message = f"{option} cannot be {text}: that is longer than a calendar"
+        raise OptionError(message) from None

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arrow_io.storage.trace import RequestTrace
-from connector.catalog.catalog import open_catalog
 from connector.cli_app import ExitCode, command
 from connector.cli_options import (
     AsJson,
@@ -18,12 +16,12 @@ from connector.cli_options import (
     StorageOptions,
     Topic,
     Url,
-    bucket_urls,
-    metadata_options,
-    storage_options,
+    place_of,
 )
-from connector.cli_output import counted, print_json, print_table, progress, say
+from connector.cli_output import print_json, print_table, say
+from connector.cli_place import catalog_at
 from connector.listings import TEXTS, blocks_table, ledgers_table, objects_table, topics_table
+from connector.plain_text import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +49,7 @@ def topics(
     Unsound are ledgers that cannot be read, or not whole; one whose topic nothing tells is told by
     itself, and is a line without a topic in JSON.
     """
-    catalog = _open(url, storage_option, metadata, metadata_option, bucket)
+    catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
     table = topics_table(catalog, pattern)
     if catalog.contents.unfinished and catalog.source is None:
         offloads = counted(len(catalog.contents.unfinished), "offload")
@@ -74,8 +72,9 @@ def ledgers(
     """List the ledgers of a topic, and where they are.
 
     With --metadata also those that are not offloaded, are missing, or are the topic's no more.
+    Bytes are those of the data object, entry_bytes those of the entries alone.
     """
-    catalog = _open(url, storage_option, metadata, metadata_option, bucket)
+    catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
     _print_listing(ledgers_table(catalog, topic), catalog, on_corruption, as_json=as_json)
 
 
@@ -91,7 +90,7 @@ def blocks(
     as_json: AsJson = False,
 ) -> None:
     """List the data blocks of a topic's offloaded ledgers."""
-    catalog = _open(url, storage_option, metadata, metadata_option, bucket)
+    catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
     _print(blocks_table(catalog, topic), as_json=as_json)
 
 
@@ -104,7 +103,7 @@ def objects(
     as_json: AsJson = False,
 ) -> None:
     """List the objects of the bucket, or those of a topic: also those that are no ledger's."""
-    catalog = _open(url, storage_option)
+    catalog = catalog_at(url, place_of(storage_option))
     _print(objects_table(catalog, topic), as_json=as_json)
 
 
@@ -123,29 +122,11 @@ def save(
     Commands that are given the file list no bucket and read no index object. It is what it was:
     ledgers that are offloaded later are not in it.
     """
-    catalog = _open(url, storage_option, metadata, metadata_option, bucket)
-    catalog.save(file, storage_options=storage_options(storage_option) if "://" in file else None)
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    catalog = catalog_at(url, place)
+    catalog.save(file, storage_options=place["storage_options"] if "://" in file else None)
     told = counted(len(catalog.topics()), "topic")
     typer.echo(f"{told}, {counted(len(catalog.contents.copies), 'ledger')} saved to {file}")
-
-
-def _open(
-    url: str,
-    storage_option: list[str] | None,
-    metadata: str | None = None,
-    metadata_option: list[str] | None = None,
-    bucket: list[str] | None = None,
-) -> Catalog:
-    trace = RequestTrace()
-    with progress(trace):
-        return open_catalog(
-            url,
-            storage_options=storage_options(storage_option),
-            metadata=metadata,
-            metadata_options=metadata_options(metadata_option),
-            buckets=bucket_urls(bucket),
-            trace=trace,
-        )
 
 
 def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, *, as_json: bool) -> None:

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
-from rich.filesize import decimal as size_text
 
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestTrace
-from connector.catalog.catalog import open_catalog
 from connector.cli_app import command
 from connector.cli_options import (
     AsJson,
@@ -34,22 +32,14 @@ from connector.cli_options import (
     Transactions,
     Url,
     Value,
-    bucket_urls,
     column_names,
-    metadata_options,
-    storage_options,
+    place_of,
 )
-from connector.cli_output import (
-    cost_text,
-    counted,
-    print_json,
-    print_table,
-    progress,
-    say,
-    watched,
-)
+from connector.cli_output import cost_text, print_json, print_table, progress, say, watched
+from connector.cli_place import catalog_at
 from connector.cli_query import run_sql
 from connector.cost import read_cost
+from connector.plain_text import counted, size_text
 from connector.scan import tell
 from connector.topic import open_topic
 
@@ -95,14 +85,11 @@ def head(
     Bytes are shown as text, or in hexadecimal where they are none.
     """
     trace = RequestTrace()
+    place = place_of(storage_option, metadata, metadata_option, bucket)
     with progress(trace):
         dataset = open_topic(
             url,
             topic,
-            storage_options=storage_options(storage_option),
-            metadata=metadata,
-            metadata_options=metadata_options(metadata_option),
-            buckets=bucket_urls(bucket),
             start=start,
             end=end,
             columns=column_names(columns),
@@ -115,6 +102,7 @@ def head(
             range_bytes=range_bytes,
             decryption_keys=decryption_keys,
             trace=trace,
+            **place,
         )
         table = dataset.head(rows)
     _print_rows(table.schema, table.to_batches(), as_json=as_json)
@@ -148,14 +136,11 @@ def plan(
     a transaction is open at the end, a read goes on until it is closed.
     """
     trace = RequestTrace()
+    place = place_of(storage_option, metadata, metadata_option, bucket)
     with progress(trace):
         dataset = open_topic(
             url,
             topic,
-            storage_options=storage_options(storage_option),
-            metadata=metadata,
-            metadata_options=metadata_options(metadata_option),
-            buckets=bucket_urls(bucket),
             start=start,
             end=end,
             columns=column_names(columns),
@@ -167,6 +152,7 @@ def plan(
             on_corruption=on_corruption,
             range_bytes=range_bytes,
             trace=trace,
+            **place,
         )
     tell(dataset.unsound, _names_text(dataset))
     cost = read_cost(dataset.scan, range_bytes=range_bytes)
@@ -215,22 +201,14 @@ def query(
     """
     started = time.monotonic()
     trace = RequestTrace()
-    options = storage_options(storage_option)
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    catalog = catalog_at(url, place, range_bytes=range_bytes, trace=trace)
     with progress(trace):
-        catalog = open_catalog(
-            url,
-            storage_options=options,
-            metadata=metadata,
-            metadata_options=metadata_options(metadata_option),
-            buckets=bucket_urls(bucket),
-            range_bytes=range_bytes,
-            trace=trace,
-        )
         row_schema, batches = run_sql(
             sql,
             catalog,
             url,
-            storage_options=options,
+            storage_options=place["storage_options"],
             schema=schema,
             schema_version=schema_version,
             value=value,

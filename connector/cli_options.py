@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import typer
 
@@ -34,9 +34,10 @@ Metadata = Annotated[
     str | None,
     typer.Option(
         metavar="SOURCE",
-        help="What the topics' cluster knows: URL of the admin API, a folder with a folder for each"
-        " topic (managed-ledger-info.bin, or internal-info.json and internal-stats.json), or a"
-        " saved catalog (….json.gz).",
+        help="What the topics' cluster knows: URL of the admin API, whose brokers load the topics"
+        " that they are asked about; a folder with a folder for each topic"
+        " (managed-ledger-info.bin, or internal-info.json and internal-stats.json); or a saved"
+        " catalog (….json.gz).",
     ),
 ]
 MetadataOptions = Annotated[
@@ -112,6 +113,34 @@ Start = Annotated[
 End = Annotated[str | None, typer.Option(help="Behind the last message, exclusive; likewise.")]
 
 
+class Place(TypedDict):
+    """The options of `open_catalog` and `open_topic` that say where."""
+
+    storage_options: dict[str, object]
+    metadata: str | None
+    metadata_options: dict[str, object]
+    buckets: dict[str, str]
+
+
+def place_of(
+    storage_option: Iterable[str] | None,
+    metadata: str | None = None,
+    metadata_option: Iterable[str] | None = None,
+    bucket: Iterable[str] | None = None,
+) -> Place:
+    """Read the texts of the options that say where.
+
+    Raises:
+        OptionError: A text is not of its option's form.
+    """
+    return Place(
+        storage_options=storage_options(storage_option),
+        metadata=metadata,
+        metadata_options=metadata_options(metadata_option),
+        buckets=bucket_urls(bucket),
+    )
+
+
 def column_names(text: str | None) -> list[str] | None:
     """The names in a text with commas; None for the default columns."""
     return None if text is None else [name.strip() for name in text.split(",")]
@@ -122,9 +151,9 @@ def storage_options(given: Iterable[str] | None) -> dict[str, object]:
     return key_values("--storage-option", given)
 
 
-def metadata_options(given: Iterable[str] | None) -> dict[str, object] | None:
+def metadata_options(given: Iterable[str] | None) -> dict[str, object]:
     """Options of a source of metadata from `key=value` texts; see `key_values`."""
-    return key_values("--metadata-option", given) or None
+    return key_values("--metadata-option", given)
 
 
 def bucket_urls(given: Iterable[str] | None) -> dict[str, str]:

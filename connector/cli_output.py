@@ -20,9 +20,10 @@ import pyarrow as pa
 from rich.box import ROUNDED
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.filesize import decimal as size_text
 from rich.live import Live
 from rich.text import Text
+
+from connector.plain_text import counted, printable, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,26 +41,6 @@ _WHITE_SPACE = str.maketrans("", "", "\t\n\r")
 def say(kind: str, text: str) -> None:
     """Print one line on stderr, such as `error: …`."""
     sys.stderr.write(f"{kind}: {printable(text)}\n")
-
-
-def printable(text: str) -> str:
-    """The text, with each character that is not printable escaped as in Python."""
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
-        for each in text
-    )
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things.
-
-    Example:
-        >>> counted(1, "range"), counted(2, "range")
-        ('1 range', '2 ranges')
-    """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def cost_text(counts: RequestCounts, rows: int, seconds: float) -> str:

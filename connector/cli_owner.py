@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import typer
-from rich.filesize import decimal as size_text
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestCounts, RequestTrace
-from connector.catalog.catalog import open_catalog
+from connector.catalog.snapshot import is_snapshot
 from connector.cli_app import command
 from connector.cli_options import (
     AsJson,
+    Buckets,
     Columns,
     End,
     Metadata,
@@ -36,14 +36,16 @@ from connector.cli_options import (
     Url,
     Value,
     column_names,
-    metadata_options,
-    storage_options,
+    place_of,
 )
-from connector.cli_output import counted, print_json, print_table, printable, progress, say
+from connector.cli_output import print_json, print_table, progress, say
+from connector.cli_place import catalog_at
 from connector.cli_query import bound_topics
 from connector.cost import EXAMPLE_PRICES, load_prices, read_cost, stored_bytes
+from connector.plain_text import counted, printable, size_text
 from connector.policy import Action, apply_policy, bucket_metadata
 from connector.policy_settings import SETTING_NAMES, OffloadPolicy, settings_of_conf
+from connector.pulsar_time import milliseconds_of
 from connector.scan import tell
 from connector.topic import open_topic
 from connector.topic_name import select_topics
@@ -55,8 +57,6 @@ if TYPE_CHECKING:
     from connector.policy import LedgerFate
     from connector.topic_name import TopicName
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS = timedelta(milliseconds=1)
 _POSITION = re.compile(r"(\d{1,19}):(-?\d{1,19})")
 _MAX_CONF_BYTES = 1 << 20
 _SHOWN_MONEY = pa.decimal128(38, 6)
@@ -122,6 +122,9 @@ def cost(
     time_unit: TimeUnit = "ns",
     start: Start = None,
     end: End = None,
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
     storage_option: StorageOptions = None,
     on_corruption: OnCorruption = "raise",
     transactions: Transactions = "committed",
@@ -132,17 +135,16 @@ def cost(
 
     Only index objects are read for it. As plan, it counts data blocks whole. A query is bound, not
     run: each topic counts once for each time that the query names it, within start and "end" of
-    read_pulsar; a WHERE or a LIMIT may spare some of that.
+    read_pulsar; a WHERE or a LIMIT may spare some of that. What --metadata takes is not counted,
+    nor is what it takes to open other URLs that a query names, and what further buckets keep; from
+    a saved catalog, no index object is read.
     """
     if (topic is None) == (sql is None):
         message = "give a topic or --sql, and not both"
         raise OptionError(message)
     table = EXAMPLE_PRICES if prices is None else load_prices(prices)
     trace = RequestTrace()
-    place: dict[str, Any] = {
-        "storage_options": storage_options(storage_option),
-        "range_bytes": range_bytes,
-    }
+    place = place_of(storage_option, metadata, metadata_option, bucket)
     options: dict[str, Any] = {
         "schema": schema,
         "schema_version": schema_version,
@@ -153,10 +155,11 @@ def cost(
         "transactions": transactions,
         "on_corruption": on_corruption,
     }
+    catalog = catalog_at(url, place, range_bytes=range_bytes, trace=trace)
     with progress(trace):
-        catalog = open_catalog(url, trace=trace, **place)
         if sql is not None:
-            datasets = bound_topics(sql, catalog, url, value=value, **place, **options)
+            options |= {"storage_options": place["storage_options"], "range_bytes": range_bytes}
+            datasets = bound_topics(sql, catalog, url, value=value, **options)
         else:
             shape = "raw" if schema is None else value
             datasets = [open_topic(url, topic or "", catalog=catalog, value=shape, **options)]
@@ -164,7 +167,8 @@ def cost(
     for dataset in datasets:
         tell(dataset.unsound, ", ".join(str(each.topic) for each in dataset.scan.topics))
     scans = (dataset.scan for dataset in datasets)
-    whole = read_cost(*scans, contents=[catalog.contents], prices=table)
+    opened = [] if metadata is not None and is_snapshot(metadata) else [catalog.contents]
+    whole = read_cost(*scans, contents=opened, prices=table)
     _print_cost(whole, stored_bytes(catalog.contents, topics), as_json=as_json)
     if table is EXAMPLE_PRICES:
         say("note", f"the prices are an example of {table.as_of}; --prices takes your own")
@@ -180,6 +184,7 @@ def policy(
     *,
     metadata: Metadata = None,
     metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
     settings: _Settings = None,
     conf: _Conf = None,
     at: _At = None,
@@ -195,13 +200,11 @@ def policy(
     """
     wanted = _policy(settings, conf)
     at_ms = _moment_ms(at)
-    with progress(RequestTrace()):
-        catalog = open_catalog(
-            url,
-            storage_options=storage_options(storage_option),
-            metadata=metadata,
-            metadata_options=metadata_options(metadata_option),
-        )
+    trace = RequestTrace()
+    catalog = catalog_at(
+        url, place_of(storage_option, metadata, metadata_option, bucket), trace=trace
+    )
+    with progress(trace):
         names = select_topics(topic, catalog.topics())
         known = [(name, catalog.metadata(name)) for name in names]
     position = _position(consumed_to, names)
@@ -267,12 +270,12 @@ def _part(counts: RequestCounts, prices: PriceTable) -> dict[str, object]:
 
 def _plain(money: Decimal) -> str:
     """Money as text without an exponent, to a millionth of a millionth."""
-    return format(round(money, 12), "f")
+    return format(money, ".12f")
 
 
 def _rounded(money: Decimal) -> Decimal:
     """With six digits behind the point, as many as Python prints without an exponent."""
-    return money.quantize(Decimal("0.000001"))
+    return Decimal(format(money, ".6f"))
 
 
 def _policy(settings: Iterable[str] | None, conf: str | None) -> OffloadPolicy:
@@ -313,7 +316,7 @@ def _moment_ms(text: str | None) -> int:
         except ValueError:
             message = f"--at must be a time in ISO 8601, not {text!r}"
             raise OptionError(message) from None
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MS
+    return milliseconds_of(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def _position(text: str | None, topics: Sequence[TopicName]) -> tuple[int, int] | None:

@@ -20,13 +20,13 @@ from arrow_io.storage.trace import RequestTrace
 from connector.cli_app import command
 from connector.cli_options import (
     AsJson,
-    Schema,
     SchemaVersion,
     StorageOptions,
     Url,
+    metadata_options,
     storage_options,
 )
-from connector.cli_output import print_json, print_table, progress
+from connector.cli_output import print_json, print_table, progress, say
 from connector.topic_writer import DEFAULT_LEDGER_BYTES, DEFAULT_LEDGER_ENTRIES, write_messages
 
 if TYPE_CHECKING:
@@ -55,13 +55,25 @@ _Files = Annotated[
 ]
 
 
+_WrittenSchema = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCHEMA",
+        help="What values are encoded by and registered with: a file or folder of what Pulsar's"
+        " admin API or CLI gives, an Avro schema, JSON text, or the name of a type (STRING). JSON"
+        " and primitive types are encoded, from __value__ or, JSON, from a column to each field; of"
+        " other types __value__ must have the bytes. Without it, __value__ is bytes or text.",
+    ),
+]
+
+
 @command("orders orders.parquet", url="bucket")
 def write(
     url: Url,
     topic: Annotated[str, typer.Argument(help="Name (orders), or full name.")],
     files: _Files,
     *,
-    schema: Schema = None,
+    schema: _WrittenSchema = None,
     schema_version: SchemaVersion = None,
     compression: Annotated[
         Literal["none", "lz4", "zlib", "zstd", "snappy"], typer.Option(help="Codec of entries.")
@@ -96,22 +108,46 @@ def write(
         int, typer.Option(help="Most bytes of a ledger's entries.")
     ] = DEFAULT_LEDGER_BYTES,
     first_ledger_id: Annotated[
-        int | None, typer.Option(help="Id of the first ledger; else behind those in the bucket.")
+        int | None,
+        typer.Option(
+            help="Id of the first ledger; else behind those in the bucket. For a cluster that the"
+            " topic is to be attached to, the ids must be free in its BookKeeper, and below the id"
+            " of its next ledger."
+        ),
     ] = None,
+    append: Annotated[
+        bool,
+        typer.Option(
+            "--append",
+            help="Write also if the topic has ledgers in the bucket; sequence ids and broker"
+            " indexes start anew.",
+        ),
+    ] = False,
     block_bytes: Annotated[int, typer.Option(help="Length of data blocks.")] = DEFAULT_BLOCK_BYTES,
     cluster: Annotated[
         str | None, typer.Option(help="Name of the cluster, for the objects' user metadata.")
     ] = None,
     metadata_folder: Annotated[
         str | None,
-        typer.Option(help="Folder that receives what a cluster would know, for --metadata."),
+        typer.Option(
+            help="Folder that receives what a cluster would know, for --metadata; for a cluster,"
+            " see --first-ledger-id, and write to the root of a bucket."
+        ),
+    ] = None,
+    metadata_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Option of the fsspec file system of that folder; may be repeated, as"
+            " --storage-option.",
+        ),
     ] = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """Write messages from files, as the offloaded ledgers of a topic.
 
-    Without --schema, __value__ is bytes or text. If anything fails, what was written is deleted.
+    One writer at a time may write to a bucket. If anything fails, what was written is deleted.
     """
     _check_names(files)
     trace = RequestTrace()
@@ -134,11 +170,15 @@ def write(
             ledger_entries=ledger_entries,
             ledger_bytes=ledger_bytes,
             first_ledger_id=first_ledger_id,
+            append=append,
             block_bytes=block_bytes,
             cluster=cluster,
             metadata_folder=metadata_folder,
+            metadata_options=metadata_options(metadata_option),
             trace=trace,
         )
+    for warning in written.warnings:
+        say("note", warning)
     table = _ledgers(written)
     if as_json:
         print_json(table.to_batches())

@@ -16,7 +16,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, fields
 from datetime import date
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,8 @@ LIST_PAGE_KEYS = 1000
 _GB_BYTES = 1 << 30
 """What object stores bill as one GB."""
 _MAX_PRICES_BYTES = 1 << 16
+_MAX_PRICE = 1_000_000_000
+"""Highest price (inclusive), whatever the currency."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,9 @@ class PriceTable:
 
     The defaults are an EXAMPLE: the list prices of S3 Standard in us-east-1, first tier, without
     tax, free quota or discount. Take your own from the bill (`load_prices`).
+
+    Raises:
+        OptionError: A price is no Decimal in 0 … 10^9.
     """
 
     currency: str = "USD"
@@ -97,6 +102,16 @@ class PriceTable:
     """2^30 bytes to the internet. Within the bucket's region it is 0."""
     stored_per_gb_month: Decimal = Decimal("0.023")
     """2^30 bytes kept for a month."""
+
+    def __post_init__(self) -> None:
+        names = (field.name for field in fields(self))
+        for name in (each for each in names if each not in {"currency", "as_of"}):
+            price: object = getattr(self, name)
+            if isinstance(price, Decimal) and price.is_finite() and 0 <= price <= _MAX_PRICE:
+                continue
+            # What was given may be too long to be shown.
+            message = f"{name} must be a decimal number in 0 … {_MAX_PRICE:,}"
+            raise OptionError(message)
 
     def money(self, counts: RequestCounts) -> Money:
         """What requests, and the bytes that they bring, cost; what is sent or deleted is free."""
@@ -238,8 +253,8 @@ def load_prices(path: str | Path) -> PriceTable:
     ```
 
     Raises:
-        OptionError: There is no such file, it is no TOML, or a price is missing, unknown, negative
-            or no number.
+        OptionError: There is no such file, it is no TOML, or a price is missing, unknown, or no
+            number in 0 … 10^9.
     """
     try:
         with Path(path).expanduser().open("rb") as file:
@@ -252,8 +267,11 @@ def load_prices(path: str | Path) -> PriceTable:
         raise OptionError(message)
     try:
         given = tomllib.loads(data.decode(), parse_float=Decimal)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         message = f"{path} is no TOML: {error}"
+        raise OptionError(message) from None
+    except (InvalidOperation, RecursionError):
+        message = f"{path} has a number that is out of all bounds, or is nested too deep"
         raise OptionError(message) from None
     names = {field.name for field in fields(PriceTable)}
     if given.keys() != names:
@@ -264,18 +282,15 @@ def load_prices(path: str | Path) -> PriceTable:
     if not isinstance(currency, str) or type(as_of) is not date:
         message = f"{path}: currency must be a text, and as_of a date"
         raise OptionError(message)
-    prices = {name: _price(f"{path}: {name}", value) for name, value in given.items()}
-    return PriceTable(currency=currency, as_of=as_of, **prices)
-
-
-def _price(shown: str, value: object) -> Decimal:
-    """A price, checked; `parse_float` leaves no other number than these two."""
-    if isinstance(value, int | Decimal) and not isinstance(value, bool):
-        price = Decimal(value)
-        if price.is_finite() and price >= 0:
-            return price
-    message = f"{shown} must be a number, 0 or more, not {value!r}"
-    raise OptionError(message)
+    # Other numbers are Decimals already; a bool is an int too, and no price.
+    prices = {
+        name: Decimal(value) if type(value) is int else value for name, value in given.items()
+    }
+    try:
+        return PriceTable(currency=currency, as_of=as_of, **prices)
+    except OptionError as error:
+        message = f"{path}: {error.message}"
+        raise OptionError(message) from None
 
 
 def _planned_ranges(task: ScanTask, range_bytes: int | None) -> Iterator[PlannedRange]:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError
 from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.pulsar_time import milliseconds_of, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,8 @@ class LedgerFate:
     ledger_id: int
     action: Action
     when_ms: int | None
-    """When it can happen first, ms since the epoch; of the past if it is overdue. None: to keep."""
+    """When it can happen first, ms since the epoch; of the past if it is overdue. None: to keep,
+    also where that is a time that no calendar has."""
     is_due: bool
     """Whether that has come."""
     size_bytes: int | None
@@ -124,7 +126,7 @@ def bucket_metadata(topic: TopicLedgers) -> TopicMetadata:
         if copy is None or copy.ledger is None:
             continue
         index = copy.ledger.index
-        written_ms = None if copy.modified is None else int(copy.modified.timestamp() * _MS_PER_S)
+        written_ms = None if copy.modified is None else milliseconds_of(copy.modified)
         offload = OffloadContext(uuid=copy.name.uuid, complete=True, timestamp_ms=written_ms)
         ledgers.append(
             LedgerInfo(
@@ -223,7 +225,7 @@ def _trim(ledger: LedgerInfo, left_bytes: int, policy: OffloadPolicy, at_ms: int
         return _keep("nothing tells when it was closed, for the retention time")
     # Longer ago than the retention time, so 1 ms more.
     expired_ms = ledger.timestamp_ms + policy.retention_minutes * _MS_PER_MINUTE + 1
-    return _Step(Action.TRIM, expired_ms, "the retention time since it was closed")
+    return _step_at(Action.TRIM, expired_ms, "the retention time since it was closed")
 
 
 def _offloads(ledgers: list[LedgerInfo], policy: OffloadPolicy, at_ms: int) -> list[_Step]:
@@ -238,7 +240,7 @@ def _offloads(ledgers: list[LedgerInfo], policy: OffloadPolicy, at_ms: int) -> l
 
 
 def _offload(ledger: LedgerInfo, from_it_on_bytes: int, policy: OffloadPolicy, at_ms: int) -> _Step:
-    if ledger.offload is not None and ledger.offload.complete:
+    if ledger.offload is not None and ledger.offload.complete is not False:
         return _deletion(ledger.offload, policy)
     if ledger.entries == 0:
         return _keep("it is empty, so it is never offloaded")
@@ -252,11 +254,13 @@ def _offload(ledger: LedgerInfo, from_it_on_bytes: int, policy: OffloadPolicy, a
     if ledger.timestamp_ms is None:
         return _keep("nothing tells when it was closed, for the offload threshold")
     when_ms = ledger.timestamp_ms + policy.threshold_s * _MS_PER_S
-    return _Step(Action.OFFLOAD, when_ms, "the offload threshold since it was closed")
+    return _step_at(Action.OFFLOAD, when_ms, "the offload threshold since it was closed")
 
 
 def _deletion(offload: OffloadContext, policy: OffloadPolicy) -> _Step:
-    """What the deletion lag does to BookKeeper's copy of an offloaded ledger."""
+    """What the deletion lag does to BookKeeper's copy of a ledger, if it is offloaded."""
+    if offload.complete is None:
+        return _keep("nothing tells whether its offload is complete")
     if offload.bookkeeper_deleted:
         return _keep("it is in the bucket alone")
     if policy.deletion_lag_ms < 0:
@@ -266,7 +270,14 @@ def _deletion(offload: OffloadContext, policy: OffloadPolicy) -> _Step:
     unsure = "" if offload.bookkeeper_deleted is False else ", if BookKeeper has it still"
     # Longer ago than the lag, so 1 ms more.
     when_ms = offload.timestamp_ms + policy.deletion_lag_ms + 1
-    return _Step(Action.DELETE_COPY, when_ms, f"the deletion lag since its offload{unsure}")
+    return _step_at(Action.DELETE_COPY, when_ms, f"the deletion lag since its offload{unsure}")
+
+
+def _step_at(action: Action, when_ms: int, reason: str) -> _Step:
+    """What happens at a time; nothing where no calendar has it: Long.MAX_VALUE stands for never."""
+    if time_of(when_ms) is None:
+        return _keep(f"not before the year 10000: {reason}")
+    return _Step(action, when_ms, reason)
 
 
 def _keep(reason: str) -> _Step:

@@ -12,9 +12,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.storage.redaction import redacted_urls
+from connector.catalog.snapshot import SnapshotSource
 from connector.catalog.topic_ledgers import LedgerState
 from connector.cost import stored_bytes
-from connector.report_axes import duration_text, size_text, time_text
+from connector.plain_text import size_text
+from connector.report_axes import duration_text, time_text
 from connector.report_charts import (
     STATE_TEXTS,
     TimeScale,
@@ -86,6 +88,7 @@ def render_report(
     scale = TimeScale.of(data.spans)
     bucket = str(catalog.location)
     names = data.topics["topic"].to_pylist()
+    told_metadata = _told_metadata(catalog, metadata)
     title = f"Bucket {bucket}"
     if chosen is not None:
         title = names[0] if len(names) == 1 else f"{len(names)} topics"
@@ -93,7 +96,7 @@ def render_report(
         pattern_definitions(),
         Html('<p class="eyebrow">Offloaded ledgers</p>'),
         heading(title),
-        facts(_facts(data, None if chosen is None else bucket, metadata, scale)),
+        facts(_facts(data, None if chosen is None else bucket, told_metadata, scale)),
         _totals(data, stored_bytes(catalog.contents, chosen), scale),
         _verdict(data),
     ]
@@ -109,7 +112,7 @@ def render_report(
 
 
 def _facts(
-    data: ReportData, bucket: str | None, metadata: str | None, scale: TimeScale | None
+    data: ReportData, bucket: str | None, metadata: str, scale: TimeScale | None
 ) -> Iterable[tuple[str, Html]]:
     names = data.topics["topic"].to_pylist()
     if bucket is not None:
@@ -120,8 +123,16 @@ def _facts(
         times = f"{time_text(scale.start_ms)} to {time_text(scale.stop_ms)} UTC"
         yield "Written", escaped(times)
     yield "Listed", escaped(f"{_second(data.taken)} UTC")
-    source = redacted_urls(metadata) if metadata else "given"
-    yield "Metadata", escaped(source if data.has_metadata else "none: the bucket alone is shown")
+    yield "Metadata", escaped(metadata)
+
+
+def _told_metadata(catalog: Catalog, metadata: str | None) -> str:
+    if catalog.source is None:
+        return "none: the bucket alone is shown"
+    told = redacted_urls(metadata) if metadata else "given"
+    if not isinstance(catalog.source, SnapshotSource):
+        return told
+    return f"{told}, a snapshot of {_second(catalog.source.taken)} UTC"
 
 
 def _totals(data: ReportData, kept_bytes: int, scale: TimeScale | None) -> Html:
@@ -320,7 +331,8 @@ def _topics(data: ReportData) -> Html:
 def _ledgers(data: ReportData) -> Html:
     columns = (
         *(Column("Topic"), Column("Ledger", "number"), Column("State")),
-        *(Column("Entries", "number"), Column("Bytes", "number"), Column("Blocks", "number")),
+        *(Column("Entries", "number"), Column("Bytes", "number")),
+        *(Column("Entry bytes", "number"), Column("Blocks", "number")),
         *(Column("Created", "number"), Column("Closed", "number"), Column("Offloaded", "number")),
         *(Column("Copies", "number"), Column("Uuid", "code"), Column("Remarks", "line")),
     )
@@ -336,7 +348,8 @@ def _ledger_cells(row: dict[str, Any]) -> tuple[Html, ...]:
         escaped(row["ledger_id"]),
         Html(f"{swatch(row['state'])}{escaped(row['state'])}"),
         _number(row["entries"]),
-        _NOTHING if row["bytes"] is None else escaped(size_text(row["bytes"])),
+        _size(row["bytes"]),
+        _size(row["entry_bytes"]),
         _number(row["blocks"]),
         *(_or_nothing(row[name] and _second(row[name])) for name in ("created", "closed")),
         _or_nothing(row["offloaded"] and _second(row["offloaded"])),
@@ -359,6 +372,10 @@ def _remainder(rows: int, what: str, command: str) -> list[Html]:
 
 def _number(number: int | None) -> Html:
     return _NOTHING if number is None else escaped(f"{number:,}")
+
+
+def _size(size_bytes: int | None) -> Html:
+    return _NOTHING if size_bytes is None else escaped(size_text(size_bytes))
 
 
 def _or_nothing(value: object) -> Html:

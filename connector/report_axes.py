@@ -1,4 +1,4 @@
-"""Where the lines of a chart's axes stand, and how numbers, sizes and times are written."""
+"""Where the lines of a chart's axes stand, and how numbers and times are written at them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from connector.plain_text import three_digits
+from connector.pulsar_time import EPOCH, milliseconds_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND_MS: Final = 1_000
 _MINUTE_MS: Final = 60 * _SECOND_MS
 _HOUR_MS: Final = 60 * _MINUTE_MS
@@ -23,7 +25,6 @@ _STEPS_MS: Final = (
 )
 _MONTHS: Final = (1, 2, 3, 6, 12, 24, 60, 120, 300, 600, 1200, 6000, 12_000, 60_000, 240_000)
 """Steps longer than two weeks, in months; the last is longer than Python's calendar."""
-_HUNDRED: Final = 100
 _MONTH_MS: Final = 30 * _DAY_MS
 
 
@@ -62,8 +63,9 @@ def _month_ticks(start_ms: int, stop_ms: int, at_least_ms: int) -> list[tuple[in
     for month in range(-(-begin // months) * months, last.year * 12 + last.month, months):
         time = datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC)
         if first <= time <= last:
-            tick_ms = (time - _EPOCH) // timedelta(milliseconds=1)
-            ticks.append((tick_ms, f"{time:%Y}" if months % 12 == 0 else f"{time:%Y-%m}"))
+            ticks.append(
+                (milliseconds_of(time), f"{time:%Y}" if months % 12 == 0 else f"{time:%Y-%m}")
+            )
     return ticks
 
 
@@ -94,27 +96,7 @@ def count_text(number: float) -> str:
     for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if number >= unit:
             return f"{number / unit:,.3g} {letter}"
-    return _three_digits(number)
-
-
-def size_text(size_bytes: float) -> str:
-    """A number of bytes, in the decimal units that stores charge by.
-
-    Example:
-        >>> size_text(0), size_text(999), size_text(7128), size_text(250e6)
-        ('0 B', '999 B', '7.13 kB', '250 MB')
-    """
-    for unit, letters in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        # What would be rounded to 1,000 of a unit is 1 of the next.
-        if size_bytes >= unit * 0.9995:
-            return f"{_three_digits(size_bytes / unit)} {letters}"
-    return f"{_three_digits(size_bytes)} B"
-
-
-def _three_digits(number: float) -> str:
-    if number >= _HUNDRED or number == int(number):
-        return f"{number:,.0f}"
-    return f"{number:.3g}"
+    return three_digits(number)
 
 
 def time_text(time_ms: int) -> str:
@@ -137,11 +119,11 @@ def duration_text(duration_ms: int) -> str:
     """
     for unit_ms, unit in ((_DAY_MS, "days"), (_HOUR_MS, "hours"), (_MINUTE_MS, "minutes")):
         if duration_ms >= 2 * unit_ms:
-            return f"{_three_digits(duration_ms / unit_ms)} {unit}"
+            return f"{three_digits(duration_ms / unit_ms)} {unit}"
     if duration_ms >= _SECOND_MS:
-        return f"{_three_digits(duration_ms / _SECOND_MS)} s"
+        return f"{three_digits(duration_ms / _SECOND_MS)} s"
     return f"{duration_ms} ms"
 
 
 def _time(time_ms: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=time_ms)
+    return EPOCH + timedelta(milliseconds=time_ms)

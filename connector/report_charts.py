@@ -7,12 +7,15 @@ without a script, and its text stays as large as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from connector.catalog.topic_ledgers import LedgerState
-from connector.report_axes import count_text, size_text, time_text, time_ticks, value_ticks
+from connector.plain_text import size_text
+from connector.pulsar_time import milliseconds_of
+from connector.report_axes import count_text, time_text, time_ticks, value_ticks
 from connector.report_page import Html, escaped, joined
 
 if TYPE_CHECKING:
@@ -61,6 +64,7 @@ _FEWEST_SLOTS: Final = 8
 _OPEN_SHARE: Final = 0.03
 _EDGE: Final = 0.07
 _FEW_LABELS: Final = 3
+_LAST_MS: Final = milliseconds_of(datetime.max.replace(tzinfo=UTC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,9 @@ class TimeScale:
         if not times:
             return None
         is_open = any(span.state is LedgerState.OPEN for span in spans)
-        return cls(min(times), max(*times, min(times) + 1), is_open)
+        # The calendar may end with the only time there is.
+        start_ms = min(*times, _LAST_MS - 1)
+        return cls(start_ms, max(*times, start_ms + 1), is_open)
 
     def share(self, time_ms: float) -> float:
         """Where a time lies: 0 at the left edge, 1 at the right."""

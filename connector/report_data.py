@@ -40,7 +40,7 @@ class LedgerSpan:
     entries: int
     """0 where it is not known."""
     size_bytes: int
-    """Of the data object, or of the entries if there is none; 0 where it is not known."""
+    """Of the data object, or of the entries if it is not there; 0 where it is not known."""
     start_ms: int | None
     """When it was created, ms since the epoch; None where nothing tells."""
     stop_ms: int | None
@@ -118,7 +118,7 @@ def report_data(
 
 
 def _spans(ledgers: pa.Table) -> Iterable[LedgerSpan]:
-    names = ("topic", "ledger_id", "state", "entries", "bytes")
+    names = ("topic", "ledger_id", "state", "entries", "bytes", "entry_bytes")
     columns = [ledgers[name].to_pylist() for name in names]
     columns += [_milliseconds(ledgers[name]) for name in ("created", "closed")]
     spans = (
@@ -127,11 +127,11 @@ def _spans(ledgers: pa.Table) -> Iterable[LedgerSpan]:
             ledger_id=ledger_id,
             state=LedgerState(state),
             entries=entries or 0,
-            size_bytes=size_bytes or 0,
+            size_bytes=(entry_bytes if size_bytes is None else size_bytes) or 0,
             start_ms=created,
             stop_ms=closed,
         )
-        for topic, ledger_id, state, entries, size_bytes, created, closed in zip(
+        for topic, ledger_id, state, entries, size_bytes, entry_bytes, created, closed in zip(
             *columns, strict=True
         )
     )

@@ -13,6 +13,8 @@ import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NewType
 
+from connector.plain_text import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -186,18 +188,12 @@ class Column:
 def escaped(text: object) -> Html:
     """Text as it is shown, whoever wrote it.
 
-    What is not printable is shown as Python spells it, control characters, the marks that turn the
-    direction of writing, and lone surrogates among them; of long texts, the beginning is shown.
+    What is not printable is shown as Python spells it; of long texts, the beginning is shown.
     """
     shown = str(text)
     if len(shown) > _MOST_CHARACTERS:
         shown = f"{shown[: _MOST_CHARACTERS - 1]}…"
-    if not shown.isprintable():
-        shown = "".join(
-            each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
-            for each in shown
-        )
-    return Html(html.escape(shown))
+    return Html(html.escape(printable(shown)))
 
 
 def joined(parts: Iterable[Html]) -> Html:

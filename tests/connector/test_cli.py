@@ -249,7 +249,8 @@ def test_program_ends_with_the_exit_code() -> None:
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_command_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the packages of the extra, the command names the extra instead of a traceback."""
-    monkeypatch.delitem(sys.modules, "connector.cli_commands")
+    for name in ("connector.cli_commands", "connector.cli_output"):
+        monkeypatch.delitem(sys.modules, name)
     for name in [each for each in sys.modules if each.partition(".")[0] == missing]:
         monkeypatch.setitem(sys.modules, name, None)
 

@@ -135,6 +135,7 @@ def test_ledgers_lists_each_ledger() -> None:
             "last_entry_id": ledger.entry_count - 1,
             "blocks": 1,
             "bytes": ledger.data_object.stat().st_size,
+            "entry_bytes": ledger.length_bytes,
             "uuid": ledger.uuid,
             "warnings": [],
             "problems": [],
@@ -300,7 +301,7 @@ def test_plan_as_a_table_takes_bounds() -> None:
     header, *rows = cells(result.stdout)
     assert [row[header.index("ledger_id")] for row in rows] == [str(start), str(start + 1)]
     assert [row[header.index("first_entry_id")] for row in rows] == ["1", "0"]
-    assert "to read, in 1 task: 2 requests, 12.0 kB\n" in result.stdout
+    assert "to read, in 1 task: 2 requests, 12 kB\n" in result.stdout
     assert "already read: 53 requests" in result.stdout
 
 

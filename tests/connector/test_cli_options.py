@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("ends_with", ["", "?versions=1"])
-def test_secrets_are_never_printed(ends_with: str) -> None:
+@pytest.mark.parametrize(("ends_with", "ends"), [("", STORAGE), ("?versions=1", USAGE)])
+def test_secrets_are_never_printed(ends_with: str, ends: int) -> None:
     """Neither a failing request nor a wrong option shows a storage option's value."""
     options = [
         "--storage-option", "key=AKIAVERYPUBLIC",
@@ -28,8 +28,8 @@ def test_secrets_are_never_printed(ends_with: str) -> None:
         "--storage-option", 'config_kwargs.retries={"max_attempts": 0}',
     ]  # fmt: skip
     runs = [
-        run("topics", f"s3://bucket{ends_with}", *options, ends=STORAGE),
-        run("query", f"s3://bucket{ends_with}", "SELECT 1", *options, ends=STORAGE),
+        run("topics", f"s3://bucket{ends_with}", *options, ends=ends),
+        run("query", f"s3://bucket{ends_with}", "SELECT 1", *options, ends=ends),
         run("topics", "s3://bucket", "--storage-option", "TopSecret/Value", ends=USAGE),
         run(
             "topics",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.support.admin_server import running_admin_server
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.command_line import (
     INCOMPLETE,
     LEDGERS,
     NOT_FOUND,
+    STORAGE,
     URL,
     USAGE,
     Row,
@@ -20,7 +23,8 @@ from tests.support.command_line import (
     run,
     unsound_ledgers,
 )
-from tests.support.golden import GOLDEN
+from tests.support.golden import GOLDEN, golden_topic
+from tests.support.owned_bucket import SMALL, OwnedBucket, gone
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,6 +151,8 @@ def test_cost_of_a_query_is_what_it_takes() -> None:
         (["--sql", "CHOOSE 1"], USAGE, "Parser Error"),
         (["--sql", "FROM read_pulsar('multi-ledge')"], NOT_FOUND, "did you mean"),
         (["multi-ledge"], NOT_FOUND, "did you mean"),
+        (["multi-ledger", "--metadata-option", "token"], USAGE, "--metadata-option must be"),
+        (["multi-ledger", "--bucket", "a=b"], USAGE, "no metadata"),
         (["multi-ledger", "--prices", "no/such/file"], USAGE, "no price table"),
     ],
 )
@@ -165,6 +171,60 @@ def test_cost_tells_ledgers_that_would_be_left_out() -> None:
         result = run(*arguments, ends=INCOMPLETE)
 
     assert "1 × ledger lost: MissingObjectError" in result.stderr
+
+
+CHUNKED: Final = golden_topic("small-chunked")
+
+
+def test_cost_by_the_metadata(tmp_path: Path) -> None:
+    """What the metadata lists is read, wherever it is; a ledger that it does not have is not."""
+    bucket = OwnedBucket.copied(tmp_path)
+    topic = (str(bucket.objects), CHUNKED.name)
+    known = ("--metadata", str(bucket.metadata))
+    whole = cost_of(*topic)
+    assert cost_of(*topic, *known) == whole
+    bucket.change(CHUNKED.name, {CHUNKED.ledgers[0].ledger_id: gone})
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in (CHUNKED.ledgers[3].data_object, CHUNKED.ledgers[3].index_object):
+        shutil.move(bucket.objects / path.name, other)
+
+    rest = cost_of(*topic, *known, "--bucket", f"goldensmall={other}")
+    query = f"FROM read_pulsar('{CHUNKED.name}')"
+    asked = cost_of(topic[0], "--sql", query, *known, "--bucket", f"goldensmall={other}")
+
+    trimmed_bytes = CHUNKED.ledgers[0].data_object.stat().st_size
+    assert rest["data"]["requests"] == whole["data"]["requests"] - 1
+    assert rest["data"]["bytes"] == whole["data"]["bytes"] - trimmed_bytes
+    assert asked["data"] == rest["data"]
+    assert "says the metadata" in run("cost", *topic, *known, ends=STORAGE).stderr
+
+
+def test_cost_of_opening_a_snapshot_is_none(tmp_path: Path) -> None:
+    """No listing and no index object is read, so none is counted."""
+    path = str(tmp_path / "catalog.json.gz")
+    run("save", URL, path)
+
+    whole = cost_of(URL, "multi-ledger", "--metadata", path)
+
+    assert whole["listing"]["requests"] == whole["index_objects"]["requests"] == 0
+    assert whole["total"] == whole["data"]
+    assert whole["data"]["bytes"] == sum(SIZES)
+
+
+@pytest.mark.parametrize("name", ["cost", "policy"])
+def test_options_of_metadata_reach_it(name: str) -> None:
+    """A cluster that wants a token gets it, and without it nothing is told."""
+    objects = str(GOLDEN / SMALL / "objects")
+    given = (*LAG, "--json") if name == "policy" else ("--json",)
+    with running_admin_server(SMALL, token="letmein") as server:
+        arguments = (name, objects, CHUNKED.name, "--metadata", server.url, *given)
+        token = ("--metadata-option", "token=letmein")
+        known = run(*arguments, *token, "--bucket", "old=no/such/folder").stdout
+        refused = run(*arguments, ends=STORAGE).stderr
+
+    assert known
+    assert refused.startswith("error: ")
 
 
 # policy
@@ -223,7 +283,7 @@ def test_policy_as_a_table_has_totals() -> None:
     assert len(rows) == 7
     trimmed = sum(each.length_bytes for each in LEDGERS.ledgers[:2])
     assert f"now: trim 2 ledgers, {trimmed / 1000:.1f} kB\n" in result.stdout
-    assert result.stdout.endswith("keep 1 ledger, 0 bytes\n")
+    assert result.stdout.endswith("keep 1 ledger, 0 B\n")
     assert result.stderr == ""
 
 
@@ -250,6 +310,7 @@ def test_policy_without_metadata_knows_what_is_offloaded() -> None:
         (["multi-*", *LAG, "--consumed-to", "1:1"], USAGE, "one topic"),
         (["multi-ledge", *LAG], NOT_FOUND, "did you mean"),
         (["multi-ledger", *LAG, "--metadata-option", "token"], USAGE, "--metadata-option must be"),
+        (["multi-ledger", *LAG, "--bucket", "a"], USAGE, "--bucket must be NAME=URL"),
     ],
 )
 def test_policy_refuses(arguments: list[str], ends: int, said: str) -> None:

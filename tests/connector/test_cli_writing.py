@@ -10,7 +10,11 @@ import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
 
+from arrow_io.errors import StorageError
+from arrow_io.storage.location import Location
 from tests.support.command_line import USAGE, cells, lines_of, run
+from tests.support.offloads import names
+from tests.support.s3_server import running_s3_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +59,74 @@ def test_options_reach_the_writer(tmp_path: Path, parquet: str) -> None:
     )
     assert [row[1:2] for row in cells(table)] == [["ledger_id"], ["7"], ["8"]]
     assert rows == [{"__value__": "one"}, {"__value__": "two"}]
+
+
+def test_more_is_written_to_a_topic_only_if_asked_for(tmp_path: Path, parquet: str) -> None:
+    """Without --append, a topic that is there is refused in one line."""
+    bucket = str(tmp_path / "bucket")
+    run("write", bucket, "orders", parquet)
+
+    refused = run("write", bucket, "orders", parquet, ends=USAGE).stderr
+    (ledger,) = lines_of("write", bucket, "orders", parquet, "--append")
+
+    assert "give append" in refused
+    assert len(refused.splitlines()) == 1
+    assert ledger["ledger_id"] == 1
+
+
+def test_a_warning_is_a_note(tmp_path: Path, parquet: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What went wrong without harm goes to stderr, behind what was done."""
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        message = "access denied"
+        raise StorageError(message)
+
+    monkeypatch.setattr(Location, "unfinished_uploads", refuse)
+
+    result = run("write", str(tmp_path / "bucket"), "orders", parquet)
+
+    assert result.stderr.startswith("note: uploads that were begun before could not be looked for")
+
+
+@pytest.mark.s3
+def test_options_of_the_metadata_folder(tmp_path: Path, parquet: str) -> None:
+    """The folder may be in another store than the bucket, with options of its own."""
+    with running_s3_server() as server:
+        folder = f"s3://{server.new_bucket()}"
+        options = [
+            f"--metadata-option={name}={value}"
+            for name, value in server.storage_options.items()
+            if isinstance(value, str)
+        ]
+
+        run(
+            "write", str(tmp_path / "bucket"), "orders", parquet, "--metadata-folder", folder,
+            *options, "--metadata-option", "client_kwargs.region_name=us-east-1",
+        )  # fmt: skip
+
+        written = Location(f"{folder}/public__default__orders", server.storage_options)
+        assert "managed-ledger-info.bin" in names(written)
+
+
+def test_a_schema_without_fields_is_named(tmp_path: Path) -> None:
+    """Columns that no schema has are told with what the schema is."""
+    table = tmp_path / "columns.parquet"
+    pq.write_table(pa.table({"a": [1]}), table)
+    schema = '{"type": "AVRO", "data": "\\"long\\""}'
+
+    result = run("write", str(tmp_path / "b"), "orders", str(table), "--schema", schema, ends=USAGE)
+
+    assert "unknown columns: a" in result.stderr
+    assert "of type AVRO" in result.stderr
+
+
+def test_the_help_says_what_a_cluster_asks_for() -> None:
+    """Both conditions on ids, that there is one writer, and what the schema is for."""
+    text = " ".join(run("write", "--help").stdout.split())
+
+    assert "free in its BookKeeper, and below the id of its next ledger" in text
+    assert "One writer at a time" in text
+    assert "encoded" in text.partition("--schema SCHEMA")[2].partition("--schema-version")[0]
 
 
 def test_the_example_of_the_help_runs(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 import pytest
@@ -27,6 +27,7 @@ from connector.cost import (
 from connector.topic import open_topic
 from connector.topic_name import TopicName
 from tests.support.buckets import golden_objects, memory_bucket, object_name, offload
+from tests.support.command_line import lines_of, run
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.s3_server import running_s3_server
@@ -372,11 +373,18 @@ def test_the_table_in_the_documentation_is_one(tmp_path: Path) -> None:
     [
         ("currency", "Currency", "each of"),
         ("put_per_1000 = 10", "", "put_per_1000"),
-        ("= 10", "= -1", "0 or more"),
-        ("= 10", "= nan", "0 or more"),
-        ("= 10", "= inf", "0 or more"),
-        ("= 10", "= true", "0 or more"),
-        ("= 10", '= "10"', "0 or more"),
+        ("= 10", "= -1", "put_per_1000 must be"),
+        ("= 10", "= nan", "put_per_1000 must be"),
+        ("= 10", "= inf", "put_per_1000 must be"),
+        ("= 10", "= true", "put_per_1000 must be"),
+        ("= 10", '= "10"', "put_per_1000 must be"),
+        ("= 10", "= 1000000001", "put_per_1000 must be"),
+        ("= 10", "= 1e999999999999", "put_per_1000 must be"),
+        ("= 10", f"= 0x{'f' * 9999}", "put_per_1000 must be"),
+        ("= 10", "= 1e9999999999999999999999", "out of all bounds"),
+        ("= 10", "= 1e-9999999999999999999999", "out of all bounds"),
+        ("= 10", f"= {'[' * 9999}", "nested too deep"),
+        ("= 10", f"= {'1' * 9999}", "no TOML"),
         ('"EUR"', "1", "must be a text"),
         ("2026-01-31", '"2026-01-31"', "must be a text, and as_of a date"),
         ("2026-01-31", "2026-01-31T00:00:00", "must be a text, and as_of a date"),
@@ -385,12 +393,37 @@ def test_the_table_in_the_documentation_is_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_price_table_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
-    """What is missing, unknown, no number or negative is told."""
+    """What is missing, unknown, no number or out of bounds is told."""
     path = tmp_path / "prices.toml"
     path.write_text(EUROS.replace(old, new), encoding="utf-8")
 
     with pytest.raises(OptionError, match=said):
         load_prices(path)
+
+
+@pytest.mark.parametrize("price", [Decimal(-1), Decimal("NaN"), Decimal("1e10"), 0.5])
+def test_a_price_out_of_bounds_is_refused(price: Any) -> None:  # noqa: ANN401 - a wrong one too
+    """A table made in Python has the same prices as one in a file."""
+    with pytest.raises(OptionError, match="egress_per_gb must be a decimal number in 0 …"):
+        replace(EXAMPLE_PRICES, egress_per_gb=price)
+
+
+def test_any_price_can_be_shown(tmp_path: Path) -> None:
+    """The highest, the lowest and the longest prices make money that is told, not an error."""
+    path = tmp_path / "prices.toml"
+    path.write_text(
+        EUROS.replace("= 0.1", "= 1_000_000_000")
+        .replace("= 1\n", "= 1e-999999999999\n")
+        .replace("egress_per_gb = 0", f"egress_per_gb = 999999999.{'9' * 999}")
+    )
+    arguments = ("cost", URL, "multi-ledger", "--prices", str(path))
+
+    [whole] = lines_of(*arguments)
+    table = run(*arguments).stdout
+
+    assert Decimal(whole["listing"]["money"]) == 1_000_000
+    assert Decimal(whole["data"]["money"]) > 0
+    assert "1000000.000000" in table
 
 
 def test_a_price_table_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ OPEN: Final = LedgerInfo(ledger_id=99)
 
 
 def done(
-    timestamp_ms: int | None, *, complete: bool = True, deleted: bool | None = False
+    timestamp_ms: int | None, *, complete: bool | None = True, deleted: bool | None = False
 ) -> OffloadContext:
     """An offload."""
     return OffloadContext(
@@ -123,6 +123,16 @@ def test_an_offload_that_failed_is_tried_again() -> None:
 
     assert actions(fates) == [(1, Action.OFFLOAD), (3, Action.OFFLOAD)]
     assert "empty" in fates[1].reason
+
+
+def test_an_offload_that_may_be_complete_is_left_alone() -> None:
+    """Where nothing tells whether it is, neither another offload nor a deletion is foretold."""
+    topic = metadata(ledger(1, offload=done(T, complete=None)), OPEN)
+
+    fate, _ = apply_policy(topic, OffloadPolicy(threshold_bytes=0, deletion_lag_ms=0), at_ms=T + 1)
+
+    assert (fate.action, fate.when_ms) == (Action.KEEP, None)
+    assert "nothing tells whether its offload is complete" in fate.reason
 
 
 # BookKeeper's copy

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import re
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import quote_plus
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import TopicNotFoundError
+from arrow_io.format.index_block import BlockEntry, write_index_block
+from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
 from connector.audit import audit
 from connector.catalog.catalog import open_catalog
+from connector.catalog.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.topic_ledgers import LedgerState
+from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.report import render_report
 from connector.report_charts import STATE_TEXTS, TimeScale, sizes_charts, timeline
 from connector.report_data import LedgerSpan
 from connector.report_page import escaped, page, section
-from tests.support.buckets import memory_bucket, offload
+from connector.topic_name import TopicName
+from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload
 from tests.support.command_line import NOT_FOUND, URL, USAGE, run
 from tests.support.golden import golden_topic, golden_topics
 from tests.support.reports import (
@@ -34,38 +41,41 @@ from tests.support.reports import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 MANY = 10_000
 BIGGEST_BYTES = 2_000_000
+MAX_LONG = 2**63 - 1
+LAST_MS = 253_402_300_799_999  # the last moment of the year 9999
+FIRST_MS = -62_135_596_800_000  # the first of the year 1
 
 
-def write_metadata(folder: Path, ledgers: list[dict[str, object]]) -> Path:
+def write_metadata(folder: Path, ledgers: Sequence[LedgerInfo], topic: str = "orders") -> Path:
     """The metadata of a topic, as a folder has it."""
-    info = {"version": 1, "creationDate": "", "modificationDate": "", "ledgers": ledgers}
-    topic = folder / "public__default__orders"
-    topic.mkdir(parents=True)
-    (topic / "internal-info.json").write_text(json.dumps(info))
+    metadata = TopicMetadata(topic=TopicName.parse(topic), ledgers=tuple(ledgers))
+    value = folder / f"public__default__{topic}" / "managed-ledger-info.bin"
+    value.parent.mkdir(parents=True)
+    value.write_bytes(serialize_managed_ledger_info(metadata))
     return folder
 
 
-def many_ledgers(*, offloaded: bool) -> list[dict[str, object]]:
+def many_ledgers(*, offloaded: bool) -> list[LedgerInfo]:
     """Ten thousand ledgers of one second, every third one offloaded, or none."""
-    ledgers: list[dict[str, object]] = []
-    for number in range(1, MANY + 1):
-        is_offloaded = offloaded and number % 3 == 0
-        ledgers.append(
-            {
-                "ledgerId": number,
-                "entries": number % 7 + 1,
-                "size": 1000,
-                "timestamp": 1_700_000_000_000 + number * 1000,
-                "isOffloaded": is_offloaded,
-            }
+    return [
+        LedgerInfo(
+            ledger_id=number,
+            entries=number % 7 + 1,
+            size_bytes=1000,
+            timestamp_ms=1_700_000_000_000 + number * 1000,
+            offload=(
+                OffloadContext(uuid=UUID(int=number), complete=True)
+                if offloaded and number % 3 == 0
+                else None
+            ),
         )
-        if is_offloaded:
-            ledgers[-1]["offloadedContextUuid"] = f"00000000-0000-0000-0000-{number:012}"
-    return ledgers
+        for number in range(1, MANY + 1)
+    ]
 
 
 def facts_of(page_text: str) -> dict[str, str]:
@@ -176,6 +186,24 @@ def test_page_without_metadata_says_so() -> None:
     assert "no metadata to compare with" in shown
 
 
+def test_page_of_a_snapshot_says_so(tmp_path: Path) -> None:
+    """The time of the metadata is that of the snapshot, whenever the bucket was listed."""
+    path = str(tmp_path / "catalog.json.gz")
+    open_catalog(str(SMALL / "objects"), metadata=str(SMALL)).save(path)
+    opened = open_catalog(str(SMALL / "objects"), metadata=path)
+    listed_anew = opened.relisted()
+    listed_anew.taken = opened.taken + timedelta(days=1)
+
+    facts = [
+        facts_of(render_report(each, audit(each), metadata=path)) for each in (opened, listed_anew)
+    ]
+
+    made = f"{opened.taken:%F %T} UTC"
+    assert {each["Metadata"] for each in facts} == {f"{path}, a snapshot of {made}"}
+    listed = [f"{each.taken:%F %T} UTC" for each in (opened, listed_anew)]
+    assert [each["Listed"] for each in facts] == listed
+
+
 def test_page_of_an_empty_bucket_is_whole(tmp_path: Path) -> None:
     """A bucket without a ledger has a page, with no chart on it."""
     shown = report_of(tmp_path)
@@ -268,6 +296,70 @@ def test_many_topics_share_the_room() -> None:
 
 
 # What others wrote
+
+
+def dated_ledger(ledger_id: int, ctime_ms: int) -> dict[str, bytes]:
+    """The objects of a ledger that says of itself when it was created."""
+    name, entry = object_name(ledger_id), b"entry"
+    metadata = new_ledger_metadata([len(entry)], managed_ledger=MANAGED_LEDGER, ctime_ms=0)
+    encoded = encode_ledger([entry], replace(metadata, ctime_ms=ctime_ms), block_bytes=1 << 10)
+    return {name.data_name: encoded.data, name.index_name: encoded.index}
+
+
+@pytest.mark.parametrize(
+    ("ctimes_ms", "written"),
+    [
+        ([LAST_MS], "9999-12-31 23:59:59.998 to 9999-12-31 23:59:59.999 UTC"),
+        ([LAST_MS, LAST_MS], "9999-12-31 23:59:59.998 to 9999-12-31 23:59:59.999 UTC"),
+        ([FIRST_MS], "0001-01-01 00:00:00 to 0001-01-01 00:00:00.001 UTC"),
+        ([FIRST_MS, LAST_MS], "0001-01-01 00:00:00 to 9999-12-31 23:59:59.999 UTC"),
+        ([LAST_MS + 1, FIRST_MS - 1, MAX_LONG, -MAX_LONG - 1], None),
+    ],
+)
+def test_any_time_of_a_ledger_has_a_page(ctimes_ms: list[int], written: str | None) -> None:
+    """The first and the last time of a calendar are drawn, and others are not known."""
+    ledgers = [dated_ledger(number, each) for number, each in enumerate(ctimes_ms)]
+    with memory_bucket({name: data for each in ledgers for name, data in each.items()}) as bucket:
+        shown = report_of(bucket.url)
+
+    assert facts_of(shown).get("Written") == written
+    lanes = drawn_ledgers(parsed(shown), "lane")
+    assert sum(count for count, _, _ in lanes) == len(ctimes_ms)
+    lefts = [each.get("x") for each in parsed(shown).iterfind(".//div[@class='lane']/svg/rect")]
+    assert all(0 <= float((left or "0%")[:-1]) <= 100 for left in lefts)
+
+
+def test_numbers_beyond_a_column_have_a_page(tmp_path: Path) -> None:
+    """Entries of partitions that add up to more than 2^63 - 1 are shown, and break no table."""
+    metadata = tmp_path / "metadata"
+    for number in range(2):
+        ledger = LedgerInfo(ledger_id=number, entries=MAX_LONG, size_bytes=MAX_LONG, timestamp_ms=1)
+        write_metadata(metadata, [ledger], f"orders-partition-{number}")
+    (tmp_path / "bucket").mkdir()
+
+    shown = report_of(tmp_path / "bucket", metadata=str(metadata))
+
+    assert f"{MAX_LONG:,} in BookKeeper only" in totals_of(shown)["Entries"]
+    assert [row["Entries"] for row in table_of(shown, "Ledgers")] == [f"{MAX_LONG:,}"] * 2
+
+
+def test_entries_that_were_lost_are_counted_as_far_as_a_column_reaches() -> None:
+    """An index object that ends in a hole may say any last entry, 2^63 - 1 too."""
+    name, entry = object_name(1), b"entry"
+    metadata = new_ledger_metadata([len(entry)], managed_ledger=MANAGED_LEDGER, ctime_ms=1)
+    data = encode_ledger([entry], metadata, block_bytes=1 << 10).data
+    index = write_index_block(
+        data_object_length_bytes=len(data),
+        entries=[BlockEntry(0, 1, 0), BlockEntry(1, 2, len(data))],
+        ledger_metadata=replace(metadata, last_entry_id=MAX_LONG, length_bytes=MAX_LONG),
+    )
+    with memory_bucket({name.data_name: data, name.index_name: index}) as bucket:
+        shown = report_of(bucket.url)
+
+    [row] = table_of(shown, "Ledgers")
+    assert row["Entries"] == f"{MAX_LONG:,}"
+    assert totals_of(shown)["Entries"].startswith(f"{MAX_LONG:,}")
+    assert f"entries 1 … {MAX_LONG} were lost" in row["Remarks"]
 
 
 @pytest.mark.parametrize("metadata", [False, True])

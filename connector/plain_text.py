@@ -1,0 +1,58 @@
+"""How text, numbers and sizes are written for people, on a terminal as on a page."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_HUNDRED: Final = 100
+
+
+def printable(text: str) -> str:
+    """The text, with each character that is not printable escaped as in Python.
+
+    Control characters are, the marks that turn the direction of writing, and lone surrogates.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> counted(1, "range"), counted(2, "range"), counted(2, "entry")
+        ('1 range', '2 ranges', '2 entries')
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("ry") else f"{number} {noun}s"
+
+
+def size_text(size_bytes: float) -> str:
+    """A number of bytes, in the decimal units that stores charge by.
+
+    Example:
+        >>> size_text(0), size_text(999), size_text(7128), size_text(250e6)
+        ('0 B', '999 B', '7.13 kB', '250 MB')
+    """
+    for unit, letters in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        # What would be rounded to 1,000 of a unit is 1 of the next.
+        if size_bytes >= unit * 0.9995:
+            return f"{three_digits(size_bytes / unit)} {letters}"
+    return f"{three_digits(size_bytes)} B"
+
+
+def three_digits(number: float) -> str:
+    """A number with three digits, or with more where it is a whole one.
+
+    Example:
+        >>> three_digits(0.25), three_digits(12.345), three_digits(1234)
+        ('0.25', '12.3', '1,234')
+    """
+    if number >= _HUNDRED or number == int(number):
+        return f"{number:,.0f}"
+    return f"{number:.3g}"
