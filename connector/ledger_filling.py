@@ -7,6 +7,9 @@ being filled are kept aside, in memory first and in a temporary file once they a
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import tempfile
 import time
 from array import array
 from dataclasses import dataclass, replace
@@ -14,8 +17,8 @@ from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Self
 from uuid import UUID, uuid4
 
-from arrow_io.errors import MissingObjectError, OptionError, PulsarOffloadError
-from arrow_io.format.object_names import parse_object_name
+from arrow_io.errors import MissingObjectError, OptionError, PulsarOffloadError, StorageError
+from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName, parse_object_name
 from arrow_io.ledger_writer import new_ledger_metadata
 from connector.catalog.topic_metadata import LedgerInfo
 from connector.offloader import LedgerToOffload
@@ -44,6 +47,8 @@ class LedgerLimits:
 class LedgerSeries:
     """Offloads ledgers under one id after the other.
 
+    Ids are chosen once, so two series at a time would choose the same; `check_alone` finds out.
+
     Args:
         offloader: Offloads them.
         first_ledger_id: Id of the first; None: one more than the greatest in the bucket.
@@ -54,19 +59,29 @@ class LedgerSeries:
 
     def __init__(self, offloader: LedgerOffloader, *, first_ledger_id: int | None) -> None:
         self._offloader = offloader
-        self._taken = _ledger_ids(offloader)
+        self._taken = {name.ledger_id for name in _ledger_names(offloader)}
         self._next_id = (
             max(self._taken, default=-1) + 1 if first_ledger_id is None else first_ledger_id
         )
         self._written: list[tuple[int, UUID]] = []
+        self.warnings: list[str] = []
+        """What went wrong, yet does no harm, each once."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the bucket had no ledger when it began."""
+        return not self._taken
 
     def next_id(self) -> int:
         """The next ledger id.
 
         Raises:
-            OptionError: The bucket has a ledger of that id.
+            OptionError: The bucket has a ledger of that id, or there is no greater id.
         """
         ledger_id = self._next_id
+        if ledger_id > MAX_LEDGER_ID:
+            message = f"ledger ids end with {MAX_LEDGER_ID}: give a smaller first_ledger_id"
+            raise OptionError(message)
         if ledger_id in self._taken:
             message = "the bucket has a ledger of this id: give another first_ledger_id"
             raise OptionError(message, ledger_id=ledger_id)
@@ -86,7 +101,8 @@ class LedgerSeries:
         Raises:
             OptionError: Its id is taken.
             EntryTooLargeError: An entry is longer than a block.
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused, or went on failing; or the temporary file cannot be
+                read.
         """
         ledger_id, uuid, now_ms = self.next_id(), uuid4(), time.time_ns() // 1_000_000
         metadata = new_ledger_metadata(
@@ -95,6 +111,7 @@ class LedgerSeries:
         # Before it is written, lest an interrupt fall between the two; nothing there is no error.
         self._written.append((ledger_id, uuid))
         result = self._offloader.offload(LedgerToOffload(ledger_id, metadata, spool), uuid)
+        self.warnings += [each for each in result.warnings if each not in self.warnings]
         return LedgerInfo(
             ledger_id=ledger_id,
             entries=metadata.last_entry_id + 1,
@@ -104,13 +121,34 @@ class LedgerSeries:
             offload=replace(result.context, bookkeeper_deleted=True),
         )
 
+    def check_alone(self) -> None:
+        """Check that nobody else wrote ledgers of these ids meanwhile; one listing.
+
+        Of two writers, the one that ends later finds the ledgers of the other.
+
+        Raises:
+            OptionError: There is another ledger of an id.
+            StorageError: The bucket cannot be listed.
+        """
+        ours = dict(self._written)
+        for name in _ledger_names(self._offloader):
+            if ours.get(name.ledger_id, name.uuid) != name.uuid:
+                message = (
+                    "another writer took ids of these ledgers meanwhile: write again, and let one"
+                    " writer at a time write to a bucket"
+                )
+                raise OptionError(message, object_key=name.data_name, ledger_id=name.ledger_id)
+
     def undo(self, error: BaseException) -> None:
         """Delete the ledgers that were offloaded; of those that cannot be, the error is told."""
+        notes: list[str] = []
         for ledger_id, uuid in reversed(self._written):
             try:
-                self._offloader.delete_offloaded(ledger_id, uuid)
+                notes += self._offloader.delete_offloaded(ledger_id, uuid)
             except PulsarOffloadError as failure:
-                error.add_note(f"ledger {ledger_id} of uuid {uuid} was not deleted: {failure}")
+                notes.append(f"ledger {ledger_id} of uuid {uuid} was not deleted: {failure}")
+        for note in dict.fromkeys(notes):
+            error.add_note(note)
 
 
 class LedgerFiller:
@@ -133,7 +171,7 @@ class LedgerFiller:
         """The ledgers that were offloaded, in order."""
 
     def add(self, entry: bytes) -> None:
-        """Take the next entry; errors are those of `LedgerSeries.offload`."""
+        """Take the next entry; errors are those of `LedgerSeries.offload` and `EntrySpool.add`."""
         spool, limits = self._spool, self._limits
         is_full = len(spool) >= limits.entries or spool.size_bytes + len(entry) > limits.size_bytes
         if is_full and len(spool):
@@ -177,33 +215,62 @@ class EntrySpool:
         return len(self.lengths_bytes)
 
     def __iter__(self) -> Iterator[bytes]:
-        self._file.seek(0)
+        try:
+            self._file.seek(0)
+        except OSError as error:
+            raise _temporary_file_error(error) from error
         for length in self.lengths_bytes:
-            yield self._file.read(length)
+            yield self._read(length)
+
+    def _read(self, length: int) -> bytes:
+        try:
+            return self._file.read(length)
+        except OSError as error:
+            raise _temporary_file_error(error) from error
 
     def add(self, entry: bytes) -> None:
-        """Keep one more."""
-        self._file.write(entry)
+        """Keep one more.
+
+        Raises:
+            StorageError: The temporary file cannot be made, or written to.
+        """
+        try:
+            self._file.write(entry)
+        except OSError as error:
+            raise _temporary_file_error(error) from error
         self.lengths_bytes.append(len(entry))
         self.size_bytes += len(entry)
 
     def clear(self) -> None:
-        """Forget all."""
-        self._file.seek(0)
-        self._file.truncate()
+        """Forget all; errors are those of `add`."""
+        try:
+            self._file.seek(0)
+            self._file.truncate()
+        except OSError as error:
+            raise _temporary_file_error(error) from error
         del self.lengths_bytes[:]
         self.size_bytes = 0
 
     def close(self) -> None:
         """Remove the temporary file."""
-        self._file.close()
+        # What could not be written to it before cannot be now, and is of no use any more.
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
-def _ledger_ids(offloader: LedgerOffloader) -> set[int]:
-    """Ids of the ledgers that have an object in the bucket."""
+def _temporary_file_error(error: OSError) -> StorageError:
+    folder = tempfile.tempdir or "that TMPDIR names"
+    message = f"entries cannot be kept in the temporary folder {folder}: {error.strerror or error}"
+    if error.errno == errno.EMFILE:
+        message += "; each partition has a file open, so write fewer, or allow more (ulimit -n)"
+    return StorageError(message)
+
+
+def _ledger_names(offloader: LedgerOffloader) -> set[LedgerObjectName]:
+    """The ledgers, and attempts to offload one, that have an object in the bucket."""
     try:
         objects = offloader.location.list_objects(trace=offloader.trace)
     except MissingObjectError:
         return set()
     names = (parse_object_name(each.name) for each in objects)
-    return {name.ledger_id for name in names if name is not None and name.ledger_id is not None}
+    return {name.ledger_object_name for name in names if name and not name.is_streaming}

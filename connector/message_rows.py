@@ -11,7 +11,8 @@ Column                    Without it
 `__sequence_id__`         how many messages were written before
 `__producer_name__`       `pulsar-offload`
 `__schema_version__`      the version of the schema that is given, else none
-`__null_value__`          the value is null where `__value__` is, or where all its fields are
+`__null_value__`          the value is null where `__value__` is; a row whose fields are all null is
+                          a record of nulls
 `__key__`                 no key; text is a text, binary are bytes
 `__key_bytes__`           the key is a text; where it says other bytes than the text of `__key__`,
                           the key is these bytes
@@ -36,7 +37,7 @@ from pyarrow.dataset import Dataset
 
 from arrow_io.columns import every_column
 from arrow_io.errors import OptionError
-from arrow_io.messages.message_metadata import DEFAULT_PRODUCER_NAME, Message
+from arrow_io.messages.message_metadata import DEFAULT_PRODUCER_NAME, Message, wrong_field
 from arrow_io.payloads.encoder import PayloadEncoder
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from connector.catalog.schema_answers import registered_versions
@@ -103,27 +104,35 @@ class MessageRows:
 
         Raises:
             OptionError: The source is none of these; a column is unknown, stands twice, or cannot
-                be cast; a value does not fit the schema.
+                be cast; a value does not fit the schema, or is not what its type says.
             SchemaError: The schema cannot be read.
         """
+        count = 0
         for each in _parts(source):
             if isinstance(each, Message):
-                yield self._stamped(each)
+                yield self._stamped(each, count)
+                count += 1
             elif isinstance(each, pa.RecordBatch):
-                yield from self._rows(each)
+                yield from self._rows(each, count)
+                count += each.num_rows
             else:
                 message = f"neither a record batch nor a Message: {type(each).__name__}"
                 raise OptionError(message)
 
-    def _stamped(self, message: Message) -> Message:
+    def _stamped(self, message: Message, number: int) -> Message:
+        wrong = wrong_field(message)
+        if wrong is not None:
+            text = f"message {number} has a wrong {wrong}: {type(getattr(message, wrong)).__name__}"
+            raise OptionError(text)
         if self._schema_version is None or message.schema_version is not None:
             return message
         return replace(message, schema_version=self._schema_version)
 
-    def _rows(self, batch: pa.RecordBatch) -> Iterator[Message]:
+    def _rows(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Message]:
         self._check_names(batch.schema.names)
-        payloads = self._payloads(batch)
+        _check_columns(batch, first_row)
         nulls = _values(batch, "__null_value__", default=False)
+        payloads = self._payloads(batch, nulls)
         fields = {
             "payload": [
                 None if is_null else payload
@@ -132,7 +141,7 @@ class MessageRows:
             "publish_time_ms": _values(batch, "__publish_time__", default=self._publish_time_ms),
             "key": _keys(batch),
             "ordering_key": _values(batch, "__ordering_key__"),
-            "properties": _properties(batch),
+            "properties": _properties(batch, first_row),
             "event_time_ms": _values(batch, "__event_time__"),
             "sequence_id": _values(batch, "__sequence_id__"),
             "producer_name": _values(batch, "__producer_name__", default=DEFAULT_PRODUCER_NAME),
@@ -152,9 +161,16 @@ class MessageRows:
         unknown = [name for name in names if name not in known]
         if unknown or values.isdisjoint(names):
             what = f"unknown columns: {_listed(unknown)}" if unknown else f"no {VALUE_COLUMN}"
-            message = f"{what}; beside {', '.join(_TYPES)} there must be {VALUE_COLUMN}, or the"
-            message += f" fields of a JSON schema: {_listed(self._fields) or 'none is given'}"
-            raise OptionError(message)
+            message = f"{what}; beside {', '.join(_TYPES)} there must be {VALUE_COLUMN}"
+            raise OptionError(message + self._or_fields())
+
+    def _or_fields(self) -> str:
+        """What may stand for the column of values, for messages."""
+        if self._fields:
+            return f", or the fields of the schema: {_listed(self._fields)}"
+        if self._schema is None:
+            return ", or the fields of a JSON schema, of which none is given"
+        return f": the schema is of type {self._schema.reader.type}, which has no fields to write"
 
     @cached_property
     def _fields(self) -> Mapping[str, str]:
@@ -172,28 +188,30 @@ class MessageRows:
             raise OptionError(message)
         return PayloadEncoder(self._schema.reader)
 
-    def _payloads(self, batch: pa.RecordBatch) -> list[bytes | None]:
+    def _payloads(self, batch: pa.RecordBatch, nulls: list[bool]) -> list[bytes | None]:
         if VALUE_COLUMN in batch.schema.names:
             values = batch.column(VALUE_COLUMN)
             is_text = _is_text(values.type) and self._schema is None
             if is_text or _is_binary(values.type):
-                payloads: list[bytes | None] = values.cast(pa.binary()).to_pylist()
+                payloads: list[bytes | None] = _cast(batch, VALUE_COLUMN, pa.binary()).to_pylist()
                 return payloads
             return self._encoder.encode(values)
         names = [name for name in batch.schema.names if name in self._fields]
         arrays = [batch.column(name) for name in names]
-        # A reader gives a null value as a row of nulls, so that is what such a row stands for.
-        nothing = reduce(pc.and_, (array.is_null() for array in arrays)).to_pylist()
-        told = _values(batch, "__null_value__")
-        is_null = [
-            nothing if said is None else said for nothing, said in zip(nothing, told, strict=True)
-        ]
         fields = [
             pa.field(self._fields[name], array.type)
             for name, array in zip(names, arrays, strict=True)
         ]
-        mask = pa.array(is_null, pa.bool_())
-        return self._encoder.encode(pa.StructArray.from_arrays(arrays, fields=fields, mask=mask))
+        mask = pa.array(nulls, pa.bool_())
+        records = pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
+        try:
+            return self._encoder.encode(records)
+        except OptionError as error:
+            # A reader gives a null value so, and with it, if asked, the column that tells it apart.
+            empty = reduce(pc.and_, (array.is_null() for array in arrays))
+            if "__null_value__" not in batch.schema.names and pc.any(empty).as_py():
+                error.message += "; a row that is a null value says so in a column __null_value__"
+            raise
 
 
 def _parts(source: object) -> Iterable[object]:
@@ -212,18 +230,43 @@ def _parts(source: object) -> Iterable[object]:
     raise OptionError(message)
 
 
-def _values(batch: pa.RecordBatch, name: str, default: object = None) -> list[Any]:
-    """The values of a column as Python's, times in ms since the epoch."""
-    if name not in batch.schema.names:
-        return [default] * batch.num_rows
-    type_ = _TYPES[name]
+def _check_columns(batch: pa.RecordBatch, first_row: int) -> None:
+    """Refuse columns that are not what their types say, such as text that is not UTF-8."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            rows = (number for number in range(len(column)) if _is_broken(column.slice(number, 1)))
+            raise _unusable(name, first_row + next(rows, 0), str(error)) from None
+
+
+def _is_broken(value: pa.Array) -> bool:
     try:
-        column = batch.column(name).cast(type_)
+        value.validate(full=True)
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
+def _unusable(name: str, row: int, reason: str) -> OptionError:
+    return OptionError(f"the column {name}, row {row} (from 0): {reason}")
+
+
+def _cast(batch: pa.RecordBatch, name: str, type_: pa.DataType) -> pa.Array:
+    try:
+        return batch.column(name).cast(type_)
     except pa.ArrowException as error:
         given = batch.schema.field(name).type
         message = f"the column {name} of type {given} cannot be cast to {type_}: {error}"
         raise OptionError(message) from error
-    if type_ == _MILLISECONDS:
+
+
+def _values(batch: pa.RecordBatch, name: str, default: object = None) -> list[Any]:
+    """The values of a column as Python's, times in ms since the epoch."""
+    if name not in batch.schema.names:
+        return [default] * batch.num_rows
+    column = _cast(batch, name, _TYPES[name])
+    if column.type == _MILLISECONDS:
         column = column.view(pa.int64())
     return [default if value is None else value for value in column.to_pylist()]
 
@@ -232,7 +275,7 @@ def _keys(batch: pa.RecordBatch) -> list[str | bytes | None]:
     """Keys: text, or bytes where they are not the bytes of the text."""
     names = batch.schema.names
     if "__key__" in names and _is_binary(batch.schema.field("__key__").type):
-        binary: list[str | bytes | None] = batch.column("__key__").cast(pa.binary()).to_pylist()
+        binary: list[str | bytes | None] = _cast(batch, "__key__", pa.binary()).to_pylist()
         return binary
     pairs = zip(_values(batch, "__key__"), _values(batch, "__key_bytes__"), strict=True)
     return [
@@ -241,14 +284,20 @@ def _keys(batch: pa.RecordBatch) -> list[str | bytes | None]:
     ]
 
 
-def _properties(batch: pa.RecordBatch) -> list[tuple[tuple[str, str], ...]]:
+def _properties(batch: pa.RecordBatch, first_row: int) -> list[tuple[tuple[str, str], ...]]:
     """Properties as pairs; engines without maps have lists of their entries."""
     name = "__properties__"
     type_ = batch.schema.field(name).type if name in batch.schema.names else None
     if _is_list_of_entries(type_):
-        rows = batch.column(name).to_pylist()
-        return [tuple((each["key"], each["value"]) for each in row or ()) for row in rows]
-    return [tuple(pairs) for pairs in _values(batch, name, default=())]
+        pairs = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+        entries = _cast(batch, name, pairs).to_pylist()
+        rows = [[each and (each["key"], each["value"]) for each in row or ()] for row in entries]
+    else:
+        rows = _values(batch, name, default=())
+    for number, row in enumerate(rows):
+        if any(pair is None or None in pair for pair in row):
+            raise _unusable(name, first_row + number, "the name or value of a property is null")
+    return [tuple(row) for row in rows]
 
 
 def _is_list_of_entries(type_: pa.DataType | None) -> bool:

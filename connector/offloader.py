@@ -15,20 +15,28 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Self
 
-from arrow_io.errors import OptionError, PulsarOffloadError
+from arrow_io.errors import MissingObjectError, OptionError, PulsarOffloadError, StorageError
 from arrow_io.format.index_block import (
+    CLUSTER_NAME_KEY,
     FORMAT_VERSION,
     FORMAT_VERSION_KEY,
     MANAGED_LEDGER_NAME_KEY,
 )
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_reader import OffloadedLedger
-from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES, LedgerWriter
+from arrow_io.ledger_writer import (
+    DEFAULT_BLOCK_BYTES,
+    MAX_BLOCK_BYTES,
+    MIN_BLOCK_BYTES,
+    LedgerWriter,
+)
 from arrow_io.messages import tables
+from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.failures import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted_urls
+from arrow_io.storage.store_kinds import StoreKind, store_kind
 from connector.catalog.topic_metadata import OffloadContext
 
 if TYPE_CHECKING:
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
     from arrow_io.format.entry_frame import BytesLike
     from arrow_io.format.ledger_metadata import LedgerMetadata
     from arrow_io.storage.trace import RequestTrace
+    from arrow_io.storage.uploads import ObjectUpload
 
 MIN_STORE_BLOCK_BYTES = 5 << 20
 """Smallest block size in an object store (inclusive): Pulsar asks for it, as S3 does of a part."""
@@ -48,25 +57,16 @@ ROLE_KEY = "role"
 SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
 """User metadata key of both objects: what wrote them. Pulsar writes a git hash beside it, which
 nothing reads and which a package does not have."""
-CLUSTER_NAME_KEY = "pulsarclustername"
-"""User metadata key of both objects: the cluster that the ledger is of."""
 
 _OWN_KEYS = frozenset({FORMAT_VERSION_KEY, ROLE_KEY, SOFTWARE_VERSION_KEY})
 _KEY = re.compile(r"[a-z0-9._-]+")
 
-# By URL scheme: the driver's name, and Pulsar's enum constant for it. Pulsar's other driver,
-# `filesystem`, is for objects of another kind than these.
-_S3 = ("aws-s3", "AWS_S3")
-_GCS = ("google-cloud-storage", "GOOGLE_CLOUD_STORAGE")
-_AZURE = ("azureblob", "AZURE_BLOB")
+# The driver's name, and Pulsar's enum constant for it. Pulsar's driver `filesystem` is for objects
+# of another kind than these; `aliyun-oss` asks for user metadata, which is not written there.
 _DRIVERS = {
-    "s3": _S3,
-    "s3a": _S3,
-    "gs": _GCS,
-    "gcs": _GCS,
-    "az": _AZURE,
-    "abfs": _AZURE,
-    "abfss": _AZURE,
+    StoreKind.S3: ("aws-s3", "AWS_S3"),
+    StoreKind.GCS: ("google-cloud-storage", "GOOGLE_CLOUD_STORAGE"),
+    StoreKind.AZURE: ("azureblob", "AZURE_BLOB"),
 }
 
 
@@ -115,6 +115,21 @@ class OffloadResult:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """What an offload may have published until now: it deletes nothing else."""
+
+    name: LedgerObjectName
+    data: ObjectUpload | None = None
+    asked_for_index: bool = False
+
+    @property
+    def published(self) -> list[str]:
+        """Names of the objects, the index object first."""
+        has_data = self.data is not None and self.data.may_be_published
+        return [self.name.index_name] * self.asked_for_index + [self.name.data_name] * has_data
+
+
 class LedgerOffloader:
     """Offloads ledgers to a bucket, and deletes them.
 
@@ -123,7 +138,7 @@ class LedgerOffloader:
 
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket` or any other URL
-            that fsspec knows.
+            that fsspec knows, but for a chain of them.
         storage_options: Options of the fsspec file system.
         block_bytes: Length of every data block but the last, in bytes; 5 MiB … 2^31 - 1 (inclusive)
             in an object store, 140 … 2^31 - 1 elsewhere. Three blocks at most are held in memory.
@@ -146,6 +161,7 @@ class LedgerOffloader:
         >>> [entry.data for entry in offloader.read_offloaded(42, UUID(int=1)).read_entries(0, 1)]
         [b'one', b'two']
         >>> offloader.delete_offloaded(42, UUID(int=1))
+        ()
     """
 
     def __init__(
@@ -159,10 +175,13 @@ class LedgerOffloader:
         trace: RequestTrace | None = None,
     ) -> None:
         self.location = Location(url, storage_options, retry or RetryPolicy())
+        self.location.check_writable()
+        check_whole_number("block_bytes", block_bytes, MIN_BLOCK_BYTES, MAX_BLOCK_BYTES)
         self.block_bytes = block_bytes
         self.cluster = cluster
         self.trace = trace
-        self._driver = _DRIVERS.get(self.location.url.partition("://")[0].lower())
+        kind = store_kind(self.location.url)
+        self._driver = None if kind is None else _DRIVERS.get(kind)
         if self._driver is not None and block_bytes < MIN_STORE_BLOCK_BYTES:
             message = (
                 f"block_bytes is {block_bytes}; object stores take blocks of "
@@ -180,7 +199,8 @@ class LedgerOffloader:
 
         A failure, an interrupt too, leaves no index object, and nothing else that could be removed;
         what could not be is noted on the error. An offload that was cut off without one, as by a
-        power failure, can be repeated with the same uuid.
+        power failure, can be repeated with the same uuid; if it is still under way after all, the
+        one that ends first stands, and the other fails.
 
         Args:
             ledger: The ledger.
@@ -191,7 +211,7 @@ class LedgerOffloader:
         Raises:
             OptionError: The ledger is empty or not closed, its metadata does not fit its entries,
                 it would have too many blocks; nothing names its managed ledger; the user metadata
-                is not usable; or it was offloaded with this uuid before.
+                is not usable; or it was offloaded with this uuid before, or meanwhile.
             EntryTooLargeError: An entry is longer than `block_bytes - 140`.
             MissingEntriesError: The entries end before the last entry id.
             StorageError: The store refused, or went on failing.
@@ -203,10 +223,11 @@ class LedgerOffloader:
             self._check_block_count(ledger.metadata)
             user_metadata = self._user_metadata(ledger.metadata, extra_metadata or {})
             self._check_new(name)
+            attempt = _Attempt(name)
             try:
-                return self._write(name, writer, ledger.entries, user_metadata)
+                return self._write(attempt, writer, ledger.entries, user_metadata)
             except BaseException as error:
-                self._undo(name, error)
+                self._undo(attempt, error)
                 raise
         except PulsarOffloadError as error:
             error.located(object_key=name.data_name, ledger_id=name.ledger_id)
@@ -228,7 +249,7 @@ class LedgerOffloader:
             self.location, LedgerObjectName(uuid, ledger_id), trace=self.trace
         )
 
-    def delete_offloaded(self, ledger_id: int, uuid: UUID) -> None:
+    def delete_offloaded(self, ledger_id: int, uuid: UUID) -> tuple[str, ...]:
         """Delete the objects of a ledger, and what is left of an offload of it that was cut off.
 
         Objects that are not there are no error. The index object goes first, so that what is left
@@ -238,12 +259,16 @@ class LedgerOffloader:
             ledger_id: BookKeeper ledger id.
             uuid: Id of the offload attempt.
 
+        Returns:
+            Warnings, in words: the objects are deleted, yet what is left of an offload that was cut
+            off could not be looked for.
+
         Raises:
             StorageError: The store refused, or went on failing.
         """
         name = LedgerObjectName(uuid, ledger_id)
         self.location.delete_objects((name.index_name, name.data_name), trace=self.trace)
-        self._abort_uploads(name)
+        return self._abort_uploads(name)
 
     def _check_block_count(self, metadata: LedgerMetadata) -> None:
         # Less than there will be: no block is filled to its last byte.
@@ -256,15 +281,17 @@ class LedgerOffloader:
             raise OptionError(message)
 
     def _check_new(self, name: LedgerObjectName) -> None:
-        if self.location.exists(name.index_name, trace=self.trace):
-            message = "the ledger was offloaded with this uuid before; a new attempt has a new one"
-            raise OptionError(message, object_key=name.index_name)
+        if self._is_complete(name):
+            raise _offloaded_before(name)
+
+    def _is_complete(self, name: LedgerObjectName) -> bool:
+        return self.location.exists(name.index_name, trace=self.trace)
 
     def _user_metadata(
         self, metadata: LedgerMetadata, extra_metadata: Mapping[str, str]
     ) -> dict[str, str]:
         """User metadata of both objects but for their roles, under names in lower case."""
-        extra = {key.lower(): value for key, value in extra_metadata.items()}
+        extra = {str(key).lower(): value for key, value in extra_metadata.items()}
         reserved = sorted(_OWN_KEYS.intersection(extra))
         if reserved:
             message = f"user metadata that the offloader itself sets: {', '.join(reserved)}"
@@ -274,7 +301,7 @@ class LedgerOffloader:
         if outside is None:
             message = "nothing names the managed ledger: give ManagedLedgerName as extra metadata"
             raise OptionError(message)
-        if inside not in {None, outside}:
+        if inside not in (None, outside):
             message = (
                 f"extra metadata for {outside!r}, but the ledger's own metadata says {inside!r}"
             )
@@ -282,7 +309,7 @@ class LedgerOffloader:
         cluster = {} if self.cluster is None else {CLUSTER_NAME_KEY: self.cluster}
         given = {MANAGED_LEDGER_NAME_KEY: outside, **cluster, **extra}
         for key, value in given.items():
-            if not (_KEY.fullmatch(key) and value.isascii() and value.isprintable()):
+            if not (_KEY.fullmatch(key) and _is_header_value(value)):
                 message = f"not usable as user metadata: {key!r}: {value!r}"
                 raise OptionError(message)
         return {
@@ -293,48 +320,72 @@ class LedgerOffloader:
 
     def _write(
         self,
-        name: LedgerObjectName,
+        attempt: _Attempt,
         writer: LedgerWriter,
         entries: Iterable[BytesLike],
         user_metadata: Mapping[str, str],
     ) -> OffloadResult:
-        location, trace = self.location, self.trace
+        name, location, trace = attempt.name, self.location, self.trace
         data_bytes = block_count = 0
-        with location.upload(
+        attempt.data = location.upload(
             name.data_name, user_metadata={**user_metadata, ROLE_KEY: "data"}, trace=trace
-        ) as upload:
+        )
+        with attempt.data as upload:
             for block in writer.blocks(entries):
                 upload.write_part(block)
                 data_bytes += len(block)
                 block_count += 1
-        warnings: tuple[str, ...] = ()
-        try:
-            self._abort_uploads(name)
-        except PulsarOffloadError as error:
-            warnings = (f"uploads that were begun before could not be looked for: {error}",)
+            upload.wait()
+            # Neither object of another offload that was faster is overwritten.
+            self._check_new(name)
+        warnings = self._abort_uploads(name)
         index = writer.index()
+        self._check_new(name)
+        attempt.asked_for_index = True
         location.write_object(
             name.index_name, index, user_metadata={**user_metadata, ROLE_KEY: "index"}, trace=trace
         )
         context = self._context(name.uuid)
         return OffloadResult(name, data_bytes, len(index), block_count, context, warnings)
 
-    def _undo(self, name: LedgerObjectName, error: BaseException) -> None:
-        """Delete what a failed offload wrote; of what is left, the error is told."""
+    def _undo(self, attempt: _Attempt, error: BaseException) -> None:
+        """Delete what a failed offload wrote; of what is left, the error is told.
+
+        Raises:
+            OptionError: The store failed because another offload with this uuid was faster, whose
+                objects stay.
+        """
+        name = attempt.name
         try:
-            self.delete_offloaded(name.ledger_id, name.uuid)
+            is_another = not attempt.asked_for_index and self._is_complete(name)
+            if not is_another:
+                self.location.delete_objects(attempt.published, trace=self.trace)
         except PulsarOffloadError as failure:
             error.add_note(f"not all that was written could be deleted: {failure}")
+            return
+        if not is_another:
+            for warning in self._abort_uploads(name):
+                error.add_note(warning)
+        elif isinstance(error, StorageError | MissingObjectError):
+            raise _offloaded_before(name) from error
 
-    def _abort_uploads(self, name: LedgerObjectName) -> None:
+    def _abort_uploads(self, name: LedgerObjectName) -> tuple[str, ...]:
         """Abort uploads of the objects: left by a process that was killed, or by a lost answer.
 
         To begin an upload and never hear of it is all that it takes to leave one.
+
+        Returns:
+            Warnings, in words: that it was not possible, as without the permission
+            `s3:ListBucketMultipartUploads`.
         """
         names = {name.data_name, name.index_name}
-        for upload in self.location.unfinished_uploads(name.data_name, trace=self.trace):
-            if upload.name in names:
-                self.location.abort_upload(upload.name, upload.upload_id, trace=self.trace)
+        try:
+            for upload in self.location.unfinished_uploads(name.data_name, trace=self.trace):
+                if upload.name in names:
+                    self.location.abort_upload(upload.name, upload.upload_id, trace=self.trace)
+        except PulsarOffloadError as error:
+            return (f"uploads that were begun before could not be looked for: {error}",)
+        return ()
 
     def _context(self, uuid: UUID) -> OffloadContext:
         """What a cluster records; without a driver, a broker takes the one it is set to."""
@@ -362,6 +413,14 @@ class LedgerOffloader:
         )
 
 
+def _offloaded_before(name: LedgerObjectName) -> OptionError:
+    message = (
+        "the ledger was offloaded with this uuid before, or while this offload was under way; a new"
+        " attempt has a new uuid"
+    )
+    return OptionError(message, object_key=name.index_name)
+
+
 @dataclass(frozen=True, slots=True)
 class _EntriesOf:
     """The entries of an offloaded ledger, read anew each time they are asked for."""
@@ -381,6 +440,10 @@ class _EntriesOf:
 @cache
 def _software_version() -> str:
     return f"pulsar-offload {version('pulsar-offload')}"
+
+
+def _is_header_value(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isprintable()
 
 
 def _text(value: object) -> str:

@@ -1,7 +1,8 @@
 """`write_messages`: messages → entries → ledgers → a topic that lies in a bucket as if offloaded.
 
 What a producer, a broker, BookKeeper and the offloader do together, without any of them: messages
-are batched into entries, entries fill ledgers, and each ledger is offloaded when it is full.
+are batched into entries, entries fill ledgers, and each ledger is offloaded when it is full. A
+cluster that the topic is to be attached to must not know the ledgers' ids, nor ever give them out.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from arrow_io.messages.entry_writer import (
     EntryOptions,
     EntryWriter,
 )
+from arrow_io.option_values import check_whole_number
 from arrow_io.storage.location import Location
+from arrow_io.storage.store_kinds import prefix_in_store, store_kind
 from connector.catalog.admin_answers import internal_info_json, internal_stats_json
+from connector.catalog.bucket import read_bucket
 from connector.catalog.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata_folder import INFO_FILE, SCHEMAS_FILE, STATS_FILE, VALUE_FILE
 from connector.catalog.schema_answers import schemas_json
@@ -49,6 +53,7 @@ DEFAULT_LEDGER_BYTES: Final = 256 << 20
 """Less than a broker's `managedLedgerMaxSizePerLedgerMbytes`, since so much is kept aside."""
 
 _MAX_PARTITIONS: Final = 500
+_MAX_LIMIT: Final = 2**63 - 1
 _IN_MEMORY_BYTES: Final = 32 << 20
 _METADATA_FILES: Final = (VALUE_FILE, INFO_FILE, STATS_FILE, SCHEMAS_FILE)
 
@@ -63,6 +68,8 @@ class WrittenTopic:
     """The ledgers of the topic, or of each of its partitions, as a cluster records them. The last
     of each is open and empty: a broker that loads the topic looks for it in BookKeeper, and makes
     another where it is not there."""
+    warnings: tuple[str, ...] = ()
+    """What went wrong, yet does no harm, or may do so when the topic is attached to a cluster."""
 
 
 def write_messages(
@@ -84,6 +91,7 @@ def write_messages(
     ledger_entries: int = DEFAULT_LEDGER_ENTRIES,
     ledger_bytes: int = DEFAULT_LEDGER_BYTES,
     first_ledger_id: int | None = None,
+    append: bool = False,
     block_bytes: int = DEFAULT_BLOCK_BYTES,
     cluster: str | None = None,
     metadata_folder: str | os.PathLike[str] | None = None,
@@ -97,9 +105,12 @@ def write_messages(
     is in memory. An error, an interrupt too, deletes all that was written; what could not be
     deleted is noted on the error.
 
+    One writer at a time: two that write to one bucket at once choose the same ledger ids. The one
+    that ends later finds out, deletes what it wrote, and fails.
+
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other
-            URL that fsspec knows.
+            URL that fsspec knows, but for a chain of them.
         topic: A short name (`orders`) or a full one (`persistent://tenant/ns/orders`).
         messages: A table, record batch, dataset or whatever else streams Arrow data, or an iterable
             of record batches, with columns named as `open_topic` names them; or an iterable of
@@ -122,20 +133,25 @@ def write_messages(
         ledger_entries: Most entries of a ledger.
         ledger_bytes: Most bytes of a ledger's entries, unless it has but one.
         first_ledger_id: Id of the first ledger; the others follow. None: behind the greatest in the
-            bucket. A cluster that the topic is to be attached to must have no ledgers of these ids,
-            nor of the open ones behind them, in BookKeeper.
+            bucket. For a cluster that the topic is to be attached to, all ids, those of the open
+            ledgers behind them too, must be free in its BookKeeper, and below the id that it gives
+            to its next ledger: else it makes ledgers of the same ids later.
+        append: Whether the topic may have ledgers in the bucket already, of which the index objects
+            of the whole bucket tell. Sequence ids and broker indexes start anew nevertheless.
         block_bytes: Length of every data block but the last, in bytes.
         cluster: Name of the cluster, for the objects' user metadata.
         metadata_folder: Path or URL of a folder that receives, in a folder for the topic or for
             each partition, what a cluster would record and answer: `managed-ledger-info.bin`,
             `internal-info.json`, `internal-stats.json` and `schemas-rest.json`. `open_catalog`
-            takes it as `metadata`.
+            takes it as `metadata`. Of a cluster that it is attached to, `first_ledger_id` says
+            which ids it must have; a broker looks for the objects at the root of the bucket.
         metadata_options: Options of that folder's fsspec file system.
         trace: Counts the requests to the bucket.
 
     Raises:
         OptionError: An option has a value that is not allowed; a column or value is not usable;
-            there is no message; a ledger id is taken; or the metadata folder has the topic already.
+            there is no message; a ledger id is taken, perhaps by another writer at the same time;
+            or the bucket has ledgers of the topic already, or the metadata folder has the topic.
         EntryTooLargeError: A message is longer than an entry, or an entry longer than a block, may
             be.
         SchemaError: The schema cannot be read.
@@ -148,12 +164,11 @@ def write_messages(
         >>> write_messages("memory://written-example", "orders", table).message_count
         2
     """
-    name = TopicName.parse(topic)
+    name = _topic_name(topic)
     names = _partition_names(name, partitions)
     limits = _ledger_limits(ledger_entries, ledger_bytes, len(names))
-    if not 0 <= (first_ledger_id or 0) <= MAX_LEDGER_ID:
-        message = f"first_ledger_id is {first_ledger_id}; allowed are 0 … {MAX_LEDGER_ID}"
-        raise OptionError(message)
+    if first_ledger_id is not None:
+        check_whole_number("first_ledger_id", first_ledger_id, 0, MAX_LEDGER_ID)
     options = EntryOptions(
         compression=compression,
         batch_messages=batch_messages,
@@ -172,12 +187,16 @@ def write_messages(
     )
     folder = None
     if metadata_folder is not None:
-        folder = _MetadataFolder(Location(os.fspath(metadata_folder), metadata_options), names)
+        place = metadata_folder if isinstance(metadata_folder, str) else _path(metadata_folder)
+        folder = _MetadataFolder(Location(place, metadata_options), names)
     series = LedgerSeries(offloader, first_ledger_id=first_ledger_id)
+    if not (append or series.is_first):
+        _check_new(name, offloader)
     now_ms = time.time_ns() // 1_000_000
     rows = MessageRows(known, publish_time_ms=now_ms).messages(messages)
     try:
         written = _write(name, names, rows, options=options, limits=limits, series=series)
+        series.check_alone()
         if folder is not None:
             folder.write(written.partitions, schemas_json(known, timestamp_ms=now_ms))
     except BaseException as error:
@@ -185,15 +204,52 @@ def write_messages(
             folder.undo(error)
         series.undo(error)
         raise
-    return written
+    warnings = [*series.warnings, *_below_root(offloader.location if folder else None)]
+    return replace(written, warnings=tuple(warnings))
+
+
+def _topic_name(topic: object) -> TopicName:
+    if not isinstance(topic, str):
+        message = f"the name of a topic is text, not {type(topic).__name__}"
+        raise OptionError(message)
+    return TopicName.parse(topic)
+
+
+def _path(path: os.PathLike[str]) -> str:
+    try:
+        return os.fspath(path)
+    except TypeError:
+        message = f"metadata_folder is a path or URL, not {type(path).__name__}"
+        raise OptionError(message) from None
+
+
+def _check_new(topic: TopicName, offloader: LedgerOffloader) -> None:
+    """Refuse a topic that has ledgers in the bucket: its own, its partitions', or its whole's."""
+    for copy in read_bucket(offloader.location, trace=offloader.trace).copies:
+        found = copy.topic
+        if found is not None and (found in (topic, topic.base) or found.base == topic):
+            message = (
+                f"the bucket has ledgers of {found} already: give append to write more, whose"
+                " sequence ids and broker indexes start anew"
+            )
+            raise OptionError(message, ledger_id=copy.name.ledger_id)
+
+
+def _below_root(location: Location | None) -> list[str]:
+    """Warnings of ledgers that no broker finds, though there is metadata for one."""
+    if location is None or store_kind(location.url) is None or not prefix_in_store(location.url):
+        return []
+    warning = (
+        f"the ledgers lie below a prefix, {location}: a broker looks for them at the root of the"
+        " bucket, so a cluster with this metadata would not find them"
+    )
+    return [warning]
 
 
 def _partition_names(topic: TopicName, partitions: int | None) -> list[TopicName]:
     if partitions is None:
         return [topic]
-    if not 1 <= partitions <= _MAX_PARTITIONS:
-        message = f"partitions is {partitions}; allowed are 1 … {_MAX_PARTITIONS}"
-        raise OptionError(message)
+    check_whole_number("partitions", partitions, 1, _MAX_PARTITIONS)
     if topic.partition >= 0:
         message = f"{topic} is a partition, so it cannot have partitions"
         raise OptionError(message)
@@ -205,9 +261,7 @@ def _partition_names(topic: TopicName, partitions: int | None) -> list[TopicName
 
 def _ledger_limits(entries: int, size_bytes: int, partition_count: int) -> LedgerLimits:
     for option, number in (("ledger_entries", entries), ("ledger_bytes", size_bytes)):
-        if number < 1:
-            message = f"{option} must be at least 1, not {number}"
-            raise OptionError(message)
+        check_whole_number(option, number, 1, _MAX_LIMIT)
     in_memory_bytes = _IN_MEMORY_BYTES // partition_count
     return LedgerLimits(entries=entries, size_bytes=size_bytes, in_memory_bytes=in_memory_bytes)
 
@@ -265,7 +319,9 @@ class _MetadataFolder:
     """
 
     def __init__(self, location: Location, names: Iterable[TopicName]) -> None:
+        location.check_writable()
         self._folders = [location.child(_folder_name(name)) for name in names]
+        self._written: list[tuple[Location, str]] = []
         for folder in self._folders:
             if any(folder.exists(name) for name in _METADATA_FILES):
                 message = f"{folder} has metadata of this topic already"
@@ -280,13 +336,15 @@ class _MetadataFolder:
                 (STATS_FILE, internal_stats_json(metadata).encode()),
                 (SCHEMAS_FILE, schemas.encode()),
             ):
+                # Before it is written, lest an interrupt fall between the two.
+                self._written.append((folder, name))
                 folder.write_object(name, data, user_metadata={})
 
     def undo(self, error: BaseException) -> None:
         """Delete what was written; of what cannot be, the error is told."""
         try:
-            for folder in self._folders:
-                folder.delete_objects(_METADATA_FILES)
+            for folder, name in self._written:
+                folder.delete_objects([name])
         except PulsarOffloadError as failure:
             error.add_note(f"not all metadata that was written could be deleted: {failure}")
 

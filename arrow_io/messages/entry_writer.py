@@ -17,6 +17,7 @@ other. What goes into a batch is decided as the Java client does (`BatchMessageC
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,6 +33,7 @@ from arrow_io.messages.message_metadata import (
     message_metadata,
     single_message_metadata,
 )
+from arrow_io.option_values import check_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -77,7 +79,8 @@ class EntryOptions:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if self.compression.upper() not in COMPRESSION_TYPES:
+        codec: object = self.compression
+        if not (isinstance(codec, str) and codec.upper() in COMPRESSION_TYPES):
             allowed = ", ".join(COMPRESSION_TYPES)
             message = f"compression must be one of {allowed}, not {self.compression!r}"
             raise OptionError(message)
@@ -87,10 +90,7 @@ class EntryOptions:
             ("batch_delay_ms", 0, _MAX_COUNT),
             ("max_message_bytes", MIN_MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES),
         ):
-            value = getattr(self, name)
-            if not lowest <= value <= highest:
-                message = f"{name} is {value}; allowed are {lowest} … {highest}"
-                raise OptionError(message)
+            check_whole_number(name, getattr(self, name), lowest, highest)
 
 
 class EntryWriter:
@@ -171,8 +171,9 @@ class EntryWriter:
     def _numbered(self, message: Message) -> tuple[_Numbered, bool]:
         """A message as a member of a batch, and whether it is one of the batch that is open."""
         payload = message.payload or b""
-        if len(payload) > MAX_MESSAGE_BYTES:
-            text = f"a message of {len(payload)} bytes; {MAX_MESSAGE_BYTES} are allowed"
+        size_bytes = _size_bytes(payload)
+        if size_bytes > MAX_MESSAGE_BYTES:
+            text = f"a message of {size_bytes} bytes; {MAX_MESSAGE_BYTES} are allowed"
             raise EntryTooLargeError(text)
         given = message.sequence_id
         sequence_id = self._message_count if given is None else given
@@ -260,6 +261,11 @@ class _Numbered(NamedTuple):
     message: Message
     sequence_id: int
     member: bytes
+
+
+def _size_bytes(payload: object) -> int:
+    """Length of a payload; 0 for what is none, which is refused with other wrong values."""
+    return len(payload) if isinstance(payload, Sized) else 0
 
 
 def _said_once(message: Message) -> tuple[object, ...]:

@@ -9,8 +9,10 @@ bytes are those of Pulsar's own serialiser (LightProto).
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
+from types import NoneType
 from typing import Final
 
 DEFAULT_PRODUCER_NAME: Final = "pulsar-offload"
@@ -57,6 +59,35 @@ class Message:
         """The key as it is stored, and as a client's `getKey()` gives it."""
         key = self.key
         return base64.b64encode(key).decode() if isinstance(key, bytes) else key
+
+
+_BYTES: Final = (bytes, bytearray, memoryview)
+_FIELD_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "payload": (*_BYTES, NoneType),
+    "publish_time_ms": (Integral,),
+    "key": (str, bytes, NoneType),
+    "ordering_key": (*_BYTES, NoneType),
+    "properties": (Mapping, Sequence),
+    "event_time_ms": (Integral, NoneType),
+    "sequence_id": (Integral, NoneType),
+    "producer_name": (str,),
+    "schema_version": (Integral, bytes, NoneType),
+    "replicated_from": (str, NoneType),
+    "deliver_at_ms": (Integral, NoneType),
+}
+
+
+def wrong_field(message: Message) -> str | None:
+    """Name of a field of a message whose value is of another type than the field; or None.
+
+    Example:
+        >>> wrong_field(Message(payload="text", publish_time_ms=0))
+        'payload'
+    """
+    for name, types in _FIELD_TYPES.items():
+        if not isinstance(getattr(message, name), types):
+            return name
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

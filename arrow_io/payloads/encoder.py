@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError, SchemaError
 from arrow_io.payloads.avro_schema import parse_avro
@@ -43,6 +44,13 @@ _MILLISECONDS: Final = {
 }
 _INTEGERS: Final = {32: pa.int32(), 64: pa.int64()}
 _LOGICAL_UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_LISTS: Final = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 _NULL: Final = "null"
 
 
@@ -82,10 +90,11 @@ class PayloadEncoder:
             if self._record is None:
                 return _primitives(values, self._type)
             _check_fields(values.type, self._record.type)
-            record = values.cast(self._record.type)
+            values.cast(self._record.type)  # Without loss, but for floats too great.
+            record = values.cast(_widened(self._record.type))
             texts = _texts(record, self._record.nullable(), "the value")
             return [None if text is None else text.encode() for text in texts]
-        except (pa.ArrowException, struct.error) as error:
+        except (pa.ArrowException, struct.error, UnicodeDecodeError) as error:
             message = f"{values.type} does not fit the schema type {self._type}: {error}"
             raise OptionError(message) from error
 
@@ -101,14 +110,42 @@ def _check_fields(given: pa.DataType, wanted: pa.DataType) -> None:
             _check_fields(field.type, types[field.name])
     elif pa.types.is_map(given) and pa.types.is_map(wanted):
         _check_fields(given.item_type, wanted.item_type)
-    elif pa.types.is_nested(given) and pa.types.is_list(wanted):
+    elif pa.types.is_list(wanted) and any(is_list(given) for is_list in _LISTS):
         _check_fields(given.value_type, wanted.value_type)
+    elif pa.types.is_list(wanted) and pa.types.is_nested(given):
+        message = f"{given} is no list, as the schema's array is"
+        raise OptionError(message)
+
+
+def _widened(type_: pa.DataType) -> pa.DataType:
+    """A type with doubles where it has floats, which a cast may make infinite."""
+    if pa.types.is_float32(type_):
+        return pa.float64()
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_widened(field.type)) for field in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(type_.key_type, type_.item_field.with_type(_widened(type_.item_type)))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_widened(type_.value_type)))
+    return type_
+
+
+def _floats(values: pa.Array, path: str) -> pa.Array:
+    """Numbers as floats, the nearest that there are."""
+    floats, doubles = values.cast(pa.float32()), values.cast(pa.float64())
+    beyond = doubles.filter(pc.and_(pc.is_inf(floats), pc.is_finite(doubles)))
+    if len(beyond):
+        message = f"{path}: {beyond[0]} is too great for a float"
+        raise OptionError(message)
+    return floats
 
 
 def _primitives(values: pa.Array, type_: str) -> list[bytes | None]:
     if type_ in {"BYTES", "STRING"}:
         payloads: list[bytes | None] = values.cast(pa.binary()).to_pylist()
         return payloads
+    if type_ == "FLOAT":
+        values = _floats(values, "the value")
     unit = "ns" if getattr(values.type, "unit", "") == "ns" else "us"
     values = values.cast(primitive_shape(type_, unit).type)
     pack = struct.Struct(_FORMATS[type_]).pack
@@ -168,7 +205,7 @@ def _valid_texts(values: pa.Array, shape: Shape, path: str) -> list[str]:
             for length in values.value_lengths().to_pylist()
         ]
     if origin.kind == "map":
-        entries = values.cast(pa.list_(shape.children[0].type))
+        entries = values.cast(pa.list_(_widened(shape.children[0].type)))
         pairs = entries.flatten()
         names = [f"{_quoted(name)}:" for name in pairs.field(0).to_pylist()]
         texts = _texts(pairs.field(1), shape.children[0].children[1], f"{path}[]")
@@ -198,6 +235,11 @@ def _scalar_texts(values: pa.Array, origin: AvroType, path: str) -> list[str]:
     spell: Callable[[Any], str] = _SPELLED.get(origin.kind, _quoted)
     if origin.logical == "uuid":
         spell = _quoted
+    if origin.kind == "float":
+        # The shortest digits that tell a float from others are fewer than those of its double.
+        return [
+            _number(float(text)) for text in _floats(values, path).cast(pa.string()).to_pylist()
+        ]
     texts = values.to_pylist()
     if origin.kind == "enum" and (unknown := set(texts) - set(origin.symbols)):
         message = f"{path}: the schema has no symbol {min(unknown)!r}"
@@ -245,7 +287,6 @@ def _nothing(_value: object) -> str:
 
 _SPELLED: Final[Mapping[str, Callable[[Any], str]]] = {
     "boolean": lambda value: "true" if value else "false",
-    "float": _number,
     "double": _number,
     "bytes": _base64,
     "fixed": _base64,

@@ -10,6 +10,7 @@ object and shows no secret.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -40,17 +41,15 @@ from arrow_io.storage.object_store import (
     open_store,
 )
 from arrow_io.storage.redaction import redacted, redacted_urls
+from arrow_io.storage.store_kinds import StoreKind, check_url, store_kind
 from arrow_io.storage.store_uploads import DEFAULT_CONTENT_TYPE, ObjectAttributes
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from arrow_io.storage.uploads import ObjectUpload, run_to_its_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
 _Result = TypeVar("_Result")
-
-_S3_SCHEMES = ("s3", "s3a")
-_BUCKET_SCHEMES = (*_S3_SCHEMES, "gs", "gcs")
 _HTTP_RANGE_NOT_SATISFIABLE = 416
 
 
@@ -79,22 +78,19 @@ class Location:
         """Copy the options, and check what can be checked without a request.
 
         Raises:
-            OptionError: The URL names no bucket, or holds credentials that belong in the options.
+            OptionError: The URL is no text, names no bucket, holds credentials that belong in the
+                options, or has a `?` on S3, from which on s3fs would cut it off.
         """
+        if not isinstance(self.url, str):
+            message = f"a URL or path is text, not {type(self.url).__name__}"
+            raise OptionError(message)
+        if not isinstance(self.storage_options or {}, Mapping):
+            message = f"storage options are a mapping, not {type(self.storage_options).__name__}"
+            raise OptionError(message)
         object.__setattr__(self, "storage_options", dict(self.storage_options or {}))
         if "://" not in self.url and "::" not in self.url:
             object.__setattr__(self, "url", str(Path(self.url).expanduser().absolute()))
-        scheme, _, rest = self.url.partition("://")
-        if scheme.lower() in _BUCKET_SCHEMES:
-            self._check_bucket(rest.partition("/")[0])
-
-    def _check_bucket(self, bucket: str) -> None:
-        if not bucket:
-            message = f"{self} names no bucket"
-            raise OptionError(message)
-        if "@" in bucket or (":" in bucket and not bucket.startswith("arn:")):
-            message = f"credentials in the URL {self}: give them as storage options (key, secret)"
-            raise OptionError(message)
+        check_url(self.url, str(self))
 
     def __str__(self) -> str:
         """The URL without credentials."""
@@ -108,6 +104,19 @@ class Location:
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without the file system, which the other process connects anew."""
         return (type(self), (self.url, self.storage_options, self.retry))
+
+    def check_writable(self) -> None:
+        """Refuse a chain of URLs, such as `simplecache::s3://bucket`.
+
+        What is written to it may stay in a cache, and what it has of a store's own ways to write
+        whole objects is unknown.
+
+        Raises:
+            OptionError: The URL is a chain.
+        """
+        if "::" in self.url:
+            message = f"{self} is a chain of URLs, which cannot be written to: give the last alone"
+            raise OptionError(message)
 
     @property
     def is_async(self) -> bool:
@@ -282,8 +291,10 @@ class Location:
             trace: Counts the request as a PUT.
 
         Raises:
+            OptionError: The location is a chain of URLs.
             StorageError: The store refused, or went on failing; it may have the object then.
         """
+        self.check_writable()
         counted = trace or RequestTrace()
         attributes = ObjectAttributes(user_metadata, content_type)
 
@@ -315,7 +326,11 @@ class Location:
 
         Returns:
             A context manager that takes the parts; see there.
+
+        Raises:
+            OptionError: The location is a chain of URLs.
         """
+        self.check_writable()
         return ObjectUpload(
             name,
             ObjectAttributes(user_metadata, content_type),
@@ -435,7 +450,7 @@ class Location:
         return store
 
     def _missing_package(self, error: ImportError) -> str:
-        if self.url.partition("://")[0].rpartition("::")[2].lower() in _S3_SCHEMES:
+        if store_kind(self.url) is StoreKind.S3:
             return f"{self} needs s3fs: pip install 'pulsar-offload[s3]'"
         return f"{self} needs a package that is not installed: {self._shown(error)}"
 

@@ -9,6 +9,7 @@ of a body that was cut are kept, and an answer that is not the range asked for i
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Mapping
@@ -238,6 +239,20 @@ class ObjectStore:
 class LocalObjectStore(ObjectStore):
     """A local folder, made when something is written to it."""
 
+    def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+        """Files written aside whose names begin so; no other file is looked at closely."""
+        found = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._root) as entries:
+            for entry in entries:
+                aside = parse_aside_name(entry.name) if entry.name.startswith(prefix) else None
+                if aside is None or not aside[0].startswith(prefix):
+                    continue
+                # It may be complete, or aborted, by now.
+                with contextlib.suppress(FileNotFoundError):
+                    modified = datetime.fromtimestamp(entry.stat().st_mtime, tz=UTC)
+                    found.append(UnfinishedUpload(*aside, modified))
+        return found
+
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin an object that is written in parts."""
         del attributes
@@ -341,15 +356,15 @@ class S3ObjectStore(ObjectStore):
         """The multipart uploads, neither completed nor aborted, of names that begin so.
 
         Raises:
-            StorageError: The server answers with the same page over and over.
+            StorageError: The server's pages do not go on from one to the next.
         """
         address = self._bucket_and_key("")
         folder, bucket = address["Key"], address["Bucket"]
         found: list[UnfinishedUpload] = []
-        marker: dict[str, object] = {}
+        pages = _UploadPages()
         while True:
             page = self._call(
-                "list_multipart_uploads", Bucket=bucket, Prefix=folder + prefix, **marker
+                "list_multipart_uploads", Bucket=bucket, Prefix=folder + prefix, **pages.marker
             )
             for upload in page.get("Uploads", ()):
                 name = upload["Key"].removeprefix(folder)
@@ -357,16 +372,9 @@ class S3ObjectStore(ObjectStore):
                     found.append(
                         UnfinishedUpload(name, upload["UploadId"], upload.get("Initiated"))
                     )
-            following = {
-                "KeyMarker": page.get("NextKeyMarker"),
-                "UploadIdMarker": page.get("NextUploadIdMarker"),
-            }
             if not page.get("IsTruncated"):
                 return found
-            if following == marker:
-                message = "the server lists the same multipart uploads over and over"
-                raise StorageError(message)
-            marker = following
+            pages.turn(page)
 
     def abort_upload(self, name: str, upload_id: str) -> None:
         """Abort a multipart upload, if there is such a one."""
@@ -403,8 +411,37 @@ class S3ObjectStore(ObjectStore):
         return answer
 
     def _bucket_and_key(self, name: str) -> dict[str, str]:
-        bucket, key, _ = self._file_system.split_path(self._path(name))
-        return {"Bucket": bucket, "Key": key}
+        # Not the whole path: from a `?versionId=` in a name on, s3fs would cut it off.
+        bucket, folder, _ = self._file_system.split_path(self._folder)
+        return {"Bucket": bucket, "Key": folder + name}
+
+
+class _UploadPages:
+    """Where the next page of a listing of multipart uploads begins: always behind the last one."""
+
+    def __init__(self) -> None:
+        self.marker: dict[str, str] = {}
+        self._seen_ids: set[str] = set()
+
+    def turn(self, page: Mapping[str, Any]) -> None:
+        """Go on to the next page.
+
+        Raises:
+            StorageError: It does not begin behind this one: keys ascend in the order of their
+                UTF-8 bytes, and no upload of one key comes twice.
+        """
+        key, upload_id = page.get("NextKeyMarker"), page.get("NextUploadIdMarker") or ""
+        before = self.marker.get("KeyMarker", "")
+        if not key:
+            message = "the server lists multipart uploads in pages, and does not tell the next one"
+            raise StorageError(message)
+        if key != before:
+            self._seen_ids.clear()
+        if key.encode() < before.encode() or upload_id in self._seen_ids:
+            message = "the server lists the same multipart uploads over and over"
+            raise StorageError(message)
+        self._seen_ids.add(upload_id)
+        self.marker = {"KeyMarker": key} | ({"UploadIdMarker": upload_id} if upload_id else {})
 
 
 def _sent(attributes: ObjectAttributes) -> dict[str, object]:

@@ -60,6 +60,8 @@ class ObjectUpload:
         self._under_way: Future[None] | None = None
         self._part_count = 0
         self._size_bytes = 0
+        self.may_be_published = False
+        """Whether the store was asked to publish the object, and did not say that it cannot."""
 
     def __enter__(self) -> Self:
         """Begin the upload.
@@ -86,7 +88,7 @@ class ObjectUpload:
         Raises:
             StorageError: The store refused the part before this one, or went on failing.
         """
-        self._wait()
+        self.wait()
         self._part_count += 1
         start, self._size_bytes = self._size_bytes, self._size_bytes + len(data)
         self._under_way = self._executor.submit(self._write, self._part_count, start, data)
@@ -106,14 +108,15 @@ class ObjectUpload:
             self._give_up(error)
             return
         try:
-            self._wait()
+            self.wait()
             self._executor.submit(self._complete).result()
         except BaseException as failure:
             self._give_up(failure)
             raise
         self._executor.shutdown()
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Wait until the store has what was given to `write_part`; raises what that raises."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             under_way.result()
@@ -148,12 +151,15 @@ class ObjectUpload:
 
         def send(store: ObjectStore) -> None:
             self._trace.sent(RequestKind.UPLOAD, self._name)
+            self.may_be_published = True
             try:
                 upload.complete()
             except FileNotFoundError as error:
+                self.may_be_published = False
                 if s3_error_code(error) != NO_SUCH_UPLOAD:
                     raise
                 self._check_completed(store)
+                self.may_be_published = True
 
         self._request(send, repeat=upload.is_repeatable)
 

@@ -385,6 +385,7 @@ def test_a_payload_beyond_belief_is_refused() -> None:
         {"properties": (("a",),)},
         {"properties": 7},
         {"payload": "text"},
+        {"payload": 5},
         {"replicated_from": b"west"},
     ],
     ids=str,
@@ -407,7 +408,9 @@ def test_a_value_that_no_field_takes_is_refused(wrong: dict[str, Any], number: i
     [
         {"compression": "gzip"},
         {"compression": ""},
+        {"compression": None},
         {"batch_messages": 0},
+        {"batch_messages": "3"},
         {"batch_bytes": 0},
         {"batch_bytes": (128 << 20) + 1},
         {"batch_delay_ms": -1},

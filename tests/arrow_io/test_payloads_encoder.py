@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 from arrow_io.errors import OptionError, SchemaError
+from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.payloads.encoder import PayloadEncoder
+from arrow_io.payloads.json import json_shape
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from connector import open_topic
 from tests.support.buckets import TOPIC, memory_bucket, offload
@@ -224,6 +226,11 @@ def test_nested_types_are_read_as_they_were_written() -> None:
         ("double", float("-inf"), '"-Infinity"'),
         ("float", float("inf"), '"Infinity"'),
         ("double", 1e300, "1e+300"),
+        ("float", 0.1, "0.1"),
+        ("float", 16777217.0, "16777216.0"),
+        ("float", -0.0, "-0.0"),
+        ({"type": "map", "values": "float"}, {"k": 0.1}, '{"k":0.1}'),
+        ({"type": "array", "items": ["null", "float"]}, [0.3, None], "[0.3,null]"),
         ("boolean", False, "false"),
         ("string", 'é"\n', '"é\\"\\n"'),
         ("bytes", b"\xff\xfe", '"//4="'),
@@ -234,7 +241,11 @@ def test_nested_types_are_read_as_they_were_written() -> None:
 )  # fmt: skip
 def test_values_are_spelled_as_jackson_spells_them(avro: object, value: object, text: str) -> None:
     """What JSON has no number for is text; decimals are digits, never an exponent."""
-    assert _texts(_json_schema(avro), pa.array([value])) == [text]
+    shape = json_shape(parse_avro(json.dumps(avro)), "ns")
+    type_ = shape.type if isinstance(value, dict | list) else None
+    values = pa.array([list(value.items()) if isinstance(value, dict) else value], type_)
+
+    assert _texts(_json_schema(avro), values) == [text]
 
 
 def test_a_type_inside_itself_is_written_as_the_json_it_is_given_as() -> None:
@@ -271,6 +282,18 @@ def test_a_type_inside_itself_is_written_as_the_json_it_is_given_as() -> None:
         (_record(a="null"), pa.array([{"a": True}]), "null only"),
         (_record(a="int"), pa.array([{"a": 2**31}]), "2147483648"),
         (_record(a="int"), pa.array([5]), "does not fit"),
+        (_record(a=_LONGS), pa.array([{"a": {"x": 1}}]), "no list"),
+        (_record(a=_LONGS), pa.array([{"a": [("k", 1)]}],
+                                     pa.struct({"a": pa.map_(pa.string(), pa.int64())})),
+         "no list"),
+        (_record(a=_INNER), pa.array([{"a": [1]}]), "does not fit"),
+        (_record(a="float"), pa.array([{"a": 1e39}]), r"value\.a: 1e\+39 is too great"),
+        (_record(a={"type": "array", "items": "float"}), pa.array([{"a": [-1e39]}]), "too great"),
+        (_record(a="float"), pa.array([{"a": 2**24 + 1}]), "16777217"),
+        (SchemaInfo("FLOAT"), pa.array([1.0, 1e39]), "too great"),
+        (SchemaInfo("STRING"), pa.array([1e39]), "does not fit"),
+        (_json_schema("string"),
+         pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers()), "utf-8"),
         (_record(a={"type": "int", "logicalType": "time-millis"}),
          pa.array([{"a": dt.time(0, 0, 0, 1)}]), "lose data"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -141,6 +141,36 @@ class TestOptions:
         """A URL without bucket is refused before any request."""
         with pytest.raises(OptionError, match="names no bucket"):
             Location(url)
+
+    @pytest.mark.parametrize(
+        "url", ["s3://bucket/x?versionId=1", "S3A://bucket?", "simplecache::s3://bucket/x?y"]
+    )
+    def test_a_question_mark_is_refused_on_s3(self, url: str) -> None:
+        """s3fs would take what is before it for the key of an object that is there."""
+        with pytest.raises(OptionError, match=r"has a '\?'"):
+            Location(url)
+
+    def test_elsewhere_a_question_mark_is_a_character(self, tmp_path: Path) -> None:
+        """A folder may have one in its name."""
+        location = Location(str(tmp_path / "why?"))
+        location.write_object("a", b"because", user_metadata={})
+
+        assert location.read_object("a", max_bytes=9).data == b"because"
+
+    @pytest.mark.parametrize("options", [{"url": 5}, {"url": b"s3://b"}, {"storage_options": "k"}])
+    def test_values_of_wrong_types_are_refused(self, options: dict[str, Any]) -> None:
+        """A URL is text, and options are a mapping."""
+        with pytest.raises(OptionError, match=r"not (int|bytes|str)"):
+            Location(**{"url": "memory://x", **options})
+
+    def test_a_chain_is_not_written_to(self) -> None:
+        """What is written to a cache before a bucket may never come to the bucket."""
+        location = Location("simplecache::memory://chained")
+
+        with pytest.raises(OptionError, match="chain of URLs"):
+            location.write_object("a", b"", user_metadata={})
+        with pytest.raises(OptionError, match="chain of URLs"):
+            location.upload("a", user_metadata={})
 
     def test_an_access_point_is_a_bucket(self) -> None:
         """The colons of an access point's ARN are no credentials."""

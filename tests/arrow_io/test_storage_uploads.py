@@ -178,7 +178,7 @@ class TestEveryStore:
         for upload in (left, *begun):
             upload.__enter__()
             upload.write_part(b"never completed")
-            upload._wait()
+            upload.wait()
 
         found = location.unfinished_uploads(NAME)
 
@@ -194,6 +194,22 @@ class TestEveryStore:
         for upload in (left, *begun):
             upload.__exit__(RuntimeError, RuntimeError(), None)
         assert location.unfinished_uploads() == []
+
+
+@pytest.mark.s3
+def test_a_name_with_a_question_mark_is_a_whole_key(s3_server: S3Server) -> None:
+    """No other object is written, read or deleted in the place of such a one."""
+    address = s3_server.upload({"keep": b"precious"})
+    location = Location(address.url, address.storage_options)
+    name = "keep?versionId=1"
+
+    location.write_object(name, b"other", user_metadata={})
+    read = location.read_object(name, max_bytes=9).data
+    there = names(location)
+    location.delete_objects([name])
+
+    assert (read, there, names(location)) == (b"other", ["keep", name], ["keep"])
+    assert location.read_object("keep", max_bytes=9).data == b"precious"
 
 
 def test_uploads_below_a_prefix_are_not_those_of_the_bucket(s3_server: S3Server) -> None:

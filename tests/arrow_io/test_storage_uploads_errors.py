@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,13 +13,13 @@ from arrow_io.errors import StorageError
 from arrow_io.storage.failures import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import UnfinishedUpload
+from arrow_io.storage.store_uploads import aside_path
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from tests.support.faulty_storage import FakeS3, s3_error
 from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 NAME = "00000000-0000-0000-0000-000000000001-ledger-42"
 
@@ -194,9 +197,90 @@ class TestRetries:
         with pytest.raises(StorageError, match="over and over"):
             FakeS3(page, page, page).location().unfinished_uploads()
 
+    @pytest.mark.parametrize(
+        "markers",
+        [
+            [("b", "1"), ("a", "1")],
+            [("b", "1"), ("b", "2"), ("b", "1")],
+            [("b", None), ("b", None)],
+            [("b", "1"), ("b", None), ("b", "")],
+            [("é", "1"), ("z", "1")],
+        ],
+        ids=str,
+    )
+    def test_pages_that_go_back_are_an_error(self, markers: list[tuple[str, str | None]]) -> None:
+        """Each page must begin behind the last one: keys ascend, and no upload comes twice."""
+        pages = [
+            {"IsTruncated": True, "NextKeyMarker": key, "NextUploadIdMarker": upload_id}
+            for key, upload_id in markers
+        ]
+
+        with pytest.raises(StorageError, match="over and over"):
+            FakeS3(*pages, {"IsTruncated": False}).location().unfinished_uploads()
+
+    @pytest.mark.parametrize("marker", [{}, {"NextKeyMarker": ""}, {"NextUploadIdMarker": "1"}])
+    def test_a_page_that_does_not_tell_the_next_is_an_error(self, marker: dict[str, str]) -> None:
+        """A listing that is cut off is not taken for the whole."""
+        with pytest.raises(StorageError, match="does not tell the next"):
+            FakeS3({"IsTruncated": True, **marker}).location().unfinished_uploads()
+
+    def test_pages_may_go_on_within_a_key(self) -> None:
+        """Uploads of one key fill pages too; their ids are in no order."""
+        pages = [
+            {"IsTruncated": True, "NextKeyMarker": key, "NextUploadIdMarker": upload_id}
+            for key, upload_id in (("a", "2"), ("a", "1"), ("b", "2"), ("b", "1"))
+        ]
+        store = FakeS3(*pages, {"IsTruncated": False})
+
+        assert store.location().unfinished_uploads() == []
+        assert store.calls[4]["UploadIdMarker"] == "1"
+
 
 class TestFolder:
     """What is particular to files."""
+
+    def test_only_what_is_unfinished_is_looked_at(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A folder of many files is searched by their names; one that is gone again is left out."""
+        for name in ("a", "b", "a.x.unfinished"):
+            (tmp_path / name).write_bytes(b"")
+        for name in ("a", "ab", "b"):
+            Path(aside_path(str(tmp_path / name), "0123456789abcdef")).write_bytes(b"")
+        looked_at: list[str] = []
+
+        class Entry:
+            def __init__(self, entry: os.DirEntry[str]) -> None:
+                self.name = entry.name
+                self._entry = entry
+
+            def stat(self) -> os.stat_result:
+                looked_at.append(self.name)
+                if self.name.startswith("ab"):
+                    raise FileNotFoundError
+                return self._entry.stat()
+
+        scandir = os.scandir
+
+        @contextlib.contextmanager
+        def spying(path: str) -> Iterator[Iterator[Entry]]:
+            with scandir(path) as entries:
+                yield map(Entry, entries)
+
+        monkeypatch.setattr("arrow_io.storage.object_store.os.scandir", spying)
+
+        found = Location(str(tmp_path)).unfinished_uploads("a")
+
+        assert [each.name for each in found] == ["a"]
+        assert sorted(looked_at) == [aside_path(name, "0123456789abcdef") for name in ("a", "ab")]
+
+    def test_nothing_is_unfinished_in_no_folder(self, tmp_path: Path) -> None:
+        """A folder that is not there yet is no error, a file in its place is one."""
+        assert Location(str(tmp_path / "absent")).unfinished_uploads() == []
+        (tmp_path / "file").write_bytes(b"")
+
+        with pytest.raises(StorageError):
+            Location(str(tmp_path / "file")).unfinished_uploads()
 
     def test_a_disk_that_fails_leaves_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

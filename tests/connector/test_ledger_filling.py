@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -132,6 +135,55 @@ def test_many_entries_are_kept_in_a_file() -> None:
 
     assert (in_memory, spool._file._rolled) == (False, True)  # type: ignore[attr-defined]
     spool.close()
+
+
+class _FailingFile:
+    """A temporary file whose every use fails."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def _fail(self, *_arguments: object) -> None:
+        raise OSError(self._number, os.strerror(self._number))
+
+    write = seek = truncate = read = close = _fail
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_a_temporary_file_that_fails_is_told(number: int) -> None:
+    """Every use of it is an error that names the folder; of too many files, also a way out."""
+    spool = EntrySpool(10)
+    spool.close()
+    spool._file = _FailingFile(number)  # type: ignore[assignment]
+
+    for use in (lambda: spool.add(b"entry"), lambda: list(spool), spool.clear):
+        with pytest.raises(StorageError, match=f"{tempfile.gettempdir()}: ") as raised:
+            use()
+        assert ("ulimit" in str(raised.value)) == (number == errno.EMFILE)
+    spool.close()
+
+
+def test_a_file_that_cannot_be_read_any_more_is_told() -> None:
+    """So is a failure half way."""
+    spool = EntrySpool(10)
+    spool.add(b"one")
+    spool.add(b"two")
+    entries = iter(spool)
+    assert next(entries) == b"one"
+    spool.close()
+    spool._file = _FailingFile(errno.EIO)  # type: ignore[assignment]
+
+    with pytest.raises(StorageError, match="Input/output error"):
+        next(entries)
+
+
+def test_ids_end_somewhere() -> None:
+    """No id is given that BookKeeper cannot have."""
+    series = LedgerSeries(memory_offloader(), first_ledger_id=2**63 - 1)
+
+    assert series.next_id() == 2**63 - 1
+    with pytest.raises(OptionError, match="ledger ids end with"):
+        series.next_id()
 
 
 def test_ids_go_on_behind_those_in_the_bucket() -> None:

@@ -33,6 +33,12 @@ _ORDER = TopicSchema(
 )
 
 
+def _text(*values: bytes) -> pa.Array:
+    """Bytes that pass for text."""
+    data = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(data), data.buffers())
+
+
 def _messages(source: object, schema: TopicSchema | None = None) -> list[Message]:
     return list(MessageRows(schema, publish_time_ms=_NOW_MS).messages(source))
 
@@ -210,8 +216,8 @@ def test_fields_of_a_record_may_be_columns() -> None:
     assert second.payload is None
 
 
-def test_a_row_of_nulls_is_a_null_value() -> None:
-    """So a reader gives it; only `__null_value__` tells a record whose fields are all null."""
+def test_a_row_of_nulls_is_a_record() -> None:
+    """A null value deletes what a compacted topic has of its key: only what says so is one."""
     schema = TopicSchema(
         SchemaInfo(
             "JSON", '{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"]}]}'
@@ -225,8 +231,18 @@ def test_a_row_of_nulls_is_a_null_value() -> None:
         each.payload for each in _messages(pa.table({"a": column, "__null_value__": told}), schema)
     ]
 
-    assert [each.payload for each in without] == [None] * 3
-    assert payloads == [None, None, b"{}"]
+    assert [each.payload for each in without] == [b"{}"] * 3
+    assert payloads == [b"{}", None, b"{}"]
+    with pytest.raises(OptionError, match=r"value\.id is null.* says so in .*__null_value__"):
+        _messages(pa.table({"id": pa.nulls(1, pa.int64())}), _ORDER)
+
+
+def test_other_rows_that_do_not_fit_are_told_nothing_of_null_values() -> None:
+    """The hint is for rows that a reader gives so, not for those that merely lack a field."""
+    with pytest.raises(OptionError, match=r"value\.id is null") as raised:
+        _messages(pa.table({"note": ["n"]}), _ORDER)
+
+    assert "__null_value__" not in str(raised.value)
 
 
 def test_fields_that_may_be_null_may_be_missing() -> None:
@@ -252,6 +268,25 @@ def test_fields_that_may_be_null_may_be_missing() -> None:
         (pa.table({"__value__": [b""], "__properties__": [{"a": "b"}]}), None, "__properties__"),
         (pa.table({"__value__": [b""], "__publish_time__": [_AT.replace(microsecond=1)]}), None,
          "lose data"),
+        (pa.table({"a": [1]}), load_schema([{"version": 0, "type": "AVRO", "data": '"long"'}]),
+         "type AVRO"),
+        (pa.table({"__value__": [b""] * 2, "__properties__": pa.array(
+            [[], [("a", None)]], pa.map_(pa.string(), pa.string()))}), None,
+         r"__properties__, row 1 .*null"),
+        (pa.table({"__value__": [b""], "__properties__": [[{"key": None, "value": "b"}]]}), None,
+         r"__properties__, row 0 .*null"),
+        (pa.table({"__value__": [b""] * 2, "__properties__": pa.array(
+            [[{"key": "a", "value": "b"}], [None]])}), None, r"__properties__, row 1 .*null"),
+        (pa.table({"__value__": ["a", "b"], "__key__": _text(b"a", b"\xff")}), None,
+         r"__key__, row 1 .*UTF8"),
+        ([pa.record_batch({"__value__": [b""]}),
+          pa.record_batch({"__value__": _text(b"\xff")})], None, r"__value__, row 1 .*UTF8"),
+        (pa.table({"id": [1], "note": _text(b"\xff")}), _ORDER, r"note, row 0 .*UTF8"),
+        ([Message(payload=b"", publish_time_ms=0),
+          Message(payload="text", publish_time_ms=0)],  # type: ignore[arg-type]
+         None, "message 1 has a wrong payload: str"),
+        ([Message(payload=b"", publish_time_ms=0, key=5)],  # type: ignore[arg-type]
+         None, "message 0 has a wrong key: int"),
         ([1], None, "neither a record batch nor a Message: int"),
         ([_TABLE], None, "neither a record batch nor a Message: Table"),
         ("orders.parquet", None, "not str"),

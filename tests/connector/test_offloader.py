@@ -88,14 +88,14 @@ class TestOffload:
         assert ours.count_rows() == topic.message_count
 
     def test_requests_are_those_needed(self) -> None:
-        """One request tells that the uuid is new; then come parts, a look for leftovers, a PUT."""
+        """Parts, a look for leftovers, a PUT; before each object, whether the uuid is still new."""
         trace = RequestTrace()
         offloader = memory_offloader(block_bytes=250, trace=trace)
 
         result = offloader.offload(ledger_of(ENTRIES), UUID_1)
 
         assert trace.counts == RequestCounts(
-            head_requests=1,
+            head_requests=3,
             upload_requests=2,
             part_requests=2,
             list_requests=1,

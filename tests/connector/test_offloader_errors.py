@@ -220,17 +220,18 @@ class TestFailures:
             message = "read only"
             raise StorageError(message)
 
-        def entries() -> Iterator[bytes]:
-            yield b"one"
-            message = "the source"
-            raise RuntimeError(message)
+        def interrupted(*_arguments: object, **_options: object) -> None:
+            raise KeyboardInterrupt
 
         monkeypatch.setattr(Location, "delete_objects", fail)
+        monkeypatch.setattr(Location, "write_object", interrupted)
+        offloader = memory_offloader()
 
-        with pytest.raises(RuntimeError, match="the source") as raised:
-            memory_offloader().offload(replace(ledger_of(ENTRIES), entries=entries()), UUID_1)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            offloader.offload(ledger_of(ENTRIES), UUID_1)
 
         assert raised.value.__notes__ == ["not all that was written could be deleted: read only"]
+        assert names(offloader.location) == [NAME.data_name]
 
     def test_leftovers_that_cannot_be_looked_for_are_told(
         self, monkeypatch: pytest.MonkeyPatch
@@ -249,6 +250,31 @@ class TestFailures:
         (warning,) = result.warnings
         assert "access denied" in warning
         assert entries_of(offloader.read_offloaded(LEDGER_ID, UUID_1)) == ENTRIES
+        assert offloader.delete_offloaded(LEDGER_ID, UUID_1) == (warning,)
+        assert names(offloader.location) == []
+
+    def test_that_leftovers_were_not_looked_for_is_a_note(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What a failed offload published is deleted, whatever else the store refuses."""
+
+        def fail(*_arguments: object, **_options: object) -> None:
+            message = "access denied"
+            raise StorageError(message)
+
+        def interrupted(*_arguments: object, **_options: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Location, "unfinished_uploads", fail)
+        monkeypatch.setattr(Location, "write_object", interrupted)
+        offloader = memory_offloader()
+
+        with pytest.raises(KeyboardInterrupt) as raised:
+            offloader.offload(ledger_of(ENTRIES), UUID_1)
+
+        (note,) = raised.value.__notes__
+        assert "could not be looked for: access denied" in note
+        assert names(offloader.location) == []
 
     def test_no_secret_is_shown(self) -> None:
         """Neither the offloader nor what it gives shows what opens the bucket."""

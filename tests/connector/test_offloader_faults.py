@@ -26,8 +26,10 @@ REQUESTS = [
     "HEAD",
     "POST uploads",
     *["PUT partNumber uploadId"] * 3,
+    "HEAD",
     "POST uploadId",
     LISTING,
+    "HEAD",
     "PUT",
 ]
 """What an offload without faults sends."""

@@ -228,8 +228,10 @@ class TestMetadata:
         topic = golden_topic("json-orders")
         schema = golden_schema(topic)
         typed = open_golden(topic, schema=schema).to_table()
+        columns = [*typed.column_names, "__null_value__"]
+        rows = open_golden(topic, schema=schema, columns=columns).to_table()
 
-        write_messages(bucket.url, TOPIC, typed, schema=schema, metadata_folder=tmp_path)
+        write_messages(bucket.url, TOPIC, rows, schema=schema, metadata_folder=tmp_path)
 
         catalog = open_catalog(bucket.url, metadata=str(tmp_path))
         read = open_topic(bucket.url, TOPIC, catalog=catalog).to_table()
@@ -244,7 +246,7 @@ class TestMetadata:
         before = names(Location(bucket.url))
 
         with pytest.raises(OptionError, match="metadata of this topic already"):
-            write_messages(bucket.url, TOPIC, _TABLE, metadata_folder=tmp_path)
+            write_messages(bucket.url, TOPIC, _TABLE, metadata_folder=tmp_path, append=True)
 
         assert names(Location(bucket.url)) == before
         assert len(list(tmp_path.iterdir())) == 1
@@ -256,14 +258,14 @@ class TestLedgers:
     def test_writing_again_appends(self, bucket: MemoryBucket) -> None:
         """Ledgers of a second call stand behind those of the first."""
         write_messages(bucket.url, TOPIC, _TABLE.slice(0, 30), ledger_entries=1, batch_messages=8)
-        write_messages(bucket.url, TOPIC, _TABLE.slice(30))
+        write_messages(bucket.url, TOPIC, _TABLE.slice(30), append=True)
 
         assert _values(bucket.url) == _TABLE["__value__"].to_pylist()
 
     def test_ids_can_be_chosen(self, bucket: MemoryBucket) -> None:
         """Older messages can be put before those that are there."""
         write_messages(bucket.url, TOPIC, _TABLE.slice(30), first_ledger_id=100)
-        write_messages(bucket.url, TOPIC, _TABLE.slice(0, 30), first_ledger_id=10)
+        write_messages(bucket.url, TOPIC, _TABLE.slice(0, 30), first_ledger_id=10, append=True)
 
         assert _values(bucket.url) == _TABLE["__value__"].to_pylist()
 
@@ -274,8 +276,9 @@ class TestLedgers:
 
         with pytest.raises(OptionError, match="ledger of this id"):
             write_messages(
-                bucket.url, TOPIC, _TABLE, first_ledger_id=10, ledger_entries=1, batch_messages=9
-            )
+                bucket.url, TOPIC, _TABLE, first_ledger_id=10, append=True,
+                ledger_entries=1, batch_messages=9,
+            )  # fmt: skip
 
         assert names(Location(bucket.url)) == before
 

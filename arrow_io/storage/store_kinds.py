@@ -1,0 +1,89 @@
+"""What a URL alone tells of the store that it leads to."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class StoreKind(StrEnum):
+    """Stores that keep objects in buckets."""
+
+    S3 = "S3"
+    GCS = "Google Cloud Storage"
+    AZURE = "Azure Blob Storage"
+    OSS = "Alibaba Cloud OSS"
+
+
+OBJECT_STORE_SCHEMES: Final[Mapping[str, StoreKind]] = {
+    "s3": StoreKind.S3,
+    "s3a": StoreKind.S3,
+    "gs": StoreKind.GCS,
+    "gcs": StoreKind.GCS,
+    "az": StoreKind.AZURE,
+    "abfs": StoreKind.AZURE,
+    "abfss": StoreKind.AZURE,
+    "oss": StoreKind.OSS,
+}
+"""By scheme of a URL, in lower case."""
+
+_WITHOUT_USER_PART = (StoreKind.S3, StoreKind.GCS)
+"""Stores whose URLs begin with the bucket; Azure's may have the container before an `@`."""
+
+
+def store_kind(url: str) -> StoreKind | None:
+    """The object store that a URL leads to; None for a file system.
+
+    Of a chain of URLs, the first that has a scheme counts.
+
+    Example:
+        >>> store_kind("simplecache::S3A://bucket/prefix")
+        <StoreKind.S3: 'S3'>
+    """
+    scheme = url.partition("://")[0].rpartition("::")[2]
+    return OBJECT_STORE_SCHEMES.get(scheme.lower())
+
+
+def prefix_in_store(url: str) -> str:
+    """What stands behind the bucket in the URL of an object store, without slashes around it.
+
+    Example:
+        >>> prefix_in_store("s3://bucket/some/prefix/")
+        'some/prefix'
+    """
+    return url.partition("://")[2].partition("/")[2].strip("/")
+
+
+def check_url(url: str, shown: str) -> None:
+    """Refuse the URL of a bucket that a library would take for that of another place.
+
+    Args:
+        url: The URL, perhaps a chain.
+        shown: What is shown of it.
+
+    Raises:
+        OptionError: It names no bucket; it holds credentials, which belong in the options; or it
+            has a `?` on S3, from which on s3fs would cut it off.
+    """
+    for link in url.split("::"):
+        kind = store_kind(link)
+        rest = link.partition("://")[2]
+        bucket = rest.partition("/")[0]
+        if kind in _WITHOUT_USER_PART and not bucket:
+            message = f"{shown} names no bucket"
+            raise OptionError(message)
+        if kind in _WITHOUT_USER_PART and _has_user_part(bucket):
+            message = f"credentials in the URL {shown}: give them as storage options (key, secret)"
+            raise OptionError(message)
+        if kind is StoreKind.S3 and "?" in rest:
+            message = f"{shown} has a '?', behind which s3fs looks for the version of an object"
+            raise OptionError(message)
+
+
+def _has_user_part(bucket: str) -> bool:
+    return "@" in bucket or (":" in bucket and not bucket.startswith("arn:"))
