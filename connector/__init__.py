@@ -6,7 +6,7 @@ from connector.dataset import TopicDataset
 from connector.duckdb_functions import register_duckdb
 from connector.offloader import LedgerOffloader, LedgerToOffload, OffloadResult
 from connector.topic import open_topic
-from connector.topic_writer import WrittenTopic, write_messages
+from connector.writing.topic_writer import WrittenTopic, write_messages
 
 __all__ = [
     "Catalog",

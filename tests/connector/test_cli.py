@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from connector import cli, cli_app, cli_catalog
+from connector import cli
+from connector.cli import app as cli_app
+from connector.cli import catalog as cli_catalog
 from connector.listings import LEDGER_SCHEMA
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.command_line import (
@@ -249,7 +251,7 @@ def test_program_ends_with_the_exit_code() -> None:
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_command_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the packages of the extra, the command names the extra instead of a traceback."""
-    for name in ("connector.cli_commands", "connector.cli_output"):
+    for name in ("connector.cli.reading", "connector.cli.output"):
         monkeypatch.delitem(sys.modules, name)
     for name in [each for each in sys.modules if each.partition(".")[0] == missing]:
         monkeypatch.setitem(sys.modules, name, None)
@@ -260,7 +262,7 @@ def test_command_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPa
 
 def test_command_hides_no_other_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """A package of the base install that is missing is not taken for one of the extra."""
-    monkeypatch.delitem(sys.modules, "connector.cli_commands")
+    monkeypatch.delitem(sys.modules, "connector.cli.reading")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
     with pytest.raises(ModuleNotFoundError, match="pyarrow"):

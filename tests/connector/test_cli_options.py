@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from connector.cli_options import storage_options
+from connector.cli.options import storage_options
 from tests.support.command_line import STORAGE, UNREADABLE, URL, USAGE, lines_of, run
 from tests.support.encryption import KEY_FOLDER, key_pair
 from tests.support.golden import GOLDEN, golden_topic

@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from arrow_io.storage.trace import RequestKind, RequestTrace
-from connector.cli_output import print_table, progress, watched
+from connector.cli.output import print_table, progress, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pytest
 
-from connector.cli_output import print_json, print_table
+from connector.cli.output import print_json, print_table
 from tests.support.buckets import memory_bucket, offload
 from tests.support.command_line import (
     INCOMPLETE,

@@ -11,6 +11,7 @@ import pytest
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import parse_object_name
 from connector import LedgerOffloader, open_catalog
+from connector.upkeep.audit import FindingKind, audit
 from tests.support.killed_offloads import OffloadToKill
 from tests.support.offloads import (
     LEDGER_ID,
@@ -61,7 +62,25 @@ def check_what_is_left(offloader: LedgerOffloader) -> bool:
     assert unfinished <= {NAME.data_name, NAME.index_name}
     for name in names(location):
         assert parse_object_name(name) is not None or name.startswith(tuple(unfinished))
+    check_what_the_audit_says(offloader, is_whole=is_whole)
     return is_whole
+
+
+def check_what_the_audit_says(offloader: LedgerOffloader, *, is_whole: bool) -> None:
+    """Check that the audit names all that is left, for what it is, and nothing else."""
+    location = offloader.location
+    uploads = location.unfinished_uploads()
+    if not names(location) and not uploads:
+        return
+    found = audit(
+        open_catalog(location.url, storage_options=location.storage_options), uploads=uploads
+    )
+    told = {(each.kind, each.objects) for each in found.findings}
+    expected = {(FindingKind.UNFINISHED_UPLOAD, (each.name,)) for each in uploads}
+    if not is_whole and NAME.data_name in names(location):
+        expected.add((FindingKind.DATA_WITHOUT_INDEX, (NAME.data_name,)))
+    assert told == expected
+    assert found.losses == ()
 
 
 def check_retries(offloader: LedgerOffloader, *, is_whole: bool) -> None:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import TopicNotFoundError
-from connector.audit import audit
 from connector.catalog.catalog import open_catalog
 from connector.catalog.topic_ledgers import LedgerState
-from connector.report_data import LedgerSpan, rates, report_data, with_neighbours_times
+from connector.report.data import LedgerSpan, rates, report_data, with_neighbours_times
+from connector.upkeep.audit import audit
 from tests.support.golden import golden_topic
 from tests.support.reports import FULL, damaged_small_set
 

@@ -16,13 +16,13 @@ from uuid import UUID
 from arrow_io.errors import IncompleteReadWarning
 from arrow_io.format.object_names import LedgerObjectName
 from connector import open_catalog, open_topic
-from connector.audit import audit
 from connector.catalog.managed_ledger import (
     parse_managed_ledger_info,
     serialize_managed_ledger_info,
 )
 from connector.catalog.topic_metadata import OffloadContext
 from connector.topic_name import TopicName
+from connector.upkeep.audit import audit
 from tests.support.golden import GOLDEN, golden_topic, golden_topics
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from connector import Catalog
-    from connector.audit import Audit
     from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
+    from connector.upkeep.audit import Audit
     from tests.support.golden import GoldenLedger
 
     Change = Callable[[LedgerInfo], LedgerInfo | None]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 from xml.etree import ElementTree as ET
 
-from connector.audit import audit
 from connector.catalog.catalog import open_catalog
-from connector.report import render_report
+from connector.report.render import render_report
+from connector.upkeep.audit import audit
 from tests.support.golden import GOLDEN
 
 if TYPE_CHECKING:

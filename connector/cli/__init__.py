@@ -1,0 +1,48 @@
+"""Entry point of `pulsar-offload`, which needs the extra `cli` and says so where it is missing."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typer import Typer
+
+_NEEDED = ("typer", "rich")
+COMMAND_MODULES = (
+    "connector.cli.catalog",
+    "connector.cli.reading",
+    "connector.cli.owner",
+    "connector.cli.audit",
+    "connector.cli.writing",
+)
+"""Modules that register their commands as they are imported, in the order of the help."""
+
+
+def load_app() -> Typer:
+    """The program, with all commands.
+
+    Raises:
+        ModuleNotFoundError: typer or rich is not installed.
+    """
+    app: Typer = importlib.import_module("connector.cli.app").app
+    for name in COMMAND_MODULES:
+        importlib.import_module(name)
+    return app
+
+
+def main() -> None:
+    """Run the command with the arguments of the process."""
+    try:
+        app = load_app()
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        sys.exit("error: this command needs more packages: pip install 'pulsar-offload[cli]'")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What a topic holds can be any text, whatever the terminal's encoding is.
+            stream.reconfigure(errors="backslashreplace")
+    app(prog_name="pulsar-offload")

@@ -1,0 +1,140 @@
+"""What every command of `pulsar-offload` shares: the program, its exit codes, how errors are told.
+
+A module of commands imports `command` and registers its functions with it, as it is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import TYPE_CHECKING, ParamSpec
+
+import typer
+
+from arrow_io.errors import (
+    EncryptedPayloadError,
+    FormatError,
+    IncompleteReadWarning,
+    MissingObjectError,
+    OptionError,
+    PulsarOffloadError,
+    StorageError,
+    TopicNotFoundError,
+    UndecodedValuesWarning,
+)
+from connector.cli.output import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_Parameters = ParamSpec("_Parameters")
+_NOTED = (IncompleteReadWarning, UndecodedValuesWarning)
+_GOLDEN = "tests/data/golden/pulsar-4.0.7/objects"
+
+
+class ExitCode(IntEnum):
+    """How the command ends; scripts rely on the numbers, and `--help` says what they mean."""
+
+    FAILED = 1
+    USAGE = 2
+    TOPIC_NOT_FOUND = 3
+    STORAGE = 4
+    UNREADABLE = 5
+    INCOMPLETE = 6
+    FOUND = 7
+
+
+app = typer.Typer(
+    name="pulsar-offload",
+    help="Look into Apache Pulsar topics that were offloaded to a bucket, and query them.",
+    epilog="""
+\b
+Exit codes:
+  0  all is well
+  1  the query failed in DuckDB, or something unexpected
+  2  the command line, an option or the SQL is wrong
+  3  no such topic in the bucket
+  4  no such bucket, folder or object, or a request failed or was refused
+  5  data cannot be read: damaged, encrypted, or of an unknown format
+  6  something was left out, and told as a note; all the rest was printed
+  7  the audit found something, and all messages can be read
+\b
+Results go to stdout, everything else to stderr. Tables on a terminal are cut to
+its width; elsewhere, and with --json, everything is printed whole.
+\b
+In JSON, bytes are text where they are UTF-8, else {"base64": "…"}; times are
+ISO 8601; decimals with a fraction, infinities and NaN are text.
+""",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def command(
+    example: str, *, url: str = _GOLDEN
+) -> Callable[[Callable[_Parameters, None]], Callable[_Parameters, None]]:
+    """Make a function a command, whose help ends with an example: arguments behind the URL."""
+
+    def register(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
+        @functools.wraps(function)
+        def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> None:
+            with _errors_told():
+                function(*args, **kwargs)
+
+        # A command whose name Python or its module has taken ends with an underscore there.
+        name = function.__name__.rstrip("_")
+        line = f"pulsar-offload {name} {url} {example}"
+        app.command(name, epilog=f"\b\nExample:\n  {line}")(run)
+        return run
+
+    return register
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """Errors of ours become one line on stderr, warnings notes, and both an exit code."""
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            for category in _NOTED:
+                warnings.simplefilter("always", category)
+            yield
+    except PulsarOffloadError as error:
+        say("error", str(error))
+        # Who got no values need not know what form they have.
+        caught = [each for each in caught if each.category is not UndecodedValuesWarning]
+        raise typer.Exit(_exit_code(error)) from None
+    finally:
+        incomplete = _tell_warnings(caught)
+    if incomplete:
+        raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+def _tell_warnings(caught: list[warnings.WarningMessage]) -> bool:
+    """Print our warnings as notes, each once, and hand on others; whether rows were left out."""
+    notes: dict[str, None] = {}
+    for each in caught:
+        if issubclass(each.category, _NOTED):
+            notes[str(each.message)] = None
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    for note in notes:
+        say("note", note)
+    return any(issubclass(each.category, IncompleteReadWarning) for each in caught)
+
+
+def _exit_code(error: PulsarOffloadError) -> ExitCode:
+    match error:
+        case OptionError():
+            return ExitCode.USAGE
+        case TopicNotFoundError():
+            return ExitCode.TOPIC_NOT_FOUND
+        case StorageError() | MissingObjectError():
+            return ExitCode.STORAGE
+        case FormatError() | EncryptedPayloadError():
+            return ExitCode.UNREADABLE
+    return ExitCode.FAILED

@@ -1,0 +1,303 @@
+"""The commands that compare a bucket with what should be in it, tidy it up, and show it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow as pa
+import typer
+
+from arrow_io.errors import OptionError, StorageError
+from arrow_io.storage.trace import RequestTrace
+from connector.catalog.snapshot import is_snapshot
+from connector.cli.app import ExitCode, command
+from connector.cli.options import (
+    AsJson,
+    Buckets,
+    Metadata,
+    MetadataOptions,
+    StorageOptions,
+    Url,
+    place_of,
+)
+from connector.cli.output import print_json, print_table, progress, say
+from connector.cli.place import catalog_at
+from connector.plain_text import counted, size_text
+from connector.pulsar_time import time_of
+from connector.report.render import render_report
+from connector.topic_name import TopicName
+from connector.upkeep.audit import Finding, FindingKind, audit, findings_table
+from connector.upkeep.cleaning import DEFAULT_SAFETY_AGE, clean, plan_cleaning
+from connector.upkeep.verification import VerificationJournal, VerifiedLedger, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from arrow_io.storage.object_store import UnfinishedUpload
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.topic_ledgers import TopicLedger
+    from connector.cli.options import Place
+    from connector.upkeep.audit import Audit
+
+_GOLDEN = "tests/data/golden/pulsar-4.0.7"
+_DURATION = re.compile(r"(\d{1,9})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_OneCluster = Annotated[
+    bool,
+    typer.Option(
+        "--one-cluster",
+        help="All that lies in the bucket is of the metadata's cluster. Else what tells no cluster,"
+        " as in a folder, is never said to be deletable: another may have topics of these names.",
+    ),
+]
+_SHOWN = ("kind", "topic", "ledger_id", "objects", "bytes", "deletable", "text")
+
+
+@command(f"--metadata {_GOLDEN}")
+def audit_(
+    url: Url,
+    *,
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    one_cluster: _OneCluster = False,
+    deletion_lag: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Also name ledgers that BookKeeper still has so long after their offload (4h); a"
+            " note says of how many the metadata does not tell that.",
+        ),
+    ] = None,
+    verify_: Annotated[
+        bool,
+        typer.Option("--verify", help="Read everything: check each checksum, entry id and count."),
+    ] = False,
+    journal: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Remembers what --verify read, to go on after a stop."),
+    ] = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what lies in the bucket that should not, and what does not that should.
+
+    Ends with 5 if messages cannot be read, with 7 if all can and something else was found. Without
+    --metadata only what the bucket alone shows is found.
+    """
+    if journal is not None and not verify_:
+        message = "--journal is for --verify"
+        raise OptionError(message)
+    lag = None if deletion_lag is None else _duration("--deletion-lag", deletion_lag)
+    kept = None if journal is None else VerificationJournal(journal)
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    catalog, found = _audit(url, place, is_one_cluster=one_cluster, lag=lag)
+    findings = list(found.findings)
+    if verify_:
+        findings += _verified(catalog, kept)
+    _print_findings(findings, as_json=as_json)
+    if not as_json:
+        typer.echo(_summary(catalog, findings))
+    if any(each.is_loss for each in findings):
+        raise typer.Exit(ExitCode.UNREADABLE)
+    if findings:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+@command(f"--metadata {_GOLDEN}")
+def clean_(
+    url: Url,
+    *,
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    one_cluster: _OneCluster = False,
+    safety_age: Annotated[
+        str, typer.Option(metavar="TIME", help="How old what is deleted must be (12h, 7d).")
+    ] = f"{DEFAULT_SAFETY_AGE.days}d",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Delete; else only tell what would be.")
+    ] = False,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete what the audit says nothing needs: orphans, doubles, offloads that never completed.
+
+    Only tells what it would do, unless --yes is given. Needs --metadata as it is now: what is not
+    surely older than the metadata is kept, and so is what is younger than the safety age, another
+    cluster's, or foreign.
+    """
+    age = _duration("--safety-age", safety_age)
+    if metadata is not None and is_snapshot(metadata):
+        message = "a snapshot does not tell what is in the bucket now: give the metadata itself"
+        raise OptionError(message)
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    catalog, found = _audit(url, place, is_one_cluster=one_cluster)
+    plan = plan_cleaning(found, now=datetime.now(UTC), safety_age=age)
+    kept = [each for each in plan if each.refusal is not None]
+    deleted = [each.finding for each in plan if each.refusal is None]
+    if yes:
+        deleted = []
+        for each in clean(catalog.location, plan):
+            deleted.append(each.finding)
+            say("deleted", ", ".join(each.finding.objects))
+    _print_findings(deleted, as_json=as_json)
+    for each in kept:
+        say("kept", f"{', '.join(each.finding.objects)}: {each.refusal}")
+    size = size_text(sum(each.stored_bytes for each in deleted))
+    what = f"{counted(sum(len(each.objects) for each in deleted), 'object')}, {size}"
+    if not as_json:
+        typer.echo(f"{what} deleted" if yes else f"{what} would be deleted by --yes")
+
+
+@command(f"multi-ledger --output report.html --metadata {_GOLDEN}")
+def report(
+    url: Url,
+    topic: Annotated[
+        str | None, typer.Argument(help="Name or glob; the whole bucket if none.")
+    ] = None,
+    *,
+    output: Annotated[
+        Path, typer.Option(metavar="FILE", help="The page; replaces what was there.")
+    ],
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    one_cluster: _OneCluster = False,
+    storage_option: StorageOptions = None,
+) -> None:
+    """Show a topic, or the whole bucket, on one page of HTML.
+
+    Ledgers over time, their sizes, how fast they were written, and what the audit finds. The page
+    needs neither a network nor anything beside it.
+    """
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    catalog, found = _audit(url, place, is_one_cluster=one_cluster)
+    page = render_report(catalog, found, topic=topic, metadata=metadata).encode()
+    try:
+        output.write_bytes(page)
+    except OSError as error:
+        message = f"no page can be written to {output}: {error.strerror}"
+        raise OptionError(message) from None
+    typer.echo(f"{size_text(len(page))} written to {output}")
+
+
+def _audit(
+    url: str, place: Place, *, is_one_cluster: bool, lag: timedelta | None = None
+) -> tuple[Catalog, Audit]:
+    """Compare a bucket as it is now with the metadata, and tell what that leaves unsure."""
+    trace = RequestTrace()
+    catalog, metadata = catalog_at(url, place, trace=trace), place["metadata"]
+    if metadata is not None and is_snapshot(metadata):
+        if catalog.source is not None:
+            when = f"{catalog.taken:%F %T} UTC"
+            say("note", f"the metadata is that of {when}, when the snapshot was made")
+        with progress(trace):
+            catalog = catalog.relisted()
+    uploads = _unfinished_uploads(catalog, trace)
+    with progress(trace):
+        found = audit(catalog, deletion_lag=lag, uploads=uploads, is_one_cluster=is_one_cluster)
+    if catalog.source is None:
+        say("note", "no metadata: what the topics should have is not known")
+    else:
+        for warning in catalog.source.warnings:
+            say("note", warning)
+    if lag is not None:
+        _tell_unsure_copies(catalog)
+    return catalog, found
+
+
+def _unfinished_uploads(catalog: Catalog, trace: RequestTrace) -> list[UnfinishedUpload]:
+    """The uploads that are not complete; none, and a note, where the store does not list them."""
+    try:
+        with progress(trace):
+            return catalog.location.unfinished_uploads(trace=trace)
+    except StorageError as error:
+        # The right to list them is one of its own, which readers of a bucket rarely have.
+        say("note", f"unfinished uploads were not looked for: {error}")
+        return []
+
+
+def _tell_unsure_copies(catalog: Catalog) -> None:
+    unsure = sum(_is_unsure(ledger) for topic in catalog.every_ledger() for ledger in topic.states)
+    if unsure:
+        ledgers = counted(unsure, "offloaded ledger")
+        what = "whether BookKeeper still has a copy, or when the offload was"
+        say("note", f"of {ledgers} the metadata does not tell {what}")
+
+
+def _is_unsure(ledger: TopicLedger) -> bool:
+    """Whether nothing tells if the deletion lag of a ledger that can be read has passed."""
+    offload = ledger.info.offload if ledger.info else None
+    if offload is None or offload.bookkeeper_deleted or not ledger.state.is_readable:
+        return False
+    no_time = offload.timestamp_ms is None or time_of(offload.timestamp_ms) is None
+    return offload.bookkeeper_deleted is None or no_time
+
+
+def _verified(catalog: Catalog, journal: VerificationJournal | None) -> Iterable[Finding]:
+    """What reading everything finds, with a line on stderr for each ledger that is done."""
+    topics = catalog.every_ledger()
+    count = sum(len(each.ledgers) for each in topics)
+    results: list[VerifiedLedger] = []
+
+    def tell(result: VerifiedLedger) -> None:
+        state = f"{len(result.problems)} problems" if result.problems else "sound"
+        entries = counted(result.entries, "entry")
+        say("verified", f"{len(results) + 1} of {count}: {result.object}, {entries}, {state}")
+
+    for result in verify(topics, journal=journal, progress=tell):
+        results.append(result)
+        for problem in result.problems:
+            yield Finding(
+                kind=FindingKind.DAMAGE,
+                text=problem,
+                objects=(result.object,),
+                topic=TopicName.parse(result.topic),
+                ledger_id=result.ledger_id,
+                stored_bytes=result.stored_bytes,
+                is_loss=True,
+            )
+    unchecked = sum(each.unchecked_entries for each in results)
+    if unchecked:
+        say("note", f"{unchecked} entries have no checksum to compare")
+
+
+def _print_findings(findings: list[Finding], *, as_json: bool) -> None:
+    table = findings_table(findings)
+    if as_json:
+        print_json(table.to_batches())
+        return
+    table = table.select(_SHOWN)
+    objects = pa.array([", ".join(names) for names in table["objects"].to_pylist()], pa.string())
+    table = table.set_column(_SHOWN.index("objects"), "objects", objects)
+    if table.num_rows:
+        print_table(table.schema, table.to_batches())
+
+
+def _summary(catalog: Catalog, findings: list[Finding]) -> str:
+    contents = catalog.contents
+    what = f"{counted(len(catalog.topics()), 'topic')}, {counted(len(contents.copies), 'ledger')}"
+    if not findings:
+        return f"{what}: nothing found"
+    wasted = size_text(sum(each.stored_bytes for each in findings if each.deletable))
+    losses = sum(each.is_loss for each in findings)
+    return (
+        f"{what}: {counted(len(findings), 'finding')}, {losses} of them losses; {wasted} in objects"
+        " that nothing needs"
+    )
+
+
+def _duration(option: str, text: str) -> timedelta:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        message = f"{option} must be a number with s, m, h, d or w behind it, not {text!r}"
+        raise OptionError(message)
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError:
+        message = f"{option} cannot be {text}: that is longer than a calendar"
+        raise OptionError(message) from None

@@ -1,0 +1,164 @@
+"""The commands that list what there is: topics, ledgers, data blocks, objects; and save it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from connector.cli.app import ExitCode, command
+from connector.cli.options import (
+    AsJson,
+    Buckets,
+    Metadata,
+    MetadataOptions,
+    OnCorruption,
+    StorageOptions,
+    Topic,
+    Url,
+    place_of,
+)
+from connector.cli.output import print_json, print_table, say
+from connector.cli.place import catalog_at
+from connector.listings import TEXTS, blocks_table, ledgers_table, objects_table, topics_table
+from connector.plain_text import counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from connector.catalog.catalog import Catalog
+
+_Pattern = Annotated[str | None, typer.Argument(help="Name or glob; all topics if none.")]
+
+
+@command("'multi-*'")
+def topics(
+    url: Url,
+    pattern: _Pattern = None,
+    *,
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    storage_option: StorageOptions = None,
+    on_corruption: OnCorruption = "raise",
+    as_json: AsJson = False,
+) -> None:
+    """List topics, and what of them is offloaded.
+
+    Bytes are those of the data objects. Pending is what is in BookKeeper only, by the metadata.
+    Unsound are ledgers that cannot be read, or not whole; one whose topic nothing tells is told by
+    itself, and is a line without a topic in JSON.
+    """
+    catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
+    table = topics_table(catalog, pattern)
+    if catalog.contents.unfinished and catalog.source is None:
+        offloads = counted(len(catalog.contents.unfinished), "offload")
+        say("note", f"{offloads} never completed: no index object")
+    _print_listing(table, catalog, on_corruption, as_json=as_json)
+
+
+@command("multi-ledger")
+def ledgers(
+    url: Url,
+    topic: Topic,
+    *,
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    storage_option: StorageOptions = None,
+    on_corruption: OnCorruption = "raise",
+    as_json: AsJson = False,
+) -> None:
+    """List the ledgers of a topic, and where they are.
+
+    With --metadata also those that are not offloaded, are missing, or are the topic's no more.
+    Bytes are those of the data object, entry_bytes those of the entries alone.
+    """
+    catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
+    _print_listing(ledgers_table(catalog, topic), catalog, on_corruption, as_json=as_json)
+
+
+@command("multi-ledger")
+def blocks(
+    url: Url,
+    topic: Topic,
+    *,
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the data blocks of a topic's offloaded ledgers."""
+    catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
+    _print(blocks_table(catalog, topic), as_json=as_json)
+
+
+@command("multi-ledger")
+def objects(
+    url: Url,
+    topic: _Pattern = None,
+    *,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the objects of the bucket, or those of a topic: also those that are no ledger's."""
+    catalog = catalog_at(url, place_of(storage_option))
+    _print(objects_table(catalog, topic), as_json=as_json)
+
+
+@command("catalog.json.gz --metadata tests/data/golden/pulsar-4.0.7")
+def save(
+    url: Url,
+    file: Annotated[str, typer.Argument(help="Path or URL; ends with .json.gz.")],
+    *,
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    storage_option: StorageOptions = None,
+) -> None:
+    """Save what is known of the bucket and its topics, to be read at once by --metadata FILE.
+
+    Commands that are given the file list no bucket and read no index object. It is what it was:
+    ledgers that are offloaded later are not in it.
+    """
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    catalog = catalog_at(url, place)
+    catalog.save(file, storage_options=place["storage_options"] if "://" in file else None)
+    told = counted(len(catalog.topics()), "topic")
+    typer.echo(f"{told}, {counted(len(catalog.contents.copies), 'ledger')} saved to {file}")
+
+
+def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, *, as_json: bool) -> None:
+    """Print rows that may have problems, and exit with a code that tells of them."""
+    # Where there is metadata, what tells no topic is none of its ledgers.
+    nowhere = [] if catalog.source else [str(error) for error in catalog.unattributed()]
+    if as_json:
+        lost = [{"problems": [problem]} for problem in nowhere]
+        print_json([*table.to_batches(), *table.from_pylist(lost, table.schema).to_batches()])
+    else:
+        _print(table, as_json=False)
+    rows = table.select([name for name in ("warnings", "problems") if name in table.column_names])
+    told = rows.to_pylist()
+    for warning in (each for row in told for each in row.get("warnings") or ()):
+        say("note", warning)
+    problems = [each for row in told for each in row["problems"]] + nowhere
+    for problem in problems:
+        say("unsound", problem)
+    if problems:
+        raise typer.Exit(ExitCode.UNREADABLE if on_corruption == "raise" else ExitCode.INCOMPLETE)
+
+
+def _print(table: pa.Table, *, as_json: bool) -> None:
+    """Print a table; columns that have nothing in them are left out for people."""
+    if as_json:
+        print_json(table.to_batches())
+        return
+    shown = [
+        field.name
+        for field in table.schema
+        if field.type != TEXTS
+        and (table.num_rows == 0 or table[field.name].null_count < table.num_rows)
+    ]
+    table = table.select(shown)
+    print_table(table.schema, table.to_batches())

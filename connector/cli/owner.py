@@ -1,0 +1,354 @@
+"""The commands for those who own the bucket: what reading it costs, what settings do to a topic."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from arrow_io.storage.trace import RequestCounts, RequestTrace
+from connector.catalog.snapshot import is_snapshot
+from connector.cli.app import command
+from connector.cli.options import (
+    AsJson,
+    Buckets,
+    Columns,
+    End,
+    Metadata,
+    MetadataOptions,
+    OnCorruption,
+    RangeBytes,
+    Schema,
+    SchemaVersion,
+    Start,
+    StorageOptions,
+    TimeUnit,
+    Topic,
+    Transactions,
+    Url,
+    Value,
+    column_names,
+    place_of,
+)
+from connector.cli.output import print_json, print_table, progress, say
+from connector.cli.place import catalog_at
+from connector.cli.query import bound_topics
+from connector.plain_text import counted, printable, size_text
+from connector.pulsar_time import milliseconds_of
+from connector.scan import tell
+from connector.topic import open_topic
+from connector.topic_name import select_topics
+from connector.upkeep.cost import EXAMPLE_PRICES, load_prices, read_cost, stored_bytes
+from connector.upkeep.policy import Action, apply_policy, bucket_metadata
+from connector.upkeep.policy_settings import SETTING_NAMES, OffloadPolicy, settings_of_conf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from connector.topic_name import TopicName
+    from connector.upkeep.cost import PriceTable, ReadCost
+    from connector.upkeep.policy import LedgerFate
+
+_POSITION = re.compile(r"(\d{1,19}):(-?\d{1,19})")
+_MAX_CONF_BYTES = 1 << 20
+_SHOWN_MONEY = pa.decimal128(38, 6)
+_FATE_SCHEMA = pa.schema(
+    {
+        "topic": pa.string(),
+        "ledger_id": pa.int64(),
+        "action": pa.string(),
+        "due": pa.bool_(),
+        "when": pa.timestamp("ms", "UTC"),
+        "bytes": pa.int64(),
+        "reason": pa.string(),
+    }
+)
+
+_TopicOrSql = Annotated[
+    str | None, typer.Argument(help="Name (orders), full name, or glob; or --sql.")
+]
+_Sql = Annotated[
+    str | None, typer.Option(help="A SELECT of DuckDB, as query takes it, instead of a topic.")
+]
+_Prices = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="TOML file of what the store charges: currency, as_of, list_per_1000, get_per_1000,"
+        " put_per_1000, egress_per_gb, stored_per_gb_month. Without it, example prices.",
+    ),
+]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting; may be repeated. Sizes may end in k, m, g or t, times in s, m, h, d, w or"
+        f" y; -1 is never. Names: {', '.join(SETTING_NAMES)}.",
+    ),
+]
+_Conf = Annotated[
+    str | None, typer.Option(metavar="FILE", help="A broker.conf, for what --set does not give.")
+]
+_At = Annotated[str | None, typer.Option(help="The time that counts as now (ISO 8601; UTC).")]
+_ConsumedTo = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LEDGER:ENTRY",
+        help="Last message that every subscription has acknowledged; all, if it is not given.",
+    ),
+]
+
+
+@command("multi-ledger --start 87:1")
+def cost(
+    url: Url,
+    topic: _TopicOrSql = None,
+    *,
+    sql: _Sql = None,
+    prices: _Prices = None,
+    columns: Columns = None,
+    schema: Schema = None,
+    schema_version: SchemaVersion = None,
+    value: Value = "flat",
+    time_unit: TimeUnit = "ns",
+    start: Start = None,
+    end: End = None,
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    storage_option: StorageOptions = None,
+    on_corruption: OnCorruption = "raise",
+    transactions: Transactions = "committed",
+    range_bytes: RangeBytes = DEFAULT_RANGE_BYTES,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what reading a topic, or a query, will cost in money.
+
+    Only index objects are read for it. As plan, it counts data blocks whole. A query is bound, not
+    run: each topic counts once for each time that the query names it, within start and "end" of
+    read_pulsar; a WHERE or a LIMIT may spare some of that. What --metadata takes is not counted,
+    nor is what it takes to open other URLs that a query names, and what further buckets keep; from
+    a saved catalog, no index object is read.
+    """
+    if (topic is None) == (sql is None):
+        message = "give a topic or --sql, and not both"
+        raise OptionError(message)
+    table = EXAMPLE_PRICES if prices is None else load_prices(prices)
+    trace = RequestTrace()
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    options: dict[str, Any] = {
+        "schema": schema,
+        "schema_version": schema_version,
+        "time_unit": time_unit,
+        "start": start,
+        "end": end,
+        "columns": column_names(columns),
+        "transactions": transactions,
+        "on_corruption": on_corruption,
+    }
+    catalog = catalog_at(url, place, range_bytes=range_bytes, trace=trace)
+    with progress(trace):
+        if sql is not None:
+            options |= {"storage_options": place["storage_options"], "range_bytes": range_bytes}
+            datasets = bound_topics(sql, catalog, url, value=value, **options)
+        else:
+            shape = "raw" if schema is None else value
+            datasets = [open_topic(url, topic or "", catalog=catalog, value=shape, **options)]
+    topics = {each.topic for dataset in datasets for each in dataset.scan.topics}
+    for dataset in datasets:
+        tell(dataset.unsound, ", ".join(str(each.topic) for each in dataset.scan.topics))
+    scans = (dataset.scan for dataset in datasets)
+    opened = [] if metadata is not None and is_snapshot(metadata) else [catalog.contents]
+    whole = read_cost(*scans, contents=opened, prices=table)
+    _print_cost(whole, stored_bytes(catalog.contents, topics), as_json=as_json)
+    if table is EXAMPLE_PRICES:
+        say("note", f"the prices are an example of {table.as_of}; --prices takes your own")
+
+
+@command(
+    "multi-ledger --metadata tests/data/golden/pulsar-4.0.7"
+    " --set managedLedgerOffloadDeletionLagMs=4h --set defaultRetentionTimeInMinutes=1w"
+)
+def policy(
+    url: Url,
+    topic: Topic,
+    *,
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    settings: _Settings = None,
+    conf: _Conf = None,
+    at: _At = None,
+    consumed_to: _ConsumedTo = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what offload and retention settings would do to a topic.
+
+    One line a ledger: what a broker would do to it next, and when at the earliest, as though
+    nothing more was written. A setting that is not given does nothing. Without --metadata, only
+    offloaded ledgers are known, and not when they were closed.
+    """
+    wanted = _policy(settings, conf)
+    at_ms = _moment_ms(at)
+    trace = RequestTrace()
+    catalog = catalog_at(
+        url, place_of(storage_option, metadata, metadata_option, bucket), trace=trace
+    )
+    with progress(trace):
+        names = select_topics(topic, catalog.topics())
+        known = [(name, catalog.metadata(name)) for name in names]
+    position = _position(consumed_to, names)
+    fates: list[tuple[TopicName, LedgerFate]] = []
+    for name, found in known:
+        if found is None:
+            say("note", f"{name}: no metadata, so only offloaded ledgers are known")
+        each = bucket_metadata(catalog.ledgers(name)) if found is None else found
+        rows = apply_policy(each, wanted, at_ms=at_ms, consumed_to=position)
+        fates += [(name, fate) for fate in rows]
+    batches = pa.Table.from_pylist([_fate_row(*each) for each in fates], _FATE_SCHEMA).to_batches()
+    if as_json:
+        print_json(batches)
+        return
+    print_table(_FATE_SCHEMA, batches)
+    for line in _totals([fate for _, fate in fates]):
+        typer.echo(line)
+
+
+def _print_cost(cost: ReadCost, kept_bytes: int, *, as_json: bool) -> None:
+    prices = cost.prices
+    monthly = prices.stored_per_month(kept_bytes)
+    opening = cost.opening
+    parts = {
+        "listing": RequestCounts(list_requests=opening.list_requests),
+        "head": RequestCounts(head_requests=opening.head_requests),
+        "index objects": RequestCounts(
+            index_requests=opening.index_requests, index_bytes=opening.index_bytes
+        ),
+        "data": cost.reading,
+        "total": cost.counts,
+    }
+    if as_json:
+        whole: dict[str, object] = {"currency": prices.currency, "as_of": str(prices.as_of)}
+        whole |= {"tasks": cost.tasks}
+        whole |= {name.replace(" ", "_"): _part(each, prices) for name, each in parts.items()}
+        whole |= {"stored": {"bytes": kept_bytes, "money_per_month": _plain(monthly)}}
+        typer.echo(json.dumps(whole))
+        return
+    money = f"money ({printable(prices.currency)})"
+    schema = pa.schema(
+        {"what": pa.string(), "requests": pa.int64(), "bytes": pa.int64(), money: _SHOWN_MONEY}
+    )
+    rows = [
+        {
+            "what": name,
+            "requests": each.requests,
+            "bytes": each.received_bytes,
+            money: _rounded(prices.money(each).total),
+        }
+        for name, each in parts.items()
+        if each.requests
+    ]
+    print_table(schema, pa.Table.from_pylist(rows, schema).to_batches())
+    typer.echo(f"data in {counted(cost.tasks, 'task')}")
+    typer.echo(f"stored: {size_text(kept_bytes)}, {_rounded(monthly)} a month")
+
+
+def _part(counts: RequestCounts, prices: PriceTable) -> dict[str, object]:
+    money = _plain(prices.money(counts).total)
+    return {"requests": counts.requests, "bytes": counts.received_bytes, "money": money}
+
+
+def _plain(money: Decimal) -> str:
+    """Money as text without an exponent, to a millionth of a millionth."""
+    return format(money, ".12f")
+
+
+def _rounded(money: Decimal) -> Decimal:
+    """With six digits behind the point, as many as Python prints without an exponent."""
+    return Decimal(format(money, ".6f"))
+
+
+def _policy(settings: Iterable[str] | None, conf: str | None) -> OffloadPolicy:
+    if not settings and conf is None:
+        message = f"give --conf or --set NAME=VALUE, of: {', '.join(SETTING_NAMES)}"
+        raise OptionError(message)
+    base = OffloadPolicy.parse(settings_of_conf(_conf_text(conf))) if conf else OffloadPolicy()
+    given: dict[str, object] = {}
+    for each in settings or ():
+        name, is_pair, value = each.partition("=")
+        if not is_pair:
+            message = f"--set must be NAME=VALUE, not {each!r}"
+            raise OptionError(message)
+        given[name.strip()] = value
+    return OffloadPolicy.parse(given, base)
+
+
+def _conf_text(path: str) -> str:
+    try:
+        with Path(path).expanduser().open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_MAX_CONF_BYTES + 1)
+    except OSError as error:
+        message = f"no settings at {path}: {error.strerror}"
+        raise OptionError(message) from None
+    if len(text) > _MAX_CONF_BYTES:
+        message = f"{path} is longer than a broker.conf can be, {_MAX_CONF_BYTES} characters"
+        raise OptionError(message)
+    return text
+
+
+def _moment_ms(text: str | None) -> int:
+    """A time as ms since the epoch; now if there is none."""
+    if text is None:
+        moment = datetime.now(UTC)
+    else:
+        try:
+            moment = datetime.fromisoformat(text.strip())
+        except ValueError:
+            message = f"--at must be a time in ISO 8601, not {text!r}"
+            raise OptionError(message) from None
+    return milliseconds_of(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def _position(text: str | None, topics: Sequence[TopicName]) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    match = _POSITION.fullmatch(text.strip())
+    if match is None or len(topics) > 1:
+        message = f"--consumed-to must be LEDGER:ENTRY, of one topic or partition, not {text!r}"
+        raise OptionError(message)
+    return int(match[1]), int(match[2])
+
+
+def _fate_row(topic: TopicName, fate: LedgerFate) -> dict[str, object]:
+    return {
+        "topic": str(topic),
+        "ledger_id": fate.ledger_id,
+        "action": str(fate.action),
+        "due": fate.is_due,
+        "when": fate.when_ms,
+        "bytes": fate.size_bytes,
+        "reason": fate.reason,
+    }
+
+
+def _totals(fates: Iterable[LedgerFate]) -> list[str]:
+    """A line for each action that is due or comes later, and for what is kept."""
+    sizes: dict[tuple[str, str], list[int]] = {}
+    for fate in fates:
+        when = "" if fate.action is Action.KEEP else "now: " if fate.is_due else "later: "
+        sizes.setdefault((when, fate.action), []).append(fate.size_bytes or 0)
+    order = ["now: ", "later: ", ""]
+    return [
+        f"{when}{action} {counted(len(each), 'ledger')}, {size_text(sum(each))}"
+        for (when, action), each in sorted(sizes.items(), key=lambda pair: order.index(pair[0][0]))
+    ]

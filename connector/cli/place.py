@@ -1,0 +1,27 @@
+"""Opens what a command's options name: a bucket, and what the topics' cluster knows of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from arrow_io.storage.trace import RequestTrace
+from connector.catalog.catalog import open_catalog
+from connector.cli.output import progress
+
+if TYPE_CHECKING:
+    from connector.catalog.catalog import Catalog
+    from connector.cli.options import Place
+
+
+def catalog_at(
+    url: str,
+    place: Place,
+    *,
+    range_bytes: int = DEFAULT_RANGE_BYTES,
+    trace: RequestTrace | None = None,
+) -> Catalog:
+    """Open the catalog of a place, with progress shown; arguments and errors of `open_catalog`."""
+    counted = trace or RequestTrace()
+    with progress(counted):
+        return open_catalog(url, range_bytes=range_bytes, trace=counted, **place)

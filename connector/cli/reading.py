@@ -1,0 +1,231 @@
+"""The commands that read topics: options → a call into `connector` → something printed."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow as pa
+import typer
+
+from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from arrow_io.storage.trace import RequestTrace
+from connector.cli.app import command
+from connector.cli.options import (
+    AsJson,
+    Buckets,
+    Columns,
+    DecryptionKeys,
+    End,
+    Metadata,
+    MetadataOptions,
+    OnCorruption,
+    RangeBytes,
+    Schema,
+    SchemaVersion,
+    Start,
+    StorageOptions,
+    TimeUnit,
+    Topic,
+    Transactions,
+    Url,
+    Value,
+    column_names,
+    place_of,
+)
+from connector.cli.output import cost_text, print_json, print_table, progress, say, watched
+from connector.cli.place import catalog_at
+from connector.cli.query import run_sql
+from connector.plain_text import counted, size_text
+from connector.scan import tell
+from connector.topic import open_topic
+from connector.upkeep.cost import read_cost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from connector.dataset import TopicDataset
+
+
+PLAN_SCHEMA = pa.schema(
+    {"topic": pa.string()}
+    | dict.fromkeys(
+        ("ledger_id", "first_entry_id", "last_entry_id", "requests", "bytes"), pa.int64()
+    )
+)
+
+
+@command("json-orders -n 3 --columns __publish_time__,__key__,__value__")
+def head(
+    url: Url,
+    topic: Topic,
+    *,
+    rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Most rows.")] = 10,
+    columns: Columns = None,
+    schema: Schema = None,
+    schema_version: SchemaVersion = None,
+    value: Value = "flat",
+    time_unit: TimeUnit = "ns",
+    start: Start = None,
+    end: End = None,
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    storage_option: StorageOptions = None,
+    on_corruption: OnCorruption = "raise",
+    transactions: Transactions = "committed",
+    range_bytes: RangeBytes = DEFAULT_RANGE_BYTES,
+    decryption_keys: DecryptionKeys = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the first messages of a topic.
+
+    Bytes are shown as text, or in hexadecimal where they are none.
+    """
+    trace = RequestTrace()
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    with progress(trace):
+        dataset = open_topic(
+            url,
+            topic,
+            start=start,
+            end=end,
+            columns=column_names(columns),
+            schema=schema,
+            schema_version=schema_version,
+            value=value,
+            time_unit=time_unit,
+            transactions=transactions,
+            on_corruption=on_corruption,
+            range_bytes=range_bytes,
+            decryption_keys=decryption_keys,
+            trace=trace,
+            **place,
+        )
+        table = dataset.head(rows)
+    _print_rows(table.schema, table.to_batches(), as_json=as_json)
+    tell(dataset.report, _names_text(dataset))
+
+
+@command("multi-ledger --start 87:1")
+def plan(
+    url: Url,
+    topic: Topic,
+    *,
+    columns: Columns = None,
+    schema: Schema = None,
+    schema_version: SchemaVersion = None,
+    value: Value = "flat",
+    time_unit: TimeUnit = "ns",
+    start: Start = None,
+    end: End = None,
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    storage_option: StorageOptions = None,
+    on_corruption: OnCorruption = "raise",
+    transactions: Transactions = "committed",
+    range_bytes: RangeBytes = DEFAULT_RANGE_BYTES,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what reading a topic will cost.
+
+    Only index objects are read for it. Data blocks are counted whole. Where a message in chunks or
+    a transaction is open at the end, a read goes on until it is closed.
+    """
+    trace = RequestTrace()
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    with progress(trace):
+        dataset = open_topic(
+            url,
+            topic,
+            start=start,
+            end=end,
+            columns=column_names(columns),
+            schema=schema,
+            schema_version=schema_version,
+            value="raw" if schema is None else value,
+            time_unit=time_unit,
+            transactions=transactions,
+            on_corruption=on_corruption,
+            range_bytes=range_bytes,
+            trace=trace,
+            **place,
+        )
+    tell(dataset.unsound, _names_text(dataset))
+    cost = read_cost(dataset.scan, range_bytes=range_bytes)
+    rows = [asdict(each) for each in cost.ranges]
+    requests, size_bytes = cost.reading.requests, cost.reading.received_bytes
+    sent = trace.counts
+    if as_json:
+        whole = {"tasks": cost.tasks, "requests": requests, "bytes": size_bytes, "ranges": rows}
+        whole |= {"requests_sent": sent.requests, "bytes_received": sent.received_bytes}
+        typer.echo(json.dumps(whole))
+        return
+    print_table(PLAN_SCHEMA, pa.Table.from_pylist(rows, PLAN_SCHEMA).to_batches())
+    for what, number, size in (
+        (f"to read, in {counted(cost.tasks, 'task')}", requests, size_bytes),
+        ("already read", sent.requests, sent.received_bytes),
+    ):
+        typer.echo(f"{what}: {counted(number, 'request')}, {size_text(size)}")
+
+
+@command("'SELECT __key__, count(*) FROM partitioned GROUP BY ALL ORDER BY ALL'")
+def query(
+    url: Url,
+    sql: Annotated[
+        str, typer.Argument(help="SQL of DuckDB; the last statement's rows are printed.")
+    ],
+    *,
+    schema: Schema = None,
+    schema_version: SchemaVersion = None,
+    value: Value = "flat",
+    time_unit: TimeUnit = "ns",
+    metadata: Metadata = None,
+    metadata_option: MetadataOptions = None,
+    bucket: Buckets = None,
+    storage_option: StorageOptions = None,
+    on_corruption: OnCorruption = "raise",
+    transactions: Transactions = "committed",
+    range_bytes: RangeBytes = DEFAULT_RANGE_BYTES,
+    decryption_keys: DecryptionKeys = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run SQL over topics, and tell what it cost.
+
+    A topic's name is a table: "json-orders", or "tenant/namespace/name" outside of public/default.
+    So is read_pulsar('json-orders', start := …, "end" := …, columns := […], schema := '…').
+    The schema that --schema gives is that of each topic for which the SQL names none.
+    """
+    started = time.monotonic()
+    trace = RequestTrace()
+    place = place_of(storage_option, metadata, metadata_option, bucket)
+    catalog = catalog_at(url, place, range_bytes=range_bytes, trace=trace)
+    with progress(trace):
+        row_schema, batches = run_sql(
+            sql,
+            catalog,
+            url,
+            storage_options=place["storage_options"],
+            schema=schema,
+            schema_version=schema_version,
+            value=value,
+            time_unit=time_unit,
+            transactions=transactions,
+            on_corruption=on_corruption,
+            range_bytes=range_bytes,
+            decryption_keys=decryption_keys,
+            trace=trace,
+        )
+    rows = _print_rows(row_schema, watched(batches, trace), as_json=as_json)
+    say("cost", cost_text(trace.counts, rows, time.monotonic() - started))
+
+
+def _print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, as_json: bool) -> int:
+    return print_json(batches) if as_json else print_table(schema, batches)
+
+
+def _names_text(dataset: TopicDataset) -> str:
+    return ", ".join(str(each.topic) for each in dataset.scan.topics)

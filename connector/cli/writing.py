@@ -1,0 +1,230 @@
+"""The command that makes a topic of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import typer
+
+from arrow_io.errors import OptionError
+from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES
+from arrow_io.messages.entry_writer import (
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_BATCH_MESSAGES,
+    DEFAULT_MAX_MESSAGE_BYTES,
+)
+from arrow_io.storage.trace import RequestTrace
+from connector.cli.app import command
+from connector.cli.options import (
+    AsJson,
+    SchemaVersion,
+    StorageOptions,
+    Url,
+    metadata_options,
+    storage_options,
+)
+from connector.cli.output import print_json, print_table, progress, say
+from connector.writing.topic_writer import (
+    DEFAULT_LEDGER_BYTES,
+    DEFAULT_LEDGER_ENTRIES,
+    write_messages,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from connector.writing.topic_writer import WrittenTopic
+
+_FORMATS: Final = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow"}
+_LEDGER_SCHEMA: Final = pa.schema(
+    {
+        "topic": pa.string(),
+        "ledger_id": pa.int64(),
+        "uuid": pa.string(),
+        "entries": pa.int64(),
+        "bytes": pa.int64(),
+    }
+)
+
+_Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE…",
+        help="Parquet or Arrow files (.parquet, .arrow, .feather, .ipc), whose columns are named as"
+        " head prints them; written one after the other.",
+    ),
+]
+
+
+_WrittenSchema = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCHEMA",
+        help="What values are encoded by and registered with: a file or folder of what Pulsar's"
+        " admin API or CLI gives, an Avro schema, JSON text, or the name of a type (STRING). JSON"
+        " and primitive types are encoded, from __value__ or, JSON, from a column to each field; of"
+        " other types __value__ must have the bytes. Without it, __value__ is bytes or text.",
+    ),
+]
+
+
+@command("orders orders.parquet", url="bucket")
+def write(
+    url: Url,
+    topic: Annotated[str, typer.Argument(help="Name (orders), or full name.")],
+    files: _Files,
+    *,
+    schema: _WrittenSchema = None,
+    schema_version: SchemaVersion = None,
+    compression: Annotated[
+        Literal["none", "lz4", "zlib", "zstd", "snappy"], typer.Option(help="Codec of entries.")
+    ] = "lz4",
+    batch_messages: Annotated[
+        int, typer.Option(help="Most messages of a batch; 1: no batches.")
+    ] = DEFAULT_BATCH_MESSAGES,
+    batch_bytes: Annotated[
+        int, typer.Option(help="Most bytes of a batch before compression.")
+    ] = DEFAULT_BATCH_BYTES,
+    batch_delay_ms: Annotated[
+        int,
+        typer.Option(
+            help="How much later messages of a batch may be published than its first, whose publish"
+            " time they take."
+        ),
+    ] = 0,
+    max_message_bytes: Annotated[
+        int, typer.Option(help="Longest entry.")
+    ] = DEFAULT_MAX_MESSAGE_BYTES,
+    chunking: Annotated[
+        bool, typer.Option("--chunking", help="Store longer messages in chunks.")
+    ] = False,
+    broker_metadata: Annotated[
+        bool, typer.Option("--broker-metadata", help="Number messages as a broker may do.")
+    ] = False,
+    partitions: Annotated[int | None, typer.Option(help="Make a partitioned topic.")] = None,
+    ledger_entries: Annotated[
+        int, typer.Option(help="Most entries of a ledger.")
+    ] = DEFAULT_LEDGER_ENTRIES,
+    ledger_bytes: Annotated[
+        int, typer.Option(help="Most bytes of a ledger's entries.")
+    ] = DEFAULT_LEDGER_BYTES,
+    first_ledger_id: Annotated[
+        int | None,
+        typer.Option(
+            help="Id of the first ledger; else behind those in the bucket. For a cluster that the"
+            " topic is to be attached to, the ids must be free in its BookKeeper, and below the id"
+            " of its next ledger."
+        ),
+    ] = None,
+    append: Annotated[
+        bool,
+        typer.Option(
+            "--append",
+            help="Write also if the topic has ledgers in the bucket; sequence ids and broker"
+            " indexes start anew.",
+        ),
+    ] = False,
+    block_bytes: Annotated[int, typer.Option(help="Length of data blocks.")] = DEFAULT_BLOCK_BYTES,
+    cluster: Annotated[
+        str | None, typer.Option(help="Name of the cluster, for the objects' user metadata.")
+    ] = None,
+    metadata_folder: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder that receives what a cluster would know, for --metadata; for a cluster,"
+            " see --first-ledger-id, and write to the root of a bucket."
+        ),
+    ] = None,
+    metadata_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Option of the fsspec file system of that folder; may be repeated, as"
+            " --storage-option.",
+        ),
+    ] = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write messages from files, as the offloaded ledgers of a topic.
+
+    One writer at a time may write to a bucket. If anything fails, what was written is deleted.
+    """
+    _check_names(files)
+    trace = RequestTrace()
+    with progress(trace):
+        written = write_messages(
+            url,
+            topic,
+            _batches(files),
+            storage_options=storage_options(storage_option),
+            schema=schema,
+            schema_version=schema_version,
+            compression=compression,
+            batch_messages=batch_messages,
+            batch_bytes=batch_bytes,
+            batch_delay_ms=batch_delay_ms,
+            max_message_bytes=max_message_bytes,
+            chunking=chunking,
+            broker_metadata=broker_metadata,
+            partitions=partitions,
+            ledger_entries=ledger_entries,
+            ledger_bytes=ledger_bytes,
+            first_ledger_id=first_ledger_id,
+            append=append,
+            block_bytes=block_bytes,
+            cluster=cluster,
+            metadata_folder=metadata_folder,
+            metadata_options=metadata_options(metadata_option),
+            trace=trace,
+        )
+    for warning in written.warnings:
+        say("note", warning)
+    table = _ledgers(written)
+    if as_json:
+        print_json(table.to_batches())
+    else:
+        print_table(table.schema, table.to_batches())
+
+
+def _batches(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+    """The rows of the files, one after the other; each may have columns of its own.
+
+    Raises:
+        OptionError: There is no such file, or it is of another form than its name says.
+    """
+    for file in files:
+        try:
+            yield from pads.dataset(file, format=_FORMATS[file.suffix.lower()]).to_batches()
+        except (OSError, pa.ArrowException) as error:
+            message = f"{file} cannot be read: {error}"
+            raise OptionError(message) from None
+
+
+def _check_names(files: Iterable[Path]) -> None:
+    for file in files:
+        if file.suffix.lower() not in _FORMATS:
+            message = f"the name of {file} does not end with one of {', '.join(_FORMATS)}"
+            raise OptionError(message)
+        if not file.is_file():
+            message = f"there is no file {file}"
+            raise OptionError(message)
+
+
+def _ledgers(written: WrittenTopic) -> pa.Table:
+    rows = [
+        {
+            "topic": str(partition.topic),
+            "ledger_id": ledger.ledger_id,
+            "uuid": str(ledger.offload.uuid),
+            "entries": ledger.entries,
+            "bytes": ledger.size_bytes,
+        }
+        for partition in written.partitions
+        for ledger in partition.ledgers
+        if ledger.offload is not None
+    ]
+    return pa.Table.from_pylist(rows, _LEDGER_SCHEMA)

@@ -1,0 +1,215 @@
+"""What a report shows: when each ledger was written, and what that makes of entries a second.
+
+The tables are those of `listings`, the findings those of `audit`. When a ledger was created stands
+in its index object, when it was closed in the metadata only, so one of both is often not known; the
+ledger before or behind it tells then, since a topic writes one ledger after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from connector.catalog.topic_ledgers import LedgerState
+from connector.listings import ledgers_table, topics_table
+from connector.topic_name import select_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from connector.catalog.catalog import Catalog
+    from connector.upkeep.audit import Audit, Finding
+
+_US_PER_MS = 1000
+_MS_PER_S = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSpan:
+    """A ledger, and the time in which it was written."""
+
+    topic: str
+    """Full name of the topic, with the partition."""
+    ledger_id: int
+    state: LedgerState
+    entries: int
+    """0 where it is not known."""
+    size_bytes: int
+    """Of the data object, or of the entries if it is not there; 0 where it is not known."""
+    start_ms: int | None
+    """When it was created, ms since the epoch; None where nothing tells."""
+    stop_ms: int | None
+    """When it was closed; not before it was created; None likewise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How fast a topic was written in one span of time.
+
+    Attributes:
+        start_ms: When it begins, ms since the epoch.
+        stop_ms: When it ends, exclusive.
+        entries_per_s: Entries a second.
+        bytes_per_s: Bytes a second.
+    """
+
+    start_ms: float
+    stop_ms: float
+    entries_per_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportData:
+    """What a report shows of a bucket, or of some topics in it."""
+
+    topics: pa.Table
+    """In `listings.TOPIC_SCHEMA`."""
+    ledgers: pa.Table
+    """In `listings.LEDGER_SCHEMA`."""
+    spans: tuple[LedgerSpan, ...]
+    """The ledgers, in the same order."""
+    findings: tuple[Finding, ...]
+    """Those of these topics, losses first, then what can be deleted."""
+    findings_elsewhere: int
+    """How many findings are left out: of other topics, or of none that can be told."""
+    has_metadata: bool
+    """Whether there was metadata to compare with."""
+    metadata_warnings: tuple[str, ...]
+    """What the metadata leaves unsure."""
+    taken: datetime
+    """When the bucket was listed."""
+
+
+def report_data(
+    catalog: Catalog, audit: Audit, topic: str | Sequence[str] | None = None
+) -> ReportData:
+    """Gather what a report shows.
+
+    Args:
+        catalog: The bucket, with the metadata if there is any.
+        audit: What an audit of the same catalog found.
+        topic: Names or globs; None: the whole bucket.
+
+    Raises:
+        TopicNotFoundError: A name or glob selects none.
+        PulsarOffloadError: The metadata cannot be read.
+    """
+    ledgers = ledgers_table(catalog, topic)
+    findings = audit.findings
+    if topic is not None:
+        wanted = set(select_topics(topic, catalog.topics()))
+        findings = tuple(each for each in findings if each.topic in wanted)
+    return ReportData(
+        topics=topics_table(catalog, topic),
+        ledgers=ledgers,
+        spans=tuple(_spans(ledgers)),
+        findings=tuple(sorted(findings, key=lambda each: (not each.is_loss, not each.deletable))),
+        findings_elsewhere=len(audit.findings) - len(findings),
+        has_metadata=audit.has_metadata,
+        metadata_warnings=tuple(catalog.source.warnings) if catalog.source else (),
+        taken=audit.taken,
+    )
+
+
+def _spans(ledgers: pa.Table) -> Iterable[LedgerSpan]:
+    names = ("topic", "ledger_id", "state", "entries", "bytes", "entry_bytes")
+    columns = [ledgers[name].to_pylist() for name in names]
+    columns += [_milliseconds(ledgers[name]) for name in ("created", "closed")]
+    spans = (
+        LedgerSpan(
+            topic=topic,
+            ledger_id=ledger_id,
+            state=LedgerState(state),
+            entries=entries or 0,
+            size_bytes=(entry_bytes if size_bytes is None else size_bytes) or 0,
+            start_ms=created,
+            stop_ms=closed,
+        )
+        for topic, ledger_id, state, entries, size_bytes, entry_bytes, created, closed in zip(
+            *columns, strict=True
+        )
+    )
+    for _, topic_spans in groupby(spans, attrgetter("topic")):
+        yield from with_neighbours_times(list(topic_spans))
+
+
+def _milliseconds(times: pa.ChunkedArray) -> list[int | None]:
+    return [
+        None if time is None else time // _US_PER_MS for time in times.cast(pa.int64()).to_pylist()
+    ]
+
+
+def with_neighbours_times(spans: Sequence[LedgerSpan]) -> list[LedgerSpan]:
+    """Fill in times that are not known from the ledgers before and behind.
+
+    A ledger without any time lasts, with its like beside it, from the one before to the one behind.
+
+    Args:
+        spans: The ledgers of one topic, by ledger id.
+    """
+    starts = [span.start_ms for span in spans]
+    stops = [span.stop_ms for span in spans]
+    for at in range(1, len(spans)):
+        if stops[at - 1] is None:
+            stops[at - 1] = starts[at]
+        elif starts[at] is None:
+            starts[at] = stops[at - 1]
+    at = 1
+    while at < len(spans):
+        behind = at
+        while behind < len(spans) and starts[behind] is None:
+            behind += 1
+        first, last = starts[at - 1], stops[behind - 1]
+        if behind > at and first is not None and last is not None:
+            for step in range(at, behind):
+                shared = first + (last - first) * (step - at + 1) // (behind - at + 1)
+                stops[step - 1] = starts[step] = shared
+        at = behind + 1
+    return [
+        replace(span, start_ms=start, stop_ms=_not_before(start, stop))
+        for span, start, stop in zip(spans, starts, stops, strict=True)
+    ]
+
+
+def _not_before(start_ms: int | None, stop_ms: int | None) -> int | None:
+    """Clocks differ: a ledger that was closed before it was created lasted no time."""
+    return stop_ms if start_ms is None or stop_ms is None else max(start_ms, stop_ms)
+
+
+def rates(spans: Iterable[LedgerSpan], start_ms: int, stop_ms: int, *, bins: int) -> list[Rate]:
+    """How fast ledgers were written, each evenly from its first to its last moment.
+
+    Args:
+        spans: Ledgers of any topics; those without both times are left out.
+        start_ms: When the first bin begins, ms since the epoch: not behind any ledger's beginning.
+        stop_ms: When the last one ends: later, and not before any ledger's end.
+        bins: How many spans of time, of equal length, 1 or more.
+    """
+    width_ms = (stop_ms - start_ms) / bins
+    entries, sizes = [0.0] * bins, [0.0] * bins
+    for span in spans:
+        if span.start_ms is None or span.stop_ms is None:
+            continue
+        begin = (span.start_ms - start_ms) / width_ms
+        end = (span.stop_ms - start_ms) / width_ms
+        first, last = min(int(begin), bins - 1), min(int(end), bins - 1)
+        for at in range(first, last + 1):
+            share = (min(end, at + 1) - max(begin, at)) / (end - begin) if last > first else 1.0
+            entries[at] += span.entries * share
+            sizes[at] += span.size_bytes * share
+    width_s = width_ms / _MS_PER_S
+    return [
+        Rate(
+            start_ms + at * width_ms,
+            start_ms + (at + 1) * width_ms,
+            entries[at] / width_s,
+            sizes[at] / width_s,
+        )
+        for at in range(bins)
+    ]

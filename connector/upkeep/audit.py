@@ -1,0 +1,407 @@
+"""What lies in a bucket that should not, and what does not that should.
+
+A topic is compared with what its cluster's metadata says of it; without metadata only what the
+bucket alone shows is found, and nothing can be told to be superfluous.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from arrow_io.errors import MissingObjectError, TruncatedObjectError
+from arrow_io.format.object_names import parse_object_name
+from arrow_io.storage.store_uploads import aside_path
+from connector.catalog.topic_ledgers import LedgerState
+from connector.listings import table_of
+from connector.pulsar_time import time_of
+from connector.upkeep.deletability import Deletability
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime, timedelta
+
+    from arrow_io.storage.object_store import UnfinishedUpload
+    from connector.catalog.bucket import LedgerCopy, UnfinishedOffload
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
+    from connector.topic_name import TopicName
+
+
+class FindingKind(StrEnum):
+    """What is wrong."""
+
+    MISSING = "missing"
+    """A ledger is offloaded, says the metadata, and objects of it are not there."""
+    SIZE_MISMATCH = "size mismatch"
+    """Sizes or numbers of entries contradict each other: an object is cut, or the metadata is of
+    another ledger."""
+    FORMAT_MISMATCH = "format mismatch"
+    """An index object that cannot be read, or that is of another format."""
+    DAMAGE = "damage"
+    """Reading a ledger whole found bytes that cannot be right."""
+    GAP = "gap"
+    """A ledger is only in BookKeeper, and ledgers behind it are offloaded."""
+    METADATA = "metadata"
+    """The metadata of a topic is malformed, so nothing tells what should be there."""
+    UNLISTED = "unlisted"
+    """A ledger in the bucket that is newer than the metadata of its topic."""
+    ORPHAN = "orphan"
+    """Objects of a ledger that its topic does not have any more, or of a topic that the metadata
+    does not know."""
+    DOUBLE = "double"
+    """A further copy of a ledger."""
+    DATA_WITHOUT_INDEX = "data without index"
+    """An offload that never completed."""
+    INDEX_WITHOUT_DATA = "index without data"
+    """An index object alone."""
+    UNFINISHED_UPLOAD = "unfinished upload"
+    """A multipart upload that was begun, and neither completed nor aborted."""
+    BOOKKEEPER_COPY = "bookkeeper copy"
+    """BookKeeper still has a ledger whose deletion lag has passed."""
+    STREAMING = "streaming"
+    """An object of streaming offload (PIP-76)."""
+    FOREIGN = "foreign"
+    """An object that no offloader of Pulsar names so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was found."""
+
+    kind: FindingKind
+    text: str
+    """What it is, in words."""
+    objects: tuple[str, ...] = ()
+    """Names of the objects that it is about, the index object first."""
+    topic: TopicName | None = None
+    ledger_id: int | None = None
+    stored_bytes: int = 0
+    """Bytes of these objects."""
+    modified: datetime | None = None
+    """When the newest of these objects was written, as far as the store tells."""
+    upload_id: str | None = None
+    """Of an unfinished upload."""
+    is_loss: bool = False
+    """Whether messages cannot be read for it; other findings only cost money, or ask for a look."""
+    deletable: bool = False
+    """Whether nothing needs the objects: the metadata, which is newer than they are, says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found.
+
+    Attributes:
+        findings: By topic and ledger; what belongs to no topic last.
+        has_metadata: Whether there was metadata to compare with.
+        taken: When the bucket was listed.
+    """
+
+    findings: tuple[Finding, ...]
+    has_metadata: bool
+    taken: datetime
+
+    @property
+    def losses(self) -> tuple[Finding, ...]:
+        """Findings by which messages cannot be read."""
+        return tuple(each for each in self.findings if each.is_loss)
+
+
+FINDING_SCHEMA = pa.schema(
+    {
+        "kind": pa.string(),
+        "topic": pa.string(),
+        "ledger_id": pa.int64(),
+        "objects": pa.list_(pa.string()),
+        "bytes": pa.int64(),
+        "modified": pa.timestamp("us", "UTC"),
+        "is_loss": pa.bool_(),
+        "deletable": pa.bool_(),
+        "text": pa.string(),
+    }
+)
+
+
+def findings_table(findings: Iterable[Finding]) -> pa.Table:
+    """Findings as rows of `FINDING_SCHEMA`."""
+    rows = [
+        {
+            "kind": each.kind.value,
+            "topic": str(each.topic) if each.topic else None,
+            "ledger_id": each.ledger_id,
+            "objects": list(each.objects),
+            "bytes": each.stored_bytes,
+            "modified": each.modified,
+            "is_loss": each.is_loss,
+            "deletable": each.deletable,
+            "text": each.text,
+        }
+        for each in findings
+    ]
+    return table_of(rows, FINDING_SCHEMA)
+
+
+def audit(
+    catalog: Catalog,
+    *,
+    deletion_lag: timedelta | None = None,
+    uploads: Iterable[UnfinishedUpload] = (),
+    is_one_cluster: bool = False,
+) -> Audit:
+    """Compare a bucket with its metadata.
+
+    Args:
+        catalog: The bucket, with the metadata if there is any.
+        deletion_lag: How long after an offload BookKeeper's copy is due for deletion
+            (`managedLedgerOffloadDeletionLagMs`); None: such copies are not looked for.
+        uploads: Uploads that were begun and not completed (`Location.unfinished_uploads`).
+        is_one_cluster: Whether all that lies in the bucket is of the cluster that the metadata is
+            of. Otherwise what does not tell its cluster, as in a folder, in copies of other tools
+            and in buckets of older releases, is never said to be deletable: another cluster may
+            have topics of the same name.
+
+    Raises:
+        PulsarOffloadError: The metadata cannot be read.
+    """
+    begun = list(uploads)
+    topics = catalog.every_ledger()
+    auditor = _Auditor(catalog, topics, deletion_lag, is_one_cluster=is_one_cluster)
+    found = [finding for topic in topics for finding in auditor.of_topic(topic)]
+    found += auditor.of_no_topic(begun)
+    found += [auditor.of_unfinished(each) for each in catalog.contents.unfinished]
+    found += [auditor.of_upload(each) for each in begun]
+    found.sort(key=lambda each: (str(each.topic or "~"), each.ledger_id or -1, each.objects))
+    return Audit(tuple(found), catalog.source is not None, catalog.taken)
+
+
+class _Auditor:
+    def __init__(
+        self,
+        catalog: Catalog,
+        topics: Sequence[TopicLedgers],
+        deletion_lag: timedelta | None,
+        *,
+        is_one_cluster: bool,
+    ) -> None:
+        self._catalog = catalog
+        self._deletion_lag = deletion_lag
+        self._topics = {each.topic: each for each in topics}
+        self._deletability = Deletability(catalog, topics, is_one_cluster=is_one_cluster)
+
+    def of_topic(self, topic: TopicLedgers) -> Iterator[Finding]:
+        """What is wrong with the ledgers of a topic."""
+        if topic.metadata_error is not None:
+            yield Finding(
+                kind=FindingKind.METADATA,
+                text=f"the metadata of the topic cannot be read: {topic.metadata_error}",
+                topic=topic.topic,
+                is_loss=True,
+            )
+            return
+        is_unknown = topic.metadata is None and self._catalog.source is not None
+        for ledger in topic.states:
+            copies = ledger.others
+            if ledger.error is not None and not is_unknown:
+                yield self._of_error(topic, ledger)
+            elif ledger.copy is not None and (is_unknown or ledger.state.is_stray):
+                copies = (ledger.copy, *ledger.others)
+            for copy in copies:
+                if is_unknown or ledger.state.is_stray:
+                    yield self._of_stray(topic, copy)
+                else:
+                    yield self._of_other(topic, ledger, copy)
+            lagging = self._of_bookkeeper(topic, ledger)
+            if lagging is not None:
+                yield lagging
+
+    def _of_error(self, topic: TopicLedgers, ledger: TopicLedger) -> Finding:
+        copy = ledger.copy
+        if isinstance(ledger.error, MissingObjectError):
+            gap = ledger.info is not None and not ledger.info.is_offloaded
+            kind = FindingKind.GAP if gap else FindingKind.MISSING
+            if topic.metadata is None and copy is not None:
+                kind = FindingKind.INDEX_WITHOUT_DATA
+        elif (
+            isinstance(ledger.error, TruncatedObjectError)
+            or copy is None
+            or copy.ledger
+            or copy.cut
+        ):
+            kind = FindingKind.SIZE_MISMATCH
+        else:
+            kind = FindingKind.FORMAT_MISMATCH
+        found = _finding(kind, str(ledger.error), copy, topic.topic)
+        return replace(found, ledger_id=ledger.ledger_id, is_loss=True)
+
+    def _of_stray(self, topic: TopicLedgers, copy: LedgerCopy) -> Finding:
+        """A copy of a ledger that the metadata does not list."""
+        listed = topic.metadata.ledgers if topic.metadata else ()
+        if listed and copy.name.ledger_id > listed[-1].ledger_id:
+            text = "the ledger is newer than the topic's last in the metadata, which may be older"
+            return _finding(FindingKind.UNLISTED, text, copy, topic.topic)
+        text = "the topic does not have the ledger any more"
+        if topic.metadata is None:
+            text = "a ledger of a topic that the metadata does not know"
+        found = _finding(FindingKind.ORPHAN, text, copy, topic.topic)
+        return _judged(found, lambda: self._deletability.doubt_of_copy(topic, copy, found.modified))
+
+    def _of_other(self, topic: TopicLedgers, ledger: TopicLedger, copy: LedgerCopy) -> Finding:
+        """A copy of a ledger that is not the one that counts."""
+        if copy.data is None:
+            kind, text = FindingKind.INDEX_WITHOUT_DATA, "an index object without its data object"
+        elif ledger.copy is None:
+            kind, text = FindingKind.DOUBLE, "a copy that does not count by the metadata"
+        else:
+            kind = FindingKind.DOUBLE
+            text = f"a further copy: the one under {ledger.copy.name.uuid} counts"
+        found = _finding(kind, text, copy, topic.topic)
+        if self._catalog.source is None:
+            return found
+        return _judged(found, lambda: self._deletability.doubt_of_copy(topic, copy, found.modified))
+
+    def _of_bookkeeper(self, topic: TopicLedgers, ledger: TopicLedger) -> Finding | None:
+        offload = ledger.info.offload if ledger.info else None
+        if (
+            self._deletion_lag is None
+            or ledger.state is not LedgerState.BOTH
+            or offload is None
+            or offload.timestamp_ms is None
+        ):
+            return None
+        offloaded = time_of(offload.timestamp_ms)
+        if offloaded is None or self._catalog.taken - offloaded < self._deletion_lag:
+            return None
+        return Finding(
+            kind=FindingKind.BOOKKEEPER_COPY,
+            text=(
+                f"BookKeeper still has the ledger, which was offloaded at {offloaded:%F %T} UTC:"
+                " its deletion lag has passed"
+            ),
+            topic=topic.topic,
+            ledger_id=ledger.ledger_id,
+        )
+
+    def of_no_topic(self, uploads: Sequence[UnfinishedUpload]) -> Iterator[Finding]:
+        """Objects that belong to no topic, as far as anything tells."""
+        listed = {
+            copy.name
+            for topic in self._topics.values()
+            for ledger in topic.states
+            for copy in (ledger.copy, *ledger.others)
+            if copy is not None
+        }
+        for copy in self._catalog.contents.copies:
+            if copy.name not in listed:
+                kind = (
+                    FindingKind.INDEX_WITHOUT_DATA
+                    if copy.data is None
+                    else FindingKind.FORMAT_MISMATCH
+                )
+                found = _finding(kind, str(copy.error), copy, copy.topic)
+                yield replace(found, is_loss=self._catalog.source is None)
+        # What an upload to a folder writes aside is told with the uploads.
+        aside = {aside_path(each.name, each.upload_id) for each in uploads}
+        for kind, infos, text in (
+            (
+                FindingKind.STREAMING,
+                self._catalog.contents.streaming,
+                "an object of streaming offload (PIP-76), which is not read",
+            ),
+            (
+                FindingKind.FOREIGN,
+                self._catalog.contents.foreign,
+                "no offloader of Pulsar names an object so",
+            ),
+        ):
+            for info in infos:
+                if info.name not in aside:
+                    yield Finding(
+                        kind=kind,
+                        text=text,
+                        objects=(info.name,),
+                        stored_bytes=info.size_bytes,
+                        modified=info.modified,
+                    )
+
+    def of_unfinished(self, offload: UnfinishedOffload) -> Finding:
+        """A data object without an index object."""
+        name = offload.name
+        found = Finding(
+            kind=FindingKind.DATA_WITHOUT_INDEX,
+            text="the data object is there, its index object is not",
+            objects=(name.data_name,),
+            ledger_id=name.ledger_id,
+            stored_bytes=offload.data.size_bytes,
+            modified=offload.data.modified,
+        )
+        try:
+            topic = self._catalog.owner(name)
+        except MissingObjectError:
+            return replace(found, text="a data object that was deleted since the bucket was listed")
+        owners = self._deletability.owners.get(name.ledger_id, [])
+        if topic is None and len(owners) == 1:
+            topic = owners[0].topic
+        found = replace(found, topic=topic)
+        known = self._topics.get(topic) if topic else None
+        if known is None:
+            return found
+        if known.metadata is None:
+            sound = {ledger.ledger_id for ledger in known.ledgers}
+            is_loss = name.ledger_id not in sound and name.ledger_id < max(sound, default=-1)
+            return replace(found, is_loss=is_loss)
+        return _judged(found, lambda: self._deletability.doubt_of_data(known, name, found.modified))
+
+    def of_upload(self, upload: UnfinishedUpload) -> Finding:
+        """An upload that was neither completed nor aborted."""
+        parsed = parse_object_name(upload.name)
+        found = Finding(
+            kind=FindingKind.UNFINISHED_UPLOAD,
+            text="an upload was begun, and neither completed nor aborted",
+            objects=(upload.name,),
+            ledger_id=parsed.ledger_id if parsed else None,
+            modified=upload.initiated,
+            upload_id=upload.upload_id,
+        )
+        if parsed is None or parsed.ledger_id is None:
+            return found
+        name = parsed.ledger_object_name
+        owners = self._deletability.owners.get(name.ledger_id, [])
+        if len(owners) != 1:
+            return found
+        found = replace(found, topic=owners[0].topic)
+        return _judged(
+            found, lambda: self._deletability.doubt_of_upload(owners[0], name, found.modified)
+        )
+
+
+def _judged(found: Finding, doubt_of: Callable[[], str | None]) -> Finding:
+    """A finding of which the metadata tells whether anything needs its objects."""
+    try:
+        doubt = doubt_of()
+    except MissingObjectError:
+        doubt = "something was deleted since the bucket was listed"
+    if doubt is None:
+        return replace(found, deletable=True)
+    return replace(found, text=f"{found.text}; kept, because {doubt}")
+
+
+def _finding(
+    kind: FindingKind, text: str, copy: LedgerCopy | None, topic: TopicName | None = None
+) -> Finding:
+    if copy is None:
+        return Finding(kind=kind, text=text, topic=topic)
+    infos = [info for info in (copy.index, copy.data) if info is not None]
+    times = [info.modified for info in infos if info.modified is not None]
+    return Finding(
+        kind=kind,
+        text=text,
+        objects=tuple(info.name for info in infos),
+        topic=topic,
+        ledger_id=copy.name.ledger_id,
+        stored_bytes=copy.stored_bytes,
+        modified=max(times, default=None),
+    )

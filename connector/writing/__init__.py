@@ -1,0 +1,1 @@
+"""Messages → entries → ledgers → a topic that lies in a bucket as if offloaded."""

@@ -1,0 +1,355 @@
+"""`write_messages`: messages → entries → ledgers → a topic that lies in a bucket as if offloaded.
+
+What a producer, a broker, BookKeeper and the offloader do together, without any of them: messages
+are batched into entries, entries fill ledgers, and each ledger is offloaded when it is full. A
+cluster that the topic is to be attached to must not know the ledgers' ids, nor ever give them out.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import OptionError, PulsarOffloadError
+from arrow_io.format.object_names import MAX_LEDGER_ID
+from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES
+from arrow_io.messages.entry_writer import (
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_BATCH_MESSAGES,
+    DEFAULT_MAX_MESSAGE_BYTES,
+    EntryOptions,
+    EntryWriter,
+)
+from arrow_io.option_values import check_whole_number
+from arrow_io.storage.location import Location
+from arrow_io.storage.store_kinds import prefix_in_store, store_kind
+from connector.catalog.admin_answers import internal_info_json, internal_stats_json
+from connector.catalog.bucket import read_bucket
+from connector.catalog.managed_ledger import serialize_managed_ledger_info
+from connector.catalog.metadata_folder import INFO_FILE, SCHEMAS_FILE, STATS_FILE, VALUE_FILE
+from connector.catalog.schema_answers import schemas_json
+from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
+from connector.offloader import LedgerOffloader
+from connector.topic import read_schema
+from connector.topic_name import TopicName
+from connector.writing.ledger_filling import LedgerFiller, LedgerLimits, LedgerSeries
+from connector.writing.message_router import MessageRouter
+from connector.writing.message_rows import MessageRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from arrow_io.messages.message_metadata import Message
+    from arrow_io.payloads.schema_info import TopicSchema
+    from arrow_io.storage.trace import RequestTrace
+    from connector.catalog.schemas import SchemaSource
+
+DEFAULT_LEDGER_ENTRIES: Final = 50_000
+"""A broker's `managedLedgerMaxEntriesPerLedger`."""
+DEFAULT_LEDGER_BYTES: Final = 256 << 20
+"""Less than a broker's `managedLedgerMaxSizePerLedgerMbytes`, since so much is kept aside."""
+
+_MAX_PARTITIONS: Final = 500
+_MAX_LIMIT: Final = 2**63 - 1
+_IN_MEMORY_BYTES: Final = 32 << 20
+_METADATA_FILES: Final = (VALUE_FILE, INFO_FILE, STATS_FILE, SCHEMAS_FILE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTopic:
+    """What `write_messages` wrote."""
+
+    topic: TopicName
+    message_count: int
+    partitions: tuple[TopicMetadata, ...]
+    """The ledgers of the topic, or of each of its partitions, as a cluster records them. The last
+    of each is open and empty: a broker that loads the topic looks for it in BookKeeper, and makes
+    another where it is not there."""
+    warnings: tuple[str, ...] = ()
+    """What went wrong, yet does no harm, or may do so when the topic is attached to a cluster."""
+
+
+def write_messages(
+    url: str,
+    topic: str,
+    messages: object,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    schema: SchemaSource | TopicSchema | None = None,
+    schema_version: int | None = None,
+    compression: str = "lz4",
+    batch_messages: int = DEFAULT_BATCH_MESSAGES,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    batch_delay_ms: int = 0,
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+    chunking: bool = False,
+    broker_metadata: bool = False,
+    partitions: int | None = None,
+    ledger_entries: int = DEFAULT_LEDGER_ENTRIES,
+    ledger_bytes: int = DEFAULT_LEDGER_BYTES,
+    first_ledger_id: int | None = None,
+    append: bool = False,
+    block_bytes: int = DEFAULT_BLOCK_BYTES,
+    cluster: str | None = None,
+    metadata_folder: str | os.PathLike[str] | None = None,
+    metadata_options: Mapping[str, object] | None = None,
+    trace: RequestTrace | None = None,
+) -> WrittenTopic:
+    """Write messages to a bucket, as the offloaded ledgers of a topic.
+
+    Entries of the ledger that is being filled, one for each partition, are kept in temporary files,
+    since a ledger's length must be known before its first block; and one batch of messages of each
+    is in memory. An error, an interrupt too, deletes all that was written; what could not be
+    deleted is noted on the error.
+
+    One writer at a time: two that write to one bucket at once choose the same ledger ids. The one
+    that ends later finds out, deletes what it wrote, and fails.
+
+    Args:
+        url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other
+            URL that fsspec knows, but for a chain of them.
+        topic: A short name (`orders`) or a full one (`persistent://tenant/ns/orders`).
+        messages: A table, record batch, dataset or whatever else streams Arrow data, or an iterable
+            of record batches, with columns named as `open_topic` names them; or an iterable of
+            `Message`. `connector.writing.message_rows` says what missing columns stand for.
+        storage_options: Options of the fsspec file system.
+        schema: What values are encoded by, in any form that `open_topic` takes. Values of primitive
+            types and of JSON are encoded; of other types, and where `__value__` is binary, they are
+            taken to be encoded already. None: `__value__` is bytes, or text.
+        schema_version: Which version of the schema is meant; None for the newest.
+        compression: `none`, `lz4`, `zlib`, `zstd` or `snappy`.
+        batch_messages: Most messages of a batch; 1: no batches.
+        batch_bytes: Most bytes of a batch before compression.
+        batch_delay_ms: How much later than the first message of a batch its others may be
+            published, in ms; they take its publish time. 0 keeps the publish time of each.
+        max_message_bytes: Longest entry, without what the broker adds.
+        chunking: Whether a longer message is stored in chunks instead of being refused.
+        broker_metadata: Whether entries have broker entry metadata (PIP-70).
+        partitions: Number of partitions; None: the topic is not partitioned. Keys are hashed as
+            Pulsar's Java client does by default.
+        ledger_entries: Most entries of a ledger.
+        ledger_bytes: Most bytes of a ledger's entries, unless it has but one.
+        first_ledger_id: Id of the first ledger; the others follow. None: behind the greatest in the
+            bucket. For a cluster that the topic is to be attached to, all ids, those of the open
+            ledgers behind them too, must be free in its BookKeeper, and below the id that it gives
+            to its next ledger: else it makes ledgers of the same ids later.
+        append: Whether the topic may have ledgers in the bucket already, of which the index objects
+            of the whole bucket tell. Sequence ids and broker indexes start anew nevertheless.
+        block_bytes: Length of every data block but the last, in bytes.
+        cluster: Name of the cluster, for the objects' user metadata.
+        metadata_folder: Path or URL of a folder that receives, in a folder for the topic or for
+            each partition, what a cluster would record and answer: `managed-ledger-info.bin`,
+            `internal-info.json`, `internal-stats.json` and `schemas-rest.json`. `open_catalog`
+            takes it as `metadata`. Of a cluster that it is attached to, `first_ledger_id` says
+            which ids it must have; a broker looks for the objects at the root of the bucket.
+        metadata_options: Options of that folder's fsspec file system.
+        trace: Counts the requests to the bucket.
+
+    Raises:
+        OptionError: An option has a value that is not allowed; a column or value is not usable;
+            there is no message; a ledger id is taken, perhaps by another writer at the same time;
+            or the bucket has ledgers of the topic already, or the metadata folder has the topic.
+        EntryTooLargeError: A message is longer than an entry, or an entry longer than a block, may
+            be.
+        SchemaError: The schema cannot be read.
+        StorageError: The store refused, or went on failing.
+        Exception: What the messages raised.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> table = pa.table({"__key__": ["a", "b"], "__value__": [b"1", b"2"]})
+        >>> write_messages("memory://written-example", "orders", table).message_count
+        2
+    """
+    name = _topic_name(topic)
+    names = _partition_names(name, partitions)
+    limits = _ledger_limits(ledger_entries, ledger_bytes, len(names))
+    if first_ledger_id is not None:
+        check_whole_number("first_ledger_id", first_ledger_id, 0, MAX_LEDGER_ID)
+    options = EntryOptions(
+        compression=compression,
+        batch_messages=batch_messages,
+        batch_bytes=batch_bytes,
+        batch_delay_ms=batch_delay_ms,
+        max_message_bytes=max_message_bytes,
+        chunking=chunking,
+        broker_metadata=broker_metadata,
+    )
+    if schema is None and schema_version is not None:
+        message = "schema_version picks one of the versions of a schema: give schema too"
+        raise OptionError(message)
+    known = read_schema(schema, schema_version, storage_options)
+    offloader = LedgerOffloader(
+        url, storage_options=storage_options, block_bytes=block_bytes, cluster=cluster, trace=trace
+    )
+    folder = None
+    if metadata_folder is not None:
+        place = metadata_folder if isinstance(metadata_folder, str) else _path(metadata_folder)
+        folder = _MetadataFolder(Location(place, metadata_options), names)
+    series = LedgerSeries(offloader, first_ledger_id=first_ledger_id)
+    if not (append or series.is_first):
+        _check_new(name, offloader)
+    now_ms = time.time_ns() // 1_000_000
+    rows = MessageRows(known, publish_time_ms=now_ms).messages(messages)
+    try:
+        written = _write(name, names, rows, options=options, limits=limits, series=series)
+        series.check_alone()
+        if folder is not None:
+            folder.write(written.partitions, schemas_json(known, timestamp_ms=now_ms))
+    except BaseException as error:
+        if folder is not None:
+            folder.undo(error)
+        series.undo(error)
+        raise
+    warnings = [*series.warnings, *_below_root(offloader.location if folder else None)]
+    return replace(written, warnings=tuple(warnings))
+
+
+def _topic_name(topic: object) -> TopicName:
+    if not isinstance(topic, str):
+        message = f"the name of a topic is text, not {type(topic).__name__}"
+        raise OptionError(message)
+    return TopicName.parse(topic)
+
+
+def _path(path: os.PathLike[str]) -> str:
+    try:
+        return os.fspath(path)
+    except TypeError:
+        message = f"metadata_folder is a path or URL, not {type(path).__name__}"
+        raise OptionError(message) from None
+
+
+def _check_new(topic: TopicName, offloader: LedgerOffloader) -> None:
+    """Refuse a topic that has ledgers in the bucket: its own, its partitions', or its whole's."""
+    for copy in read_bucket(offloader.location, trace=offloader.trace).copies:
+        found = copy.topic
+        if found is not None and (found in (topic, topic.base) or found.base == topic):
+            message = (
+                f"the bucket has ledgers of {found} already: give append to write more, whose"
+                " sequence ids and broker indexes start anew"
+            )
+            raise OptionError(message, ledger_id=copy.name.ledger_id)
+
+
+def _below_root(location: Location | None) -> list[str]:
+    """Warnings of ledgers that no broker finds, though there is metadata for one."""
+    if location is None or store_kind(location.url) is None or not prefix_in_store(location.url):
+        return []
+    warning = (
+        f"the ledgers lie below a prefix, {location}: a broker looks for them at the root of the"
+        " bucket, so a cluster with this metadata would not find them"
+    )
+    return [warning]
+
+
+def _partition_names(topic: TopicName, partitions: int | None) -> list[TopicName]:
+    if partitions is None:
+        return [topic]
+    check_whole_number("partitions", partitions, 1, _MAX_PARTITIONS)
+    if topic.partition >= 0:
+        message = f"{topic} is a partition, so it cannot have partitions"
+        raise OptionError(message)
+    return [
+        replace(topic, local_name=f"{topic.local_name}-partition-{number}")
+        for number in range(partitions)
+    ]
+
+
+def _ledger_limits(entries: int, size_bytes: int, partition_count: int) -> LedgerLimits:
+    for option, number in (("ledger_entries", entries), ("ledger_bytes", size_bytes)):
+        check_whole_number(option, number, 1, _MAX_LIMIT)
+    in_memory_bytes = _IN_MEMORY_BYTES // partition_count
+    return LedgerLimits(entries=entries, size_bytes=size_bytes, in_memory_bytes=in_memory_bytes)
+
+
+def _write(
+    topic: TopicName,
+    names: Sequence[TopicName],
+    messages: Iterable[Message],
+    *,
+    options: EntryOptions,
+    limits: LedgerLimits,
+    series: LedgerSeries,
+) -> WrittenTopic:
+    router = MessageRouter(len(names), batch_messages=options.batch_messages)
+    writers = [EntryWriter(options) for _ in names]
+    with ExitStack() as stack:
+        fillers = [
+            stack.enter_context(LedgerFiller(series, each.managed_ledger_name, limits))
+            for each in names
+        ]
+        for message in messages:
+            number = router.route(message)
+            for entry in writers[number].add(message):
+                fillers[number].add(entry)
+        for writer, filler in zip(writers, fillers, strict=True):
+            for entry in writer.flush():
+                filler.add(entry)
+            filler.close_ledger()
+    message_count = sum(writer.message_count for writer in writers)
+    if not message_count:
+        text = "there is no message to write"
+        raise OptionError(text)
+    partitions = tuple(
+        TopicMetadata(
+            topic=each,
+            ledgers=(*filler.ledgers, LedgerInfo(ledger_id=series.next_id())),
+            # Where a broker goes on counting (ManagedLedgerInterceptorImpl).
+            properties={"index": str(writer.last_index)} if options.broker_metadata else {},
+        )
+        for each, writer, filler in zip(names, writers, fillers, strict=True)
+    )
+    return WrittenTopic(topic=topic, message_count=message_count, partitions=partitions)
+
+
+class _MetadataFolder:
+    """Receives what a cluster would record of a topic, in a folder for each of its partitions.
+
+    Args:
+        location: Where the folders are made.
+        names: The topic, or its partitions.
+
+    Raises:
+        OptionError: There is metadata of the topic already.
+        StorageError: The store refused, or went on failing.
+    """
+
+    def __init__(self, location: Location, names: Iterable[TopicName]) -> None:
+        location.check_writable()
+        self._folders = [location.child(_folder_name(name)) for name in names]
+        self._written: list[tuple[Location, str]] = []
+        for folder in self._folders:
+            if any(folder.exists(name) for name in _METADATA_FILES):
+                message = f"{folder} has metadata of this topic already"
+                raise OptionError(message)
+
+    def write(self, partitions: Iterable[TopicMetadata], schemas: str) -> None:
+        """Write the files of each partition, the schemas into each folder."""
+        for folder, metadata in zip(self._folders, partitions, strict=True):
+            for name, data in (
+                (VALUE_FILE, serialize_managed_ledger_info(metadata)),
+                (INFO_FILE, internal_info_json(metadata).encode()),
+                (STATS_FILE, internal_stats_json(metadata).encode()),
+                (SCHEMAS_FILE, schemas.encode()),
+            ):
+                # Before it is written, lest an interrupt fall between the two.
+                self._written.append((folder, name))
+                folder.write_object(name, data, user_metadata={})
+
+    def undo(self, error: BaseException) -> None:
+        """Delete what was written; of what cannot be, the error is told."""
+        try:
+            for folder, name in self._written:
+                folder.delete_objects([name])
+        except PulsarOffloadError as failure:
+            error.add_note(f"not all metadata that was written could be deleted: {failure}")
+
+
+def _folder_name(topic: TopicName) -> str:
+    """`tenant__namespace__topic`; what a name of a folder cannot have is encoded."""
+    *parts, _domain, local_name = topic.managed_ledger_name.split("/")
+    return "__".join((*parts, local_name))

@@ -1,0 +1,376 @@
+"""`connector.upkeep.audit`: all that is wrong with a bucket is found, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connector import open_catalog
+from connector.upkeep.audit import FINDING_SCHEMA, FindingKind, audit, findings_table
+from connector.upkeep.cleaning import clean, plan_cleaning
+from tests.support.admin_server import running_admin_server
+from tests.support.bucket_faults import FAULTS, TARGETS, Found, copied, trimmed
+from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
+from tests.support.owned_bucket import (
+    LONG_AGO,
+    OTHER_UUID,
+    SINCE,
+    SMALL,
+    OwnedBucket,
+    gone,
+    under_way,
+    without_uuid,
+)
+
+if TYPE_CHECKING:
+    from connector.catalog.topic_metadata import LedgerInfo
+    from connector.upkeep.audit import Finding
+    from tests.support.bucket_faults import Fault, Target
+
+CHUNKED = golden_topic("small-chunked")
+TARGET = next(target for target in TARGETS if target.topic == CHUNKED)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> OwnedBucket:
+    """A copy of the small golden set."""
+    return OwnedBucket.copied(tmp_path)
+
+
+def _found(bucket: OwnedBucket) -> set[Found]:
+    findings = bucket.audited().findings
+    found = {Found.of(each) for each in findings}
+    assert len(found) == len(findings)
+    return found
+
+
+@pytest.mark.parametrize("set_name", GOLDEN_SETS)
+def test_nothing_is_found_in_a_golden_bucket(set_name: str, tmp_path: Path) -> None:
+    """With the metadata of its cluster: saved, live, or from a snapshot of either."""
+    url, snapshot = str(GOLDEN / set_name / "objects"), tmp_path / "catalog.json.gz"
+    with running_admin_server(set_name) as server:
+        for metadata in (GOLDEN / set_name, server.url):
+            catalog = open_catalog(url, metadata=metadata)
+            found = audit(catalog, uploads=catalog.location.unfinished_uploads())
+            assert (found.findings, found.has_metadata) == ((), True)
+            catalog.save(snapshot)
+            assert audit(open_catalog(url, metadata=snapshot)) == found
+
+
+@pytest.mark.parametrize("set_name", GOLDEN_SETS)
+def test_nothing_is_found_in_a_golden_bucket_alone(set_name: str) -> None:
+    """A sound bucket shows nothing wrong by itself."""
+    found = audit(open_catalog(str(GOLDEN / set_name / "objects")))
+    assert (found.findings, found.has_metadata) == ((), False)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_found(bucket: OwnedBucket, fault: Fault) -> None:
+    """What is done to one ledger is found, and no other object is named."""
+    assert _found(bucket) == set()
+    expected = fault(bucket, TARGET)
+
+    assert _found(bucket) == expected
+    # In words, and as a table.
+    findings = bucket.audited().findings
+    assert all(each.text for each in findings)
+    table = findings_table(findings)
+    assert table.schema == FINDING_SCHEMA
+    assert table["objects"].to_pylist() == [list(each.objects) for each in findings]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_nothing_is_deletable_without_metadata(bucket: OwnedBucket, fault: Fault) -> None:
+    """The bucket alone does not tell what is needed."""
+    fault(bucket, TARGET)
+
+    found = bucket.audited(metadata=None)
+
+    assert not found.has_metadata
+    assert not any(each.deletable for each in found.findings)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_nothing_is_deletable_where_nothing_tells_the_cluster(
+    bucket: OwnedBucket, fault: Fault
+) -> None:
+    """A folder does not, so whoever cleans it must say that one cluster wrote it."""
+    expected = fault(bucket, TARGET)
+
+    found = bucket.audited(is_one_cluster=False)
+
+    assert {Found.of(each) for each in found.findings} == {
+        replace(each, deletable=False) for each in expected
+    }
+
+
+def _damages() -> st.SearchStrategy[list[tuple[Target, Fault]]]:
+    pairs = st.tuples(st.sampled_from(TARGETS), st.sampled_from(FAULTS))
+    return st.lists(pairs, min_size=2, max_size=7, unique_by=lambda pair: pair[0].ledger.ledger_id)
+
+
+@given(damages=_damages())
+@settings(max_examples=25)
+def test_all_damage_is_found_and_cleaning_costs_no_row(
+    damages: list[tuple[Target, Fault]],
+) -> None:
+    """Several ledgers spoilt: it is found, nothing sound is named, and no row is lost."""
+    with tempfile.TemporaryDirectory() as folder:
+        bucket = OwnedBucket.copied(Path(folder))
+        expected: set[Found] = set()
+        for target, fault in damages:
+            expected |= fault(bucket, target)
+        rows = bucket.rows()
+
+        found = bucket.audited()
+
+        assert {Found.of(each) for each in found.findings} == expected
+        assert len(found.findings) == len(expected)
+        plan = plan_cleaning(found, now=datetime.now(UTC), safety_age=timedelta(hours=1))
+        cleaned = [each.finding for each in clean(bucket.catalog().location, plan)]
+        assert {Found.of(each) for each in cleaned} == {e for e in expected if e.deletable}
+        assert bucket.rows() == rows
+        assert _found(bucket) == {each for each in expected if not each.deletable}
+
+
+def test_bookkeeper_copies_past_their_lag(bucket: OwnedBucket) -> None:
+    """What BookKeeper should have deleted is named, ledger by ledger; no object is."""
+    catalog = bucket.catalog()
+    offloaded = [ledger for topic in catalog.topics() for ledger in catalog.ledgers(topic).ledgers]
+
+    due = audit(catalog, deletion_lag=timedelta(hours=1)).findings
+
+    assert sorted(each.ledger_id for each in offloaded) == sorted(
+        each.ledger_id or 0 for each in due
+    )
+    assert {Found.of(each) for each in due} == {
+        Found(FindingKind.BOOKKEEPER_COPY, each.ledger_id, ()) for each in offloaded
+    }
+    long = catalog.taken - datetime(2026, 11, 21, tzinfo=UTC)
+    assert audit(catalog, deletion_lag=long).findings == ()
+    assert audit(catalog, deletion_lag=timedelta.max).findings == ()
+    assert audit(catalog).findings == ()
+
+
+def test_deleted_bookkeeper_copies_are_not_named(bucket: OwnedBucket) -> None:
+    """Nor is one whose offload was complete at a time that no calendar has."""
+
+    def deleted(info: LedgerInfo) -> LedgerInfo:
+        assert info.offload is not None
+        return replace(info, offload=replace(info.offload, bookkeeper_deleted=True))
+
+    def odd(info: LedgerInfo) -> LedgerInfo:
+        assert info.offload is not None
+        return replace(info, offload=replace(info.offload, timestamp_ms=2**63 - 1))
+
+    bucket.change(CHUNKED.name, {14: deleted, 15: odd})
+
+    due = audit(bucket.catalog(), deletion_lag=timedelta(hours=1)).findings
+
+    chunked = {each.ledger_id for each in due if str(each.topic) == CHUNKED.name}
+    assert chunked == set(range(16, 22))
+
+
+def test_topic_that_the_metadata_does_not_know(bucket: OwnedBucket) -> None:
+    """Its ledgers are named, and kept: it may be another cluster's, or the metadata not all."""
+    only = {CHUNKED.name: bucket.metadata / CHUNKED.folder.name}
+    bucket.copy_ledger(golden_topic("small-encrypted").ledgers[0])
+
+    findings = bucket.audited(metadata=only).findings
+
+    assert len(findings) == 29 - len(CHUNKED.ledgers) + 1
+    assert {(each.kind, each.is_loss, each.deletable) for each in findings} == {
+        (FindingKind.ORPHAN, False, False)
+    }
+    assert CHUNKED.name not in {str(each.topic) for each in findings}
+
+
+def _one(bucket: OwnedBucket, kind: FindingKind) -> Finding:
+    (finding,) = (each for each in bucket.audited().findings if each.kind == kind)
+    return finding
+
+
+def test_attempt_that_the_metadata_names_is_never_deletable(bucket: OwnedBucket) -> None:
+    """An offload under way has the uuid that the metadata has, whatever its age."""
+    last = CHUNKED.ledgers[-1]
+    bucket.change(CHUNKED.name, {last.ledger_id: under_way})
+
+    finding = _one(bucket, FindingKind.DOUBLE)
+    assert "the metadata names it: under way" in finding.text
+    assert not finding.deletable
+
+    bucket.delete(last.index_object.name)
+    finding = _one(bucket, FindingKind.DATA_WITHOUT_INDEX)
+    assert "the metadata names it: under way" in finding.text
+    assert not finding.deletable
+
+
+def test_attempt_that_another_topic_names_is_never_deletable(bucket: OwnedBucket) -> None:
+    """Whatever an index object says of its topic: what any metadata names is needed."""
+    ledger = CHUNKED.ledgers[0]
+    known, other = bucket.known(CHUNKED.name), bucket.known("small-encrypted")
+    info = known.ledgers[0]
+    bucket.change(CHUNKED.name, {ledger.ledger_id: gone})
+    bucket.tell(replace(other, ledgers=(info, *other.ledgers)))
+
+    finding = _one(bucket, FindingKind.ORPHAN)
+
+    assert finding.objects == (ledger.index_object.name, ledger.data_object.name)
+    assert not finding.deletable
+
+
+def test_copies_are_kept_where_the_metadata_tells_no_uuid(bucket: OwnedBucket) -> None:
+    """Which of two copies counts is not known, so neither is superfluous."""
+    copied(bucket, TARGET)
+    bucket.change(CHUNKED.name, {TARGET.ledger.ledger_id: without_uuid})
+
+    (finding,) = bucket.audited().findings
+
+    assert finding.kind == FindingKind.DOUBLE
+    assert not finding.deletable
+    assert "does not tell which copy counts" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("modified", "deletable"),
+    [
+        (LONG_AGO, True),
+        (datetime(2026, 11, 21, 11, 48, tzinfo=UTC), True),
+        # The metadata of the topic is of 12:49 at least; clocks may be an hour apart.
+        (datetime(2026, 11, 21, 11, 50, tzinfo=UTC), False),
+        (SINCE, False),
+    ],
+)
+def test_objects_newer_than_the_metadata_are_kept(
+    bucket: OwnedBucket, modified: datetime, *, deletable: bool
+) -> None:
+    """Saved metadata says nothing of what was written since; its own times tell its age."""
+    bucket.copy_ledger(TARGET.ledger, modified=modified)
+
+    (finding,) = bucket.audited().findings
+
+    assert finding.modified == modified
+    assert finding.deletable == deletable
+
+
+def test_newer_of_both_objects_counts(bucket: OwnedBucket) -> None:
+    """An index object that was just written makes the whole copy a new one."""
+    name = bucket.copy_ledger(TARGET.ledger)
+    bucket.age(name.index_name, SINCE)
+
+    (finding,) = bucket.audited().findings
+
+    assert (finding.modified, finding.deletable) == (SINCE, False)
+
+
+def test_times_in_the_future_do_not_make_metadata_newer(bucket: OwnedBucket) -> None:
+    """A broker whose clock is years ahead would let everything look old."""
+
+    def ahead(info: LedgerInfo) -> LedgerInfo:
+        return replace(info, timestamp_ms=32_503_680_000_000)
+
+    bucket.copy_ledger(TARGET.ledger, modified=SINCE)
+    bucket.change(CHUNKED.name, {15: ahead, 16: lambda info: replace(info, timestamp_ms=2**63 - 1)})
+
+    (finding,) = bucket.audited().findings
+
+    assert not finding.deletable
+
+
+def test_live_metadata_is_newer_than_what_was_listed(bucket: OwnedBucket) -> None:
+    """It is read behind the listing, so whatever it does not name was not needed then."""
+    bucket.copy_ledger(TARGET.ledger, modified=SINCE)
+    with running_admin_server(SMALL) as server:
+        (live,) = bucket.audited(metadata=server.url).findings
+    (saved,) = bucket.audited().findings
+
+    assert (live.kind, live.deletable) == (FindingKind.DOUBLE, True)
+    assert (saved.kind, saved.deletable) == (FindingKind.DOUBLE, False)
+
+
+def test_objects_of_the_future_are_kept(bucket: OwnedBucket) -> None:
+    """A store's clock that is ahead tells nothing of what is older."""
+    bucket.copy_ledger(TARGET.ledger, modified=datetime.now(UTC) + timedelta(days=1))
+    with running_admin_server(SMALL) as server:
+        (finding,) = bucket.audited(metadata=server.url).findings
+    assert not finding.deletable
+
+
+@pytest.mark.parametrize("shift", [0, 1_000])
+def test_metadata_of_another_cluster_makes_nothing_deletable(
+    bucket: OwnedBucket, shift: int
+) -> None:
+    """Where no ledger is there as the metadata says, it tells nothing of this bucket."""
+    numbers = itertools.count(1)
+    for topic in (each for each in golden_topics() if each.set_name == SMALL):
+        known = bucket.known(topic.name)
+        ledgers = []
+        for info in known.ledgers:
+            offload = info.offload and replace(info.offload, uuid=UUID(int=1_000 + next(numbers)))
+            ledgers.append(replace(info, ledger_id=info.ledger_id + shift, offload=offload))
+        bucket.tell(replace(known, ledgers=tuple(ledgers)))
+
+    findings = bucket.audited().findings
+
+    kinds = {FindingKind.MISSING, FindingKind.ORPHAN if shift else FindingKind.DOUBLE}
+    assert {each.kind for each in findings} == kinds
+    assert len(findings) == 2 * 29
+    assert not any(each.deletable for each in findings)
+
+
+def test_topic_of_which_nothing_is_left_is_judged_by_the_others(bucket: OwnedBucket) -> None:
+    """That the metadata is of this bucket's cluster, ledgers of any topic show."""
+    known = bucket.known(CHUNKED.name)
+    emptied = [replace(info, entries=0, size_bytes=0, offload=None) for info in known.ledgers[-2:]]
+    bucket.tell(replace(known, ledgers=(emptied[0], emptied[1])))
+    bucket.delete(*(CHUNKED.ledgers[-1].index_object.name, CHUNKED.ledgers[-1].data_object.name))
+
+    findings = bucket.audited().findings
+
+    assert {each.kind for each in findings} == {FindingKind.ORPHAN}
+    assert [each.ledger_id for each in findings] == list(range(14, 21))
+    assert all(each.deletable for each in findings)
+
+
+def test_unlisted_upload_of_a_ledger_is_kept(bucket: OwnedBucket) -> None:
+    """Of what no metadata lists, nothing tells that it is not needed."""
+    bucket.write(f"{OTHER_UUID}-ledger-77777.0123456789abcdef.unfinished", b"")
+    bucket.write(f"{OTHER_UUID}-ledger-88888", b"")
+    bucket.write("backup.tar.0123456789abcdef.unfinished", b"")
+
+    findings = bucket.audited().findings
+
+    kinds = sorted(each.kind for each in findings)
+    assert kinds == ["data without index", "unfinished upload", "unfinished upload"]
+    assert not any(each.deletable for each in findings)
+
+
+def test_uploads_that_are_not_asked_for_are_foreign(bucket: OwnedBucket) -> None:
+    """Every file of a folder is accounted for, whether uploads are looked at or not."""
+    name = f"{OTHER_UUID}-ledger-14.0123456789abcdef.unfinished"
+    bucket.write(name, b"")
+
+    (finding,) = audit(bucket.catalog()).findings
+
+    assert (finding.kind, finding.objects) == (FindingKind.FOREIGN, (name,))
+
+
+def test_losses_are_told_apart(bucket: OwnedBucket) -> None:
+    """What cannot be read, and what only costs money."""
+    trimmed(bucket, TARGET)
+    ledger = CHUNKED.ledgers[4]
+    bucket.delete(ledger.index_object.name)
+
+    found = bucket.audited()
+
+    assert [each.kind for each in found.losses] == [FindingKind.MISSING]
+    assert len(found.findings) == 3
