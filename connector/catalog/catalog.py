@@ -22,12 +22,12 @@ from connector.catalog.metadata_source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
 from connector.catalog.schemas import load_schema
 from connector.catalog.snapshot import (
-    Snapshot,
     SnapshotSource,
     is_snapshot,
     load_snapshot,
     save_snapshot,
 )
+from connector.catalog.snapshot_json import Snapshot
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.topic_name import TopicName, namespaces_of, select_topics
 

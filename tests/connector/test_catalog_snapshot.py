@@ -316,6 +316,16 @@ def test_what_grows_beyond_measure_is_refused(
     _refused(os.urandom(1 << 20) + b"more", tmp_path)
 
 
+def test_snapshot_of_too_many_values_is_refused(
+    saved: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short text may become many objects: they are counted before they are made."""
+    monkeypatch.setattr(snapshot_module, "MAX_SNAPSHOT_VALUES", 100_000)
+    _open(_packed(saved), tmp_path)
+
+    _refused(_packed(saved | {"more": [[] for _ in range(100_000)]}), tmp_path)
+
+
 def test_what_follows_a_snapshot_is_refused(saved: dict[str, Any], tmp_path: Path) -> None:
     """A file that was written over a longer one is not whole."""
     _refused(_packed(saved) + b"more", tmp_path)
