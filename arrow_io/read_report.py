@@ -51,7 +51,7 @@ class ReadReport:
             where there is metadata.
         pending_entries: How many entries they have, as far as that is known.
         substituted_ledgers: Ledgers that salvaging reads from another copy than the one that the
-            metadata names, which is not there.
+            metadata names, which cannot be read.
         unknown_topics: Topics that the metadata does not know; read as the bucket shows them.
         doubts: What the metadata of the topics leaves unsure, in words.
         unlisted_ledgers: Ledgers in the bucket that the metadata does not list, and retention does
@@ -125,7 +125,7 @@ class ReadReport:
         if self.substituted_ledgers:
             said.append(
                 f"{self.substituted_ledgers} ledgers were read from other copies than those that"
-                " the metadata names, which are not there"
+                " the metadata names, which cannot be read"
             )
         if self.unknown_topics:
             said.append(
