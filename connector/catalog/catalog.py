@@ -139,10 +139,11 @@ class Catalog:
         """
         source, topics, schemas = self.source, None, {}
         if source is not None:
-            found = {topic: source.topic_metadata(topic) for topic in self.topics()}
-            topics = {topic: each for topic, each in found.items() if each is not None}
             # What lies in other buckets is looked for as the ledgers are.
-            self.every_ledger()
+            found = self.every_ledger()
+            for error in (each.metadata_error for each in found if each.metadata_error is not None):
+                raise error
+            topics = {each.topic: each.metadata for each in found if each.metadata is not None}
             bases = {topic.base: source.schema_source(topic) for topic in topics}
             schemas = {base: answer for base, answer in bases.items() if answer is not None}
         warnings = tuple(source.warnings) if source is not None else ()
