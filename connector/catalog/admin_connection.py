@@ -1,17 +1,20 @@
 """GET requests to the admin API of a live cluster, with a token or a client certificate.
 
 Brokers answer for the topics they own and redirect to the owner for others. The token goes on with
-a redirect to any host over https, because its certificate is checked, but over plain http only to
-the same host; a redirect from https to http is not followed.
+a redirect to the port that the user named, and to no other: over https to any host, because its
+certificate is checked, over plain http, or if the host's name is not checked, to the same host
+only. A redirect from https to http is not followed.
 
 A server that sends a byte now and then is never silent: so there is a time by which an answer must
-be whole, too.
+be whole, too. What one server may make us hold is bounded: the bytes of an answer, the values in
+it, and the values of all answers.
 """
 
 from __future__ import annotations
 
 import math
 import ssl
+import threading
 import time
 from dataclasses import dataclass, field, fields
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
@@ -46,6 +49,12 @@ _NAMESPACE_PARTS: Final = (2, 3)
 _SILENCES: Final = 10
 """How many times the longest silence an answer may take, from its request on."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+MAX_ANSWER_VALUES: Final = 2_000_000
+"""Most values of JSON in one answer: a name is one, and a ledger about six. The shortest take three
+bytes of text, and a hundred in memory."""
+MAX_ALL_VALUES: Final = 20_000_000
+"""Most values in all answers to one `AdminConnection`: those of about three million ledgers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +156,8 @@ class AdminConnection:
         self.options = options
         self._retry = retry or RetryPolicy()
         self._clock = clock
+        self._received_values = 0
+        self._lock = threading.Lock()
         self._server = _checked_url(url.rstrip("/"))
         self._tls: ssl.SSLContext | None = None
         if self._server.scheme == "https":
@@ -171,7 +182,8 @@ class AdminConnection:
         Raises:
             StorageError: The cluster cannot be reached, refuses, goes on failing, or takes too long
                 for an answer.
-            FormatError: The answer is longer than `MAX_METADATA_BYTES`.
+            FormatError: The answer is longer than `MAX_METADATA_BYTES`, has more values than
+                `MAX_ANSWER_VALUES`, or all answers together have more than `MAX_ALL_VALUES`.
         """
         token = self._token()
         try:
@@ -196,7 +208,10 @@ class AdminConnection:
         raise StorageError(message)
 
     def _may_have_token(self, url: SplitResult) -> bool:
-        return url.scheme == "https" or url.hostname == self._server.hostname
+        if _port(url) != _port(self._server):
+            return False
+        is_checked = url.scheme == "https" and self.options.verify_hostname
+        return is_checked or url.hostname == self._server.hostname
 
     def _answer(self, url: SplitResult, token: str | None) -> bytes | SplitResult:
         """The body, or where the request is redirected to."""
@@ -215,9 +230,27 @@ class AdminConnection:
                 if response.status != _OK:
                     reason = _reason(response.read(_MAX_REASON_BYTES))
                     raise _StatusError(response.status, reason, had_token=token is not None)
-                return _body(response)
+                return self._counted(_body(response))
         finally:
             connection.close()
+
+    def _counted(self, body: bytes) -> bytes:
+        """An answer, unless it has too many values, or takes those of all answers too far."""
+        values = 1 + body.count(b",") + body.count(b"[") + body.count(b"{")
+        with self._lock:
+            self._received_values += values
+            of_all = self._received_values
+        for what, count, allowed in (
+            ("an answer", values, MAX_ANSWER_VALUES),
+            ("the answers", of_all, MAX_ALL_VALUES),
+        ):
+            if count > allowed:
+                message = (
+                    f"{what} of {self.url} came to {count} values; {allowed} are allowed: name"
+                    " fewer namespaces"
+                )
+                raise FormatError(message)
+        return body
 
     def _deadline_check(self) -> Callable[[], None]:
         """What raises an error once an answer that is asked for now must be whole."""
@@ -232,7 +265,7 @@ class AdminConnection:
         return check
 
     def _connection(self, url: SplitResult) -> HTTPConnection:
-        host, port = url.hostname or "", url.port or _DEFAULT_PORTS[url.scheme]
+        host, port = url.hostname or "", _port(url)
         timeout_s = self.options.timeout_s
         if self._tls is not None:
             return HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
@@ -274,9 +307,7 @@ class AdminConnection:
             if error.status in {_UNAUTHORIZED, _FORBIDDEN}:
                 message = f"the cluster refuses {self.url}{path}: {error}"
             if error.status == _UNAUTHORIZED and token is not None and not error.had_token:
-                message += (
-                    "; the token was not sent on with a redirect to another host over plain http"
-                )
+                message += "; the token was not sent on with a redirect to another host or port"
         return redacted(message, {"token": token})
 
 
@@ -334,6 +365,10 @@ def _reason(body: bytes) -> str:
     """What the server says in words, of which Pulsar sends few."""
     text = " ".join(body.decode("utf-8", "replace").split())
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def _port(url: SplitResult) -> int:
+    return url.port or _DEFAULT_PORTS[url.scheme]
 
 
 def _checked_url(url: str) -> SplitResult:

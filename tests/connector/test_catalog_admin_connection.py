@@ -151,6 +151,31 @@ class TestFailures:
         with pytest.raises(FormatError, match="longer than the 10 bytes"):
             connection.get(TENANTS)
 
+    @pytest.mark.parametrize("body", [b"[[],[]]", b'{"a":{},"b":{}}', b"[1,2,3,4]"])
+    def test_answers_of_many_values_are_refused(
+        self, server: AdminServer, monkeypatch: pytest.MonkeyPatch, body: bytes
+    ) -> None:
+        """A short text may hold many times its length in values."""
+        monkeypatch.setattr(admin_connection, "MAX_ANSWER_VALUES", 5)
+        connection, _ = _connection(server.url, token=TOKEN)
+        server.script.extend([Answer(200, body), Answer(200, b"[1]" + body)])
+
+        assert connection.get(TENANTS) == body
+        with pytest.raises(FormatError, match=r"an answer of http.* values; 5 are allowed"):
+            connection.get(TENANTS)
+
+    def test_all_answers_together_are_bounded(
+        self, server: AdminServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A server with endless topics must not fill the memory, answer by answer."""
+        monkeypatch.setattr(admin_connection, "MAX_ALL_VALUES", 10)
+        connection, _ = _connection(server.url, token=TOKEN)
+        server.script.extend([Answer(200, b"[1,2,3,4]")] * 3)
+
+        assert [connection.get(TENANTS) for _ in range(2)] == [b"[1,2,3,4]"] * 2
+        with pytest.raises(FormatError, match=r"the answers of http.* 15 values; 10 are allowed"):
+            connection.get(TENANTS)
+
     def test_server_that_is_not_there_is_told(self) -> None:
         """A port where nobody listens any more."""
         with running_admin_server() as server:
@@ -214,14 +239,13 @@ class TestRedirects:
     """Brokers send requests on to the owner of a topic."""
 
     def test_redirects_are_followed_with_the_token(self, server: AdminServer) -> None:
-        """To another server at the same host, by any redirect that there is."""
-        with running_admin_server(SMALL, token=TOKEN) as owner:
-            connection, _ = _connection(server.url, token=TOKEN)
-            for status in (301, 302, 303, 307, 308):
-                server.redirect(f"{owner.url}{TENANTS}", status=status)
+        """At the same server, by any redirect that there is."""
+        connection, _ = _connection(server.url, token=TOKEN)
+        for status in (301, 302, 303, 307, 308):
+            server.redirect(f"{server.url}{TENANTS}", status=status)
 
-                assert connection.get(TENANTS) == b'["public"]'
-            assert {asked.token for asked in owner.asked} == {TOKEN}
+            assert connection.get(TENANTS) == b'["public"]'
+        assert {asked.token for asked in server.asked} == {TOKEN}
 
     def test_relative_redirects_are_followed(self, server: AdminServer) -> None:
         """A location may be a path."""
@@ -242,16 +266,28 @@ class TestRedirects:
             connection.get(TENANTS)
         assert (len(server.script), pauses_s) == (0, [])
 
-    def test_token_stays_at_its_host_over_plain_http(self, server: AdminServer) -> None:
-        """Another host gets the request without it; a refusal then says why."""
+    @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+    def test_token_stays_at_its_server_over_plain_http(
+        self, server: AdminServer, host: str
+    ) -> None:
+        """Another port or host gets the request without it; a refusal then says why."""
         with running_admin_server(SMALL, token=TOKEN) as other:
             connection, _ = _connection(server.url, token=TOKEN)
-            elsewhere = other.url.replace("127.0.0.1", "localhost")
+            elsewhere = other.url.replace("127.0.0.1", host)
             server.redirect(f"{elsewhere}{TENANTS}")
 
             with pytest.raises(StorageError, match="token was not sent on with a redirect"):
                 connection.get(TENANTS)
             assert [asked.token for asked in other.asked] == [None]
+
+    def test_token_stays_at_its_host_over_plain_http(self, server: AdminServer) -> None:
+        """Another name may be another machine."""
+        connection, _ = _connection(server.url, token=TOKEN)
+        server.redirect(server.url.replace("127.0.0.1", "localhost") + TENANTS)
+
+        with pytest.raises(StorageError, match="token was not sent on with a redirect"):
+            connection.get(TENANTS)
+        assert [asked.token for asked in server.asked] == [TOKEN, None]
 
     def test_https_is_not_left(self, certificates: Certificates, server: AdminServer) -> None:
         """Neither the token nor an answer goes over plain http, if https was asked for."""
@@ -278,20 +314,40 @@ class TestRedirects:
 class TestTls:
     """Certificates of both sides."""
 
-    def test_token_goes_on_with_a_redirect_over_https(self, certificates: Certificates) -> None:
-        """To another host too, whose certificate is checked."""
-        named = certificates
-        with (
-            running_admin_server(SMALL, token=TOKEN, certificates=named) as server,
-            running_admin_server(SMALL, token=TOKEN, certificates=named) as owner,
-        ):
+    @pytest.mark.parametrize("is_checked", [True, False])
+    def test_token_goes_on_with_a_redirect_over_https(
+        self, certificates: Certificates, *, is_checked: bool
+    ) -> None:
+        """To another host too, if its certificate is checked to be that host's."""
+        with running_admin_server(SMALL, token=TOKEN, certificates=certificates) as server:
             connection, _ = _connection(
-                server.url, token=TOKEN, ca_file=str(named.ca_file), verify_hostname=False
+                server.url,
+                token=TOKEN,
+                ca_file=str(certificates.ca_file),
+                verify_hostname=is_checked,
             )
-            server.redirect(owner.url.replace("127.0.0.1", "localhost") + TENANTS)
+            server.redirect(server.url.replace("127.0.0.1", "localhost") + TENANTS)
 
-            assert connection.get(TENANTS) == b'["public"]'
-            assert [asked.token for asked in owner.asked] == [TOKEN]
+            if is_checked:
+                assert connection.get(TENANTS) == b'["public"]'
+            else:
+                with pytest.raises(StorageError, match="token was not sent on"):
+                    connection.get(TENANTS)
+            expected = TOKEN if is_checked else None
+            assert [asked.token for asked in server.asked] == [TOKEN, expected]
+
+    def test_token_stays_at_its_port_over_https(self, certificates: Certificates) -> None:
+        """Whoever listens at another port is not who the user named."""
+        with (
+            running_admin_server(SMALL, token=TOKEN, certificates=certificates) as server,
+            running_admin_server(SMALL, token=TOKEN, certificates=certificates) as other,
+        ):
+            connection, _ = _connection(server.url, token=TOKEN, ca_file=str(certificates.ca_file))
+            server.redirect(f"{other.url}{TENANTS}")
+
+            with pytest.raises(StorageError, match="token was not sent on"):
+                connection.get(TENANTS)
+            assert [asked.token for asked in other.asked] == [None]
 
     def test_unknown_authorities_are_refused(self, certificates: Certificates) -> None:
         """Without the authority's file the certificate is nobody's, and is tried once."""
@@ -304,7 +360,7 @@ class TestTls:
 
     def test_host_must_be_the_certificates(self, tmp_path: Path) -> None:
         """A certificate for another host is refused, unless the user says otherwise."""
-        made = Certificates.make(tmp_path, server_name="pulsar.example")
+        made = Certificates.make(tmp_path, "pulsar.example")
         with running_admin_server(SMALL, certificates=made) as server:
             checked, _ = _connection(server.url, ca_file=str(made.ca_file))
             unchecked, _ = _connection(server.url, ca_file=str(made.ca_file), verify_hostname=False)

@@ -193,16 +193,17 @@ class Certificates:
     client_key_file: Path
 
     @classmethod
-    def make(cls, folder: Path, *, server_name: str = "127.0.0.1") -> Certificates:
+    def make(cls, folder: Path, *server_names: str) -> Certificates:
         """Make an authority, and a certificate of a server and of a client by it.
 
         Args:
             folder: Where the files go.
-            server_name: Address or host that the server's certificate is for.
+            server_names: Addresses and hosts that the server's certificate is for; by default
+                those of loopback.
         """
-        authority = _Identity("authority", None, is_authority=True)
-        server = _Identity(server_name, authority)
-        client = _Identity("client", authority)
+        authority = _Identity("authority", is_authority=True)
+        server = _Identity(*(server_names or ("127.0.0.1", "localhost")), issuer=authority)
+        client = _Identity("client", issuer=authority)
         made = cls(*(folder / f"{name}.pem" for name in ("ca", "server", "client", "client-key")))
         made.ca_file.write_bytes(authority.certificate_pem)
         made.server_file.write_bytes(server.certificate_pem + server.key_pem)
@@ -222,14 +223,13 @@ class Certificates:
 class _Identity:
     """A key and its certificate."""
 
-    def __init__(self, name: str, issuer: _Identity | None, *, is_authority: bool = False) -> None:
+    def __init__(
+        self, *names: str, issuer: _Identity | None = None, is_authority: bool = False
+    ) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         signer = issuer or self
         now = datetime.now(UTC)
-        alternative: x509.GeneralName = x509.DNSName(name)
-        if name.replace(".", "").isdigit():
-            alternative = x509.IPAddress(IPv4Address(name))
         builder = (
             x509.CertificateBuilder()
             .subject_name(self.name)
@@ -239,7 +239,7 @@ class _Identity:
             .not_valid_before(now - timedelta(days=1))
             .not_valid_after(now + timedelta(days=1))
             .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
+            .add_extension(x509.SubjectAlternativeName(map(_general_name, names)), critical=False)
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), critical=False
             )
@@ -256,6 +256,12 @@ class _Identity:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    if name.replace(".", "").isdigit():
+        return x509.IPAddress(IPv4Address(name))
+    return x509.DNSName(name)
 
 
 def _usage(*, is_authority: bool) -> x509.KeyUsage:
