@@ -35,6 +35,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from arrow_io.errors import DecryptionError, EncryptedPayloadError, OptionError, PulsarOffloadError
+from arrow_io.extras import install_command
 from arrow_io.messages import tables
 
 if TYPE_CHECKING:
@@ -286,7 +287,7 @@ def _load(pem: bytes) -> _PrivateKey:
         from cryptography.hazmat.primitives.asymmetric import ec, rsa
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
     except ModuleNotFoundError:
-        message = "decryption needs cryptography: pip install 'pulsar-offload[crypto]'"
+        message = f"decryption needs cryptography: {install_command('crypto')}"
         raise OptionError(message) from None
     # Without the library's own text, and without its error as the cause: both may quote the key.
     try:

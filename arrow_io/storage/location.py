@@ -24,6 +24,7 @@ from arrow_io.errors import (
     StorageError,
     TruncatedObjectError,
 )
+from arrow_io.extras import install_command
 from arrow_io.storage.failures import (
     RetryPolicy,
     http_status,
@@ -451,7 +452,7 @@ class Location:
 
     def _missing_package(self, error: ImportError) -> str:
         if store_kind(self.url) is StoreKind.S3:
-            return f"{self} needs s3fs: pip install 'pulsar-offload[s3]'"
+            return f"{self} needs s3fs: {install_command('s3')}"
         return f"{self} needs a package that is not installed: {self._shown(error)}"
 
     def _typed_error(

@@ -7,6 +7,8 @@ import io
 import sys
 from typing import TYPE_CHECKING
 
+from arrow_io.extras import install_command
+
 if TYPE_CHECKING:
     from typer import Typer
 
@@ -40,7 +42,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
-        sys.exit("error: this command needs more packages: pip install 'pulsar-offload[cli]'")
+        sys.exit(f"error: this command needs more packages: {install_command('cli')}")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # What a topic holds can be any text, whatever the terminal's encoding is.

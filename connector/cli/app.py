@@ -6,10 +6,13 @@ A module of commands imports `command` and registers its functions with it, as i
 from __future__ import annotations
 
 import functools
+import os
+import sys
 import warnings
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, ParamSpec
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 
@@ -44,6 +47,7 @@ class ExitCode(IntEnum):
     UNREADABLE = 5
     INCOMPLETE = 6
     FOUND = 7
+    CLOSED_PIPE = 141
 
 
 app = typer.Typer(
@@ -60,18 +64,37 @@ Exit codes:
   5  data cannot be read: damaged, encrypted, or of an unknown format
   6  something was left out, and told as a note; all the rest was printed
   7  the audit found something, and all messages can be read
+141  what read the output, such as head, ended first
 \b
 Results go to stdout, everything else to stderr. Tables on a terminal are cut to
 its width; elsewhere, and with --json, everything is printed whole.
 \b
-In JSON, bytes are text where they are UTF-8, else {"base64": "…"}; times are
-ISO 8601; decimals with a fraction, infinities and NaN are text.
+In JSON, bytes are text where they are UTF-8, else {"base64": "…"}; times and
+intervals are ISO 8601; decimals with a fraction, infinities and NaN are text.
 """,
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(is_asked: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if is_asked:
+        typer.echo(f"pulsar-offload {version('pulsar-offload')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    *,
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Print the version, and end."
+        ),
+    ] = False,
+) -> None:
+    """Take what stands before the command."""
 
 
 def command(
@@ -103,6 +126,11 @@ def _errors_told() -> Iterator[None]:
             for category in _NOTED:
                 warnings.simplefilter("always", category)
             yield
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads has seen enough, as `head` does. What is left in the buffer has no reader.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(ExitCode.CLOSED_PIPE) from None
     except PulsarOffloadError as error:
         say("error", str(error))
         # Who got no values need not know what form they have.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -116,6 +117,7 @@ def save(
     metadata_option: MetadataOptions = None,
     bucket: Buckets = None,
     storage_option: StorageOptions = None,
+    as_json: AsJson = False,
 ) -> None:
     """Save what is known of the bucket and its topics, to be read at once by --metadata FILE.
 
@@ -125,8 +127,11 @@ def save(
     place = place_of(storage_option, metadata, metadata_option, bucket)
     catalog = catalog_at(url, place)
     catalog.save(file, storage_options=place["storage_options"] if "://" in file else None)
-    told = counted(len(catalog.topics()), "topic")
-    typer.echo(f"{told}, {counted(len(catalog.contents.copies), 'ledger')} saved to {file}")
+    topics, ledgers = len(catalog.topics()), len(catalog.contents.copies)
+    if as_json:
+        typer.echo(json.dumps({"file": file, "topics": topics, "ledgers": ledgers}))
+        return
+    typer.echo(f"{counted(topics, 'topic')}, {counted(ledgers, 'ledger')} saved to {file}")
 
 
 def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, *, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import sys
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -35,6 +36,9 @@ _NARROWEST_COLUMN = 20
 _WIDEST_COLUMN = 200
 """Characters to which a column is padded elsewhere; a longer cell sticks out."""
 _PATIENCE_S = 1.0
+_NAME = re.compile(r"(\w+://|…)\S+")
+"""A name with a scheme, perhaps cut already."""
+_UNITS_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _WHITE_SPACE = str.maketrans("", "", "\t\n\r")
 
 
@@ -132,8 +136,8 @@ def print_json(batches: Iterable[pa.RecordBatch]) -> int:
 def json_value(value: object) -> object:
     """What stands for a value in JSON.
 
-    Bytes are text where they are UTF-8, else `{"base64": "…"}`; times are ISO 8601; decimals with a
-    fraction, infinities, NaN, and everything else that JSON does not know are text.
+    Bytes are text where they are UTF-8, else `{"base64": "…"}`; times and intervals are ISO 8601;
+    decimals with a fraction, infinities, NaN, and everything else that JSON does not know are text.
     """
     match value:
         case None | bool() | int() | str():
@@ -146,6 +150,8 @@ def json_value(value: object) -> object:
             plain = _json_bytes(value)
         case datetime():
             plain = _iso(value, "T")
+        case pa.MonthDayNano():
+            plain = _iso_interval(*value)
         case dict():
             plain = {_json_key(key): json_value(item) for key, item in value.items()}
         case list():
@@ -258,9 +264,11 @@ def _records(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
 
 
 def _cut(cell: str, width: int | None) -> str:
-    """The cell, cut to a width; None: whole."""
+    """The cell, cut to a width; None: whole. Names with a scheme differ at their ends."""
     if width is None or cell_len(cell) <= width:
         return cell
+    if _NAME.fullmatch(cell):
+        return "…" + set_cell_size(cell[::-1], width - 1)[::-1]
     return set_cell_size(cell, width - 1) + "…"
 
 
@@ -290,6 +298,12 @@ def _values(column: pa.Array) -> list[object]:
         pairs = list(zip(_values(column.keys), _values(column.items), strict=True))
         maps = [dict(pairs[start:stop]) for start, stop in pairwise(column.offsets.to_pylist())]
         return _null_where_invalid(maps, column)
+    if pa.types.is_duration(type_):
+        unit_ns = _UNITS_NS[type_.unit]
+        counts = column.cast(pa.int64()).to_pylist()
+        return [
+            each if each is None else pa.MonthDayNano([0, 0, each * unit_ns]) for each in counts
+        ]
     if pa.types.is_temporal(type_) and not pa.types.is_interval(type_):
         return _times(column)
     values: list[object] = column.to_pylist()
@@ -342,6 +356,27 @@ def _bytes_text(value: bytes) -> str:
 def _iso(value: datetime, separator: str) -> str:
     timespec = "microseconds" if value.microsecond % 1000 else "milliseconds"
     return value.isoformat(separator, timespec).replace("+00:00", "Z")
+
+
+def _iso_interval(months: int, days: int, nanoseconds: int) -> str:
+    """An interval as ISO 8601 has it, each part with its own sign."""
+    years, months = _parts(months, 12)
+    seconds, fraction = _parts(nanoseconds, 10**9)
+    minutes, seconds = _parts(seconds, 60)
+    hours, minutes = _parts(minutes, 60)
+    sign = "-" if seconds < 0 or fraction < 0 else ""
+    digits = f"{sign}{abs(seconds)}.{abs(fraction):09}".rstrip("0").rstrip(".")
+    date = "".join(f"{n}{unit}" for n, unit in ((years, "Y"), (months, "M"), (days, "D")) if n)
+    time = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M")) if n)
+    if seconds or fraction or not (date or time):
+        time += f"{digits}S"
+    return f"P{date}T{time}" if time else f"P{date}"
+
+
+def _parts(number: int, unit: int) -> tuple[int, int]:
+    """Whole units and what is left, both with the sign of the number."""
+    whole, rest = divmod(abs(number), unit)
+    return (whole, rest) if number >= 0 else (-whole, -rest)
 
 
 def _is_number(type_: pa.DataType) -> bool:

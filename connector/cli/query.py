@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,11 +17,13 @@ from arrow_io.errors import (
     TopicNotFoundError,
     UndecodedValuesWarning,
 )
+from arrow_io.extras import install_command
 from connector.duckdb_functions import register_duckdb
 from connector.topic_name import TopicName, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
     from types import ModuleType
 
     from duckdb import DuckDBPyConnection
@@ -28,11 +31,43 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.dataset import TopicDataset
 
+_MAX_SQL_BYTES = 1 << 20
 _ERROR_NAME = re.compile(r"(\w+Error): (.+)")
 # In the second case DuckDB found a variable of this module under the name.
 _NO_TABLE = re.compile(
     r'Table with name (?P<table>.+?) does not exist|Python Object "(?P<variable>.+?)"'
 )
+
+
+def sql_text(sql: str | None, file: Path | None) -> str:
+    """The SQL that a command line gives: as it stands, from standard input, or from a file.
+
+    Args:
+        sql: The SQL; `-` for standard input.
+        file: The file; None if there is none.
+
+    Raises:
+        OptionError: Both are given, or neither; or the SQL cannot be read, or is longer than
+            `_MAX_SQL_BYTES`.
+    """
+    if (sql is None) == (file is None):
+        message = "give the SQL or --file, and not both"
+        raise OptionError(message)
+    if sql is not None and sql != "-":
+        return sql
+    source = "standard input" if file is None else str(file)
+    try:
+        with sys.stdin.buffer if file is None else file.expanduser().open("rb") as stream:
+            data = stream.read(_MAX_SQL_BYTES + 1)
+        if len(data) > _MAX_SQL_BYTES:
+            message = f"the SQL in {source} is longer than {_MAX_SQL_BYTES} bytes"
+            raise OptionError(message)
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"the SQL in {source} is not UTF-8 at byte {error.start}"
+    except OSError as error:
+        message = f"no SQL in {source}: {error.strerror}"
+    raise OptionError(message)
 
 
 def run_sql(
@@ -92,7 +127,7 @@ def _connected(
     try:
         import duckdb  # noqa: PLC0415 - an optional engine
     except ModuleNotFoundError:
-        message = "SQL needs DuckDB: pip install 'pulsar-offload[cli,duckdb]'"
+        message = f"SQL needs DuckDB: {install_command('cli', 'duckdb')}"
         raise OptionError(message) from None
     connection = duckdb.connect()
     register_duckdb(connection, url, on_bind=on_bind, catalog=catalog, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ from connector.cli.options import (
 )
 from connector.cli.output import cost_text, print_json, print_table, progress, say, watched
 from connector.cli.place import catalog_at
-from connector.cli.query import run_sql
+from connector.cli.query import run_sql, sql_text
 from connector.plain_text import counted, size_text
 from connector.scan import tell
 from connector.topic import open_topic
@@ -176,9 +177,16 @@ def plan(
 def query(
     url: Url,
     sql: Annotated[
-        str, typer.Argument(help="SQL of DuckDB; the last statement's rows are printed.")
-    ],
+        str | None,
+        typer.Argument(
+            help="SQL of DuckDB; the last statement's rows are printed. A hyphen alone: from"
+            " standard input."
+        ),
+    ] = None,
     *,
+    file: Annotated[
+        Path | None, typer.Option("-f", "--file", metavar="FILE", help="File with the SQL.")
+    ] = None,
     schema: Schema = None,
     schema_version: SchemaVersion = None,
     value: Value = "flat",
@@ -200,12 +208,13 @@ def query(
     The schema that --schema gives is that of each topic for which the SQL names none.
     """
     started = time.monotonic()
+    text = sql_text(sql, file)
     trace = RequestTrace()
     place = place_of(storage_option, metadata, metadata_option, bucket)
     catalog = catalog_at(url, place, range_bytes=range_bytes, trace=trace)
     with progress(trace):
         row_schema, batches = run_sql(
-            sql,
+            text,
             catalog,
             url,
             storage_options=place["storage_options"],

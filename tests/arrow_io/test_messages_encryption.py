@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 import traceback
 from dataclasses import replace
@@ -21,6 +22,7 @@ from arrow_io.errors import (
     OptionError,
     PulsarOffloadError,
 )
+from arrow_io.extras import install_command
 from arrow_io.messages import encryption
 from arrow_io.messages.encryption import DecryptionKeys, PayloadDecryptor
 from tests.support.encryption import KINDS, KeyPair, Sealed, key_pair, seal
@@ -376,7 +378,7 @@ def test_library_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -
     for module in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
         monkeypatch.setitem(sys.modules, module, None)
 
-    with pytest.raises(OptionError, match=r"pip install 'pulsar-offload\[crypto\]'"):
+    with pytest.raises(OptionError, match=re.escape(install_command("crypto"))):
         DecryptionKeys({"ec": _EC_PEM})
     with pytest.raises(EncryptedPayloadError, match="with the keys: ec"):
         _decrypt(_SEALED_EC)

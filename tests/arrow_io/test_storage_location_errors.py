@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from botocore.exceptions import NoCredentialsError
 from fsspec.registry import _registry
 
 from arrow_io.errors import OptionError, StorageError
+from arrow_io.extras import install_command
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from tests.support.faulty_storage import FaultScript, cut_to, instead, raising, s3_error
@@ -218,7 +220,7 @@ class TestOptions:
         monkeypatch.delitem(_registry, "s3", raising=False)
         monkeypatch.setitem(sys.modules, "s3fs", None)
 
-        with pytest.raises(OptionError, match=r"pip install 'pulsar-offload\[s3\]'"):
+        with pytest.raises(OptionError, match=re.escape(install_command("s3"))):
             Location("s3://bucket").list_objects()
 
     def test_another_missing_package_is_named_by_fsspec(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
 import sys
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from arrow_io.extras import install_command
 from connector import cli
 from connector.cli import app as cli_app
 from connector.cli import catalog as cli_catalog
@@ -182,7 +185,7 @@ def test_help_names_commands_and_exit_codes() -> None:
     shown = run("--help").stdout
 
     assert set(COMMANDS) <= set(re.findall(r"^  (\w+)  ", shown, re.MULTILINE))
-    codes = re.findall(r"^    (\d)  ", shown, re.MULTILINE)
+    codes = re.findall(r"^ {2,4}(\d+)  ", shown, re.MULTILINE)
     assert [int(code) for code in codes] == [0, *cli_app.ExitCode]
 
 
@@ -256,7 +259,7 @@ def test_command_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPa
     for name in [each for each in sys.modules if each.partition(".")[0] == missing]:
         monkeypatch.setitem(sys.modules, name, None)
 
-    with pytest.raises(SystemExit, match=re.escape("pip install 'pulsar-offload[cli]'")):
+    with pytest.raises(SystemExit, match=re.escape(install_command("cli"))):
         cli.main()
 
 
@@ -275,7 +278,53 @@ def test_query_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
 
     result = run("query", URL, "SELECT 1", ends=USAGE)
 
-    assert "pip install 'pulsar-offload[cli,duckdb]'" in result.stderr
+    assert install_command("cli", "duckdb") in result.stderr
+
+
+def test_saving_is_told_in_json(tmp_path: Path) -> None:
+    """What was saved, and where, for scripts."""
+    file = str(tmp_path / "catalog.json.gz")
+
+    assert lines_of("save", URL, file) == [{"file": file, "topics": 47, "ledgers": 52}]
+
+
+def test_version_is_told() -> None:
+    """As every program does, and without a command."""
+    assert run("--version").stdout == f"pulsar-offload {version('pulsar-offload')}\n"
+
+
+@pytest.mark.parametrize("rows", [1, 1_000_000])
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_reader_that_ends_first_ends_the_command_quietly(rows: int, form: list[str]) -> None:
+    """A pipe into `head` leaves no traceback, whether rows fit the pipe or not."""
+    sql = f"FROM range({rows})"
+    command = [sys.executable, "-m", "connector.cli", "query", URL, sql, *form]
+    reading, writing = os.pipe()
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True
+    ) as process:
+        os.close(writing)
+        os.close(reading)
+        _, told = process.communicate()
+
+    assert process.returncode == cli_app.ExitCode.CLOSED_PIPE
+    assert re.fullmatch(r"(cost: .*\n)?", told)
+
+
+def test_shells_can_complete_commands() -> None:
+    """What `--show-completion` prints asks the program for its commands."""
+    command = [sys.executable, "-m", "connector.cli"]
+    asked = {
+        "_PULSAR_OFFLOAD_COMPLETE": "complete_bash",
+        "COMP_WORDS": "pulsar-offload he",
+        "COMP_CWORD": "1",
+    }
+
+    told = subprocess.run(
+        command, env={**os.environ, **asked}, capture_output=True, check=True, cwd=ROOT, text=True
+    )
+
+    assert told.stdout.split() == ["head"]
 
 
 def test_importing_the_library_loads_no_command() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
+from contextlib import redirect_stdout
 from threading import Timer
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 from arrow_io.storage.trace import RequestKind, RequestTrace
-from connector.cli.output import print_table, progress, watched
+from connector.cli.output import print_json, print_table, progress, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -186,3 +188,26 @@ def test_watched_batches_are_the_same() -> None:
     batches: Sequence[pa.RecordBatch] = orders(7).to_batches(max_chunksize=2)
 
     assert list(watched(batches, RequestTrace())) == batches
+
+
+def test_names_are_cut_at_their_beginning(terminal: Callable[[int], Terminal]) -> None:
+    """Topics of a namespace differ at the end of their names only."""
+    names = [f"persistent://public/default/{'x' * 40}/orders", "persistent://public/default/b"]
+    stream = terminal(50)
+
+    printed(pa.table({"topic": names, "text": ["some words and more of them"] * 2}))
+
+    *_, longest, shorter, _ = stream.getvalue().splitlines()
+    assert longest == "│ …xxxxxxxxxxxxx/orders │ some words and more o… │"
+    assert shorter == "│ …t://public/default/b │ some words and more o… │"
+
+
+@pytest.mark.parametrize(("unit", "text"), [("s", "PT1H1S"), ("ns", "PT0.000003601S")])
+def test_durations_are_iso_8601(unit: str, text: str) -> None:
+    """Whatever their unit is; Python's timedelta has no nanoseconds."""
+    column = pa.array([3601, None], pa.duration(unit))
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        print_json([pa.record_batch({"d": column})])
+
+    assert [json.loads(line)["d"] for line in shown.getvalue().splitlines()] == [text, None]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.support.buckets import memory_bucket, offload
-from tests.support.command_line import URL, USAGE, cells, lines_of, run
+from tests.support.command_line import APP, URL, USAGE, cells, lines_of, run
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import golden_topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 JOIN: Final = """
     SELECT count(*) AS n
@@ -103,7 +107,7 @@ def test_query_prints_values_of_every_type() -> None:
         "at": "2026-11-21T10:00:00.000Z",
         "ns": "2026-11-21T12:00:00.123456789",
         "day": "2026-11-21",
-        "span": "MonthDayNano(months=0, days=3, nanoseconds=0)",
+        "span": "P3D",
         "nested": {"x": [1, 2]},
         "map": {"k": {"base64": "/w=="}},
         "odd": ["([1], 2)"],
@@ -118,3 +122,60 @@ def test_query_without_result_rows_prints_a_header() -> None:
 
     assert cells(result.stdout) == [["__key__"]]
     assert "0 rows" in result.stderr
+
+
+def test_sql_comes_from_a_file_or_from_standard_input(tmp_path: Path) -> None:
+    """Long SQL stands in files, and other programs write it: the same rows, with either."""
+    sql = 'SELECT count(*) AS n FROM "json-orders" -- été'
+    file = tmp_path / "query.sql"
+    file.write_text(sql, encoding="utf-8-sig")
+
+    by_file = run("query", URL, "--file", str(file))
+    by_input = CliRunner().invoke(APP, ["query", URL, "-"], input=sql)
+
+    assert cells(by_file.stdout) == cells(by_input.stdout) == [["n"], ["400"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "no SQL in .*: No such file"),
+        (b"SELECT '\xff'", "is not UTF-8 at byte 8"),
+        (b"-" * ((1 << 20) + 1), "is longer than 1048576 bytes"),
+    ],
+)
+def test_files_without_sql_are_refused(content: bytes | None, said: str, tmp_path: Path) -> None:
+    """A file that is not there, is no text, or is no query is one line that names it."""
+    file = tmp_path / "query.sql"
+    if content is not None:
+        file.write_bytes(content)
+
+    result = run("query", URL, "-f", str(file), ends=USAGE)
+
+    assert re.fullmatch(rf"error: .*{said}.*\n", result.stderr)
+    assert str(file) in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["SELECT 1", "-f", "query.sql"]])
+def test_sql_is_given_once(arguments: list[str]) -> None:
+    """Neither none nor two."""
+    assert "give the SQL or --file" in run("query", URL, *arguments, ends=USAGE).stderr
+
+
+@pytest.mark.parametrize(
+    ("sql", "text"),
+    [
+        ("INTERVAL '14 months 2 days 3 seconds'", "P1Y2M2DT3S"),
+        ("INTERVAL '-5 minutes'", "PT-5M"),
+        ("INTERVAL '0 seconds'", "PT0S"),
+        ("INTERVAL '-90.000001 seconds'", "PT-1M-30.000001S"),
+        ("INTERVAL '-0.5 seconds'", "PT-0.5S"),
+        ("INTERVAL '25 hours'", "PT25H"),
+    ],
+)
+def test_intervals_are_iso_8601(sql: str, text: str) -> None:
+    """In JSON and in tables, each part with its own sign."""
+    query = f"SELECT {sql} AS i, [{sql}] AS several"
+
+    assert lines_of("query", URL, query) == [{"i": text, "several": [text]}]
+    assert text in run("query", URL, query).stdout
