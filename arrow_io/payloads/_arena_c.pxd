@@ -37,6 +37,9 @@ cdef class Arena:
     cdef void _take_back(self) noexcept nogil
     cdef Py_ssize_t _blame(self, long long node) noexcept nogil
     cdef long long _slot(self, Py_ssize_t node) noexcept nogil
+    cdef long long _spare(self, Py_ssize_t node, long long values) noexcept nogil
+    cdef bint _spare_bytes(self, Py_ssize_t node, long long length) noexcept nogil
+    cdef void _note_full(self, Py_ssize_t node) noexcept nogil
     cdef bint _null(self, Py_ssize_t node) noexcept nogil
     cdef void _zero(self, Py_ssize_t node, long long k) noexcept nogil
     cdef bint _put(self, Py_ssize_t node, long long value) noexcept nogil

@@ -9,12 +9,13 @@ stand in `_arena_c.pxd`, where the compiled subclasses find them.)
 
 Rules of these files:
 
-* One walk over a payload appends each value where it belongs. Nothing is allocated here: a node
-  without room ends the walk with `FULL`, the payload's values are taken back, and the caller comes
-  again with a larger arena.
+* One walk over a payload appends each value where it belongs. Nothing is allocated here. What a
+  node has no room for is counted and written to a spare place, which each node has behind its
+  others; the walk goes on. At its end the payload's values are taken back, and the caller, who is
+  told `FULL` and what all nodes need, comes again with an arena that is large enough.
 * Bounds checks are off in the compiled build, so every length read from the bytes is compared with
-  what remains *before* it is used, and every place in the arena with its capacity. Nesting is as
-  deep as the schema, or `MAX_DEPTH` where values are only read over.
+  what remains *before* it is used, and every count with its node's capacity *before* it is raised.
+  Nesting is as deep as the schema, or `MAX_DEPTH` where values are only read over.
 * No Python object is made and no error is raised for bad bytes: a position of −1 says that the
   payload does not fit, `result` says why, and the caller raises the typed error.
 """
@@ -51,7 +52,9 @@ class Arena:
         constants: Names, symbols and default values that ops point to; the first 256 bytes give
             the value of each Base64 digit, 255 for all else.
         nodes: The nodes, `NODE_WIDTH` numbers each; the first is that of the whole payload.
-        counts: How many values each node has, and then how many bytes each node has.
+        counts: How many values each node has, then how many bytes each node has; then both once
+            more, as they were before the payload under way, or, once that was taken back, as it
+            would have left them.
         hints: Which field of a JSON record followed which, as far as seen.
         powers: 10⁰ … 10²².
     """
@@ -156,7 +159,7 @@ class Arena:
                     memcpy(self.saved, self.counts, state * 8)
                 else:
                     self.saved[:state] = self.counts[:state]
-                if not self._append(positions[row]):
+                if not self._append(positions[row]) or self.code != tables.DONE:
                     self._take_back()
                     break
                 row += 1
@@ -167,20 +170,28 @@ class Arena:
 
     def append_null(self) -> bool:
         """Append a null for a payload that cannot be decoded; false where it finds no room."""
-        return self._null(0)
+        self.code = tables.DONE
+        return self._null(0) and self.code == tables.DONE
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def _take_back(self) -> cython.void:
-        """Forget the values of the last payload."""
+        """Forget the values of the last payload, but not how many there were."""
         node: cython.Py_ssize_t
+        at: cython.Py_ssize_t
         k: cython.longlong
+        reached: cython.longlong
         for node in range(self.node_count):
-            for k in range(self.saved[node], self.counts[node]):
-                self.a8[self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k] = 1
+            at = node * tables.NODE_WIDTH
+            reached = self.counts[node]
+            for k in range(self.saved[node], min(reached, self.nodes[at + tables.CAPACITY])):
+                self.a8[self.nodes[at + tables.VALID] + k] = 1
             self.counts[node] = self.saved[node]
+            self.saved[node] = reached
+            reached = self.used[node]
             self.used[node] = self.saved[self.node_count + node]
+            self.saved[self.node_count + node] = reached
 
     @cython.cfunc
     @cython.inline
@@ -206,7 +217,7 @@ class Arena:
         return self._fail(tables.NO_MATCH, tables.ABSENT, min(start, stop))
 
     # ------------------------------------------------------------------------
-    # Nodes: each `_put…` appends one value to a node, and says whether there was room
+    # Nodes: each `_put…` appends one value to a node, and says whether the payload fits until here
 
     @cython.cfunc
     @cython.nogil
@@ -232,13 +243,43 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _slot(self, node: cython.Py_ssize_t) -> cython.longlong:
-        """Take the place of one more value that is not null; −1 if there is no room."""
+        """Take the place of one more value that is not null; −1 if that is one too many."""
         k: cython.longlong = self.counts[node]
-        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
-        if k >= self.nodes[at + tables.CAPACITY]:
-            return self._fail(tables.FULL, node, 0)
+        if k >= self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]:
+            return self._spare(node, 1)
         self.counts[node] = k + 1
         return k
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _spare(self, node: cython.Py_ssize_t, values: cython.longlong) -> cython.longlong:
+        """Count values that a node has no room for; the place for all such, −1 if too many."""
+        if values > tables.MAX_OFFSET - self.counts[node]:
+            return self._fail(tables.TOO_LARGE, node, 0)
+        self._note_full(node)
+        self.counts[node] += values
+        return self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _spare_bytes(self, node: cython.Py_ssize_t, length: cython.longlong) -> cython.bint:
+        """Count bytes that a node has no room for; false if there are too many."""
+        if length > tables.MAX_OFFSET - self.used[node]:
+            self._fail(tables.TOO_LARGE, node, 0)
+            return False
+        self._note_full(node)
+        self.used[node] += length
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _note_full(self, node: cython.Py_ssize_t) -> cython.void:
+        if self.code == tables.DONE:
+            self.code = tables.FULL
+            self.code_node = node
 
     @cython.cfunc
     @cython.nogil
@@ -363,8 +404,7 @@ class Arena:
         used: cython.longlong = self.used[node]
         target: cython.longlong = self.nodes[at + tables.BYTES] + used
         if length > self.nodes[at + tables.BYTES_CAPACITY] - used:
-            self._fail(tables.FULL_BYTES, node, length)
-            return False
+            return self._spare_bytes(node, length)
         if cython.compiled:
             copy(self.a8 + target, source + start, length)
         else:
@@ -380,8 +420,7 @@ class Arena:
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         used: cython.longlong = self.used[node]
         if used >= self.nodes[at + tables.BYTES_CAPACITY]:
-            self._fail(tables.FULL_BYTES, node, 1)
-            return False
+            return self._spare_bytes(node, 1)
         self.a8[self.nodes[at + tables.BYTES] + used] = byte
         self.used[node] = used + 1
         return True
@@ -410,19 +449,19 @@ class Arena:
     ) -> cython.bint:
         """One whole value."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        k: cython.longlong = self.counts[node]
         used: cython.longlong = self.used[node]
         target: cython.longlong = self.nodes[at + tables.BYTES] + used
-        k: cython.longlong
-        if length > self.nodes[at + tables.BYTES_CAPACITY] - used:
-            self._fail(tables.FULL_BYTES, node, length)
-            return False
-        k = self._slot(node)
-        if k < 0:
-            return False
+        if (
+            k >= self.nodes[at + tables.CAPACITY]
+            or length > self.nodes[at + tables.BYTES_CAPACITY] - used
+        ):
+            return self._add_bytes(node, source, start, length) and self._close_bytes(node)
         if cython.compiled:
             copy(self.a8 + target, source + start, length)
         else:
             self.a8[target : target + length] = source[start : start + length]
+        self.counts[node] = k + 1
         self.used[node] = used + length
         self.a32[self.nodes[at + tables.DATA] + k + 1] = used + length
         return True

@@ -22,11 +22,11 @@ _MAX63 = cython.declare(cython.ulonglong, 0x7FFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 _TEN18 = cython.declare(cython.ulonglong, 10**18)
 _MAX_EXACT = cython.declare(cython.ulonglong, 1 << 53)
-_NAN = cython.declare(cython.longlong, 0x4E614E)
-_INFINITY = cython.declare(cython.longlong, 0x496E66696E697479)
-_NULL_WORD = cython.declare(cython.longlong, 0x6E756C6C)
-_TRUE_WORD = cython.declare(cython.longlong, 0x74727565)
-_FALSE_WORD = cython.declare(cython.longlong, 0x66616C7365)
+_NAN = cython.declare(cython.ulonglong, 0x4E614E)
+_INFINITY = cython.declare(cython.ulonglong, 0x496E66696E697479)
+_NULL_WORD = cython.declare(cython.ulonglong, 0x6E756C6C)
+_TRUE_WORD = cython.declare(cython.ulonglong, 0x74727565)
+_FALSE_WORD = cython.declare(cython.ulonglong, 0x66616C7365)
 _LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 
 
@@ -523,6 +523,9 @@ class Shredder(Arena):
         if i < 0:
             return -1
         last = base + self.used[node]
+        if self._is_beyond(node):
+            # The text is nowhere, so that it is looked at once there is room.
+            return i if self._close_bytes(node) else -1
         if (last - first) % 4 == 0:
             for k in range(2):
                 if last > first and self.a8[last - 1] == 0x3D:
@@ -561,6 +564,8 @@ class Shredder(Arena):
         i = self._json_text(node, i, stop)
         if i < 0:
             return -1
+        if self._is_beyond(node):
+            return i if self._close_bytes(node) else -1
         while link < last:
             if self._is_constant(self.a8, start, self.used[node] - used, self.links[link]):
                 return i if self._close_bytes(node) else -1
@@ -569,6 +574,14 @@ class Shredder(Arena):
             return self._fail(tables.BAD_SYMBOL, node, before)
         self.used[node] = used
         return i if self._put_constant(node, self.ops[at + tables.C]) else -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _is_beyond(self, node: cython.Py_ssize_t) -> cython.bint:
+        """Whether some of a node's bytes found no room."""
+        return self.used[node] > self.nodes[node * tables.NODE_WIDTH + tables.BYTES_CAPACITY]
 
     @cython.cfunc
     @cython.inline
@@ -1043,16 +1056,16 @@ def _is_word(
     p: cython.pointer[cython.const[cython.uchar]],
     i: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
-    letters: cython.longlong,
+    letters: cython.ulonglong,
     length: cython.int,
 ) -> cython.bint:
     """Whether so many letters stand at `i`: those of a number, read big-endian."""
-    value: cython.longlong = 0
+    value: cython.ulonglong = 0
     k: cython.Py_ssize_t
     if length > stop - i:
         return False
     for k in range(length):
-        value = (value << 8) | p[i + k]
+        value = ((value << 8) | p[i + k]) & _MASK64
     return value == letters
 
 

@@ -17,6 +17,7 @@ else:
     from arrow_io.payloads._arena_py import Arena
 
 _DAY_SECONDS = cython.declare(cython.longlong, 86400)
+_DAY_MILLISECONDS = cython.declare(cython.longlong, 86400 * 10**3)
 _DAY_NANOSECONDS = cython.declare(cython.longlong, 86400 * 10**9)
 _SECOND_NANOSECONDS = cython.declare(cython.longlong, 10**9)
 _MAX_SECONDS = cython.declare(cython.longlong, 10**13)
@@ -53,6 +54,14 @@ class Shredder(Arena):
             if size != a:
                 return self._fail(tables.WRONG_SIZE, node, start)
             done = self._put(node, self._big_endian(start, a))
+        elif opcode == tables.VALUE_TIME:
+            if size != 8:
+                return self._fail(tables.WRONG_SIZE, node, start)
+            first = self._big_endian(start, 8) % _DAY_MILLISECONDS
+            if first < 0:
+                # C's remainder has the sign of what is divided.
+                first += _DAY_MILLISECONDS
+            done = self._put(node, first * a)
         elif opcode == tables.VALUE_INSTANT:
             if size != 12:
                 return self._fail(tables.WRONG_SIZE, node, start)

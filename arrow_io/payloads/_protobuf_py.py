@@ -99,12 +99,11 @@ class Shredder(Arena):
                     i = self._fixed(tag, i, stop)
                 if i < 0:
                     return self._broken(field)
-                k = self.counts[node]
-                self.counts[node] = k + 1
-                node *= tables.NODE_WIDTH
-                if k >= self.nodes[node + tables.CAPACITY]:
-                    return self._fail(tables.FULL, self.ops[field + tables.NODE], 0)
-                self._store(opcode, self.nodes[node + tables.DATA] + k, self.number)
+                k = self._place(node)
+                if k < 0:
+                    return -1
+                k += self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+                self._store(opcode, k, self.number)
             elif tag & 7 == 2:
                 start = self._length(i, stop)
                 if start < 0:
@@ -249,15 +248,12 @@ class Shredder(Arena):
             child_at = child * tables.NODE_WIDTH
             k = self.counts[child]
             if k == count:
-                if not self._put_missing(child, child_at, k):
+                if not self._put_missing(child, child_at):
                     return -1
             elif k != count + 1:
                 return self._fail(tables.NOT_CANONICAL, child, i)
             child = self.nodes[child_at + tables.STOP]
-        if count >= self.nodes[node_at + tables.CAPACITY]:
-            return self._fail(tables.FULL, node, 0)
-        self.counts[node] = count + 1
-        return i
+        return i if self._place(node) >= 0 else -1
 
     @cython.cfunc
     @cython.nogil
@@ -276,21 +272,20 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _put_missing(
-        self, node: cython.Py_ssize_t, at: cython.Py_ssize_t, k: cython.longlong
-    ) -> cython.bint:
-        """Append what a field becomes that its message has not, as value `k`."""
+    def _put_missing(self, node: cython.Py_ssize_t, at: cython.Py_ssize_t) -> cython.bint:
+        """Append what a field becomes that its message has not."""
         missing: cython.longlong = self.nodes[at + tables.IF_MISSING]
         storage: cython.longlong = self.nodes[at + tables.STORAGE]
-        place: cython.longlong = self.nodes[at + tables.DATA] + k
+        k: cython.longlong
+        place: cython.longlong
         if missing >= 0:
             return self._put_data(node, self.constants, missing >> 32, missing & _MASK32)
         if storage == tables.STRUCT:
             return self._null(node)
-        if k >= self.nodes[at + tables.CAPACITY]:
-            self._fail(tables.FULL, node, 0)
+        k = self._place(node)
+        if k < 0:
             return False
-        self.counts[node] = k + 1
+        place = self.nodes[at + tables.DATA] + k
         if storage == tables.INT64:
             self.a64[place] = 0
         elif storage == tables.INT32:
@@ -360,6 +355,18 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
+    def _place(self, node: cython.Py_ssize_t) -> cython.longlong:
+        """As `_slot`, without a call."""
+        k: cython.longlong = self.counts[node]
+        if k >= self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]:
+            return self._spare(node, 1)
+        self.counts[node] = k + 1
+        return k
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
     def _store(
         self, opcode: cython.longlong, k: cython.longlong, value: cython.longlong
     ) -> cython.void:
@@ -391,17 +398,16 @@ class Shredder(Arena):
         start: cython.Py_ssize_t,
         length: cython.longlong,
     ) -> cython.bint:
-        """As `_put_bytes`, without its three calls."""
+        """As `_put_bytes`, without a call."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         k: cython.longlong = self.counts[node]
         used: cython.longlong = self.used[node]
         target: cython.longlong = self.nodes[at + tables.BYTES] + used
-        if k >= self.nodes[at + tables.CAPACITY]:
-            self._fail(tables.FULL, node, 0)
-            return False
-        if length > self.nodes[at + tables.BYTES_CAPACITY] - used:
-            self._fail(tables.FULL_BYTES, node, length)
-            return False
+        if (
+            k >= self.nodes[at + tables.CAPACITY]
+            or length > self.nodes[at + tables.BYTES_CAPACITY] - used
+        ):
+            return self._put_bytes(node, source, start, length)
         self.counts[node] = k + 1
         self.used[node] = used + length
         self.a32[self.nodes[at + tables.DATA] + k + 1] = used + length
@@ -466,8 +472,11 @@ class Shredder(Arena):
         k: cython.longlong = first
         if opcode == tables.PROTO_ENUM:
             return self._packed_enum(item, i, stop)
-        if not self._has_room(node, i, stop, width):
+        if width != 0 and (stop - i) & (width - 1) != 0:
+            self._fail(tables.BAD_LENGTH, node, i)
             return False
+        if not self._has_room(node, i, stop, width):
+            return self._packed_spare(node, i, stop, width)
         if opcode == tables.PROTO_INT32 and width == 0:
             # By far the most common.
             return self._packed_int32(node, i, stop)
@@ -548,22 +557,37 @@ class Shredder(Arena):
             self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY] - self.counts[node]
         )
         if width != 0:
-            if (stop - i) & (width - 1) != 0:
-                self._fail(tables.BAD_LENGTH, node, i)
-                return False
-            room *= width
-        elif stop - i > room:
+            return (stop - i) // width <= room
+        if stop - i > room:
             # There are as many numbers as bytes that end one.
             while i < stop:
                 if self.p[i] < 0x80:
                     room -= 1
                 i += 1
-            if room >= 0:
-                return True
-        if stop - i > room:
-            self._fail(tables.FULL, node, 0)
-            return False
-        return True
+        return room >= 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _packed_spare(
+        self,
+        node: cython.Py_ssize_t,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        width: cython.longlong,
+    ) -> cython.bint:
+        """Count packed numbers that a node has no room for."""
+        values: cython.longlong = 0
+        if width != 0:
+            values = (stop - i) // width
+            i = stop
+        while i < stop:
+            i = self._number(i, stop)
+            if i < 0:
+                self.code_node = node
+                return False
+            values += 1
+        return self._spare(node, values) >= 0
 
     # ------------------------------------------------------------------------
     # The wire

@@ -2,7 +2,7 @@
 
 Sources: `*Schema.java` of Pulsar's Java client. `java.util.Date` and `java.sql.Timestamp` are
 instants in milliseconds, and stay instants. `java.sql.Time` is one too, but a time of day (UTC) is
-meant: one that has a date as well is an error.
+meant: of one that has a date as well, the date does not count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from arrow_io.payloads import tables
 from arrow_io.payloads.program import Program, ProgramBuilder, scale_limits
 from arrow_io.payloads.shape import UNITS, UTC_MICROSECONDS, Shape, scalar
 
-_DAY_MILLISECONDS: Final = 86_400_000
 _DAY_NANOSECONDS: Final = 86_400 * 10**9
 
 
@@ -83,8 +82,7 @@ def primitive_program(shape: Shape) -> Program:
     elif type_ == "LOCAL_DATE_TIME":
         builder.set(op, tables.VALUE_DATE_TIME, 0, UNITS[shape.type.unit])
     elif type_ == "TIME":
-        scale = builder.scale(0, _DAY_MILLISECONDS - 1, multiplier=1000)
-        builder.set(op, tables.VALUE_INTEGER, 0, 8, scale)
+        builder.set(op, tables.VALUE_TIME, 0, 1000)
     elif type_ == "LOCAL_TIME":
         divisor = UNITS["ns"] // UNITS[shape.type.unit]
         scale = builder.scale(0, _DAY_NANOSECONDS - 1, divisor=divisor)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import mul
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
 MAX_ARENA_BYTES = 2 << 30
 MAX_EXPECTED_BYTES = 256 << 20
 """Most memory taken for what payloads before made expect."""
-_MAX_OFFSET = (1 << 31) - 2
+_GROWTHS = (2.0, 1.25)
+"""How much room is made, as a multiple of what is needed; the second where the first is too much.
+
+There is no third: each growth copies the arena, so that it must make room for many payloads.
+"""
 _ALIGNMENT = 64
 _WITH_OFFSETS = frozenset({tables.VARIABLE, tables.LIST})
 _LEAST_BYTES = 256
@@ -51,6 +56,10 @@ class Misfit(NamedTuple):
 class Shredding:
     """The values of some payloads: `append` them, then take them by `finish`.
 
+    Attributes:
+        guard_bytes: How many bytes that nothing may write to stand before and behind each region
+            of the arena, a multiple of 64; tests ask for some.
+
     Args:
         program: One of the programs that will be run; all of them fill the same shape.
         rows: How many payloads there will be.
@@ -59,6 +68,8 @@ class Shredding:
     Raises:
         SchemaError: So many rows of so many fields take more memory than is given.
     """
+
+    guard_bytes: ClassVar[int] = 0
 
     def __init__(self, program: Program, rows: int, payload_bytes: int) -> None:
         count = program.node_count
@@ -98,8 +109,8 @@ class Shredding:
             row, code, node, offset = self._result
             if code == tables.DONE:
                 break
-            if code in {tables.FULL, tables.FULL_BYTES}:
-                if self._grow(node, offset if code == tables.FULL_BYTES else 0):
+            if code == tables.FULL:
+                if self._grow():
                     continue
                 return Misfit(row, tables.TOO_LARGE, program.paths[node], 0)
             start, length = positions[row] >> 32, positions[row] & 0xFFFFFFFF
@@ -178,29 +189,45 @@ class Shredding:
             self._run(program).shred(
                 memoryview(canonical), position, 0, 1, self._result, is_canonical=True
             )
-            _, code, node, needed = self._result
-            if code not in {tables.FULL, tables.FULL_BYTES}:
+            _, code, node, _ = self._result
+            if code != tables.FULL:
                 return code, node
-            if not self._grow(node, needed if code == tables.FULL_BYTES else 0):
+            if not self._grow():
                 return tables.TOO_LARGE, node
 
-    def _grow(self, node: int, needed_bytes: int) -> bool:
-        """Make room for one more value, or so many more bytes; false if that is too much."""
-        start = node * tables.NODE_WIDTH
-        before = self._nodes[start : start + tables.NODE_WIDTH].tolist()
-        if needed_bytes:
-            used = self._counts[self._program.node_count + node]
-            wanted = max(2 * before[tables.BYTES_CAPACITY], used + needed_bytes)
-            self._nodes[start + tables.BYTES_CAPACITY] = min(wanted, _MAX_OFFSET)
-            fits = used + needed_bytes <= _MAX_OFFSET
-        else:
-            self._nodes[start + tables.CAPACITY] = min(2 * before[tables.CAPACITY], _MAX_OFFSET)
-            fits = before[tables.CAPACITY] < _MAX_OFFSET
-        if not fits or self._size() > MAX_ARENA_BYTES:
-            self._nodes[start : start + tables.NODE_WIDTH] = memoryview(_numbers(before))
-            return False
-        self._move()
-        return True
+    def _grow(self) -> bool:
+        """Make room for all that the payload just taken back needs; false if that is too much.
+
+        All nodes grow at once, so a payload comes again once only. None grows by less than the
+        arena's mean, so that many small nodes beside a large one do not make it grow often.
+        """
+        before = self._nodes.tolist()
+        for factor in _GROWTHS:
+            self._make_room(factor)
+            if self._size() <= MAX_ARENA_BYTES:
+                self._move()
+                return True
+            self._nodes[:] = memoryview(_numbers(before))
+        return False
+
+    def _make_room(self, factor: float) -> None:
+        count = self._program.node_count
+        reached, reached_bytes = (self._counts[n * count : (n + 1) * count] for n in (2, 3))
+        widths = [1 + tables.WIDTHS[storage] for storage in self._storages]
+        total = sum(map(mul, reached, widths)) + sum(reached_bytes)
+        mean_bytes = int((factor - 1) * total / (count + self._storages.count(tables.VARIABLE)))
+
+        def enough(place: int, least: int, needed: int) -> None:
+            wanted = max(self._nodes[place], least, int(factor * needed))
+            self._nodes[place] = min(wanted, tables.MAX_OFFSET)
+
+        for node, storage in enumerate(self._storages):
+            start = node * tables.NODE_WIDTH
+            # Other nodes have one value for each payload, for which there is room.
+            if self._program.in_list[node]:
+                enough(start + tables.CAPACITY, mean_bytes // widths[node], reached[node])
+            if storage == tables.VARIABLE:
+                enough(start + tables.BYTES_CAPACITY, mean_bytes, reached_bytes[node])
 
     def _move(self) -> None:
         old, places = self._views[0], self._regions_in_use()
@@ -212,23 +239,24 @@ class Shredding:
             run.attach(*self._views)
 
     def _region_bytes(self, node: int) -> tuple[int, int, int]:
-        """Capacity in bytes of a node's validity, its values or offsets, and its bytes."""
+        """Length in bytes of a node's validity, its values or offsets, and its bytes."""
         storage, start = self._storages[node], node * tables.NODE_WIDTH
-        capacity = self._nodes[start + tables.CAPACITY]
-        values = tables.WIDTHS[storage] * (capacity + (storage in _WITH_OFFSETS))
-        return capacity, values, self._nodes[start + tables.BYTES_CAPACITY]
+        # With the place for values that find no room.
+        places = self._nodes[start + tables.CAPACITY] + 1
+        values = tables.WIDTHS[storage] * (places + (storage in _WITH_OFFSETS))
+        return places, values, self._nodes[start + tables.BYTES_CAPACITY]
 
     def _size(self) -> int:
         return sum(
-            sum(self._region_bytes(node)) + 3 * _ALIGNMENT
+            sum(self._region_bytes(node)) + 3 * (_ALIGNMENT + self.guard_bytes)
             for node in range(self._program.node_count)
         )
 
     def _lay_out(self) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
         """Take a new arena for all regions, and note in the nodes where they are."""
-        buffer = pa.allocate_buffer(self._size() + _ALIGNMENT)
+        buffer = pa.allocate_buffer(self._size() + _ALIGNMENT + self.guard_bytes)
         whole = memoryview(buffer).cast("B")
-        place = _ALIGNMENT
+        place = _ALIGNMENT + self.guard_bytes
         for node, storage in enumerate(self._storages):
             start = node * tables.NODE_WIDTH
             for field, length in zip(
@@ -241,7 +269,7 @@ class Shredding:
                     whole[place : place + length] = b"\1" * length
                 elif field == tables.DATA and storage in _WITH_OFFSETS:
                     whole[place : place + 4] = bytes(4)
-                place += -(-length // _ALIGNMENT) * _ALIGNMENT
+                place += -(-length // _ALIGNMENT) * _ALIGNMENT + self.guard_bytes
         words = whole[: len(whole) // 8 * 8]
         return buffer, (
             whole,

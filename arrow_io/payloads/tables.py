@@ -58,6 +58,7 @@ OP_WIDTH = 6
     VALUE_INTEGER,  # A bytes, signed; B: link of a scale
     VALUE_FLOAT,  # A bytes: 4 or 8
     VALUE_INSTANT,  # int64 seconds, int32 nanoseconds; A: units a second
+    VALUE_TIME,  # int64 milliseconds, of which the time of day counts; A: units a millisecond
     VALUE_DATE_TIME,  # int64 day, int64 nanosecond of the day; A: units a second
     # Avro's binary encoding.
     AVRO_NULL,
@@ -113,7 +114,7 @@ OP_WIDTH = 6
     PROTO_ENTRY,  # of a map; A as above; MORE: op of a value that is a message, or ABSENT
     PROTO_WRAPPER,  # A as above; the only field has the same node
     PROTO_TIMESTAMP,  # A as above; MORE: units a second
-) = range(55)
+) = range(56)
 
 # A scale: four links. value × MULTIPLIER ÷ DIVISOR, for LOW ≤ value ≤ HIGH.
 MULTIPLIER, DIVISOR, LOW, HIGH = range(4)
@@ -135,33 +136,31 @@ RESULT_ROW, RESULT_CODE, RESULT_NODE, RESULT_OFFSET = range(4)
 
 DONE = 0
 FULL = 1
-"""A node has no room for one more value."""
-FULL_BYTES = 2
-"""A node has no room for the bytes of one more value."""
-NOT_CANONICAL = 3
+"""A node has no room for all values of a payload, or for their bytes."""
+NOT_CANONICAL = 2
 """A field stands twice in a record, or a name has escapes: `arrow_io.payloads` writes it anew."""
-ENDS_EARLY = 4
-TRAILING = 5
-BAD_VARINT = 6
-BAD_LENGTH = 7
-BAD_BOOLEAN = 8
-BAD_UTF8 = 9
-BAD_BRANCH = 10
-BAD_SYMBOL = 11
-OUT_OF_RANGE = 12
-TOO_PRECISE = 13
-NO_MATCH = 14
-TOO_MANY_ITEMS = 15
-TOO_DEEP = 16
-WRONG_TOKEN = 17
-BAD_JSON = 18
-BAD_BASE64 = 19
-BAD_ESCAPE = 20
-BAD_TAG = 21
-WRONG_SIZE = 22
-NO_DEFAULT = 23
-TOO_LARGE = 24
-BAD_MESSAGE = 25
+ENDS_EARLY = 3
+TRAILING = 4
+BAD_VARINT = 5
+BAD_LENGTH = 6
+BAD_BOOLEAN = 7
+BAD_UTF8 = 8
+BAD_BRANCH = 9
+BAD_SYMBOL = 10
+OUT_OF_RANGE = 11
+TOO_PRECISE = 12
+NO_MATCH = 13
+TOO_MANY_ITEMS = 14
+TOO_DEEP = 15
+WRONG_TOKEN = 16
+BAD_JSON = 17
+BAD_BASE64 = 18
+BAD_ESCAPE = 19
+BAD_TAG = 20
+WRONG_SIZE = 21
+NO_DEFAULT = 22
+TOO_LARGE = 23
+BAD_MESSAGE = 24
 
 REASONS = {
     ENDS_EARLY: "the payload ends too early",
@@ -189,6 +188,8 @@ REASONS = {
 }
 """In words, what is wrong with a payload."""
 
+MAX_OFFSET = (1 << 31) - 2
+"""Most values, and most bytes of them, that a node can have."""
 MAX_DEPTH = 64
 """Deepest nesting that is read over or read as itself."""
 MAX_EMPTY_ITEMS = 1 << 16

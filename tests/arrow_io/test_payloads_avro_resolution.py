@@ -18,7 +18,8 @@ from arrow_io.payloads import tables
 from arrow_io.payloads.avro import avro_program, avro_shape, encode_default
 from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.payloads.shape import Budget
-from arrow_io.payloads.shredding import Misfit, Shredding
+from arrow_io.payloads.shredding import Misfit
+from tests.support.arenas import GuardedShredding
 from tests.support.avro_payloads import (
     array_of,
     avro_long,
@@ -366,7 +367,7 @@ def test_many_versions_share_an_arena() -> None:
     reader = record(("a", "long"), {"name": "b", "type": "string", "default": "x"})
     programs = [avro(record(("a", "int")), reader), avro(reader)]
     payloads = [avro_long(1), avro_long(2) + sized(b"y")]
-    shredding = Shredding(programs[0], 6, 1)
+    shredding = GuardedShredding(programs[0], 6, 1)
     for row in range(6):
         payload = payloads[row % 2]
         positions = memoryview(array("q", [len(payload)]))

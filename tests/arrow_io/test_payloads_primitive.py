@@ -140,12 +140,11 @@ def test_milliseconds(type_: str) -> None:
 
 
 def test_times_of_day() -> None:
-    """`java.sql.Time` is a time of one day; what is none is refused."""
+    """`java.sql.Time` is the time of a day in UTC, whatever its date, also before 1970."""
     assert _rows("TIME", _long(0), _long(_DAY_MS - 1)) == [0, (_DAY_MS - 1) * 1_000]
-    assert (
-        _codes("TIME", _long(_DAY_MS), _long(-1), _long(2**63 - 1), _long(-(2**63)))
-        == [tables.OUT_OF_RANGE] * 4
-    )
+    instants = [_DAY_MS, -1, -_DAY_MS, 1_700_000_000_123, 2**63 - 1, -(2**63)]
+    assert _rows("TIME", *map(_long, instants)) == [each % _DAY_MS * 1_000 for each in instants]
+    assert _codes("TIME", b"", _long(0)[1:]) == [tables.WRONG_SIZE] * 2
 
 
 def test_local_dates() -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from arrow_io.errors import SchemaError
 from arrow_io.payloads import shredding, tables
-from arrow_io.payloads.shredding import Misfit, Shredding
+from arrow_io.payloads.shredding import Misfit
+from tests.support.arenas import GuardedShredding
 from tests.support.payloads import avro, json_text, record, shredded, shredded_alike
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def test_an_arena_for_nothing() -> None:
     found = shredded(program, [_text(size) for size in range(20)], believed_bytes=0)
 
     assert found.rows == [_expected(size) for size in range(20)]
-    empty = Shredding(json_text(_SCHEMA), 0, 0).finish()
+    empty = GuardedShredding(json_text(_SCHEMA), 0, 0).finish()
     empty.validate(full=True)
     assert len(empty) == 0
 
@@ -111,7 +112,7 @@ def test_what_does_not_fit_leaves_nothing(broken: bytes) -> None:
 def test_nulls_in_a_full_arena() -> None:
     """There is room for a null instead of each payload, in structs and in all below them."""
     program = json_text(_SCHEMA)
-    started = Shredding(program, 300, 0)
+    started = GuardedShredding(program, 300, 0)
     for _ in range(300):
         started.append_null(program)
 
@@ -161,7 +162,7 @@ def test_hostile_habits() -> None:
     shredded(program, [b"\xc0\x84\x3d" + bytes(count) + b"\0"])
     assert program.habits[1][0] == count
 
-    started = Shredding(program, 60_000, 60_000)
+    started = GuardedShredding(program, 60_000, 60_000)
     assert len(started._buffer) < 10_000_000
 
 
@@ -190,10 +191,10 @@ def test_small_payloads_after_a_huge_one(
     program = json_text(schema)
     payload = json.dumps(small).encode()
     rows = 60_000
-    before = len(Shredding(program, rows, rows * len(payload))._buffer)
+    before = len(GuardedShredding(program, rows, rows * len(payload))._buffer)
 
     assert shredded(program, [huge.encode()]).misfits == []
-    started = Shredding(program, rows, rows * len(payload))
+    started = GuardedShredding(program, rows, rows * len(payload))
     assert len(started._buffer) == before < 100_000_000
     positions = memoryview(array("q", [len(payload)] * 50))
     assert started.append(program, memoryview(payload), positions, 0, 50) is None
@@ -208,7 +209,7 @@ def test_programs_that_nobody_else_holds() -> None:
     programs = [avro(reader), avro(swapped, reader)]
     data = memoryview(b"\x02A\x02B\x02B\x02A")
     positions = memoryview(array("q", [4, 4 << 32 | 4] * 20))
-    started = Shredding(programs[0], 40, 160)
+    started = GuardedShredding(programs[0], 40, 160)
 
     for row in range(40):
         program = replace(programs[row % 2])
@@ -248,4 +249,4 @@ def test_schema_too_wide_for_a_record_batch() -> None:
     program = json_text(record(*((f"f{number}", "double") for number in range(5000))))
 
     with pytest.raises(SchemaError, match="lower batch_rows"):
-        Shredding(program, 65_536, 8 << 20)
+        GuardedShredding(program, 65_536, 8 << 20)

@@ -13,7 +13,7 @@ from arrow_io.payloads import tables
 from arrow_io.payloads.avro import avro_program, avro_shape
 from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.payloads.json import json_program, json_shape
-from arrow_io.payloads.shredding import Misfit, Shredding
+from tests.support.arenas import GuardedShredding
 from tests.support.builds import BUILDS, using_build
 from tests.support.golden_values import comparable
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from arrow_io.payloads.program import Program
+    from arrow_io.payloads.shredding import Misfit
 
 AvroSchema: TypeAlias = Any
 """An Avro schema as `json.loads` gives it."""
@@ -33,10 +34,12 @@ class Shredded:
     Attributes:
         values: Their array; null for each that does not fit.
         misfits: Those that do not fit.
+        growths: How often the arena grew.
     """
 
     values: pa.Array
     misfits: list[Misfit] = field(default_factory=list)
+    growths: int = 0
 
     @property
     def rows(self) -> list[Any]:
@@ -50,7 +53,11 @@ class Shredded:
 
 
 def shredded(
-    program: Program, payloads: Sequence[bytes | None], *, believed_bytes: int | None = None
+    program: Program,
+    payloads: Sequence[bytes | None],
+    *,
+    believed_bytes: int | None = None,
+    arena: type[GuardedShredding] = GuardedShredding,
 ) -> Shredded:
     """Read payloads with the build in use; None stands for a null value.
 
@@ -61,6 +68,7 @@ def shredded(
         program: Reads them.
         payloads: The payloads.
         believed_bytes: How many bytes the arena is told that they have; None: as many as they have.
+        arena: Holds their values.
     """
     data = bytearray(b"\x01")
     positions = array("q")
@@ -70,7 +78,7 @@ def shredded(
             continue
         positions.append(len(data) << 32 | len(payload))
         data += payload + b"\x01"
-    shredding = Shredding(
+    shredding = arena(
         program, len(positions), len(data) if believed_bytes is None else believed_bytes
     )
     misfits = []
@@ -87,7 +95,7 @@ def shredded(
     values = shredding.finish()
     values.validate(full=True)
     assert len(values) == len(payloads)
-    return Shredded(values, misfits)
+    return Shredded(values, misfits, shredding.growths)
 
 
 def shredded_alike(program: Program, payloads: Sequence[bytes | None]) -> Shredded:

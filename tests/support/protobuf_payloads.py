@@ -18,7 +18,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 from arrow_io.payloads.protobuf_native import protobuf_program, protobuf_shape
 from arrow_io.payloads.shape import UNITS
-from arrow_io.payloads.shredding import Misfit, Shredding
+from tests.support.arenas import GuardedShredding
 from tests.support.golden_values import comparable
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from arrow_io.payloads.program import Program
+    from arrow_io.payloads.shredding import Misfit
 
 ProtoField: TypeAlias = Any
 """A field's descriptor: the library has two classes for it, of which it exports one."""
@@ -84,7 +85,7 @@ def read_payloads(program: Program, payloads: Sequence[bytes | None]) -> list[An
         data += payload or b""
     # Bytes behind the last payload, which is not to be read beyond.
     whole = memoryview(bytes(data) + b"\xff" * 16)
-    shredding = Shredding(program, len(payloads), len(data))
+    shredding = GuardedShredding(program, len(payloads), len(data))
     misfit = shredding.append(program, whole, memoryview(positions), 0, len(payloads))
     values = shredding.finish()
     values.validate(full=True)

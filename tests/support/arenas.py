@@ -1,0 +1,100 @@
+"""Arenas for tests: one that notices a write beyond a region, and one that grows all the time.
+
+Every region has bytes around it that nothing may write to. They are looked at after each run of a
+shredder, and before the arena is given up for a larger one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from arrow_io.payloads import tables
+from arrow_io.payloads.shredding import Misfit, Shredding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from arrow_io.payloads.program import Program
+
+_SCRATCH_BYTES: Final = 64
+_GUARD: Final = b"\xa5"
+
+
+class GuardedShredding(Shredding):
+    """A shredding whose regions are guarded.
+
+    Attributes:
+        growths: How often the arena grew; a payload is walked once more for each.
+    """
+
+    guard_bytes: ClassVar[int] = 64
+
+    def __init__(self, program: Program, rows: int, payload_bytes: int) -> None:
+        self._gaps: list[tuple[int, int]] = []
+        self.growths = 0
+        super().__init__(program, rows, payload_bytes)
+
+    def append(
+        self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int
+    ) -> Misfit | None:
+        """Append payloads, and look at the guards."""
+        misfit = super().append(program, data, positions, first, stop)
+        self.check()
+        return misfit
+
+    def append_null(self, program: Program) -> None:
+        """Append a null, and look at the guards."""
+        super().append_null(program)
+        self.check()
+
+    def check(self) -> None:
+        """Fail if anything was written beside the regions."""
+        whole = self._views[0]
+        for start, stop in self._gaps:
+            assert whole[start:stop] == _GUARD * (stop - start), "a write beyond a region"
+
+    def _move(self) -> None:
+        self.check()
+        self.growths += 1
+        super()._move()
+
+    def _lay_out(self) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
+        buffer, views = super()._lay_out()
+        place = _SCRATCH_BYTES
+        self._gaps = []
+        for start, stop in (*self._regions(), (len(views[0]), len(views[0]))):
+            assert start - place >= self.guard_bytes or start == stop
+            views[0][place:start] = _GUARD * (start - place)
+            self._gaps.append((place, start))
+            place = stop
+        return buffer, views
+
+    def _regions(self) -> list[tuple[int, int]]:
+        """Where each region stands, `[start, stop)` in bytes of the arena."""
+        regions = []
+        for node, storage in enumerate(self._storages):
+            fields = (tables.VALID, tables.DATA, tables.BYTES)
+            for field, length in zip(fields, self._region_bytes(node), strict=True):
+                unit = max(1, tables.WIDTHS[storage]) if field == tables.DATA else 1
+                start = self._nodes[node * tables.NODE_WIDTH + field] * unit
+                regions.append((start, start + length))
+        return regions
+
+
+class TightShredding(GuardedShredding):
+    """One that begins with no room for items and texts, and never makes more than is needed."""
+
+    def _expect(self, payload_bytes: int, habits: Mapping[int, tuple[float, float]]) -> None:
+        super()._expect(payload_bytes, habits)
+        for node, storage in enumerate(self._storages):
+            start = node * tables.NODE_WIDTH
+            if self._program.in_list[node]:
+                self._nodes[start + tables.CAPACITY] = 0
+            if storage == tables.VARIABLE:
+                self._nodes[start + tables.BYTES_CAPACITY] = 0
+
+    def _make_room(self, factor: float) -> None:
+        del factor
+        super()._make_room(1.0)
