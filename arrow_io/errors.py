@@ -177,7 +177,7 @@ class EntryTooLargeError(PulsarOffloadError, ValueError):
 
 
 class IncompleteReadWarning(UserWarning):
-    """A read left something out that a reader of the rows must know of (`ReadReport.notices`)."""
+    """A read left out or replaced what a reader of the rows must know of (`ReadReport.notices`)."""
 
 
 class UndecodedValuesWarning(UserWarning):

@@ -56,8 +56,9 @@ class ReadReport:
         doubts: What the metadata of the topics leaves unsure, in words.
         unlisted_ledgers: Ledgers in the bucket that the metadata does not list, and retention does
             not explain; not read.
-        replaced_texts: Names, keys and STRING values with bytes that are no UTF-8, given with
-            U+FFFD in their place, as Pulsar's Java client does.
+        replaced_texts: Keys, names of producers and clusters, names and values of properties, and
+            STRING values with bytes that are no text (no UTF-8, or not of the character set that
+            the schema names), given with U+FFFD in their place, as Pulsar's Java client does.
         lost: Things lost to damage, by unit and by the name of the error class.
         losses: What was wrong with the first `MAX_KEPT_LOSSES` of them, in words.
     """
@@ -137,6 +138,11 @@ class ReadReport:
             said.append(
                 f"{self.unlisted_ledgers} ledgers in the bucket are not in the metadata, which may"
                 " be older than they are; they were not read"
+            )
+        if self.replaced_texts:
+            said.append(
+                f"{self.replaced_texts} texts have bytes that are no text, for which U+FFFD stands"
+                " in them"
             )
         said.extend(f"{n} × {unit} lost: {reason}" for (unit, reason), n in self.lost.items())
         return said

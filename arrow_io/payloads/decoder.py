@@ -177,13 +177,21 @@ class PayloadDecoder:
             return values
         charset = dict(self._reader.properties).get("__charset", "UTF-8")
         if charset.upper() not in {"UTF-8", "UTF8"}:
-            values = _recoded(values, charset)
+            values = _recoded(values, charset, report)
         return as_text(values, report)
 
 
-def _recoded(values: pa.BinaryArray, charset: str) -> pa.BinaryArray:
+def _recoded(values: pa.BinaryArray, charset: str, report: ReadReport) -> pa.BinaryArray:
+    def text(value: bytes) -> str:
+        try:
+            return value.decode(charset)
+        except UnicodeDecodeError:
+            replaced = value.decode(charset, "replace")
+            report.replaced_texts += 1
+            return replaced
+
     try:
-        texts = [v if v is None else v.decode(charset, "replace") for v in values.to_pylist()]
+        texts = [each if each is None else text(each) for each in values.to_pylist()]
     except (LookupError, ValueError) as error:
         message = f"the character set {charset!r} of the schema cannot be used"
         raise SchemaError(message) from error

@@ -268,14 +268,18 @@ def test_text_that_is_no_utf8_is_replaced_and_counted(batched: bool) -> None:
     assert not report.lost
 
 
-def test_producer_name_that_is_no_utf8_is_replaced() -> None:
+def test_producer_name_that_is_no_utf8_is_replaced_and_counted() -> None:
     """Names of producers and clusters are text too."""
     entry = _single(producer_name="p\u00e9", replicated_from="\u00e9").replace(
         b"\xc3\xa9", b"\xff\xfe"
     )
 
-    assert _values(entry, column="__producer_name__") == ["p\ufffd\ufffd"]
-    assert _values(entry, column="__replicated_from__") == ["\ufffd\ufffd"]
+    table, report = _read(entry, columns=["__producer_name__", "__replicated_from__"])
+
+    assert table.to_pylist() == [
+        {"__producer_name__": "p\ufffd\ufffd", "__replicated_from__": "\ufffd\ufffd"}
+    ]
+    assert report.replaced_texts == 2
 
 
 def _base64_key(key: bytes) -> Message:

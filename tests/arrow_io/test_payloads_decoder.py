@@ -270,27 +270,32 @@ def test_text_in_other_character_sets() -> None:
     """STRING is UTF-8, or what its schema says; what is none becomes U+FFFD, as in Java."""
     rows = rows_of((None, messages("é".encode(), b"\xe9", None, b"")))
 
-    def read(charset: str | None) -> list[str | None]:
+    def read(charset: str | None) -> tuple[list[str | None], int]:
         properties = () if charset is None else (("__charset", charset),)
-        return values_of(TopicSchema(SchemaInfo("STRING", properties=properties)), rows)[
-            "__value__"
-        ]
+        schema = TopicSchema(SchemaInfo("STRING", properties=properties))
+        report = ReadReport()
+        return values_of(schema, rows, report=report)["__value__"], report.replaced_texts
 
-    assert read(None) == read("utf-8") == read("UTF8") == ["é", "\ufffd", None, ""]
-    assert read("ISO-8859-1") == ["Ã©", "é", None, ""]
-    assert read("UTF-16")[3] == ""
+    assert read(None) == read("utf-8") == read("UTF8") == (["é", "\ufffd", None, ""], 1)
+    assert read("ISO-8859-1") == (["Ã©", "é", None, ""], 0)
+    assert read("US-ASCII") == (["\ufffd\ufffd", "\ufffd", None, ""], 2)
+    assert read("UTF-16")[0][3] == ""
+    assert read("UTF-16")[1] == 1
 
 
 @pytest.mark.parametrize(
     ("charset", "payload"), [("UTF-7", b"+2AA-"), ("unicode_escape", rb"\ud800")]
 )
 def test_characters_that_utf_8_has_not(charset: str, payload: bytes) -> None:
-    """Half a pair of surrogates becomes U+FFFD, as what is no text at all does."""
+    """Half a pair of surrogates becomes U+FFFD, as what is no text at all does, and is counted."""
     schema = TopicSchema(SchemaInfo("STRING", properties=(("__charset", charset),)))
+    report = ReadReport()
+    rows = rows_of((None, messages(payload, b"a")))
 
-    found = values_of(schema, rows_of((None, messages(payload, b"a"))))["__value__"]
+    found = values_of(schema, rows, report=report)["__value__"]
     assert set(found[0]) == {"\ufffd"}
     assert found[1] == "a"
+    assert report.replaced_texts == 1
 
 
 @pytest.mark.parametrize("charset", ["no-such", "undefined", "idna", "hex", "a\0b", ""])

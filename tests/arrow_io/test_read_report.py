@@ -97,21 +97,20 @@ def test_adding_does_not_turn_salvaging_on() -> None:
 
 def test_sound_read_has_no_notices() -> None:
     """What a client never sees either is not worth a word."""
-    report = ReadReport(
-        rows=5, entries=9, markers=2, aborted_messages=3, duplicate_chunks=1, replaced_texts=1
-    )
+    report = ReadReport(rows=5, entries=9, markers=2, aborted_messages=3, duplicate_chunks=1)
 
     assert report.notices() == []
 
 
 def test_notices_say_what_was_left_out() -> None:
-    """One sentence for each reason, with its number."""
+    """One sentence for each reason, with its number; so of what was replaced."""
     report = ReadReport(
         salvage=True,
         open_messages=7,
         open_transactions=2,
         incomplete_messages=3,
         unfinished_ledgers=5,
+        replaced_texts=6,
     )
     report.lose(Unit.ENTRY, ChecksumError("broken"), count=4)
     report.lose(Unit.LEDGER, CorruptBlockError("broken"))
@@ -123,6 +122,7 @@ def test_notices_say_what_was_left_out() -> None:
             " ledgers"
         ),
         "5 data objects have no index object: ledgers whose offload is under way or has failed",
+        "6 texts have bytes that are no text, for which U+FFFD stands in them",
         "4 × entry lost: ChecksumError",
         "1 × ledger lost: CorruptBlockError",
     ]

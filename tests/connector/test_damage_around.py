@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from arrow_io.errors import ChecksumError, CorruptBlockError, CorruptEntryError, OptionError
+from arrow_io.errors import (
+    ChecksumError,
+    CorruptBlockError,
+    CorruptEntryError,
+    IncompleteReadWarning,
+    OptionError,
+)
 from arrow_io.messages import chunks, codecs
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
@@ -33,6 +39,7 @@ _ALL_IN_ONE_BLOCK: Final = 1 << 20
 _BLOCK_SIZES: Final = (_ENTRY_PER_BLOCK, _ALL_IN_ONE_BLOCK)
 _TXN: Final = (1, 2)
 
+_BARE: Final = Framing(checksum=False)
 _CHUNKS: Final = encode_chunks(Message(payload=b"abcdefghi"), chunk_count=3, uuid="abc")
 _SINGLE: Final = encode_entry([Message(payload=b"single")], batched=False)
 _OPENED: Final = encode_entry(
@@ -325,8 +332,38 @@ def test_names_that_become_the_same_text_stand_once(build: str) -> None:
     with memory_bucket(offload_ledger(object_name(_LEDGER), [entry])) as bucket:
         dataset = open_topic(bucket.url, TOPIC)
 
-        table = dataset.to_table(columns=["__properties__"])
+        with pytest.warns(IncompleteReadWarning, match="2 texts have bytes that are no text"):
+            table = dataset.to_table(columns=["__properties__"])
 
     assert build is not None
     assert table["__properties__"].to_pylist() == [[("\ufffd", "w")]]
     assert dataset.report.replaced_texts == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "sound"),
+    [
+        ("__value__", Message(payload="\u00e9".encode())),
+        ("__key__", Message(partition_key="\u00e9")),
+        ("__properties__", Message(properties=(("\u00e9", "v"),))),
+        ("__properties__", Message(properties=(("n", "\u00e9"),))),
+    ],
+)
+def test_text_that_is_none_is_told(column: str, sound: Message) -> None:
+    """Whoever reads a column with text that had to be replaced is warned; nobody else is."""
+    entries = [
+        encode_entry([sound], batched=True, framing=_BARE),
+        encode_entry([sound], batched=True, framing=_BARE).replace(b"\xc3\xa9", b"\xff\xfe"),
+    ]
+    with memory_bucket(offload_ledger(object_name(_LEDGER), entries)) as bucket:
+        told = open_topic(bucket.url, TOPIC, schema="STRING", columns=[column])
+        untold = open_topic(bucket.url, TOPIC, schema="STRING", columns=["__publish_time__"])
+
+        with pytest.warns(IncompleteReadWarning, match="1 texts have bytes that are no text"):
+            rows = told.to_table().to_pylist()
+        assert untold.to_table().num_rows == 2
+
+    assert "\ufffd" in str(rows[1])
+    assert "\ufffd" not in str(rows[0])
+    assert told.report.replaced_texts == 1
+    assert untold.report.replaced_texts == 0
