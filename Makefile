@@ -8,6 +8,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 export PYTHON
 WORKERS ?= 2
+FUZZ_SECONDS ?= 120
 
 BIN := .venv/bin
 # Whole files, so that what is costly to start (Spark, a built wheel) is started once for its tests.
@@ -54,6 +55,10 @@ bench: install ## Print the table of benchmarks
 .PHONY: fuzz
 fuzz: install ## Run the property tests on many more examples, and the exhaustive tests
 	HYPOTHESIS_PROFILE=exhaustive $(PYTEST) -m "exhaustive or hypothesis"
+
+.PHONY: fuzz-asan
+fuzz-asan: install ## Run changed and random bytes through a core with sanitizers
+	@.ci/sanitized build/sanitized $(FUZZ_SECONDS)
 
 .PHONY: java
 java: ## Find a Java that Spark can run on, or install one by apt

@@ -58,26 +58,29 @@ def shredded(
     *,
     believed_bytes: int | None = None,
     arena: type[GuardedShredding] = GuardedShredding,
+    apart: bool = True,
 ) -> Shredded:
     """Read payloads with the build in use; None stands for a null value.
 
-    They stand in one buffer, with other bytes before, between and behind them, so that a read
-    beyond a payload is seen.
+    They stand in one buffer.
 
     Args:
         program: Reads them.
         payloads: The payloads.
         believed_bytes: How many bytes the arena is told that they have; None: as many as they have.
         arena: Holds their values.
+        apart: Whether other bytes stand before, between and behind them, by which a read beyond a
+            payload gives another value; else a sanitizer sees one beyond the last.
     """
-    data = bytearray(b"\x01")
+    between = b"\x01" if apart else b""
+    data = array("B", between)
     positions = array("q")
     for payload in payloads:
         if payload is None:
             positions.append(tables.ABSENT)
             continue
         positions.append(len(data) << 32 | len(payload))
-        data += payload + b"\x01"
+        data.frombytes(payload + between)
     shredding = arena(
         program, len(positions), len(data) if believed_bytes is None else believed_bytes
     )
@@ -85,7 +88,7 @@ def shredded(
     row = 0
     while row < len(positions):
         misfit = shredding.append(
-            program, memoryview(bytes(data)), memoryview(positions), row, len(positions)
+            program, memoryview(data), memoryview(positions), row, len(positions)
         )
         if misfit is None:
             break

@@ -1,0 +1,133 @@
+"""Changed bytes of real ledgers, one round after the other, through the decoders and the shredders.
+
+A round fails where a read raises what is no error of ours, gives an array that Arrow finds invalid,
+or writes beside its place. What is read beyond the bytes is for the sanitizers to notice.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.columns import ALL_COLUMNS, Origin, projection
+from arrow_io.errors import PulsarOffloadError
+from arrow_io.messages.message_reader import MessageReader, Needs
+from arrow_io.payloads import value_columns
+from arrow_io.payloads.value_columns import ValueColumns
+from arrow_io.read_report import ReadReport
+from tests.support.arenas import GuardedShredding, TightShredding
+from tests.support.golden import golden_topics, row_payload
+from tests.support.golden_entries import golden_entries
+from tests.support.golden_values import golden_schema, topics_with_values
+from tests.support.payloads import shredded
+from tests.support.runs import entry_run
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from arrow_io.columns import Projection
+    from arrow_io.payloads.program import Program
+    from tests.support.golden import GoldenTopic
+
+_EDGES: Final = (
+    b"\xff",
+    b"\x00",
+    b"\x7f",
+    b"\x80",
+    b"\xff" * 9 + b"\x01",
+    b"\x80" * 10,
+    b'"',
+    b"\\",
+)
+_MAX_BYTES: Final = 1 << 16
+
+
+def changed(random: Random, data: bytes) -> bytes:
+    """The bytes with some of them changed, cut out, put in, or repeated up to hundreds of times."""
+    for _ in range(random.choice((0, 1, 1, 1, 2, 4))):
+        start = random.randint(0, len(data))
+        stop = min(len(data), start + random.choice((0, 1, 2, 3, 9, 40)))
+        part = data[start:stop]
+        kind = random.randrange(6)
+        if kind == 0:
+            part = random.choice(_EDGES)
+        elif kind == 1:
+            part = random.randbytes(len(part))
+        elif kind == 2:
+            part *= random.choice((2, 3, 64, 300))
+        elif kind == 3:
+            part = bytes(each ^ 1 << random.randrange(8) for each in part)
+        elif kind == 4:
+            part = b""
+        else:
+            stop = len(data)
+        data = (data[:start] + part + data[stop:])[:_MAX_BYTES]
+    return data
+
+
+@functools.cache
+def _entries() -> list[tuple[GoldenTopic, list[bytes]]]:
+    """The entries of each ledger, with its topic."""
+    return [
+        (topic, entries)
+        for topic in golden_topics()
+        for _, entries in golden_entries(topic)
+        if entries
+    ]
+
+
+@functools.cache
+def _columns(topic: GoldenTopic) -> Projection:
+    names = [column.name for column in ALL_COLUMNS]
+    if topic not in topics_with_values():
+        return projection(names)
+    values = ValueColumns(golden_schema(topic), is_flat=False)
+    return projection(
+        [name for name in names if name != "__value__"] + [each.name for each in values.fields],
+        values=values,
+    )
+
+
+def decode(random: Random) -> int:
+    """Decode some changed entries of one ledger, into all columns; how many rows they gave."""
+    topic, entries = random.choice(_entries())
+    first = random.randrange(len(entries))
+    some = [changed(random, each) for each in entries[first : first + random.randint(1, 4)]]
+    report = ReadReport(salvage=True)
+    rows = 0
+    try:
+        for columns in MessageReader([entry_run(some)], Needs(), report):
+            batch = _columns(topic).record_batch(columns, Origin(), report)
+            batch.validate(full=True)
+            rows += batch.num_rows
+    except PulsarOffloadError:
+        # What salvaging does not pass over, such as a payload without its key.
+        return rows
+    return rows
+
+
+@functools.cache
+def _programs() -> list[tuple[Program, list[bytes]]]:
+    """Programs of all schemas, with the payloads of their topics."""
+    found = []
+    for topic in topics_with_values():
+        schema = golden_schema(topic)
+        payloads = sorted({each for row in topic.messages() if (each := row_payload(row))})
+        parts = (True, False) if schema.reader.type == "KEY_VALUE" else (False,)
+        for is_key in parts:
+            decoder = value_columns._decoder(schema, "ns", is_key=is_key)
+            found.append((decoder.program(None, None), payloads))
+    return [(program, payloads) for program, payloads in found if payloads]
+
+
+def shred(random: Random) -> int:
+    """Shred some changed payloads of one topic; how many of them fitted."""
+    program, payloads = random.choice(_programs())
+    some = [changed(random, random.choice(payloads)) for _ in range(random.randint(1, 5))]
+    arena = random.choice((GuardedShredding, TightShredding))
+    found = shredded(program, some, believed_bytes=0, arena=arena, apart=False)
+    return len(some) - len(found.misfits)
+
+
+ROUNDS: Final = {"decoders": decode, "shredders": shred}
+"""By what is tried."""
