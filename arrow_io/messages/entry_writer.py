@@ -93,6 +93,14 @@ class EntryOptions:
             check_whole_number(name, getattr(self, name), lowest, highest)
 
 
+class WrittenEntry(NamedTuple):
+    """An entry as BookKeeper gets it."""
+
+    data: bytes
+    publish_time_ms: int
+    """Publish time that it says of all its messages, ms since the epoch."""
+
+
 class EntryWriter:
     """Writes the entries of one topic or partition; holds no more than one batch.
 
@@ -131,10 +139,10 @@ class EntryWriter:
     def entries(self, messages: Iterable[Message]) -> Iterator[bytes]:
         """All entries of some messages, the last batch included; errors are those of `add`."""
         for message in messages:
-            yield from self.add(message)
-        yield from self.flush()
+            yield from (entry.data for entry in self.add(message))
+        yield from (entry.data for entry in self.flush())
 
-    def add(self, message: Message) -> list[bytes]:
+    def add(self, message: Message) -> list[WrittenEntry]:
         """Take the next message.
 
         Returns:
@@ -155,7 +163,7 @@ class EntryWriter:
             entries += self.flush()
         return entries
 
-    def flush(self) -> list[bytes]:
+    def flush(self) -> list[WrittenEntry]:
         """The entries of what was taken and not given yet; none if that is nothing.
 
         Raises:
@@ -211,7 +219,7 @@ class EntryWriter:
         )
         return _checked(metadata, compress(self._compression, payload))
 
-    def _single_entries(self, numbered: _Numbered) -> list[bytes]:
+    def _single_entries(self, numbered: _Numbered) -> list[WrittenEntry]:
         """The entry of a message that is no member of a batch, or one entry for each chunk."""
         message, sequence_id, _ = numbered
         payload = message.payload or b""
@@ -246,13 +254,13 @@ class EntryWriter:
             for chunk_id, part in enumerate(parts)
         ]
 
-    def _stored(self, entry: bytes, first: Message, message_count: int = 1) -> bytes:
+    def _stored(self, entry: bytes, first: Message, message_count: int = 1) -> WrittenEntry:
         """An entry as the broker stores it."""
         self._next_index += message_count
-        if not self._options.broker_metadata:
-            return entry
-        metadata = broker_entry_metadata(first.publish_time_ms, self.last_index)
-        return b"".join((_BROKER_METADATA_MAGIC, len(metadata).to_bytes(4), metadata, entry))
+        if self._options.broker_metadata:
+            metadata = broker_entry_metadata(first.publish_time_ms, self.last_index)
+            entry = b"".join((_BROKER_METADATA_MAGIC, len(metadata).to_bytes(4), metadata, entry))
+        return WrittenEntry(entry, first.publish_time_ms)
 
 
 class _Numbered(NamedTuple):

@@ -24,12 +24,14 @@ from connector.catalog.topic_metadata import LedgerInfo
 from connector.offloader import LedgerToOffload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from types import TracebackType
 
     from connector.offloader import LedgerOffloader
 
 _LENGTHS = "Q"
+_EARLIEST_MS = 1
+"""A broker takes a ledger that was closed at 0 to be closed when it reads that (MetaStoreImpl)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +53,25 @@ class LedgerSeries:
 
     Args:
         offloader: Offloads them.
-        first_ledger_id: Id of the first; None: one more than the greatest in the bucket.
+        first_ledger_id: Id of the first; None: one more than the greatest that is taken.
+        taken: Ids that are taken beside those in the bucket.
 
     Raises:
         StorageError: The bucket cannot be listed.
     """
 
-    def __init__(self, offloader: LedgerOffloader, *, first_ledger_id: int | None) -> None:
+    def __init__(
+        self,
+        offloader: LedgerOffloader,
+        *,
+        first_ledger_id: int | None,
+        taken: Collection[int] = (),
+    ) -> None:
         self._offloader = offloader
-        self._taken = {name.ledger_id for name in _ledger_names(offloader)}
+        listed = {name.ledger_id for name in _ledger_names(offloader)}
+        self.is_first = not listed
+        """Whether the bucket had no ledger when it began."""
+        self._taken = listed.union(taken)
         self._next_id = (
             max(self._taken, default=-1) + 1 if first_ledger_id is None else first_ledger_id
         )
@@ -67,33 +79,29 @@ class LedgerSeries:
         self.warnings: list[str] = []
         """What went wrong, yet does no harm, each once."""
 
-    @property
-    def is_first(self) -> bool:
-        """Whether the bucket had no ledger when it began."""
-        return not self._taken
-
     def next_id(self) -> int:
         """The next ledger id.
 
         Raises:
-            OptionError: The bucket has a ledger of that id, or there is no greater id.
+            OptionError: There is a ledger of that id, or there is no greater id.
         """
         ledger_id = self._next_id
         if ledger_id > MAX_LEDGER_ID:
             message = f"ledger ids end with {MAX_LEDGER_ID}: give a smaller first_ledger_id"
             raise OptionError(message)
         if ledger_id in self._taken:
-            message = "the bucket has a ledger of this id: give another first_ledger_id"
+            message = "there is a ledger of this id already: give another first_ledger_id"
             raise OptionError(message, ledger_id=ledger_id)
         self._next_id += 1
         return ledger_id
 
-    def offload(self, spool: EntrySpool, managed_ledger: str) -> LedgerInfo:
+    def offload(self, spool: EntrySpool, managed_ledger: str, *, closed_ms: int) -> LedgerInfo:
         """Offload a ledger.
 
         Args:
             spool: Its entries, at least one.
             managed_ledger: Name of the managed ledger.
+            closed_ms: When it counts as closed, ms since the epoch.
 
         Returns:
             What a cluster records of it.
@@ -116,7 +124,7 @@ class LedgerSeries:
             ledger_id=ledger_id,
             entries=metadata.last_entry_id + 1,
             size_bytes=metadata.length_bytes,
-            timestamp_ms=now_ms,
+            timestamp_ms=closed_ms,
             # BookKeeper never had it, and would else be asked to delete a ledger of this id.
             offload=replace(result.context, bookkeeper_deleted=True),
         )
@@ -167,22 +175,35 @@ class LedgerFiller:
         self._managed_ledger = managed_ledger
         self._limits = limits
         self._spool = EntrySpool(limits.in_memory_bytes)
+        self._closed_ms = _EARLIEST_MS
         self.ledgers: list[LedgerInfo] = []
         """The ledgers that were offloaded, in order."""
 
-    def add(self, entry: bytes) -> None:
-        """Take the next entry; errors are those of `LedgerSeries.offload` and `EntrySpool.add`."""
+    def add(self, entry: bytes, *, publish_time_ms: int) -> None:
+        """Take the next entry; errors are those of `LedgerSeries.offload` and `EntrySpool.add`.
+
+        Args:
+            entry: Its bytes.
+            publish_time_ms: When its messages were published. A ledger counts as closed at the
+                greatest of these: a broker that seeks a time stops at the first ledger that was
+                closed behind it (PersistentMessageFinder), and its retention counts from there.
+        """
         spool, limits = self._spool, self._limits
         is_full = len(spool) >= limits.entries or spool.size_bytes + len(entry) > limits.size_bytes
         if is_full and len(spool):
             self.close_ledger()
         self._spool.add(entry)
+        self._closed_ms = max(self._closed_ms, publish_time_ms)
 
     def close_ledger(self) -> None:
         """Offload what is kept aside, if there is any; errors are those of `LedgerSeries`."""
         if len(self._spool):
-            self.ledgers.append(self._series.offload(self._spool, self._managed_ledger))
+            ledger = self._series.offload(
+                self._spool, self._managed_ledger, closed_ms=self._closed_ms
+            )
+            self.ledgers.append(ledger)
             self._spool.clear()
+            self._closed_ms = _EARLIEST_MS
 
     def __enter__(self) -> Self:
         return self

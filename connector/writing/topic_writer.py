@@ -7,13 +7,12 @@ cluster that the topic is to be attached to must not know the ledgers' ids, nor 
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.errors import OptionError, PulsarOffloadError
+from arrow_io.errors import OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES
 from arrow_io.messages.entry_writer import (
@@ -24,13 +23,8 @@ from arrow_io.messages.entry_writer import (
     EntryWriter,
 )
 from arrow_io.option_values import check_whole_number
-from arrow_io.storage.location import Location
 from arrow_io.storage.store_kinds import prefix_in_store, store_kind
-from connector.catalog.admin_answers import internal_info_json, internal_stats_json
 from connector.catalog.bucket import read_bucket
-from connector.catalog.managed_ledger import serialize_managed_ledger_info
-from connector.catalog.metadata_folder import INFO_FILE, SCHEMAS_FILE, STATS_FILE, VALUE_FILE
-from connector.catalog.schema_answers import schemas_json
 from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
 from connector.offloader import LedgerOffloader
 from connector.topic import read_schema
@@ -38,12 +32,17 @@ from connector.topic_name import TopicName
 from connector.writing.ledger_filling import LedgerFiller, LedgerLimits, LedgerSeries
 from connector.writing.message_router import MessageRouter
 from connector.writing.message_rows import MessageRows
+from connector.writing.metadata_files import MetadataFiles
+from connector.writing.new_folders import NewFolders
+from connector.writing.standing_topic import check_appendable, check_new
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping, Sequence
 
     from arrow_io.messages.message_metadata import Message
     from arrow_io.payloads.schema_info import TopicSchema
+    from arrow_io.storage.location import Location
     from arrow_io.storage.trace import RequestTrace
     from connector.catalog.schemas import SchemaSource
 
@@ -55,7 +54,10 @@ DEFAULT_LEDGER_BYTES: Final = 256 << 20
 _MAX_PARTITIONS: Final = 500
 _MAX_LIMIT: Final = 2**63 - 1
 _IN_MEMORY_BYTES: Final = 32 << 20
-_METADATA_FILES: Final = (VALUE_FILE, INFO_FILE, STATS_FILE, SCHEMAS_FILE)
+_UNTOLD: Final = (
+    "the topic had ledgers already: metadata that was saved or written of it before does not have"
+    " the new ones, and who reads by it may miss them; metadata_folder extends what write made"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,17 +135,22 @@ def write_messages(
         ledger_entries: Most entries of a ledger.
         ledger_bytes: Most bytes of a ledger's entries, unless it has but one.
         first_ledger_id: Id of the first ledger; the others follow. None: behind the greatest in the
-            bucket. For a cluster that the topic is to be attached to, all ids, those of the open
-            ledgers behind them too, must be free in its BookKeeper, and below the id that it gives
-            to its next ledger: else it makes ledgers of the same ids later.
+            bucket, which no cluster can be given. For a cluster that the topic is to be attached
+            to, all ids, those of the open ledgers behind them too, must be free in its BookKeeper,
+            and below the id that it gives to its next ledger. Ledgers of other ids are lost at
+            once: the broker drops them from the topic, and messages newly produced with them.
         append: Whether the topic may have ledgers in the bucket already, of which the index objects
-            of the whole bucket tell. Sequence ids and broker indexes start anew nevertheless.
+            of the whole bucket tell. It must have as many partitions as are given. Sequence ids and
+            broker indexes start anew nevertheless.
         block_bytes: Length of every data block but the last, in bytes.
-        cluster: Name of the cluster, for the objects' user metadata.
+        cluster: Name of the cluster, for the objects' user metadata; with `metadata_folder`, it
+            must be told `first_ledger_id` too.
         metadata_folder: Path or URL of a folder that receives, in a folder for the topic or for
             each partition, what a cluster would record and answer: `managed-ledger-info.bin`,
             `internal-info.json`, `internal-stats.json` and `schemas-rest.json`. `open_catalog`
-            takes it as `metadata`. Of a cluster that it is attached to, `first_ledger_id` says
+            takes it as `metadata`. With `append`, metadata of the topic that was written so before
+            is extended, whole or not at all; without the folder, a warning tells that such metadata
+            would lack the new ledgers. Of a cluster that it is attached to, `first_ledger_id` says
             which ids it must have; a broker looks for the objects at the root of the bucket.
         metadata_options: Options of that folder's fsspec file system.
         trace: Counts the requests to the bucket.
@@ -151,7 +158,9 @@ def write_messages(
     Raises:
         OptionError: An option has a value that is not allowed; a column or value is not usable;
             there is no message; a ledger id is taken, perhaps by another writer at the same time;
-            or the bucket has ledgers of the topic already, or the metadata folder has the topic.
+            the bucket or the metadata folder has the topic already, or, to append to it, has it
+            otherwise: with other partitions or schemas, or metadata that was not written here.
+        CorruptMetadataError: Metadata that is to be extended is malformed.
         EntryTooLargeError: A message is longer than an entry, or an entry longer than a block, may
             be.
         SchemaError: The schema cannot be read.
@@ -185,26 +194,33 @@ def write_messages(
     offloader = LedgerOffloader(
         url, storage_options=storage_options, block_bytes=block_bytes, cluster=cluster, trace=trace
     )
-    folder = None
+    files = None
     if metadata_folder is not None:
-        place = metadata_folder if isinstance(metadata_folder, str) else _path(metadata_folder)
-        folder = _MetadataFolder(Location(place, metadata_options), names)
-    series = LedgerSeries(offloader, first_ledger_id=first_ledger_id)
-    if not (append or series.is_first):
-        _check_new(name, offloader)
+        files = MetadataFiles(metadata_folder, metadata_options, name, names, append=append)
+        _check_cluster_ids(cluster, first_ledger_id)
+        known = files.joined_schema(known)
+    new_folders = NewFolders(offloader.location)
+    taken = files.ledger_ids if files else ()
+    series = LedgerSeries(offloader, first_ledger_id=first_ledger_id, taken=taken)
+    has_ledgers = not series.is_first and _check_standing(name, names, offloader, files, append)
     now_ms = time.time_ns() // 1_000_000
     rows = MessageRows(known, publish_time_ms=now_ms).messages(messages)
     try:
         written = _write(name, names, rows, options=options, limits=limits, series=series)
         series.check_alone()
-        if folder is not None:
-            folder.write(written.partitions, schemas_json(known, timestamp_ms=now_ms))
+        if files is not None:
+            files.write(written.partitions, known, now_ms=now_ms)
     except BaseException as error:
-        if folder is not None:
-            folder.undo(error)
+        if files is not None:
+            files.undo(error)
         series.undo(error)
+        new_folders.remove()
         raise
-    warnings = [*series.warnings, *_below_root(offloader.location if folder else None)]
+    warnings = [*series.warnings]
+    if files is not None:
+        warnings += _for_readers_alone(offloader.location, first_ledger_id)
+    elif has_ledgers:
+        warnings.append(_UNTOLD)
     return replace(written, warnings=tuple(warnings))
 
 
@@ -215,35 +231,49 @@ def _topic_name(topic: object) -> TopicName:
     return TopicName.parse(topic)
 
 
-def _path(path: os.PathLike[str]) -> str:
-    try:
-        return os.fspath(path)
-    except TypeError:
-        message = f"metadata_folder is a path or URL, not {type(path).__name__}"
-        raise OptionError(message) from None
+def _check_cluster_ids(cluster: str | None, first_ledger_id: int | None) -> None:
+    """Let nobody give a cluster's metadata ids that were not chosen for it."""
+    if cluster is not None and first_ledger_id is None:
+        message = (
+            f"metadata for the cluster {cluster} needs first_ledger_id, the first of ids that are"
+            " free in its BookKeeper and below its next one: a broker loses ledgers of other ids at"
+            " once, with what is produced behind them; for readers alone, leave cluster out"
+        )
+        raise OptionError(message)
 
 
-def _check_new(topic: TopicName, offloader: LedgerOffloader) -> None:
-    """Refuse a topic that has ledgers in the bucket: its own, its partitions', or its whole's."""
-    for copy in read_bucket(offloader.location, trace=offloader.trace).copies:
-        found = copy.topic
-        if found is not None and (found in (topic, topic.base) or found.base == topic):
-            message = (
-                f"the bucket has ledgers of {found} already: give append to write more, whose"
-                " sequence ids and broker indexes start anew"
-            )
-            raise OptionError(message, ledger_id=copy.name.ledger_id)
+def _check_standing(
+    topic: TopicName,
+    names: Sequence[TopicName],
+    offloader: LedgerOffloader,
+    files: MetadataFiles | None,
+    append: bool,  # noqa: FBT001
+) -> bool:
+    """Check what the bucket has of the topic, and tell whether that is anything."""
+    copies = read_bucket(offloader.location, trace=offloader.trace).copies
+    if not append:
+        check_new(topic, copies)
+        return False
+    return check_appendable(topic, names, copies, None if files is None else files.standing)
 
 
-def _below_root(location: Location | None) -> list[str]:
-    """Warnings of ledgers that no broker finds, though there is metadata for one."""
-    if location is None or store_kind(location.url) is None or not prefix_in_store(location.url):
+def _for_readers_alone(location: Location, first_ledger_id: int | None) -> list[str]:
+    """Warnings of metadata in an object store that no cluster should be given."""
+    if store_kind(location.url) is None:
         return []
-    warning = (
-        f"the ledgers lie below a prefix, {location}: a broker looks for them at the root of the"
-        " bucket, so a cluster with this metadata would not find them"
-    )
-    return [warning]
+    if prefix_in_store(location.url):
+        warning = (
+            f"the ledgers lie below a prefix, {location}: a broker looks for them at the root of"
+            " the bucket, so a cluster with this metadata would not find them"
+        )
+        return [warning]
+    if first_ledger_id is None:
+        warning = (
+            "the ids of the ledgers were not chosen for a cluster, which would lose them at once:"
+            " this metadata is for readers alone, unless first_ledger_id is given"
+        )
+        return [warning]
+    return []
 
 
 def _partition_names(topic: TopicName, partitions: int | None) -> list[TopicName]:
@@ -285,10 +315,10 @@ def _write(
         for message in messages:
             number = router.route(message)
             for entry in writers[number].add(message):
-                fillers[number].add(entry)
+                fillers[number].add(entry.data, publish_time_ms=entry.publish_time_ms)
         for writer, filler in zip(writers, fillers, strict=True):
             for entry in writer.flush():
-                filler.add(entry)
+                filler.add(entry.data, publish_time_ms=entry.publish_time_ms)
             filler.close_ledger()
     message_count = sum(writer.message_count for writer in writers)
     if not message_count:
@@ -304,52 +334,3 @@ def _write(
         for each, writer, filler in zip(names, writers, fillers, strict=True)
     )
     return WrittenTopic(topic=topic, message_count=message_count, partitions=partitions)
-
-
-class _MetadataFolder:
-    """Receives what a cluster would record of a topic, in a folder for each of its partitions.
-
-    Args:
-        location: Where the folders are made.
-        names: The topic, or its partitions.
-
-    Raises:
-        OptionError: There is metadata of the topic already.
-        StorageError: The store refused, or went on failing.
-    """
-
-    def __init__(self, location: Location, names: Iterable[TopicName]) -> None:
-        location.check_writable()
-        self._folders = [location.child(_folder_name(name)) for name in names]
-        self._written: list[tuple[Location, str]] = []
-        for folder in self._folders:
-            if any(folder.exists(name) for name in _METADATA_FILES):
-                message = f"{folder} has metadata of this topic already"
-                raise OptionError(message)
-
-    def write(self, partitions: Iterable[TopicMetadata], schemas: str) -> None:
-        """Write the files of each partition, the schemas into each folder."""
-        for folder, metadata in zip(self._folders, partitions, strict=True):
-            for name, data in (
-                (VALUE_FILE, serialize_managed_ledger_info(metadata)),
-                (INFO_FILE, internal_info_json(metadata).encode()),
-                (STATS_FILE, internal_stats_json(metadata).encode()),
-                (SCHEMAS_FILE, schemas.encode()),
-            ):
-                # Before it is written, lest an interrupt fall between the two.
-                self._written.append((folder, name))
-                folder.write_object(name, data, user_metadata={})
-
-    def undo(self, error: BaseException) -> None:
-        """Delete what was written; of what cannot be, the error is told."""
-        try:
-            for folder, name in self._written:
-                folder.delete_objects([name])
-        except PulsarOffloadError as failure:
-            error.add_note(f"not all metadata that was written could be deleted: {failure}")
-
-
-def _folder_name(topic: TopicName) -> str:
-    """`tenant__namespace__topic`; what a name of a folder cannot have is encoded."""
-    *parts, _domain, local_name = topic.managed_ledger_name.split("/")
-    return "__".join((*parts, local_name))

@@ -400,7 +400,8 @@ def test_a_value_that_no_field_takes_is_refused(wrong: dict[str, Any], number: i
     with pytest.raises(OptionError, match=f"message {number} cannot be written"):
         writer.add(replace(_MESSAGE, **wrong))
 
-    assert len(decode_topic([(0, [*taken, *writer.flush()])])) == number
+    entries = [entry.data for entry in [*taken, *writer.flush()]]
+    assert len(decode_topic([(0, entries)])) == number
 
 
 @pytest.mark.parametrize(

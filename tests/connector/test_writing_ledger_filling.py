@@ -33,7 +33,7 @@ def _filled(
     series = LedgerSeries(offloader, first_ledger_id=7)
     with LedgerFiller(series, MANAGED_LEDGER, limits) as filler:
         for entry in entries:
-            filler.add(entry)
+            filler.add(entry, publish_time_ms=1)
         filler.close_ledger()
         filler.close_ledger()
     return filler
@@ -216,8 +216,8 @@ def test_undoing_leaves_what_was_there_before() -> None:
     before = names(offloader.location)
     series = LedgerSeries(offloader, first_ledger_id=None)
     with LedgerFiller(series, MANAGED_LEDGER, _limits(entries=1)) as filler:
-        filler.add(b"one")
-        filler.add(bytes(100))
+        filler.add(b"one", publish_time_ms=1)
+        filler.add(bytes(100), publish_time_ms=1)
         with pytest.raises(EntryTooLargeError) as caught:
             filler.close_ledger()
 
@@ -232,7 +232,7 @@ def test_what_cannot_be_deleted_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     series = LedgerSeries(offloader, first_ledger_id=3)
     with LedgerFiller(series, MANAGED_LEDGER, _limits(entries=1)) as filler:
         for entry in (b"one", b"two", b"three"):
-            filler.add(entry)
+            filler.add(entry, publish_time_ms=1)
 
     def refuse(*_arguments: object, **_options: object) -> None:
         message = "refused"

@@ -215,6 +215,7 @@ class TestMetadata:
             "internal-info.json",
             "internal-stats.json",
             "schemas-rest.json",
+            "manifest.json",
         }
         value = (folder / "managed-ledger-info.bin").read_bytes()
         metadata = parse_managed_ledger_info(value, TopicName.parse(TOPIC))
@@ -246,7 +247,7 @@ class TestMetadata:
         before = names(Location(bucket.url))
 
         with pytest.raises(OptionError, match="metadata of this topic already"):
-            write_messages(bucket.url, TOPIC, _TABLE, metadata_folder=tmp_path, append=True)
+            write_messages(bucket.url, TOPIC, _TABLE, metadata_folder=tmp_path)
 
         assert names(Location(bucket.url)) == before
         assert len(list(tmp_path.iterdir())) == 1

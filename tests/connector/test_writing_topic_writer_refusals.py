@@ -12,7 +12,7 @@ from arrow_io.errors import OptionError, StorageError
 from arrow_io.messages.message_metadata import Message
 from arrow_io.storage.location import Location
 from connector import open_topic, write_messages
-from connector.writing.topic_writer import _METADATA_FILES
+from connector.writing.metadata_files import METADATA_FILES
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.offloads import names
 from tests.support.s3_server import S3Server, running_s3_server
@@ -66,7 +66,7 @@ class TestTwoWriters:
         assert _values(bucket.url, topic) == [b"one", b"two"]
         assert len(names(Location(bucket.url))) == 2
         (folder,) = tmp_path.iterdir()
-        assert {file.name for file in folder.iterdir()} == set(_METADATA_FILES)
+        assert {file.name for file in folder.iterdir()} == set(METADATA_FILES)
 
     def test_other_ids_do_not_disturb(self, bucket: MemoryBucket) -> None:
         """Writers that were given ids far apart can write at once."""
@@ -107,8 +107,6 @@ class TestTopicsThatAreThere:
             write_messages(bucket.url, messages=_TABLE, **after)
 
         assert names(Location(bucket.url)) == there
-        written = write_messages(bucket.url, messages=_TABLE, append=True, **after)
-        assert written.message_count == 2
 
     def test_other_topics_are_not(self, bucket: MemoryBucket) -> None:
         """A further partition, or a topic of another namespace, is another topic."""
@@ -183,10 +181,16 @@ class TestWarnings:
             url, "another", _TABLE, storage_options=options, metadata_folder=tmp_path
         )
 
+        chosen = write_messages(
+            url, "third", _TABLE, storage_options=options, metadata_folder=tmp_path,
+            first_ledger_id=100,
+        )  # fmt: skip
+
+        is_below = prefix == "/some/prefix"
         assert without.warnings == ()
-        assert ["at the root" in each for each in with_metadata.warnings] == [True] * (
-            prefix == "/some/prefix"
-        )
+        assert ["at the root" in each for each in with_metadata.warnings] == [is_below]
+        assert ["lose them at once" in each for each in with_metadata.warnings] == [not is_below]
+        assert ["at the root" in each for each in chosen.warnings] == [True] * is_below
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,113 @@
+"""What a metadata folder says of itself: which topic it is of, and that its files are whole.
+
+A part of a metadata store's value parses as a value with fewer ledgers, and no name of a folder
+tells a topic for sure. So whoever writes a topic's folder writes `manifest.json` into it, last:
+
+```
+{"topic": "persistent://public/default/orders",
+ "files": {"managed-ledger-info.bin": {"bytes": 61, "sha256": "…"}, …},
+ "sha256": "…"}
+```
+
+`files` has each file of the folder, and the last field is the checksum of the manifest itself: of
+its other two fields, as JSON with sorted names and without spaces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from arrow_io.errors import CorruptMetadataError, OptionError
+from connector.catalog.admin_answers import read_answer
+from connector.topic_name import TopicName
+
+MANIFEST_FILE: Final = "manifest.json"
+
+_FIELDS: Final = {"topic", "files", "sha256"}
+_FILE_FIELDS: Final = {"bytes", "sha256"}
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a manifest says.
+
+    Attributes:
+        topic: The topic, or the partition.
+        files: Length in bytes and SHA-256 of each file, by name.
+    """
+
+    topic: TopicName
+    files: Mapping[str, tuple[int, str]]
+
+    def check(self, name: str, data: bytes) -> None:
+        """Compare a file with what was written.
+
+        Raises:
+            CorruptMetadataError: The file is another, or only a part.
+        """
+        if name not in self.files:
+            message = f"{name} is no file that {MANIFEST_FILE} beside it has"
+            raise CorruptMetadataError(message)
+        size_bytes, checksum = self.files[name]
+        if len(data) != size_bytes or _sha256(data) != checksum:
+            message = (
+                f"{name} has {len(data)} bytes, and is not what {MANIFEST_FILE} beside it was"
+                f" written for, which has {size_bytes}: it is cut, damaged, or replaced"
+            )
+            raise CorruptMetadataError(message)
+
+
+def manifest_json(topic: TopicName, files: Mapping[str, bytes]) -> bytes:
+    """Write the manifest of a topic's folder.
+
+    Args:
+        topic: The topic, or the partition.
+        files: All that is written into the folder, by name.
+    """
+    described = {
+        name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()
+    }
+    fields: dict[str, object] = {"topic": str(topic), "files": described}
+    return json.dumps(fields | {"sha256": _checksum(fields)}, indent=1).encode()
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        CorruptMetadataError: It is none, or not as it was written.
+    """
+    answer = read_answer(data)
+    fields = {name: answer.get(name) for name in ("topic", "files")}
+    if set(answer) != _FIELDS or answer["sha256"] != _checksum(fields):
+        message = "the manifest is not as it was written"
+        raise CorruptMetadataError(message)
+    topic, files = fields["topic"], fields["files"]
+    if not isinstance(topic, str) or not isinstance(files, Mapping):
+        message = "the manifest names no topic, or has no files"
+        raise CorruptMetadataError(message)
+    try:
+        return Manifest(TopicName.parse(topic), {name: _file(each) for name, each in files.items()})
+    except OptionError as error:
+        raise CorruptMetadataError(error.message) from error
+
+
+def _file(fields: object) -> tuple[int, str]:
+    if isinstance(fields, Mapping) and set(fields) == _FILE_FIELDS:
+        size_bytes, checksum = fields["bytes"], fields["sha256"]
+        if type(size_bytes) is int and isinstance(checksum, str):
+            return size_bytes, checksum
+    message = "the manifest has no length or no checksum of a file"
+    raise CorruptMetadataError(message)
+
+
+def _checksum(fields: Mapping[str, object]) -> str:
+    return _sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

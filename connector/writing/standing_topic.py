@@ -1,0 +1,111 @@
+"""A topic that is there already: whether, and how, more may be written to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from connector.catalog.bucket import LedgerCopy
+    from connector.catalog.topic_metadata import TopicMetadata
+    from connector.topic_name import TopicName
+
+
+def check_new(topic: TopicName, copies: Iterable[LedgerCopy]) -> None:
+    """Refuse a topic that has ledgers in the bucket.
+
+    Args:
+        topic: The topic.
+        copies: What the bucket holds.
+
+    Raises:
+        OptionError: The topic itself, a partition of it, or what it is a partition of, has some.
+    """
+    for copy in copies:
+        found = copy.topic
+        if found is not None and (found in (topic, topic.base) or found.base == topic):
+            message = (
+                f"the bucket has ledgers of {found} already: give append to write more, whose"
+                " sequence ids and broker indexes start anew"
+            )
+            raise OptionError(message, ledger_id=copy.name.ledger_id)
+
+
+def check_appendable(
+    topic: TopicName,
+    names: Sequence[TopicName],
+    copies: Iterable[LedgerCopy],
+    metadata: Collection[TopicMetadata] | None,
+) -> bool:
+    """Check that what is appended fits what is there.
+
+    Args:
+        topic: The topic.
+        names: The topic, or all of its partitions.
+        copies: What the bucket holds.
+        metadata: What stands in the metadata that is to be extended; None: none is written.
+
+    Returns:
+        Whether the topic, or a partition, has ledgers in the bucket.
+
+    Raises:
+        OptionError: The topic has another number of partitions; or there is metadata to be written,
+            and it lacks ledgers that the bucket has.
+    """
+    kin = [each for each in copies if each.topic is not None and each.topic.base == topic.base]
+    standing = {copy.topic.partition for copy in kin if copy.topic is not None}
+    check_partitions(topic, names, standing, "the bucket has ledgers", is_whole=not metadata)
+    ours = [copy for copy in kin if copy.topic in names]
+    if metadata is None:
+        return bool(ours)
+    known = {(each.topic, ledger.ledger_id) for each in metadata for ledger in each.ledgers[:-1]}
+    for copy in ours:
+        if (copy.topic, copy.name.ledger_id) not in known:
+            message = (
+                "the bucket has a ledger of the topic that the metadata folder does not know, so"
+                " what is appended would hide it: give the folder that was written with it, or none"
+            )
+            raise OptionError(message, ledger_id=copy.name.ledger_id)
+    return bool(ours)
+
+
+def check_partitions(
+    topic: TopicName,
+    names: Sequence[TopicName],
+    standing: Collection[int],
+    what: str,
+    *,
+    is_whole: bool,
+) -> None:
+    """Refuse another number of partitions than a topic has: keys would go to other ones.
+
+    Args:
+        topic: The topic that is appended to.
+        names: The topic, or all the partitions that messages are to go to.
+        standing: Numbers of the partitions that are there; -1: the topic has none.
+        what: What was found of them, for messages.
+        is_whole: Whether the topic has no further partition behind the greatest of `standing`.
+
+    Raises:
+        OptionError: It is another number.
+    """
+    if not standing:
+        return
+    count = max(standing) + 1
+    if topic.partition >= 0:
+        fits = -1 not in standing
+    elif names == [topic]:
+        fits = count == 0
+    else:
+        fits = -1 not in standing and (count == len(names) or (not is_whole and count < len(names)))
+    if not fits:
+        has = "no partitions" if -1 in standing else f"{count} partitions"
+        given = "partitions of it" if topic.partition >= 0 or names != [topic] else "none"
+        option = "without partitions" if -1 in standing else f"with partitions={count}"
+        message = (
+            f"{what} of {topic.base} with {has}, and {given} would be appended: append {option}"
+        )
+        raise OptionError(message)
