@@ -95,7 +95,9 @@ class PayloadEncoder:
             texts = _texts(record, self._record.nullable(), "the value")
             return [None if text is None else text.encode() for text in texts]
         except (pa.ArrowException, struct.error, UnicodeDecodeError) as error:
-            message = f"{values.type} does not fit the schema type {self._type}: {error}"
+            wanted = None if self._record is None else self._record.type
+            path, reason = _misfit(values, wanted, "the value") or ("the value", str(error))
+            message = f"{path} does not fit the schema type {self._type}: {reason}"
             raise OptionError(message) from error
 
 
@@ -115,6 +117,45 @@ def _check_fields(given: pa.DataType, wanted: pa.DataType) -> None:
     elif pa.types.is_list(wanted) and pa.types.is_nested(given):
         message = f"{given} is no list, as the schema's array is"
         raise OptionError(message)
+
+
+def _misfit(given: pa.Array, wanted: pa.DataType | None, path: str) -> tuple[str, str] | None:
+    """Path and reason of the first field that cannot be cast; None if none is found.
+
+    Arrow's own reason has the whole types, however many fields they have.
+    """
+    if wanted is None:
+        kind = _kind(given.type)
+        return (path, f"it is {kind}") if given.type.num_fields else None
+    try:
+        given.cast(wanted)
+    except pa.ArrowException as error:
+        parts: list[tuple[pa.Array, pa.DataType, str]] = []
+        if pa.types.is_struct(given.type) and pa.types.is_struct(wanted):
+            types = {field.name: field.type for field in wanted}
+            names = [field.name for field in given.type]
+            parts = [
+                (child, types[name], f"{path}.{name}")
+                for name, child in zip(names, given.flatten(), strict=True)
+                if name in types
+            ]
+        elif pa.types.is_map(given.type) and pa.types.is_map(wanted):
+            parts = [(given.items, wanted.item_type, f"{path}[]")]
+        elif pa.types.is_list(wanted) and any(is_list(given.type) for is_list in _LISTS):
+            parts = [(given.flatten(), wanted.value_type, f"{path}[]")]
+        found = (_misfit(*part) for part in parts)
+        inner = next((each for each in found if each is not None), None)
+        if inner is not None:
+            return inner
+        is_nested = given.type.num_fields or wanted.num_fields
+        reason = f"it is {_kind(given.type)}, and must be {_kind(wanted)}"
+        return path, reason if is_nested else str(error)
+    return None
+
+
+def _kind(type_: pa.DataType) -> str:
+    """A type, but of one with others in it only what it is."""
+    return f"a {str(type_).partition('<')[0]}" if type_.num_fields else str(type_)
 
 
 def _widened(type_: pa.DataType) -> pa.DataType:

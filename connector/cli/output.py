@@ -70,19 +70,24 @@ def cost_text(counts: RequestCounts, rows: int, seconds: float) -> str:
 
 @contextmanager
 def progress(
-    trace: RequestTrace, timer: Callable[[float, Callable[[], None]], Timer] = Timer
+    trace: RequestTrace,
+    timer: Callable[[float, Callable[[], None]], Timer] = Timer,
+    told: Callable[[], str] | None = None,
 ) -> Iterator[None]:
-    """Show on stderr, if it is a terminal, how far a read has come that takes over a second.
+    """Show on stderr, if it is a terminal, how far something has come that takes over a second.
 
     Args:
-        trace: Counts the requests of the read.
+        trace: Counts the requests of a read.
         timer: Makes what calls a function after a number of seconds.
+        told: How far it has come, where that is not the requests of a read.
     """
     if not sys.stderr.isatty():
         yield
         return
 
     def line() -> Text:
+        if told is not None:
+            return Text(told())
         counts = trace.counts
         return Text(
             f"reading … {counted(counts.requests, 'request')}, {size_text(counts.received_bytes)}"

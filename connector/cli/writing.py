@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -27,6 +28,8 @@ from connector.cli.options import (
     storage_options,
 )
 from connector.cli.output import print_json, print_table, progress, say
+from connector.plain_text import counted, size_text
+from connector.writing.message_rows import FileRows
 from connector.writing.topic_writer import (
     DEFAULT_LEDGER_BYTES,
     DEFAULT_LEDGER_ENTRIES,
@@ -34,11 +37,13 @@ from connector.writing.topic_writer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from connector.writing.topic_writer import WrittenTopic
 
-_FORMATS: Final = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow"}
+_PARQUET: Final = ".parquet"
+_SUFFIXES: Final = (_PARQUET, ".arrow", ".feather", ".ipc", ".arrows")
+_ARROW_FILE_MAGIC: Final = b"ARROW1"
 _LEDGER_SCHEMA: Final = pa.schema(
     {
         "topic": pa.string(),
@@ -53,8 +58,8 @@ _Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE…",
-        help="Parquet or Arrow files (.parquet, .arrow, .feather, .ipc), whose columns are named as"
-        " head prints them; written one after the other.",
+        help="Parquet files (.parquet), Arrow files (.arrow, .feather, .ipc) or streams (.arrows),"
+        " whose columns are named as head prints them; written one after the other.",
     ),
 ]
 
@@ -116,20 +121,26 @@ def write(
         typer.Option(
             help="Id of the first ledger; else behind those in the bucket. For a cluster that the"
             " topic is to be attached to, the ids must be free in its BookKeeper, and below the id"
-            " of its next ledger."
+            " of its next ledger: it loses ledgers of other ids at once, with what is produced"
+            " behind them."
         ),
     ] = None,
     append: Annotated[
         bool,
         typer.Option(
             "--append",
-            help="Write also if the topic has ledgers in the bucket; sequence ids and broker"
-            " indexes start anew.",
+            help="Write also if the topic has ledgers in the bucket, with as many partitions;"
+            " sequence ids and broker indexes start anew. The metadata folder that was written with"
+            " them is extended.",
         ),
     ] = False,
     block_bytes: Annotated[int, typer.Option(help="Length of data blocks.")] = DEFAULT_BLOCK_BYTES,
     cluster: Annotated[
-        str | None, typer.Option(help="Name of the cluster, for the objects' user metadata.")
+        str | None,
+        typer.Option(
+            help="Name of the cluster, for the objects' user metadata; with --metadata-folder, it"
+            " asks for --first-ledger-id."
+        ),
     ] = None,
     metadata_folder: Annotated[
         str | None,
@@ -155,11 +166,13 @@ def write(
     """
     _check_names(files)
     trace = RequestTrace()
-    with progress(trace):
+    source = _Source(files)
+    started = time.monotonic()
+    with progress(trace, told=source.how_far):
         written = write_messages(
             url,
             topic,
-            _batches(files),
+            source.rows(),
             storage_options=storage_options(storage_option),
             schema=schema,
             schema_version=schema_version,
@@ -188,26 +201,71 @@ def write(
         print_json(table.to_batches())
     else:
         print_table(table.schema, table.to_batches())
+    say(
+        "wrote",
+        f"{counted(written.message_count, 'message')} of {counted(len(files), 'file')} in"
+        f" {counted(table.num_rows, 'ledger')}, {size_text(sum(table['bytes'].to_pylist()))} of"
+        f" entries, {time.monotonic() - started:.2f} s",
+    )
 
 
-def _batches(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
-    """The rows of the files, one after the other; each may have columns of its own.
+class _Source:
+    """The rows of files, one after the other, each of which may have columns of its own.
 
-    Raises:
-        OptionError: There is no such file, or it is of another form than its name says.
+    Args:
+        files: Parquet and Arrow files, and Arrow streams.
     """
-    for file in files:
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
+        self._file_number = 0
+        self._row_count = 0
+
+    def how_far(self) -> str:
+        """How much of it was taken, in words."""
+        return (
+            f"writing … {counted(self._row_count, 'message')}, file {self._file_number} of"
+            f" {len(self._files)}"
+        )
+
+    def rows(self) -> Iterator[FileRows]:
+        """The rows of each file."""
+        for file in self._files:
+            self._file_number += 1
+            yield FileRows(str(file), self._batches(file))
+
+    def _batches(self, file: Path) -> Iterator[pa.RecordBatch]:
+        """The rows of a file.
+
+        Raises:
+            OptionError: There is no such file, or it is of another form than its name says.
+        """
         try:
-            yield from pads.dataset(file, format=_FORMATS[file.suffix.lower()]).to_batches()
+            for batch in _batches(file):
+                self._row_count += batch.num_rows
+                yield batch
         except (OSError, pa.ArrowException) as error:
-            message = f"{file} cannot be read: {error}"
+            message = f"it cannot be read: {error}"
             raise OptionError(message) from None
+
+
+def _batches(file: Path) -> Iterator[pa.RecordBatch]:
+    if file.suffix.lower() == _PARQUET:
+        yield from pads.dataset(file, format="parquet").to_batches()
+        return
+    with file.open("rb") as stream:
+        is_file = stream.read(len(_ARROW_FILE_MAGIC)) == _ARROW_FILE_MAGIC
+    if is_file:
+        yield from pads.dataset(file, format="arrow").to_batches()
+        return
+    with pa.OSFile(str(file)) as stream, pa.ipc.open_stream(stream) as reader:
+        yield from reader
 
 
 def _check_names(files: Iterable[Path]) -> None:
     for file in files:
-        if file.suffix.lower() not in _FORMATS:
-            message = f"the name of {file} does not end with one of {', '.join(_FORMATS)}"
+        if file.suffix.lower() not in _SUFFIXES:
+            message = f"the name of {file} does not end with one of {', '.join(_SUFFIXES)}"
             raise OptionError(message)
         if not file.is_file():
             message = f"there is no file {file}"

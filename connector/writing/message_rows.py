@@ -20,16 +20,22 @@ others that are read      none
 ========================= =====================================================================
 
 Columns that say where a message stood, or what a broker said of it (`GIVEN_ANEW`), are passed over,
-so that what was read can be written.
+so that what was read can be written. What would not be written as it was read, for want of a column
+that is given on request, is refused, and the error names the column.
+
+Properties are a map; a list of pairs, or of structs with `key` and `value`; or a struct, of which
+each field that is not null is one. Dictionary- and run-end-encoded columns are as their values.
 """
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +47,18 @@ from arrow_io.messages.message_metadata import DEFAULT_PRODUCER_NAME, Message, w
 from arrow_io.payloads.encoder import PayloadEncoder
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from connector.catalog.schema_answers import registered_versions
+from connector.writing.column_values import (
+    COLUMN_TYPES,
+    cast,
+    column_values,
+    first_failing,
+    is_binary,
+    is_text,
+    keys,
+    plain_batch,
+    properties,
+    unusable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,22 +66,9 @@ if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import TopicSchema
 
 _LISTED: Final = 20
-_MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
-_TYPES: Final[Mapping[str, pa.DataType]] = {
-    "__publish_time__": _MILLISECONDS,
-    "__event_time__": _MILLISECONDS,
-    "__deliver_at__": _MILLISECONDS,
-    "__sequence_id__": pa.int64(),
-    "__schema_version__": pa.int64(),
-    "__producer_name__": pa.string(),
-    "__replicated_from__": pa.string(),
-    "__key__": pa.string(),
-    "__key_bytes__": pa.binary(),
-    "__ordering_key__": pa.binary(),
-    "__properties__": pa.map_(pa.string(), pa.string()),
-    "__null_value__": pa.bool_(),
-}
-"""What columns are cast to, without loss."""
+_SHOWN: Final = 40
+_JSON_NULL: Final = b"null"
+_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 GIVEN_ANEW: Final = frozenset(
     {
         "__entry_id__",
@@ -77,6 +82,20 @@ GIVEN_ANEW: Final = frozenset(
         "__txn_id__",
     }
 )
+"""Where one of these is, the rows were read of a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Rows of a file, by which name errors call it; their rows count from its beginning.
+
+    Attributes:
+        name: Name of the file.
+        batches: Its rows.
+    """
+
+    name: str
+    batches: Iterable[pa.RecordBatch]
 
 
 class MessageRows:
@@ -100,7 +119,7 @@ class MessageRows:
         Args:
             source: A table, record batch, dataset or whatever else streams Arrow data
                 (`__arrow_c_stream__`: DuckDB, Polars, pandas); or an iterable of record batches or
-                of messages.
+                of messages, or of `FileRows`.
 
         Raises:
             OptionError: The source is none of these; a column is unknown, stands twice, or cannot
@@ -115,6 +134,12 @@ class MessageRows:
             elif isinstance(each, pa.RecordBatch):
                 yield from self._rows(each, count)
                 count += each.num_rows
+            elif isinstance(each, FileRows):
+                try:
+                    yield from self.messages(each.batches)
+                except OptionError as error:
+                    error.message = f"{each.name}: {error.message}"
+                    raise
             else:
                 message = f"neither a record batch nor a Message: {type(each).__name__}"
                 raise OptionError(message)
@@ -128,40 +153,74 @@ class MessageRows:
             return message
         return replace(message, schema_version=self._schema_version)
 
-    def _rows(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Message]:
-        self._check_names(batch.schema.names)
-        _check_columns(batch, first_row)
-        nulls = _values(batch, "__null_value__", default=False)
-        payloads = self._payloads(batch, nulls)
+    def _rows(self, given: pa.RecordBatch, first_row: int) -> Iterator[Message]:
+        self._check_names(given.schema.names)
+        batch = plain_batch(given, first_row)
+        was_read = not GIVEN_ANEW.isdisjoint(batch.schema.names)
+        if was_read:
+            self._check_told_apart(batch, first_row)
         fields = {
-            "payload": [
-                None if is_null else payload
-                for payload, is_null in zip(payloads, nulls, strict=True)
-            ],
-            "publish_time_ms": _values(batch, "__publish_time__", default=self._publish_time_ms),
-            "key": _keys(batch),
-            "ordering_key": _values(batch, "__ordering_key__"),
-            "properties": _properties(batch, first_row),
-            "event_time_ms": _values(batch, "__event_time__"),
-            "sequence_id": _values(batch, "__sequence_id__"),
-            "producer_name": _values(batch, "__producer_name__", default=DEFAULT_PRODUCER_NAME),
-            "schema_version": _values(batch, "__schema_version__", default=self._schema_version),
-            "replicated_from": _values(batch, "__replicated_from__"),
-            "deliver_at_ms": _values(batch, "__deliver_at__"),
+            "payload": self._payloads(batch, first_row),
+            "key": keys(batch, first_row),
+            "properties": properties(batch, first_row),
         }
+        for field, (name, default) in {
+            "publish_time_ms": ("__publish_time__", self._publish_time_ms),
+            "ordering_key": ("__ordering_key__", None),
+            "event_time_ms": ("__event_time__", None),
+            "sequence_id": ("__sequence_id__", None),
+            "producer_name": ("__producer_name__", DEFAULT_PRODUCER_NAME),
+            "schema_version": ("__schema_version__", self._schema_version),
+            "replicated_from": ("__replicated_from__", None),
+            "deliver_at_ms": ("__deliver_at__", None),
+        }.items():
+            # A message that was read without a version had none.
+            had_none = was_read and field == "schema_version" and name in batch.schema.names
+            default = None if had_none else default  # noqa: PLW2901
+            fields[field] = column_values(batch, name, first_row, default)
         for row in zip(*fields.values(), strict=True):
             yield Message(**dict(zip(fields, row, strict=True)))
+
+    def _check_told_apart(self, batch: pa.RecordBatch, first_row: int) -> None:
+        """Refuse rows of a topic that would be written otherwise than they were read.
+
+        A reader tells by columns on request what the default ones leave open.
+        """
+        names = batch.schema.names
+        if "__key__" in names and "__key_bytes__" not in names:
+            for row, key in enumerate(column_values(batch, "__key__", first_row), first_row):
+                if isinstance(key, str) and _may_be_bytes(key):
+                    reason = f"{key[:_SHOWN]!r} may be a text, or bytes in Base64"
+                    raise _untold("__key__", row, reason, "__key_bytes__")
+        if self._is_json and "__null_value__" not in names:
+            for row, is_empty in enumerate(self._empty_rows(batch).to_pylist(), first_row):
+                if is_empty:
+                    reason = "it may be a null value, or a record of nulls"
+                    raise _untold("value", row, reason, "__null_value__")
+        has_bytes = VALUE_COLUMN in names and is_binary(batch.schema.field(VALUE_COLUMN).type)
+        if has_bytes and self._has_versions and "__schema_version__" not in names:
+            reason = "the schema has several versions, and its bytes are of any of them"
+            raise _untold(VALUE_COLUMN, first_row, reason, "__schema_version__")
+
+    def _empty_rows(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Which rows have no value; none of those whose values are bytes."""
+        names = set(batch.schema.names).intersection(self._fields)
+        if VALUE_COLUMN in batch.schema.names:
+            values = batch.column(VALUE_COLUMN)
+            is_typed = not is_binary(values.type)
+            return values.is_null() if is_typed else pa.array([False] * batch.num_rows)
+        return reduce(pc.and_, (batch.column(name).is_null() for name in names))
 
     def _check_names(self, names: Sequence[str]) -> None:
         if len(set(names)) < len(names):
             message = f"two columns have one name: {_listed(names)}"
             raise OptionError(message)
         values = {VALUE_COLUMN} if VALUE_COLUMN in names else set(self._fields)
-        known = {*_TYPES, *GIVEN_ANEW, *values}
+        known = {*COLUMN_TYPES, *GIVEN_ANEW, *values}
         unknown = [name for name in names if name not in known]
         if unknown or values.isdisjoint(names):
             what = f"unknown columns: {_listed(unknown)}" if unknown else f"no {VALUE_COLUMN}"
-            message = f"{what}; beside {', '.join(_TYPES)} there must be {VALUE_COLUMN}"
+            message = f"{what}; beside {', '.join(COLUMN_TYPES)} there must be {VALUE_COLUMN}"
             raise OptionError(message + self._or_fields())
 
     def _or_fields(self) -> str:
@@ -170,16 +229,27 @@ class MessageRows:
             return f", or the fields of the schema: {_listed(self._fields)}"
         if self._schema is None:
             return ", or the fields of a JSON schema, of which none is given"
-        return f": the schema is of type {self._schema.reader.type}, which has no fields to write"
+        return (
+            f": the schema is of type {self._schema.reader.type}, whose fields are not encoded; of"
+            f' a topic, value="raw" gives {VALUE_COLUMN} and __schema_version__'
+        )
 
     @cached_property
     def _fields(self) -> Mapping[str, str]:
         """The fields of a JSON schema's record, by the names that their columns have."""
-        if self._schema is None or self._schema.reader.type != "JSON":
+        if self._schema is None or not self._is_json:
             return {}
         values = every_column(values=ValueColumns(self._schema)).values
         fields = () if values is None else values.fields
         return {each.name: each.field for each in fields if each.field is not None}
+
+    @property
+    def _is_json(self) -> bool:
+        return self._schema is not None and self._schema.reader.type == "JSON"
+
+    @cached_property
+    def _has_versions(self) -> bool:
+        return len(registered_versions(self._schema)) > 1
 
     @cached_property
     def _encoder(self) -> PayloadEncoder:
@@ -188,14 +258,34 @@ class MessageRows:
             raise OptionError(message)
         return PayloadEncoder(self._schema.reader)
 
-    def _payloads(self, batch: pa.RecordBatch, nulls: list[bool]) -> list[bytes | None]:
+    def _payloads(self, batch: pa.RecordBatch, first_row: int) -> list[bytes | None]:
+        told = column_values(batch, "__null_value__", first_row)
         if VALUE_COLUMN in batch.schema.names:
-            values = batch.column(VALUE_COLUMN)
-            is_text = _is_text(values.type) and self._schema is None
-            if is_text or _is_binary(values.type):
-                payloads: list[bytes | None] = _cast(batch, VALUE_COLUMN, pa.binary()).to_pylist()
-                return payloads
-            return self._encoder.encode(values)
+            payloads = self._values(batch, first_row)
+        else:
+            payloads = self._records(batch, [bool(is_null) for is_null in told], first_row)
+        for row, is_null in enumerate(told):
+            if is_null:
+                payloads[row] = None
+            elif is_null is False and payloads[row] is None:
+                if not self._is_json:
+                    reason = "__null_value__ says that there is a value, as where salvage lost it"
+                    raise unusable(VALUE_COLUMN, first_row + row, reason)
+                payloads[row] = _JSON_NULL
+        return payloads
+
+    def _values(self, batch: pa.RecordBatch, first_row: int) -> list[bytes | None]:
+        values = batch.column(VALUE_COLUMN)
+        if (is_text(values.type) and self._schema is None) or is_binary(values.type):
+            payloads: list[bytes | None] = cast(
+                batch, VALUE_COLUMN, pa.binary(), first_row
+            ).to_pylist()
+            return payloads
+        return self._encoded(values, first_row)
+
+    def _records(
+        self, batch: pa.RecordBatch, nulls: list[bool], first_row: int
+    ) -> list[bytes | None]:
         names = [name for name in batch.schema.names if name in self._fields]
         arrays = [batch.column(name) for name in names]
         fields = [
@@ -205,13 +295,32 @@ class MessageRows:
         mask = pa.array(nulls, pa.bool_())
         records = pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
         try:
-            return self._encoder.encode(records)
+            return self._encoded(records, first_row)
         except OptionError as error:
-            # A reader gives a null value so, and with it, if asked, the column that tells it apart.
-            empty = reduce(pc.and_, (array.is_null() for array in arrays))
-            if "__null_value__" not in batch.schema.names and pc.any(empty).as_py():
+            empty = pc.any(self._empty_rows(batch)).as_py()
+            if empty and "__null_value__" not in batch.schema.names:
                 error.message += "; a row that is a null value says so in a column __null_value__"
             raise
+
+    def _encoded(self, values: pa.Array, first_row: int) -> list[bytes | None]:
+        """Payloads; an error names the first row that has none."""
+
+        def error_of(start: int, length: int) -> OptionError | None:
+            try:
+                self._encoder.encode(values.slice(start, length))
+            except OptionError as error:
+                return error
+            return None
+
+        try:
+            return self._encoder.encode(values)
+        except OptionError as error:
+            row = first_failing(len(values), lambda *rows: error_of(*rows) is not None)
+            if row is None:
+                raise
+            alone = error_of(row, 1) or error
+            message = f"row {first_row + row} (from 0): {alone.message}"
+            raise OptionError(message) from None
 
 
 def _parts(source: object) -> Iterable[object]:
@@ -230,99 +339,18 @@ def _parts(source: object) -> Iterable[object]:
     raise OptionError(message)
 
 
-def _check_columns(batch: pa.RecordBatch, first_row: int) -> None:
-    """Refuse columns that are not what their types say, such as text that is not UTF-8."""
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid as error:
-            rows = (number for number in range(len(column)) if _is_broken(column.slice(number, 1)))
-            raise _unusable(name, first_row + next(rows, 0), str(error)) from None
-
-
-def _is_broken(value: pa.Array) -> bool:
-    try:
-        value.validate(full=True)
-    except pa.ArrowInvalid:
-        return True
-    return False
-
-
-def _unusable(name: str, row: int, reason: str) -> OptionError:
-    return OptionError(f"the column {name}, row {row} (from 0): {reason}")
-
-
-def _cast(batch: pa.RecordBatch, name: str, type_: pa.DataType) -> pa.Array:
-    try:
-        return batch.column(name).cast(type_)
-    except pa.ArrowException as error:
-        given = batch.schema.field(name).type
-        message = f"the column {name} of type {given} cannot be cast to {type_}: {error}"
-        raise OptionError(message) from error
-
-
-def _values(batch: pa.RecordBatch, name: str, default: object = None) -> list[Any]:
-    """The values of a column as Python's, times in ms since the epoch."""
-    if name not in batch.schema.names:
-        return [default] * batch.num_rows
-    column = _cast(batch, name, _TYPES[name])
-    if column.type == _MILLISECONDS:
-        column = column.view(pa.int64())
-    return [default if value is None else value for value in column.to_pylist()]
-
-
-def _keys(batch: pa.RecordBatch) -> list[str | bytes | None]:
-    """Keys: text, or bytes where they are not the bytes of the text."""
-    names = batch.schema.names
-    if "__key__" in names and _is_binary(batch.schema.field("__key__").type):
-        binary: list[str | bytes | None] = _cast(batch, "__key__", pa.binary()).to_pylist()
-        return binary
-    pairs = zip(_values(batch, "__key__"), _values(batch, "__key_bytes__"), strict=True)
-    return [
-        text if data is None or (text is not None and text.encode() == data) else data
-        for text, data in pairs
-    ]
-
-
-def _properties(batch: pa.RecordBatch, first_row: int) -> list[tuple[tuple[str, str], ...]]:
-    """Properties as pairs; engines without maps have lists of their entries."""
-    name = "__properties__"
-    type_ = batch.schema.field(name).type if name in batch.schema.names else None
-    if _is_list_of_entries(type_):
-        pairs = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
-        entries = _cast(batch, name, pairs).to_pylist()
-        rows = [[each and (each["key"], each["value"]) for each in row or ()] for row in entries]
-    else:
-        rows = _values(batch, name, default=())
-    for number, row in enumerate(rows):
-        if any(pair is None or None in pair for pair in row):
-            raise _unusable(name, first_row + number, "the name or value of a property is null")
-    return [tuple(row) for row in rows]
-
-
-def _is_list_of_entries(type_: pa.DataType | None) -> bool:
-    if type_ is None or not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
+def _may_be_bytes(key: str) -> bool:
+    """Whether a key is what a reader gives of some bytes; no bytes are an empty text as well."""
+    if not key or _BASE64.fullmatch(key) is None:
         return False
-    entry = type_.value_type
-    return pa.types.is_struct(entry) and {field.name for field in entry} == {"key", "value"}
+    return base64.b64encode(base64.b64decode(key)).decode() == key
 
 
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(type_)
-        or pa.types.is_large_string(type_)
-        or pa.types.is_string_view(type_)
-    )
-
-
-def _is_binary(type_: pa.DataType) -> bool:
-    """Whether values are bytes, or all null."""
-    return bool(
-        pa.types.is_binary(type_)
-        or pa.types.is_large_binary(type_)
-        or pa.types.is_binary_view(type_)
-        or pa.types.is_fixed_size_binary(type_)
-        or pa.types.is_null(type_)
+def _untold(column: str, row: int, reason: str, asked_for: str) -> OptionError:
+    """The error for rows of a topic that lack a column."""
+    return OptionError(
+        f"the {column} of row {row} (from 0), which was read of a topic: {reason}; read the column"
+        f" {asked_for} too, which tells, or give one of that name"
     )
 
 

@@ -169,6 +169,16 @@ def test_progress_is_shown_of_what_takes_long(terminal: Callable[[int], Terminal
     assert shown.endswith("\x1b[2K")
 
 
+def test_progress_of_what_is_no_read(terminal: Callable[[int], Terminal]) -> None:
+    """What takes long may say itself how far it has come."""
+    stream = terminal(NARROW)
+
+    with progress(RequestTrace(), TimerThatFires, lambda: "writing … 3 messages"):
+        pass
+
+    assert "writing … 3 messages" in stream.getvalue()
+
+
 def test_no_progress_is_shown_of_what_is_soon_done(terminal: Callable[[int], Terminal]) -> None:
     """A read that is done within a second writes nothing."""
     assert shown_by(TimerThatDoesNot, terminal(NARROW)) == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from tests.support.offloads import names
 from tests.support.s3_server import running_s3_server
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _TABLE = pa.table({"__key__": ["a", "b"], "__value__": ["one", "two"]})
@@ -42,6 +45,78 @@ def test_files_become_a_topic(tmp_path: Path, parquet: str) -> None:
     assert [tuple(row.values()) for row in rows] == [("a", "one"), ("b", "two"), (None, "three")]
     assert (ledger["topic"], ledger["ledger_id"]) == ("persistent://public/default/orders", 0)
     assert lines_of("ledgers", bucket, "orders")[0]["uuid"] == ledger["uuid"]
+
+
+@pytest.mark.parametrize("suffix", [".arrows", ".arrow"])
+def test_a_stream_is_a_file_too(tmp_path: Path, suffix: str) -> None:
+    """What a program wrote as an Arrow stream is read by what it is, not by its name alone."""
+    file = tmp_path / f"orders{suffix}"
+    with pa.OSFile(str(file), "wb") as stream, pa.ipc.new_stream(stream, _TABLE.schema) as writer:
+        for batch in _TABLE.to_batches(max_chunksize=1):
+            writer.write_batch(batch)
+    bucket = str(tmp_path / "bucket")
+
+    run("write", bucket, "orders", str(file))
+
+    rows = lines_of("head", bucket, "orders", "--value", "raw", "--columns", "__key__,__value__")
+    assert [tuple(row.values()) for row in rows] == [("a", "one"), ("b", "two")]
+
+
+def test_what_was_written_is_told_in_a_line(tmp_path: Path, parquet: str) -> None:
+    """Behind the notes, on stderr, so that stdout is the ledgers alone."""
+    bucket = str(tmp_path / "bucket")
+    run("write", bucket, "orders", parquet)
+
+    result = run("write", bucket, "orders", parquet, parquet, "--append", "--json")
+
+    note, line = result.stderr.splitlines()
+    assert note.startswith("note: the topic had ledgers already")
+    assert re.fullmatch(
+        r"wrote: 4 messages of 2 files in 1 ledger, \d+ B of entries, \d+\.\d\d s", line
+    )
+    assert len(result.stdout.splitlines()) == 1
+
+
+def test_progress_tells_what_was_taken(
+    tmp_path: Path, parquet: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many messages, and of which file, while they are written."""
+    lines: list[str] = []
+
+    @contextlib.contextmanager
+    def spy(_trace: object, *, told: Callable[[], str]) -> Iterator[None]:
+        lines.append(told())
+        yield
+        lines.append(told())
+
+    monkeypatch.setattr("connector.cli.writing.progress", spy)
+
+    run("write", str(tmp_path / "bucket"), "orders", parquet, parquet)
+
+    assert lines == ["writing … 0 messages, file 0 of 2", "writing … 4 messages, file 2 of 2"]
+
+
+def test_a_value_that_cannot_be_cast_is_found(tmp_path: Path, parquet: str) -> None:
+    """The error names file, row and column."""
+    file = tmp_path / "more.parquet"
+    pq.write_table(pa.table({"__value__": ["v", "w"], "__sequence_id__": ["7", "seven"]}), file)
+    bucket = tmp_path / "bucket"
+
+    result = run("write", str(bucket), "orders", parquet, str(file), ends=USAGE)
+
+    assert all(each in result.stderr for each in (str(file), "__sequence_id__, row 1", "'seven'"))
+    assert not bucket.exists()
+
+
+def test_a_clusters_metadata_asks_for_ids(tmp_path: Path, parquet: str) -> None:
+    """Who names a cluster is told what its ids must be, before anything is written."""
+    options = ["--cluster", "west", "--metadata-folder", str(tmp_path / "metadata")]
+
+    result = run("write", str(tmp_path / "bucket"), "orders", parquet, *options, ends=USAGE)
+
+    assert "first_ledger_id" in result.stderr
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["orders.parquet"]
+    run("write", str(tmp_path / "bucket"), "orders", parquet, *options, "--first-ledger-id", "9")
 
 
 def test_options_reach_the_writer(tmp_path: Path, parquet: str) -> None:
@@ -164,4 +239,4 @@ def test_a_file_that_cannot_be_read_is_told(
     assert reason in result.stderr
     assert name in result.stderr
     assert len(result.stderr.splitlines()) == 1
-    assert not bucket.exists() or list(bucket.iterdir()) == []
+    assert not bucket.exists()

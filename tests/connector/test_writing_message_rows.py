@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pytest
 
@@ -16,7 +17,8 @@ from arrow_io.errors import OptionError, SchemaError
 from arrow_io.messages.message_metadata import DEFAULT_PRODUCER_NAME, Message
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from connector.catalog.schemas import load_schema
-from connector.writing.message_rows import _TYPES, GIVEN_ANEW, MessageRows
+from connector.writing.column_values import COLUMN_TYPES
+from connector.writing.message_rows import GIVEN_ANEW, FileRows, MessageRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,14 +60,14 @@ def test_a_missing_column_stands_for_its_default() -> None:
 
 def test_a_null_stands_for_the_default_of_its_column() -> None:
     """A null says no more than a column that is not there."""
-    columns = {name: pa.nulls(1, type_) for name, type_ in _TYPES.items()}
+    columns = {name: pa.nulls(1, type_) for name, type_ in COLUMN_TYPES.items()}
 
     assert _message(columns) == _message({})
 
 
 def test_every_column_that_is_read_is_written_or_given_anew() -> None:
     """No column that a reader gives is refused, or forgotten."""
-    assert {column.name for column in ALL_COLUMNS} == {"__value__", *_TYPES, *GIVEN_ANEW}
+    assert {column.name for column in ALL_COLUMNS} == {"__value__", *COLUMN_TYPES, *GIVEN_ANEW}
 
 
 @pytest.mark.parametrize(
@@ -96,6 +98,115 @@ def test_a_column_sets_its_part_of_the_message(
 ) -> None:
     """Values are taken in any type that Arrow casts without loss."""
     assert getattr(_message({name: values}), attribute) == expected
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param([{"a": "b", "c": "d"}], id="struct"),
+        pytest.param([[("a", "b"), ("c", "d")]], id="pairs"),
+        pytest.param([[{"key": "a", "value": "b"}, {"value": "d", "key": "c"}]], id="entries"),
+        pytest.param(
+            pa.array([[("a", "b"), ("c", "d")]], pa.map_(pa.string(), pa.string())), id="map"
+        ),
+        pytest.param(
+            pa.array([[["a", "b"], ["c", "d"]]], pa.large_list(pa.list_(pa.string(), 2))),
+            id="fixed pairs",
+        ),
+    ],
+)
+def test_properties_have_many_forms(values: object) -> None:
+    """What engines make of properties is taken as they made it."""
+    assert _message({"__properties__": values}).properties == (("a", "b"), ("c", "d"))
+
+
+def test_fields_of_a_struct_that_are_null_are_no_properties() -> None:
+    """A struct has all names of all rows; numbers are taken as text."""
+    rows = pa.array([{"a": "b", "n": None}, None, {"a": None, "n": 5}])
+    messages = _messages(pa.table({"__value__": [b""] * 3, "__properties__": rows}))
+
+    assert [each.properties for each in messages] == [(("a", "b"),), (), (("n", "5"),)]
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda column: column.dictionary_encode(),
+        pc.run_end_encode,
+        lambda column: pc.run_end_encode(column).slice(1),
+        lambda column: column.cast(pa.large_string()).dictionary_encode(),
+    ],
+    ids=["dictionary", "runs", "part of runs", "large dictionary"],
+)
+@pytest.mark.parametrize("name", ["__value__", "__key__", "__producer_name__", "note"])
+def test_dictionaries_and_runs_are_as_their_values(
+    encode: Callable[[pa.Array], pa.Array], name: str
+) -> None:
+    """How a column is stored changes nothing of its messages."""
+    plain = pa.array(["x", "x", None, "y"])
+    others: dict[str, list[Any]] = {"__value__": [b"v"] * 4}
+    if name == "note":
+        others = {"id": [1, 2, 3, 4]}
+    schema = _ORDER if name == "note" else None
+    column = encode(plain)
+    skipped = len(plain) - len(column)
+
+    messages = _messages(pa.table({**others, name: plain}).slice(skipped), schema)
+    others = {key: values[skipped:] for key, values in others.items()}
+    encoded = pa.RecordBatch.from_pydict({**others, name: column})
+
+    assert _messages(encoded, schema) == messages
+
+
+def test_a_dictionary_within_a_record_is_as_its_values() -> None:
+    """So it is in a column of structs."""
+    note = pa.array(["n"]).dictionary_encode()
+    records = pa.StructArray.from_arrays([pa.array([1]), note], ["id", "note"])
+
+    (message,) = _messages(pa.table({"__value__": records}), _ORDER)
+
+    assert message.payload == b'{"id":1,"note":"n"}'
+
+
+_WIDE = pa.struct([pa.field(f"field_{number}", pa.string()) for number in range(300)])
+
+
+@pytest.mark.parametrize(
+    ("columns", "schema", "said"),
+    [
+        ({"__sequence_id__": ["1", "2", "x"]}, None, ["column __sequence_id__", "row 12", "'x'"]),
+        ({"__event_time__": pa.array([0, 1, 1500], pa.timestamp("us"))}, None,
+         ["column __event_time__", "row 11", "lose data"]),
+        ({"__key__": pa.nulls(3, _WIDE)}, None, ["column __key__", "a struct"]),
+        ({"__properties__": pa.nulls(3, pa.list_(_WIDE))}, None, ["__properties__", "a list"]),
+        ({"__properties__": pa.array([{"a": b"x"}, {"a": b"y"}, {"a": b"\xff"}])}, None,
+         ["__properties__.a", "row 12", "UTF8"]),
+        ({"id": [1.0, 2.0, 2.5], "note": ["a", "b", "c"]}, _ORDER,
+         ["row 12", "the value.id", "2.5"]),
+        ({"id": [1, None, 3]}, _ORDER, ["row 11", "value.id is null"]),
+        ({"id": pa.nulls(3, _WIDE)}, _ORDER, ["the value.id", "a struct", "int64"]),
+        ({"__value__": [{"id": 1, "note": "a"}, {"id": 2, "note": None}, {"id": None}]}, _ORDER,
+         ["row 12", "value.id is null"]),
+        ({"__value__": [1, 2, 70_000]}, load_schema("int16"), ["row 12", "INT16", "70000"]),
+        ({"__value__": pa.nulls(3, _WIDE)}, load_schema("int16"), ["INT16", "a struct"]),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_cast_is_told_by_row_and_field(
+    columns: dict[str, Any], schema: TopicSchema | None, said: list[str]
+) -> None:
+    """The error names the first row in the file and the field, and no type of 300 fields."""
+    values = {} if schema is not None else {"__value__": [b""] * 3}
+    wrong = pa.table({**values, **columns}).to_batches()[0]
+    before = pa.record_batch({"__value__": [b"v"] * 10})
+    source = [FileRows("other.parquet", [before]), FileRows("more.parquet", [before, wrong])]
+
+    with pytest.raises(OptionError) as raised:
+        _messages(source, schema)
+
+    text = str(raised.value)
+    assert all(each in text for each in ("more.parquet", *said)), text
+    assert "field_1" not in text
+    assert len(text) < 250
 
 
 @pytest.mark.parametrize(
@@ -265,7 +376,8 @@ def test_fields_that_may_be_null_may_be_missing() -> None:
         (pa.table({"__value__": [1]}), None, "unless a schema is given"),
         (pa.table([[b""], [b""]], ["__value__", "__value__"]), None, "two columns have one name"),
         (pa.table({"__value__": [b""], "__sequence_id__": ["x"]}), None, "__sequence_id__"),
-        (pa.table({"__value__": [b""], "__properties__": [{"a": "b"}]}), None, "__properties__"),
+        (pa.table({"__value__": [b""], "__properties__": ["a=b"]}), None,
+         "__properties__ is string, which cannot be cast to map"),
         (pa.table({"__value__": [b""], "__publish_time__": [_AT.replace(microsecond=1)]}), None,
          "lose data"),
         (pa.table({"a": [1]}), load_schema([{"version": 0, "type": "AVRO", "data": '"long"'}]),

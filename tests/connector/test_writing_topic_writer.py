@@ -229,7 +229,7 @@ class TestMetadata:
         topic = golden_topic("json-orders")
         schema = golden_schema(topic)
         typed = open_golden(topic, schema=schema).to_table()
-        columns = [*typed.column_names, "__null_value__"]
+        columns = [*typed.column_names, "__null_value__", "__key_bytes__"]
         rows = open_golden(topic, schema=schema, columns=columns).to_table()
 
         write_messages(bucket.url, TOPIC, rows, schema=schema, metadata_folder=tmp_path)

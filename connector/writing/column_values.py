@@ -1,0 +1,235 @@
+"""Columns of a table → values of messages; what cannot be one is an error that names the row.
+
+Rows count from 0, from the beginning of the source that they stand in.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
+COLUMN_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "__publish_time__": MILLISECONDS,
+    "__event_time__": MILLISECONDS,
+    "__deliver_at__": MILLISECONDS,
+    "__sequence_id__": pa.int64(),
+    "__schema_version__": pa.int64(),
+    "__producer_name__": pa.string(),
+    "__replicated_from__": pa.string(),
+    "__key__": pa.string(),
+    "__key_bytes__": pa.binary(),
+    "__ordering_key__": pa.binary(),
+    "__properties__": pa.map_(pa.string(), pa.string()),
+    "__null_value__": pa.bool_(),
+}
+"""What columns are cast to, without loss."""
+
+_PROPERTIES: Final = "__properties__"
+_ENTRY_FIELDS: Final = {"key", "value"}
+_PAIR: Final = 2
+
+
+def plain_batch(batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+    """The same rows without dictionaries and runs, which only say how a column is stored.
+
+    Raises:
+        OptionError: A column is not what its type says, such as text that is not UTF-8.
+    """
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            rows = (number for number in range(len(column)) if _is_broken(column.slice(number, 1)))
+            raise unusable(name, first_row + next(rows, 0), str(error)) from None
+        if pa.types.is_run_end_encoded(column.type):
+            column = pc.run_end_decode(column)  # noqa: PLW2901 - of either, or of both
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()  # noqa: PLW2901
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _is_broken(value: pa.Array) -> bool:
+    try:
+        value.validate(full=True)
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
+def unusable(name: str, row: int, reason: str) -> OptionError:
+    """The error for a value of a column."""
+    return OptionError(f"the column {name}, row {row} (from 0): {reason}")
+
+
+def first_failing(length: int, fails: Callable[[int, int], bool]) -> int | None:
+    """The first row for which something fails; None where it fails for no row by itself.
+
+    Args:
+        length: Number of rows.
+        fails: Whether it fails for the rows from one number on, as many as a second one says.
+    """
+    start, stop = 0, length
+    while stop - start > 1:
+        half = (stop - start) // 2
+        if fails(start, half):
+            stop = start + half
+        else:
+            start += half
+    return start if stop > start and fails(start, 1) and not fails(start, 0) else None
+
+
+def cast(batch: pa.RecordBatch, name: str, type_: pa.DataType, first_row: int) -> pa.Array:
+    """A column in another type, without loss.
+
+    Raises:
+        OptionError: It cannot be cast; the error names the row, or the type where no row can be.
+    """
+    return cast_array(batch.column(name), name, type_, first_row)
+
+
+def cast_array(column: pa.Array, name: str, type_: pa.DataType, first_row: int) -> pa.Array:
+    """As `cast`, of an array that is not a column as it stands."""
+
+    def error_of(start: int, length: int) -> pa.ArrowException | None:
+        try:
+            column.slice(start, length).cast(type_)
+        except pa.ArrowException as error:
+            return error
+        return None
+
+    try:
+        return column.cast(type_)
+    except pa.ArrowException:
+        row = first_failing(len(column), lambda *rows: error_of(*rows) is not None)
+        if row is not None:
+            raise unusable(name, first_row + row, str(error_of(row, 1))) from None
+        given = column.type
+        # A type with others in it may have a thousand.
+        shown = f"a {str(given).partition('<')[0]}" if given.num_fields else given
+        message = f"the column {name} is {shown}, which cannot be cast to {type_}"
+        raise OptionError(message) from None
+
+
+def column_values(
+    batch: pa.RecordBatch, name: str, first_row: int, default: object = None
+) -> list[Any]:
+    """The values of a column as Python's, times in ms since the epoch.
+
+    Args:
+        batch: The rows.
+        name: Name of the column, among `COLUMN_TYPES`.
+        first_row: Number of the first row.
+        default: What stands for null, and for a column that is not there.
+
+    Raises:
+        OptionError: As `cast`.
+    """
+    if name not in batch.schema.names:
+        return [default] * batch.num_rows
+    column = cast(batch, name, COLUMN_TYPES[name], first_row)
+    if column.type == MILLISECONDS:
+        column = column.view(pa.int64())
+    return [default if value is None else value for value in column.to_pylist()]
+
+
+def keys(batch: pa.RecordBatch, first_row: int) -> list[str | bytes | None]:
+    """Keys: text, or bytes where they are not the bytes of the text; errors are those of `cast`."""
+    names = batch.schema.names
+    if "__key__" in names and is_binary(batch.schema.field("__key__").type):
+        binary: list[str | bytes | None] = cast(
+            batch, "__key__", pa.binary(), first_row
+        ).to_pylist()
+        return binary
+    texts = column_values(batch, "__key__", first_row)
+    pairs = zip(texts, column_values(batch, "__key_bytes__", first_row), strict=True)
+    return [
+        text if data is None or (text is not None and text.encode() == data) else data
+        for text, data in pairs
+    ]
+
+
+def properties(batch: pa.RecordBatch, first_row: int) -> list[tuple[tuple[str, str], ...]]:
+    """Properties as pairs: of a map, its entries or pairs in a list, or the fields of a struct.
+
+    Raises:
+        OptionError: As `cast`; or a name or a value is null, but for the fields of a struct, of
+            which those that are null are no properties of their row.
+    """
+    if _PROPERTIES not in batch.schema.names:
+        return [()] * batch.num_rows
+    column = batch.column(_PROPERTIES)
+    if pa.types.is_struct(column.type):
+        return _fields(column, first_row)
+    rows: Sequence[Any]
+    if _is_list_of(column.type, _is_entry):
+        entry = pa.struct([("key", pa.string()), ("value", pa.string())])
+        entries = cast(batch, _PROPERTIES, pa.list_(entry), first_row).to_pylist()
+        rows = [[each and (each["key"], each["value"]) for each in row or ()] for row in entries]
+    elif _is_list_of(column.type, _is_list):
+        pairs = pa.list_(pa.list_(pa.string()))
+        rows = [row or () for row in cast(batch, _PROPERTIES, pairs, first_row).to_pylist()]
+    else:
+        rows = column_values(batch, _PROPERTIES, first_row, default=())
+    for number, row in zip(count(first_row), rows, strict=False):
+        if any(pair is None or len(pair) != _PAIR or None in pair for pair in row):
+            raise unusable(_PROPERTIES, number, "the name or value of a property is null or absent")
+    return [tuple((name, value) for name, value in row) for row in rows]
+
+
+def _fields(column: pa.Array, first_row: int) -> list[tuple[tuple[str, str], ...]]:
+    names = [field.name for field in column.type]
+    texts = [
+        cast_array(values, f"{_PROPERTIES}.{name}", pa.string(), first_row).to_pylist()
+        for name, values in zip(names, column.flatten(), strict=True)
+    ]
+    return [
+        tuple(pair for pair in zip(names, row, strict=True) if pair[1] is not None)
+        for row in (zip(*texts, strict=True) if texts else [()] * len(column))
+    ]
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(type_)
+        or pa.types.is_large_list(type_)
+        or pa.types.is_fixed_size_list(type_)
+    )
+
+
+def _is_list_of(type_: pa.DataType, is_item: Callable[[pa.DataType], bool]) -> bool:
+    return _is_list(type_) and is_item(type_.value_type)
+
+
+def _is_entry(type_: pa.DataType) -> bool:
+    return pa.types.is_struct(type_) and {field.name for field in type_} == _ENTRY_FIELDS
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Whether values are text."""
+    return bool(
+        pa.types.is_string(type_)
+        or pa.types.is_large_string(type_)
+        or pa.types.is_string_view(type_)
+    )
+
+
+def is_binary(type_: pa.DataType) -> bool:
+    """Whether values are bytes, or all null."""
+    return bool(
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_binary_view(type_)
+        or pa.types.is_fixed_size_binary(type_)
+        or pa.types.is_null(type_)
+    )
