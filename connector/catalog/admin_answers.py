@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _MANAGED_LEDGER: Final = re.compile(
     rf"[{{ ,]{re.escape(MANAGED_LEDGER_KEY)}=base64:([A-Za-z0-9+/]+={{0,2}})[,}}]"
 )
+_CURSOR_POSITION: Final = re.compile(r"(-1|\d{1,19}):(-1|\d{1,19})", re.ASCII)
 _SHOWN_CHARACTERS: Final = 64
 
 
@@ -153,7 +154,10 @@ def internal_info_json(metadata: TopicMetadata) -> str:
     if metadata.terminated_position is not None:
         ledger_id, entry_id = metadata.terminated_position
         answer["terminatedPosition"] = {"ledgerId": ledger_id, "entryId": entry_id}
-    answer["cursors"] = {}
+    answer["cursors"] = {
+        name: {"cursorsLedgerId": -1, "markDelete": {"ledgerId": ledger_id, "entryId": entry_id}}
+        for name, (ledger_id, entry_id) in metadata.cursors.items()
+    }
     if metadata.properties:
         answer["properties"] = dict(metadata.properties)
     return json.dumps(answer)
@@ -185,7 +189,10 @@ def internal_stats_json(metadata: TopicMetadata) -> str:
         "lastConfirmedEntry": f"{last.ledger_id}:{(last.entries or 0) - 1}" if last else "-1:-1",
         "state": "Terminated" if is_terminated else "LedgerOpened",
         "ledgers": ledgers,
-        "cursors": {},
+        "cursors": {
+            name: {"markDeletePosition": f"{ledger_id}:{entry_id}"}
+            for name, (ledger_id, entry_id) in metadata.cursors.items()
+        },
         "schemaLedgers": [],
         "compactedLedger": _stats_ledger(LedgerInfo(ledger_id=-1, entries=-1, size_bytes=-1)),
     }
@@ -247,6 +254,7 @@ def _internal_info(answer: Mapping[str, object], topic: TopicName) -> TopicMetad
         ledgers=_with_open_ledger(ledgers, is_terminated=terminated is not None),
         terminated_position=terminated,
         properties=_properties(answer),
+        cursors=dict(_info_cursors(answer)),
     )
 
 
@@ -265,8 +273,34 @@ def _internal_stats(answer: Mapping[str, object], topic: TopicName) -> TopicMeta
     ]
     is_terminated = answer.get("state") == "Terminated"
     return TopicMetadata(
-        topic=topic, ledgers=_with_open_ledger(ledgers, is_terminated=is_terminated)
+        topic=topic,
+        ledgers=_with_open_ledger(ledgers, is_terminated=is_terminated),
+        cursors=dict(_stats_cursors(answer)),
     )
+
+
+def _info_cursors(answer: Mapping[str, object]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Mark-delete positions; the metadata store does not have those of cursors with a ledger."""
+    for name, cursor in _mapping(answer.get("cursors") or {}, "the field cursors").items():
+        position = _mapping(cursor, "a cursor of the answer").get("markDelete")
+        if position is not None:
+            where = _mapping(position, "the field markDelete")
+            ids = _required_int(where, "ledgerId"), _required_int(where, "entryId")
+            # Before the first message of a topic a broker writes -1:-1.
+            yield name, (-1, -1) if ids[0] < 0 else checked_position(*ids)
+
+
+def _stats_cursors(answer: Mapping[str, object]) -> Iterator[tuple[str, tuple[int, int]]]:
+    for name, cursor in _mapping(answer.get("cursors") or {}, "the field cursors").items():
+        text = _mapping(cursor, "a cursor of the answer").get("markDeletePosition")
+        if text is None:
+            continue
+        match = _CURSOR_POSITION.fullmatch(str(text))
+        if match is None:
+            message = f"{_shown(text)} is no position"
+            raise CorruptMetadataError(message)
+        ids = int(match[1]), int(match[2])
+        yield name, (-1, -1) if ids[0] < 0 else checked_position(*ids)
 
 
 def _with_open_ledger(ledgers: list[LedgerInfo], *, is_terminated: bool) -> tuple[LedgerInfo, ...]:

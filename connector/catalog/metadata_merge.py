@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from connector.catalog.topic_metadata import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 
@@ -109,7 +109,18 @@ def _merged(
         ledgers=in_order(ledgers),
         terminated_position=_either(first.terminated_position, second.terminated_position),
         properties=first.properties or second.properties,
+        cursors=_joined_cursors(first.cursors, second.cursors),
     )
+
+
+def _joined_cursors(
+    first: Mapping[str, tuple[int, int]], second: Mapping[str, tuple[int, int]]
+) -> dict[str, tuple[int, int]]:
+    """The cursors of both, each where it was seen last: acknowledging moves it on."""
+    joined = dict(first)
+    for name, position in second.items():
+        joined[name] = max(position, joined.get(name, position))
+    return joined
 
 
 def _age_rank(metadata: TopicMetadata) -> tuple[int, int]:

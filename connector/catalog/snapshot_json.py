@@ -125,6 +125,7 @@ def _metadata(metadata: TopicMetadata) -> dict[str, Any]:
         "topic": str(metadata.topic),
         "terminated": metadata.terminated_position,
         "properties": dict(metadata.properties),
+        "cursors": dict(metadata.cursors),
         "ledgers": list(map(_ledger, metadata.ledgers)),
     }
 
@@ -276,12 +277,18 @@ def _read_metadata(value: dict[str, Any]) -> TopicMetadata:
         ledgers=in_order(map(_read_ledger, value["ledgers"])),
         terminated_position=terminated and _read_position(*terminated),
         properties=_texts(value["properties"]),
+        cursors={name: _read_cursor(*each) for name, each in value["cursors"].items()},
     )
 
 
 def _read_position(ledger_id: object, entry_id: object) -> tuple[int, int]:
     # Before the first message it is entry -1.
     return _number(ledger_id), _number(entry_id, least=-1)
+
+
+def _read_cursor(ledger_id: object, entry_id: object) -> tuple[int, int]:
+    # Before the first message of the topic it is -1:-1.
+    return _number(ledger_id, least=-1), _number(entry_id, least=-1)
 
 
 def _read_ledger(value: dict[str, Any]) -> LedgerInfo:

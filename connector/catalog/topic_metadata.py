@@ -80,6 +80,9 @@ class TopicMetadata:
     terminated_position: tuple[int, int] | None = None
     """Ledger and entry id of the last message, if the topic was terminated."""
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    cursors: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
+    """Mark-delete positions of subscriptions, by name, as far as the source tells them: ledger and
+    entry id (inclusive) up to which each has acknowledged everything."""
 
 
 def in_order(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:

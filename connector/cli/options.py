@@ -9,6 +9,7 @@ import typer
 
 from arrow_io.columns import ALL_COLUMNS
 from arrow_io.errors import OptionError
+from arrow_io.storage.redaction import redacted_urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -163,9 +164,14 @@ def bucket_urls(given: Iterable[str] | None) -> dict[str, str]:
         OptionError: A text is no pair.
     """
     pairs = [each.partition("=") for each in given or ()]
-    if not all(name and url for name, _, url in pairs):
-        message = "--bucket must be NAME=URL"
-        raise OptionError(message)
+    for pair in pairs:
+        name, _, url = pair
+        if not (name and url):
+            message = (
+                "--bucket must be NAME=URL, such as archive=s3://archive, not"
+                f" {redacted_urls(''.join(pair))!r}"
+            )
+            raise OptionError(message)
     return {name: url for name, _, url in pairs}
 
 

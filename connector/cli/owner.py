@@ -48,7 +48,12 @@ from connector.topic import open_topic
 from connector.topic_name import select_topics
 from connector.upkeep.cost import EXAMPLE_PRICES, load_prices, read_cost, stored_bytes
 from connector.upkeep.policy import Action, apply_policy, bucket_metadata
-from connector.upkeep.policy_settings import SETTING_NAMES, OffloadPolicy, settings_of_conf
+from connector.upkeep.policy_settings import (
+    SETTING_NAMES,
+    OffloadPolicy,
+    broker_defaults,
+    settings_of_conf,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -103,7 +108,8 @@ _ConsumedTo = Annotated[
     str | None,
     typer.Option(
         metavar="LEDGER:ENTRY",
-        help="Last message that every subscription has acknowledged; all, if it is not given.",
+        help="Last message that every subscription has acknowledged; else as the metadata tells,"
+        " and all where it tells nothing.",
     ),
 ]
 
@@ -176,7 +182,7 @@ def cost(
 
 @command(
     "multi-ledger --metadata tests/data/golden/pulsar-4.0.7"
-    " --set managedLedgerOffloadDeletionLagMs=4h --set defaultRetentionTimeInMinutes=1w"
+    " --set defaultRetentionTimeInMinutes=1w --set defaultRetentionSizeInMB=-1"
 )
 def policy(
     url: Url,
@@ -195,10 +201,11 @@ def policy(
     """Tell what offload and retention settings would do to a topic.
 
     One line a ledger: what a broker would do to it next, and when at the earliest, as though
-    nothing more was written. A setting that is not given does nothing. Without --metadata, only
-    offloaded ledgers are known, and not when they were closed.
+    nothing more was written. A setting that is not given is as brokers have it by default: a note
+    says which do something. Without --metadata, only offloaded ledgers are known, and not when they
+    were closed.
     """
-    wanted = _policy(settings, conf)
+    wanted, defaults = _policy(settings, conf)
     at_ms = _moment_ms(at)
     trace = RequestTrace()
     catalog = catalog_at(
@@ -208,6 +215,8 @@ def policy(
         names = select_topics(topic, catalog.topics())
         known = [(name, catalog.metadata(name)) for name in names]
     position = _position(consumed_to, names)
+    if defaults:
+        say("note", f"not given, so as brokers have it: {', '.join(defaults)}")
     fates: list[tuple[TopicName, LedgerFate]] = []
     for name, found in known:
         if found is None:
@@ -278,19 +287,23 @@ def _rounded(money: Decimal) -> Decimal:
     return Decimal(format(money, ".6f"))
 
 
-def _policy(settings: Iterable[str] | None, conf: str | None) -> OffloadPolicy:
+def _policy(settings: Iterable[str] | None, conf: str | None) -> tuple[OffloadPolicy, list[str]]:
+    """The settings, and those that a broker takes from its defaults."""
     if not settings and conf is None:
         message = f"give --conf or --set NAME=VALUE, of: {', '.join(SETTING_NAMES)}"
         raise OptionError(message)
-    base = OffloadPolicy.parse(settings_of_conf(_conf_text(conf))) if conf else OffloadPolicy()
+    in_conf = {} if conf is None else settings_of_conf(_conf_text(conf))
+    base = OffloadPolicy.parse(in_conf)
     given: dict[str, object] = {}
     for each in settings or ():
         name, is_pair, value = each.partition("=")
         if not is_pair:
-            message = f"--set must be NAME=VALUE, not {each!r}"
+            message = f"--set must be NAME=VALUE, such as retentionTimeInMinutes=1w, not {each!r}"
             raise OptionError(message)
         given[name.strip()] = value
-    return OffloadPolicy.parse(given, base)
+    wanted = OffloadPolicy.parse(given, base)
+    defaults = broker_defaults((*in_conf, *given))
+    return wanted, [f"{name}={value}" for name, value in defaults.items()]
 
 
 def _conf_text(path: str) -> str:

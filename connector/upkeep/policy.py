@@ -12,7 +12,8 @@ comes one row a ledger: what a broker would do to it next. The rules are those o
 * `internalTrimLedgers`: from the oldest ledger on, one that every subscription has read is trimmed,
   from BookKeeper and bucket, if it was closed longer ago than the retention time, *or* if without
   it and those before it as much as the retention size is left. The first that is not trimmed ends
-  it, and so does the ledger that is written to. 0 keeps nothing, a negative number everything.
+  it, and so does the ledger that is written to. 0 keeps nothing, a negative number everything:
+  so a retention time keeps nothing while the size is 0, which it is unless it is set.
 
 The topic is taken as it stands: as though nothing more was written to it. A broker acts when a
 ledger is closed, and trims every `retentionCheckIntervalInSeconds` too; the times here are the
@@ -94,14 +95,20 @@ def apply_policy(
         policy: The settings.
         at_ms: The time that counts as now, ms since the epoch.
         consumed_to: Ledger and entry id (inclusive) that the slowest subscription has acknowledged
-            everything up to: its mark-delete position. None: every subscription has read all.
+            everything up to: its mark-delete position. None: the first of those that the metadata
+            tells; where it tells none, every subscription has read all.
 
     Returns:
         A row for each ledger, in the topic's order.
 
     Raises:
-        OptionError: A setting counts bytes, and the metadata does not tell the size of a ledger.
+        OptionError: A setting counts bytes, and the metadata does not tell the size of a ledger; or
+            the topic has no such position as `consumed_to`.
     """
+    if consumed_to is None:
+        consumed_to = min(metadata.cursors.values(), default=None)
+    else:
+        _check_position(metadata, consumed_to)
     closed = [each for each in metadata.ledgers if not _is_open(metadata, each)]
     if policy.threshold_bytes >= 0 or policy.retention_mb >= 0:
         _check_sizes(closed)
@@ -147,6 +154,24 @@ def _is_open(metadata: TopicMetadata, ledger: LedgerInfo) -> bool:
     if ledger is not metadata.ledgers[-1] or ledger.offload is not None:
         return False
     return not ledger.entries or ledger.timestamp_ms is None
+
+
+def _check_position(metadata: TopicMetadata, position: tuple[int, int]) -> None:
+    ledger_id, entry_id = position
+    ledger = next((each for each in metadata.ledgers if each.ledger_id == ledger_id), None)
+    if ledger is None:
+        ids = [each.ledger_id for each in metadata.ledgers]
+        has = f"its {len(ids)} ledgers are {ids[0]} … {ids[-1]}" if ids else "it has no ledgers"
+        message = f"{metadata.topic} has no position {ledger_id}:{entry_id}: {has}"
+        raise OptionError(message)
+    last = None if ledger.entries is None else ledger.entries - 1
+    if entry_id < -1 or (last is not None and entry_id > last):
+        has = "-1 or more" if last is None else f"-1 … {last}"
+        message = (
+            f"{metadata.topic} has no position {ledger_id}:{entry_id}: the entry must be {has},"
+            " where -1 is before the first"
+        )
+        raise OptionError(message)
 
 
 def _check_sizes(ledgers: list[LedgerInfo]) -> None:
@@ -217,7 +242,9 @@ def _trim(ledger: LedgerInfo, left_bytes: int, policy: OffloadPolicy, at_ms: int
         policy: The settings.
         at_ms: The time that counts as now.
     """
-    if 0 <= policy.retention_mb * _MB_BYTES <= left_bytes:
+    if policy.retention_mb == 0:
+        return _Step(Action.TRIM, at_ms, "a retention size of 0 keeps nothing that all have read")
+    if 0 < policy.retention_mb * _MB_BYTES <= left_bytes:
         return _Step(Action.TRIM, at_ms, f"{left_bytes} bytes behind it fill the retention size")
     if policy.retention_minutes < 0:
         return _keep("retention keeps it")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from arrow_io.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _MB_BYTES = 1 << 20
 _MAX_INT64 = 2**63 - 1
@@ -38,18 +38,20 @@ class _Setting(NamedTuple):
         field: Its field of `OffloadPolicy`.
         units: Suffixes that a text may have, in bytes or in ms.
         own_unit: What a number without a suffix counts, likewise.
+        own_unit_name: That unit, in words.
     """
 
     field: str
     units: Mapping[str, int]
     own_unit: int
+    own_unit_name: str
 
 
-_THRESHOLD_BYTES = _Setting("threshold_bytes", _SIZE_BYTES, 1)
-_THRESHOLD_S = _Setting("threshold_s", _TIME_MS, _TIME_MS["s"])
-_DELETION_LAG = _Setting("deletion_lag_ms", _TIME_MS, 1)
-_RETENTION_TIME = _Setting("retention_minutes", _TIME_MS, _TIME_MS["m"])
-_RETENTION_SIZE = _Setting("retention_mb", _SIZE_BYTES, _MB_BYTES)
+_THRESHOLD_BYTES = _Setting("threshold_bytes", _SIZE_BYTES, 1, "bytes")
+_THRESHOLD_S = _Setting("threshold_s", _TIME_MS, _TIME_MS["s"], "seconds")
+_DELETION_LAG = _Setting("deletion_lag_ms", _TIME_MS, 1, "milliseconds")
+_RETENTION_TIME = _Setting("retention_minutes", _TIME_MS, _TIME_MS["m"], "minutes")
+_RETENTION_SIZE = _Setting("retention_mb", _SIZE_BYTES, _MB_BYTES, "MB of 2^20 bytes")
 _SETTINGS = {
     "managedLedgerOffloadAutoTriggerSizeThresholdBytes": _THRESHOLD_BYTES,
     "managedLedgerOffloadThresholdInBytes": _THRESHOLD_BYTES,
@@ -62,25 +64,32 @@ _SETTINGS = {
     "retentionSizeInMB": _RETENTION_SIZE,
 }
 SETTING_NAMES = tuple(_SETTINGS)
+_WITH_DEFAULTS = (
+    "managedLedgerOffloadDeletionLagMs",
+    "defaultRetentionTimeInMinutes",
+    "defaultRetentionSizeInMB",
+)
+"""Names of the settings whose default does something."""
+_SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffloadPolicy:
     """When ledgers are offloaded, leave BookKeeper, and are trimmed; -1: never.
 
-    A setting that is not given does nothing here. A broker has defaults of its own: a deletion lag
-    of 4 hours, and retention of nothing.
+    A setting that is not given is as a broker has it (ServiceConfiguration): a deletion lag of 4
+    hours, and retention of nothing. So a retention time keeps nothing unless a size is given too.
     """
 
     threshold_bytes: int = -1
     """Size of the topic's newest ledgers that stay; 0: each ledger is offloaded once closed."""
     threshold_s: int = -1
     """How long after a ledger was closed it is offloaded, in s."""
-    deletion_lag_ms: int = -1
+    deletion_lag_ms: int = 14_400_000
     """How long after its offload BookKeeper's copy goes, in ms."""
-    retention_minutes: int = -1
+    retention_minutes: int = 0
     """How long after it was closed a ledger that all have read is kept, in minutes."""
-    retention_mb: int = -1
+    retention_mb: int = 0
     """Size of the topic's newest ledgers that is kept though all have read them, in 2^20 bytes."""
 
     @classmethod
@@ -124,7 +133,10 @@ def _number(name: str, setting: _Setting, value: object) -> int:
     unit = match[2].lower() if match else ""
     if match is None or (unit and unit not in setting.units):
         units = ", ".join(setting.units)
-        message = f"{name} must be a whole number, perhaps with one of {units}, not {value!r}"
+        message = (
+            f"{name} must be a whole number of {setting.own_unit_name}, or one with a unit of"
+            f" {units}, not {_shown(value)}"
+        )
         raise OptionError(message)
     if int(match[1]) < 0:
         return -1
@@ -132,9 +144,35 @@ def _number(name: str, setting: _Setting, value: object) -> int:
         int(match[1]) * (setting.units[unit] if unit else setting.own_unit), setting.own_unit
     )
     if rest or number > _MAX_INT64:
-        message = f"{name} cannot be {value!r}: that is no whole number of its unit, or too large"
+        message = (
+            f"{name} cannot be {_shown(value)}: that is no whole number of"
+            f" {setting.own_unit_name}, or too large"
+        )
         raise OptionError(message)
     return number
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:_SHOWN_CHARACTERS]
+
+
+def broker_defaults(given: Iterable[str]) -> dict[str, int]:
+    """Names and values of the settings that a broker takes from its defaults.
+
+    Args:
+        given: Names of the settings that are given.
+
+    Example:
+        >>> broker_defaults(["retentionTimeInMinutes", "managedLedgerOffloadDeletionLagMs"])
+        {'defaultRetentionSizeInMB': 0}
+    """
+    fields = {_SETTINGS[name].field for name in given}
+    defaults = OffloadPolicy()
+    return {
+        name: getattr(defaults, _SETTINGS[name].field)
+        for name in _WITH_DEFAULTS
+        if _SETTINGS[name].field not in fields
+    }
 
 
 def settings_of_conf(text: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import pytest
@@ -28,6 +28,9 @@ from connector.catalog.metadata_merge import merge_metadata
 from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.topic_name import TopicName
 from tests.support.golden import GOLDEN, GoldenTopic, golden_topic, golden_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TOPIC: Final = TopicName.parse("orders")
 UUID_TEXT: Final = "00000000-0000-0000-0000-0000000000aa"
@@ -138,9 +141,13 @@ def test_written_stats_have_the_fields_and_totals_of_a_broker() -> None:
     ),
     st.none() | st.tuples(_INT64, st.integers(-1, 9)),
     st.dictionaries(_TEXT, _TEXT, max_size=2),
+    st.dictionaries(_TEXT, st.just((-1, -1)) | st.tuples(_INT64, st.integers(-1, 9)), max_size=2),
 )
 def test_any_metadata_is_read_back(
-    ledgers: list[LedgerInfo], position: tuple[int, int] | None, properties: dict[str, str]
+    ledgers: list[LedgerInfo],
+    position: tuple[int, int] | None,
+    properties: dict[str, str],
+    cursors: dict[str, tuple[int, int]],
 ) -> None:
     """The two answers together must tell all that the metadata has."""
     metadata = TopicMetadata(
@@ -148,6 +155,7 @@ def test_any_metadata_is_read_back(
         ledgers=tuple(sorted(ledgers, key=lambda ledger: ledger.ledger_id)),
         terminated_position=position,
         properties=properties,
+        cursors=cursors,
     )
 
     info = read_answer(internal_info_json(metadata).encode())
@@ -157,6 +165,38 @@ def test_any_metadata_is_read_back(
         None, parse_internal_info(info, TOPIC)[TOPIC], parse_internal_stats(stats, TOPIC)[TOPIC], []
     )
     assert joined == metadata
+
+
+def test_a_cursor_may_have_no_position() -> None:
+    """The metadata store does not tell that of a cursor whose ledger has it."""
+    info = {"ledgers": [], "cursors": {"sub": {"cursorsLedgerId": 5}}}
+    stats = {"ledgers": [], "cursors": {"sub": {"state": "Open"}}}
+
+    for answer, parse in ((info, parse_internal_info), (stats, parse_internal_stats)):
+        assert parse(answer, TOPIC)[TOPIC].cursors == {}
+
+
+@pytest.mark.parametrize(
+    ("parse", "cursor"),
+    [
+        (parse_internal_info, {"markDelete": {"ledgerId": 1}}),
+        (parse_internal_info, {"markDelete": {"ledgerId": 1, "entryId": -2}}),
+        (parse_internal_info, {"markDelete": "1:2"}),
+        (parse_internal_info, "sub"),
+        (parse_internal_stats, {"markDeletePosition": "1"}),
+        (parse_internal_stats, {"markDeletePosition": "1:-2"}),
+        (parse_internal_stats, {"markDeletePosition": f"{2**63}:0"}),
+        (parse_internal_stats, {"markDeletePosition": 7}),
+        (parse_internal_stats, "sub"),
+    ],
+    ids=str,
+)
+def test_a_position_that_is_none_is_refused(
+    parse: Callable[[dict[str, object], TopicName], object], cursor: object
+) -> None:
+    """A cursor's position is a ledger id and an entry id, or the one before all messages."""
+    with pytest.raises(CorruptMetadataError):
+        parse({"ledgers": [], "cursors": {"sub": cursor}}, TOPIC)
 
 
 def test_json_within_a_json_string_is_read() -> None:

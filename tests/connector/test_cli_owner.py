@@ -230,6 +230,7 @@ def test_options_of_metadata_reach_it(name: str) -> None:
 # policy
 
 LAG: Final = ("--set", "managedLedgerOffloadDeletionLagMs=4h")
+KEEP: Final = ("--set", "retentionTimeInMinutes=-1", "--set", "retentionSizeInMB=-1")
 
 
 def fates_of(*arguments: str) -> list[Row]:
@@ -239,8 +240,8 @@ def fates_of(*arguments: str) -> list[Row]:
 
 def test_policy_of_what_is_offloaded() -> None:
     """Copies in BookKeeper go 4 hours after the offload; the open ledger stays."""
-    before = fates_of(*LAG, "--at", "2026-11-21T16:00:00")
-    after = fates_of(*LAG, "--at", "2026-11-21T18:00:00+01:00")
+    before = fates_of(*KEEP, "--at", "2026-11-21T16:00:00")
+    after = fates_of(*LAG, *KEEP, "--at", "2026-11-21T18:00:00+01:00")
 
     assert [row["ledger_id"] for row in after] == [*IDS, 192]
     assert [row["action"] for row in after] == ["delete BookKeeper copy"] * 6 + ["keep"]
@@ -254,7 +255,10 @@ def test_policy_of_what_is_offloaded() -> None:
 def test_policy_takes_a_broker_conf(tmp_path: Path) -> None:
     """What --set gives replaces what stands in the file."""
     conf = tmp_path / "broker.conf"
-    conf.write_text("defaultRetentionTimeInMinutes=0\nmanagedLedgerOffloadDriver=aws-s3\n")
+    conf.write_text(
+        "defaultRetentionTimeInMinutes=0\nmanagedLedgerOffloadDriver=aws-s3\n"
+        "managedLedgerOffloadDeletionLagMs=-1\ndefaultRetentionSizeInMB=-1\n"
+    )
     at = ("--at", "2026-12-01")
 
     by_conf = fates_of("--conf", str(conf), *at)
@@ -269,12 +273,45 @@ def test_policy_keeps_what_is_not_read() -> None:
     """Nothing behind the slowest subscription is trimmed."""
     rows = fates_of("--set", "retentionTimeInMinutes=0", "--consumed-to", f"{IDS[2]}:0")
 
-    assert [row["action"] for row in rows[:3]] == ["trim", "trim", "keep"]
+    assert [row["action"] for row in rows[:2]] == ["trim", "trim"]
+    assert "trim" not in [row["action"] for row in rows[2:]]
+
+
+def test_policy_heeds_the_subscriptions_that_the_metadata_has() -> None:
+    """The compacted topic's own cursor stands behind its last message, and is no user's word."""
+    arguments = ("policy", URL, "compacted", "--metadata", METADATA, *LAG)
+    ledgers = [row["ledger_id"] for row in lines_of(*arguments)]
+    position = f"{ledgers[0]}:0"
+
+    by_metadata = lines_of(*arguments)
+    held_back = lines_of(*arguments, "--consumed-to", position)
+
+    assert by_metadata[0]["action"] == "trim"
+    assert held_back[0]["action"] != "trim"
+
+
+def test_policy_tells_which_defaults_it_takes() -> None:
+    """A retention time without a size keeps nothing, which a user must learn before it is so."""
+    arguments = ("policy", URL, "multi-ledger", "--metadata", METADATA)
+
+    result = run(*arguments, "--set", "retentionTimeInMinutes=9w")
+    given = run(*arguments, *LAG, *KEEP)
+
+    assert result.stderr == (
+        "note: not given, so as brokers have it: managedLedgerOffloadDeletionLagMs=14400000,"
+        " defaultRetentionSizeInMB=0\n"
+    )
+    assert "now: trim 6 ledgers" in result.stdout
+    assert given.stderr == ""
 
 
 def test_policy_as_a_table_has_totals() -> None:
     """Below the ledgers stand number and size of what goes now, later, or stays."""
-    arguments = (*LAG, "--set", "retentionSizeInMB=0", "--consumed-to", f"{IDS[1]}:40")
+    last_entry_id = LEDGERS.ledgers[1].entry_count - 1
+    arguments = (
+        *LAG, "--set", "retentionSizeInMB=0", "--set", "retentionTimeInMinutes=-1",
+        "--consumed-to", f"{IDS[1]}:{last_entry_id}",
+    )  # fmt: skip
 
     result = run("policy", URL, "multi-ledger", "--metadata", METADATA, *arguments)
 
@@ -290,7 +327,7 @@ def test_policy_as_a_table_has_totals() -> None:
 def test_policy_without_metadata_knows_what_is_offloaded() -> None:
     """The bucket alone tells sizes and times of offload, and a note says so."""
     with memory_bucket(golden_objects(LEDGERS)) as bucket:
-        result = run("policy", bucket.url, "multi-ledger", *LAG, "--json")
+        result = run("policy", bucket.url, "multi-ledger", *LAG, *KEEP, "--json")
 
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["ledger_id"] for row in rows] == IDS
@@ -308,9 +345,18 @@ def test_policy_without_metadata_knows_what_is_offloaded() -> None:
         (["multi-ledger", *LAG, "--at", "soon"], USAGE, "'soon'"),
         (["multi-ledger", *LAG, "--consumed-to", "last"], USAGE, "'last'"),
         (["multi-*", *LAG, "--consumed-to", "1:1"], USAGE, "one topic"),
+        (
+            ["multi-ledger", *LAG, "--metadata", METADATA, "--consumed-to", "1:1"],
+            USAGE,
+            "has no position 1:1: its 7 ledgers are",
+        ),
         (["multi-ledge", *LAG], NOT_FOUND, "did you mean"),
         (["multi-ledger", *LAG, "--metadata-option", "token"], USAGE, "--metadata-option must be"),
-        (["multi-ledger", *LAG, "--bucket", "a"], USAGE, "--bucket must be NAME=URL"),
+        (
+            ["multi-ledger", *LAG, "--bucket", "a"],
+            USAGE,
+            "--bucket must be NAME=URL, such as archive=s3://archive, not 'a'",
+        ),
     ],
 )
 def test_policy_refuses(arguments: list[str], ends: int, said: str) -> None:

@@ -16,6 +16,7 @@ from connector.topic_name import TopicName
 from connector.upkeep.policy import Action, LedgerFate, apply_policy, bucket_metadata
 from connector.upkeep.policy_settings import OffloadPolicy
 from tests.support.golden import golden_topic
+from tests.support.policies import only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ def test_size_threshold_keeps_the_newest(threshold_bytes: int, offloaded: list[i
     """The oldest ledgers are offloaded until what is left is no larger than the threshold."""
     topic = metadata(ledger(1), ledger(2), ledger(3), OPEN)
 
-    fates = apply_policy(topic, OffloadPolicy(threshold_bytes=threshold_bytes), at_ms=T)
+    fates = apply_policy(topic, only(threshold_bytes=threshold_bytes), at_ms=T)
 
     assert actions(fates) == [(each, Action.OFFLOAD) for each in offloaded]
     assert {each.when_ms for each in fates if each.is_due} <= {T}
@@ -84,7 +85,7 @@ def test_size_threshold_counts_what_is_offloaded_already() -> None:
     """An offloaded ledger takes its place among the newest bytes, as a broker counts it."""
     topic = metadata(ledger(1), ledger(2, offload=done(T)), ledger(3), OPEN)
 
-    fates = apply_policy(topic, OffloadPolicy(threshold_bytes=2 * MB), at_ms=T)
+    fates = apply_policy(topic, only(threshold_bytes=2 * MB), at_ms=T)
 
     assert actions(fates) == [(1, Action.OFFLOAD)]
 
@@ -93,7 +94,7 @@ def test_size_threshold_tells_how_much_has_to_follow() -> None:
     """A ledger below the threshold says how far it is from it."""
     topic = metadata(ledger(1), ledger(2), OPEN)
 
-    first, second, _ = apply_policy(topic, OffloadPolicy(threshold_bytes=5 * MB), at_ms=T)
+    first, second, _ = apply_policy(topic, only(threshold_bytes=5 * MB), at_ms=T)
 
     assert f"more than {3 * MB} bytes follow" in first.reason
     assert f"more than {4 * MB} bytes follow" in second.reason
@@ -102,7 +103,7 @@ def test_size_threshold_tells_how_much_has_to_follow() -> None:
 def test_time_threshold_is_reached_to_the_millisecond() -> None:
     """A ledger is offloaded from the moment on at which it was closed as long ago."""
     topic = metadata(ledger(1), ledger(2, closed_ms=None, offload=done(T, complete=False)), OPEN)
-    policy = OffloadPolicy(threshold_s=60)
+    policy = only(threshold_s=60)
 
     before, unknown, _ = apply_policy(topic, policy, at_ms=T + 59_999)
     after, _, _ = apply_policy(topic, policy, at_ms=T + 60_000)
@@ -119,7 +120,7 @@ def test_an_offload_that_failed_is_tried_again() -> None:
         ledger(1, offload=done(T, complete=False)), ledger(2, size_bytes=0), ledger(3), OPEN
     )
 
-    fates = apply_policy(topic, OffloadPolicy(threshold_bytes=0), at_ms=T)
+    fates = apply_policy(topic, only(threshold_bytes=0), at_ms=T)
 
     assert actions(fates) == [(1, Action.OFFLOAD), (3, Action.OFFLOAD)]
     assert "empty" in fates[1].reason
@@ -129,7 +130,7 @@ def test_an_offload_that_may_be_complete_is_left_alone() -> None:
     """Where nothing tells whether it is, neither another offload nor a deletion is foretold."""
     topic = metadata(ledger(1, offload=done(T, complete=None)), OPEN)
 
-    fate, _ = apply_policy(topic, OffloadPolicy(threshold_bytes=0, deletion_lag_ms=0), at_ms=T + 1)
+    fate, _ = apply_policy(topic, only(threshold_bytes=0, deletion_lag_ms=0), at_ms=T + 1)
 
     assert (fate.action, fate.when_ms) == (Action.KEEP, None)
     assert "nothing tells whether its offload is complete" in fate.reason
@@ -149,7 +150,7 @@ def test_an_offload_that_may_be_complete_is_left_alone() -> None:
 def test_copy_goes_when_the_lag_has_passed(deleted: bool | None, action: Action, said: str) -> None:
     """BookKeeper's copy is deleted a millisecond after the lag, if it is not gone already."""
     topic = metadata(ledger(1, offload=done(T, deleted=deleted)), OPEN)
-    policy = OffloadPolicy(deletion_lag_ms=1000)
+    policy = only(deletion_lag_ms=1000)
 
     before, _ = apply_policy(topic, policy, at_ms=T + 1000)
     after, _ = apply_policy(topic, policy, at_ms=T + 1001)
@@ -163,8 +164,8 @@ def test_copy_stays_without_a_lag_or_a_time() -> None:
     """A negative lag keeps it for ever (PIP-350), and an unknown time leaves it unknown."""
     topic = metadata(ledger(1, offload=done(None)), OPEN)
 
-    never, _ = apply_policy(topic, OffloadPolicy(), at_ms=T)
-    unknown, _ = apply_policy(topic, OffloadPolicy(deletion_lag_ms=0), at_ms=T)
+    never, _ = apply_policy(topic, only(), at_ms=T)
+    unknown, _ = apply_policy(topic, only(deletion_lag_ms=0), at_ms=T)
 
     assert (never.action, unknown.action) == (Action.KEEP, Action.KEEP)
     assert "never deleted" in never.reason
@@ -193,7 +194,7 @@ def test_either_limit_of_retention_trims(minutes: int, megabytes: int, trimmed: 
     """A ledger goes by age or by the size behind it, the oldest first; -1 limits nothing."""
     now = T + 20 * MINUTE_MS
     topic = metadata(ledger(1), ledger(2, closed_ms=now - 1), ledger(3, closed_ms=now - 1), OPEN)
-    policy = OffloadPolicy(retention_minutes=minutes, retention_mb=megabytes)
+    policy = only(retention_minutes=minutes, retention_mb=megabytes)
 
     fates = apply_policy(topic, policy, at_ms=now)
 
@@ -203,7 +204,7 @@ def test_either_limit_of_retention_trims(minutes: int, megabytes: int, trimmed: 
 def test_no_ledger_is_trimmed_before_an_older_one() -> None:
     """One that was closed later, by another clock, holds back those behind it."""
     topic = metadata(ledger(1, closed_ms=T + 5000), ledger(2), OPEN)
-    policy = OffloadPolicy(retention_minutes=1)
+    policy = only(retention_minutes=1)
 
     first, second, _ = apply_policy(topic, policy, at_ms=T)
 
@@ -227,17 +228,68 @@ def test_what_is_not_read_is_not_trimmed(
 ) -> None:
     """A ledger goes once the slowest subscription has acknowledged its last entry."""
     topic = metadata(ledger(1), ledger(2), ledger(3), OPEN)
-    policy = OffloadPolicy(retention_minutes=0)
+    policy = only(retention_minutes=0)
 
     fates = apply_policy(topic, policy, at_ms=T + 1, consumed_to=consumed_to)
 
     assert actions(fates) == [(each, Action.TRIM) for each in trimmed]
 
 
+@pytest.mark.parametrize(
+    ("position", "said"),
+    [
+        ((0, 5), "its 4 ledgers are 1 … 99"),
+        ((5, -1), "its 4 ledgers are 1 … 99"),
+        ((2, 10), "the entry must be -1 … 9"),
+        ((2, -2), "the entry must be -1 … 9"),
+        ((99, -2), "the entry must be -1 or more"),
+    ],
+)
+def test_a_position_that_the_topic_does_not_have_is_refused(
+    position: tuple[int, int], said: str
+) -> None:
+    """A slip in a ledger id would else say that all, or nothing, is to be trimmed."""
+    topic = metadata(ledger(1), ledger(2), ledger(3), OPEN)
+
+    with pytest.raises(OptionError, match=said):
+        apply_policy(topic, only(retention_minutes=0), at_ms=T, consumed_to=position)
+    with pytest.raises(OptionError, match="it has no ledgers"):
+        apply_policy(metadata(), only(), at_ms=T, consumed_to=position)
+
+
+def test_what_is_given_goes_before_the_cursors() -> None:
+    """Who asks what happens once all is read gets the answer."""
+    topic = replace(metadata(ledger(1), ledger(2), OPEN), cursors={"a": (1, 9), "b": (1, 3)})
+    policy = only(retention_minutes=0)
+
+    by_cursors = apply_policy(topic, policy, at_ms=T + 1)
+    by_hand = apply_policy(topic, policy, at_ms=T + 1, consumed_to=(2, 9))
+
+    assert actions(by_cursors) == []
+    assert "a subscription has not read all of it" in by_cursors[0].reason
+    assert actions(by_hand) == [(1, Action.TRIM), (2, Action.TRIM)]
+
+
+def test_what_is_left_out_is_as_brokers_have_it() -> None:
+    """A retention time alone keeps nothing, since the size is 0; BookKeeper's copy goes in 4 h."""
+    topic = metadata(ledger(1, offload=done(T)), OPEN)
+
+    by_default, _ = apply_policy(topic, OffloadPolicy(), at_ms=T)
+    by_time, _ = apply_policy(topic, OffloadPolicy(retention_minutes=9**6), at_ms=T)
+    by_both, _ = apply_policy(
+        topic, OffloadPolicy(retention_minutes=9**6, retention_mb=-1), at_ms=T
+    )
+
+    for fate in (by_default, by_time):
+        assert (fate.action, fate.is_due) == (Action.TRIM, True)
+        assert "a retention size of 0 keeps nothing" in fate.reason
+    assert (by_both.action, by_both.when_ms) == (Action.DELETE_COPY, T + 4 * 60 * MINUTE_MS + 1)
+
+
 def test_trimming_makes_the_rest_pointless() -> None:
     """What is due to be trimmed is neither offloaded nor deleted from BookKeeper alone."""
     topic = metadata(ledger(1, offload=done(T)), ledger(2), OPEN)
-    policy = OffloadPolicy(threshold_bytes=0, deletion_lag_ms=0, retention_minutes=0)
+    policy = only(threshold_bytes=0, deletion_lag_ms=0, retention_minutes=0)
 
     fates = apply_policy(topic, policy, at_ms=T + 1)
 
@@ -247,7 +299,7 @@ def test_trimming_makes_the_rest_pointless() -> None:
 def test_the_next_thing_is_what_comes_first() -> None:
     """Of what lies ahead, the earliest is told; what is due goes before what is to come."""
     topic = metadata(ledger(1, offload=done(T + 10)), ledger(2), OPEN)
-    policy = OffloadPolicy(threshold_bytes=0, deletion_lag_ms=1000, retention_minutes=1)
+    policy = only(threshold_bytes=0, deletion_lag_ms=1000, retention_minutes=1)
 
     first, second, last = apply_policy(topic, policy, at_ms=T + 10)
 
@@ -258,7 +310,7 @@ def test_the_next_thing_is_what_comes_first() -> None:
 
 def test_the_last_ledger_of_a_terminated_topic_stays() -> None:
     """It is the one that was written to, so it is never trimmed; a loaded topic's closed one is."""
-    policy = OffloadPolicy(retention_minutes=0)
+    policy = only(retention_minutes=0)
     ledgers = (ledger(1), ledger(2))
 
     ended = apply_policy(metadata(*ledgers, terminated=(2, 9)), policy, at_ms=T + 1)
@@ -272,17 +324,15 @@ def test_sizes_are_needed_only_where_bytes_count() -> None:
     """A ledger of unknown size is an error where a setting counts bytes, and no other time."""
     topic = metadata(ledger(1, size_bytes=None), OPEN)
 
-    assert actions(apply_policy(topic, OffloadPolicy(threshold_s=0), at_ms=T)) == [
-        (1, Action.OFFLOAD)
-    ]
-    for policy in (OffloadPolicy(threshold_bytes=0), OffloadPolicy(retention_mb=0)):
+    assert actions(apply_policy(topic, only(threshold_s=0), at_ms=T)) == [(1, Action.OFFLOAD)]
+    for policy in (only(threshold_bytes=0), only(retention_mb=0)):
         with pytest.raises(OptionError, match="ledger 1"):
             apply_policy(topic, policy, at_ms=T)
 
 
 def test_a_topic_without_ledgers_has_no_rows() -> None:
     """A topic that was never written to is left alone."""
-    assert apply_policy(metadata(), OffloadPolicy(retention_mb=0), at_ms=T) == []
+    assert apply_policy(metadata(), only(retention_mb=0), at_ms=T) == []
 
 
 def test_bucket_alone_tells_of_offloaded_ledgers() -> None:
@@ -296,7 +346,7 @@ def test_bucket_alone_tells_of_offloaded_ledgers() -> None:
     ]
     assert all(each.is_offloaded and each.timestamp_ms is None for each in topic.ledgers)
     later = max(each.offload.timestamp_ms or 0 for each in topic.ledgers if each.offload)
-    fates = apply_policy(topic, OffloadPolicy(deletion_lag_ms=0), at_ms=later + 1)
+    fates = apply_policy(topic, only(deletion_lag_ms=0), at_ms=later + 1)
     assert {each.action for each in fates if each.is_due} == {Action.DELETE_COPY}
 
 
@@ -400,20 +450,21 @@ def _topics(draw: st.DrawFn) -> TopicMetadata:
     policy=_POLICIES,
     minutes=st.integers(0, 8),
     ms=st.integers(-1, 1),
-    consumed_to=st.none() | st.tuples(st.integers(0, 5), st.sampled_from((-1, 5, 9))),
+    positions=st.lists(st.tuples(st.integers(0, 5), st.sampled_from((-1, 5, 9))), max_size=2),
 )
 def test_what_is_due_is_what_a_broker_does(
     topic: TopicMetadata,
     policy: OffloadPolicy,
     minutes: int,
     ms: int,
-    consumed_to: tuple[int, int] | None,
+    positions: list[tuple[int, int]],
 ) -> None:
     """At any moment, the due rows are the ledgers that a broker's loops would pick."""
     now = T + minutes * MINUTE_MS + ms
-    broker = Broker(topic, policy, now, consumed_to)
+    topic = replace(topic, cursors={str(each): each for each in positions})
+    broker = Broker(topic, policy, now, min(positions, default=None))
 
-    fates = apply_policy(topic, policy, at_ms=now, consumed_to=consumed_to)
+    fates = apply_policy(topic, policy, at_ms=now)
 
     due = {
         action: {e.ledger_id for e in fates if e.is_due and e.action is action} for action in Action

@@ -26,7 +26,7 @@ from connector.upkeep.policy_settings import OffloadPolicy, settings_of_conf
         ("retentionSizeInMB", " 5 ", "retention_mb", 5),
         ("retentionSizeInMB", "-1", "retention_mb", -1),
         ("retentionSizeInMB", "-5M", "retention_mb", -1),
-        ("retentionSizeInMB", None, "retention_mb", -1),
+        ("retentionSizeInMB", None, "retention_mb", 0),
     ],
 )
 def test_names_and_values_of_pulsar_are_taken(
@@ -42,9 +42,13 @@ def test_names_and_values_of_pulsar_are_taken(
     ("settings", "said"),
     [
         ({"managedLedgerOffloadBucket": "b"}, "retentionSizeInMB"),
-        ({"retentionSizeInMB": "much"}, "'much'"),
-        ({"retentionSizeInMB": "1500K"}, "no whole number"),
-        ({"retentionTimeInMinutes": "30s"}, "no whole number"),
+        ({"retentionSizeInMB": "much"}, "number of MB of 2.20 bytes, .* k, m, g, t, not 'much'"),
+        ({"retentionTimeInMinutes": "much"}, "number of minutes"),
+        ({"managedLedgerOffloadThresholdInSeconds": "much"}, "number of seconds"),
+        ({"managedLedgerOffloadDeletionLagMs": "much"}, "number of milliseconds"),
+        ({"managedLedgerOffloadThresholdInBytes": "much"}, "number of bytes"),
+        ({"retentionSizeInMB": "1500K"}, "'1500K': that is no whole number of MB"),
+        ({"retentionTimeInMinutes": "30s"}, "'30s': that is no whole number of minutes"),
         ({"retentionSizeInMB": "3d"}, "k, m, g, t"),
         ({"retentionTimeInMinutes": "3g"}, "s, m, h, d, w, y"),
         ({"retentionSizeInMB": True}, "True"),

@@ -13,14 +13,16 @@ from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMe
 from connector.pulsar_time import time_of
 from connector.topic_name import TopicName
 from connector.upkeep.policy import Action, apply_policy
-from connector.upkeep.policy_settings import OffloadPolicy
 from tests.support.command_line import cells, lines_of, run
 from tests.support.golden import golden_topic
 from tests.support.owned_bucket import OwnedBucket
+from tests.support.policies import only
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from connector.upkeep.policy_settings import OffloadPolicy
 
 T: Final = 1_700_000_000_000
 LAST_MS: Final = 253_402_300_799_999  # the last moment of the year 9999
@@ -50,12 +52,12 @@ def topic(*ledgers: LedgerInfo) -> TopicMetadata:
 @pytest.mark.parametrize(
     ("policy", "ledger"),
     [
-        (OffloadPolicy(deletion_lag_ms=MAX_LONG), offloaded(1)),
-        (OffloadPolicy(deletion_lag_ms=0), offloaded(1, MAX_LONG)),
-        (OffloadPolicy(threshold_s=MAX_LONG), closed(1)),
-        (OffloadPolicy(threshold_s=0), closed(1, MAX_LONG)),
-        (OffloadPolicy(retention_minutes=MAX_LONG), closed(1)),
-        (OffloadPolicy(retention_minutes=0), closed(1, MAX_LONG)),
+        (only(deletion_lag_ms=MAX_LONG), offloaded(1)),
+        (only(deletion_lag_ms=0), offloaded(1, MAX_LONG)),
+        (only(threshold_s=MAX_LONG), closed(1)),
+        (only(threshold_s=0), closed(1, MAX_LONG)),
+        (only(retention_minutes=MAX_LONG), closed(1)),
+        (only(retention_minutes=0), closed(1, MAX_LONG)),
     ],
 )
 def test_long_max_is_never(policy: OffloadPolicy, ledger: LedgerInfo) -> None:
@@ -68,12 +70,8 @@ def test_long_max_is_never(policy: OffloadPolicy, ledger: LedgerInfo) -> None:
 
 def test_the_last_time_of_a_calendar_is_one() -> None:
     """A millisecond later there is none."""
-    last, _ = apply_policy(
-        topic(offloaded(1)), OffloadPolicy(deletion_lag_ms=LAST_MS - T - 1), at_ms=T
-    )
-    never, _ = apply_policy(
-        topic(offloaded(1)), OffloadPolicy(deletion_lag_ms=LAST_MS - T), at_ms=T
-    )
+    last, _ = apply_policy(topic(offloaded(1)), only(deletion_lag_ms=LAST_MS - T - 1), at_ms=T)
+    never, _ = apply_policy(topic(offloaded(1)), only(deletion_lag_ms=LAST_MS - T), at_ms=T)
 
     assert (last.action, last.when_ms) == (Action.DELETE_COPY, LAST_MS)
     assert (never.action, never.when_ms) == (Action.KEEP, None)
@@ -81,7 +79,7 @@ def test_the_last_time_of_a_calendar_is_one() -> None:
 
 def test_what_is_never_trimmed_holds_back_what_is_behind_it() -> None:
     """A ledger with a hostile time of closing is kept, and so is each younger one."""
-    policy = OffloadPolicy(retention_minutes=0)
+    policy = only(retention_minutes=0)
 
     fates = apply_policy(topic(closed(1), closed(2, MAX_LONG), closed(3)), policy, at_ms=T + 1)
 
@@ -97,7 +95,7 @@ _ANY_LIMIT: Final = st.integers(-1, MAX_LONG) | st.integers(-1, 9)
 @given(
     times=st.lists(st.tuples(st.sampled_from((closed, offloaded)), _ANY_TIME), max_size=4),
     policy=st.builds(
-        OffloadPolicy,
+        only,
         threshold_s=_ANY_LIMIT,
         deletion_lag_ms=_ANY_LIMIT,
         retention_minutes=_ANY_LIMIT,
@@ -120,10 +118,15 @@ def test_command_tells_never(tmp_path: Path) -> None:
     first = golden_topic("small-chunked").ledgers[0].ledger_id
     bucket.change("small-chunked", {first: lambda info: replace(info, timestamp_ms=MAX_LONG)})
     arguments = ("policy", str(bucket.objects), "small-chunked", "--metadata", str(bucket.metadata))
-    never = ("--set", f"managedLedgerOffloadDeletionLagMs={MAX_LONG}")
+    size = ("--set", "retentionSizeInMB=-1")
+    no_lag = ("--set", "managedLedgerOffloadDeletionLagMs=-1")
+    never = (
+        "--set", f"managedLedgerOffloadDeletionLagMs={MAX_LONG}", *size,
+        "--set", "retentionTimeInMinutes=-1",
+    )  # fmt: skip
 
     by_lag = lines_of(*arguments, *never)
-    by_closing = lines_of(*arguments, "--set", "retentionTimeInMinutes=5")
+    by_closing = lines_of(*arguments, "--set", "retentionTimeInMinutes=5", *size, *no_lag)
     table = run(*arguments, *never).stdout
 
     for rows in (by_lag, by_closing):
