@@ -7,43 +7,16 @@ import inspect
 import io
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from connector import open_topic
 from tests.support.command_line import run
+from tests.support.snippets import snippets_of
 
 README = Path("README.md").read_text("utf-8")
-_BLOCK = re.compile(
-    r"(?:<!-- (?P<skipped>not run here: [^>]+) -->\n)?```(?P<kind>[a-z]+)\n(?P<text>.*?)\n```"
-    r"(?:\n\n```text\n(?P<printed>.*?)\n```)?",
-    re.DOTALL,
-)
-
-
-@dataclass(frozen=True)
-class Snippet:
-    """One fenced block, and what it has to print.
-
-    Attributes:
-        kind: Its language.
-        text: The block.
-        printed: The block behind it, if it shows output.
-        skipped: Why it is not run, if it is not.
-    """
-
-    kind: str
-    text: str
-    printed: str | None
-    skipped: str | None
-
-
-SNIPPETS = [
-    Snippet(match["kind"], match["text"], match["printed"], match["skipped"])
-    for match in _BLOCK.finditer(README)
-]
+SNIPPETS = snippets_of(README)
 
 
 def test_python_snippets_print_what_the_readme_shows() -> None:
@@ -60,17 +33,10 @@ def test_python_snippets_print_what_the_readme_shows() -> None:
         assert printed.getvalue().strip() == (snippet.printed or "").strip()
 
 
-COMMANDS = [
-    match
-    for snippet in SNIPPETS
-    if snippet.kind == "console" and not snippet.skipped
-    for match in re.finditer(
-        r"^\$ pulsar-offload (.+)\n((?:(?!\$ ).*\n?)*)", snippet.text, re.MULTILINE
-    )
-]
+COMMANDS = [command for snippet in SNIPPETS for command in snippet.commands]
 
 
-@pytest.mark.parametrize(("arguments", "printed"), [match.groups() for match in COMMANDS])
+@pytest.mark.parametrize(("arguments", "printed"), COMMANDS)
 def test_commands_print_what_the_readme_shows(arguments: str, printed: str) -> None:
     """The commands of a console block print what stands below each."""
     assert run(*shlex.split(arguments)).stdout.strip() == printed.strip()
