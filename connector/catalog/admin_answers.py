@@ -19,6 +19,7 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
 _MANAGED_LEDGER: Final = re.compile(
     rf"[{{ ,]{re.escape(MANAGED_LEDGER_KEY)}=base64:([A-Za-z0-9+/]+={{0,2}})[,}}]"
 )
-_CURSOR_POSITION: Final = re.compile(r"(-1|\d{1,19}):(-1|\d{1,19})", re.ASCII)
 _SHOWN_CHARACTERS: Final = 64
+_CURSOR_POSITION: Final = re.compile(r"(-1|\d{1,19}):(-1|\d{1,19})", re.ASCII)
+"""Of a subscription; before the first message of a topic a broker writes -1:-1."""
 
 
 def read_answer(data: bytes) -> Mapping[str, object]:
@@ -95,7 +97,10 @@ def parse_internal_info(
     Raises:
         CorruptMetadataError: A field is missing, of the wrong type or out of range.
     """
-    return {each: _internal_info(value, each) for each, value in _by_topic(answer, topic)}
+    return {
+        each: replace(_internal_info(value, each), cursors=dict(_info_cursors(value)))
+        for each, value in _by_topic(answer, topic)
+    }
 
 
 def parse_internal_stats(
@@ -114,7 +119,10 @@ def parse_internal_stats(
     Raises:
         CorruptMetadataError: A field is missing, of the wrong type or out of range.
     """
-    return {each: _internal_stats(value, each) for each, value in _by_topic(answer, topic)}
+    return {
+        each: replace(_internal_stats(value, each), cursors=dict(_stats_cursors(value)))
+        for each, value in _by_topic(answer, topic)
+    }
 
 
 def managed_ledger_name_of(stats: Mapping[str, object]) -> str | None:
@@ -254,7 +262,6 @@ def _internal_info(answer: Mapping[str, object], topic: TopicName) -> TopicMetad
         ledgers=_with_open_ledger(ledgers, is_terminated=terminated is not None),
         terminated_position=terminated,
         properties=_properties(answer),
-        cursors=dict(_info_cursors(answer)),
     )
 
 
@@ -273,34 +280,8 @@ def _internal_stats(answer: Mapping[str, object], topic: TopicName) -> TopicMeta
     ]
     is_terminated = answer.get("state") == "Terminated"
     return TopicMetadata(
-        topic=topic,
-        ledgers=_with_open_ledger(ledgers, is_terminated=is_terminated),
-        cursors=dict(_stats_cursors(answer)),
+        topic=topic, ledgers=_with_open_ledger(ledgers, is_terminated=is_terminated)
     )
-
-
-def _info_cursors(answer: Mapping[str, object]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Mark-delete positions; the metadata store does not have those of cursors with a ledger."""
-    for name, cursor in _mapping(answer.get("cursors") or {}, "the field cursors").items():
-        position = _mapping(cursor, "a cursor of the answer").get("markDelete")
-        if position is not None:
-            where = _mapping(position, "the field markDelete")
-            ids = _required_int(where, "ledgerId"), _required_int(where, "entryId")
-            # Before the first message of a topic a broker writes -1:-1.
-            yield name, (-1, -1) if ids[0] < 0 else checked_position(*ids)
-
-
-def _stats_cursors(answer: Mapping[str, object]) -> Iterator[tuple[str, tuple[int, int]]]:
-    for name, cursor in _mapping(answer.get("cursors") or {}, "the field cursors").items():
-        text = _mapping(cursor, "a cursor of the answer").get("markDeletePosition")
-        if text is None:
-            continue
-        match = _CURSOR_POSITION.fullmatch(str(text))
-        if match is None:
-            message = f"{_shown(text)} is no position"
-            raise CorruptMetadataError(message)
-        ids = int(match[1]), int(match[2])
-        yield name, (-1, -1) if ids[0] < 0 else checked_position(*ids)
 
 
 def _with_open_ledger(ledgers: list[LedgerInfo], *, is_terminated: bool) -> tuple[LedgerInfo, ...]:
@@ -343,6 +324,29 @@ def _stats_ledger(ledger: LedgerInfo) -> dict[str, object]:
     if ledger.properties:
         fields["properties"] = dict(ledger.properties)
     return fields
+
+
+def _info_cursors(answer: Mapping[str, object]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Mark-delete positions; the metadata store does not have those of cursors with a ledger."""
+    for name, cursor in _mapping(answer.get("cursors") or {}, "the field cursors").items():
+        position = _mapping(cursor, "a cursor of the answer").get("markDelete")
+        if position is not None:
+            where = _mapping(position, "the field markDelete")
+            ids = _required_int(where, "ledgerId"), _required_int(where, "entryId")
+            yield name, (-1, -1) if ids[0] < 0 else checked_position(*ids)
+
+
+def _stats_cursors(answer: Mapping[str, object]) -> Iterator[tuple[str, tuple[int, int]]]:
+    for name, cursor in _mapping(answer.get("cursors") or {}, "the field cursors").items():
+        text = _mapping(cursor, "a cursor of the answer").get("markDeletePosition")
+        if text is None:
+            continue
+        match = _CURSOR_POSITION.fullmatch(str(text))
+        if match is None:
+            message = f"{_shown(text)} is no position"
+            raise CorruptMetadataError(message)
+        ids = int(match[1]), int(match[2])
+        yield name, (-1, -1) if ids[0] < 0 else checked_position(*ids)
 
 
 def _ledgers(answer: Mapping[str, object]) -> Iterator[Mapping[str, object]]:

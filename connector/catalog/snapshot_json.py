@@ -123,9 +123,9 @@ def _place_of(error: PulsarOffloadError) -> dict[str, Any]:
 def _metadata(metadata: TopicMetadata) -> dict[str, Any]:
     return {
         "topic": str(metadata.topic),
+        "cursors": dict(metadata.cursors),
         "terminated": metadata.terminated_position,
         "properties": dict(metadata.properties),
-        "cursors": dict(metadata.cursors),
         "ledgers": list(map(_ledger, metadata.ledgers)),
     }
 
@@ -274,10 +274,10 @@ def _read_metadata(value: dict[str, Any]) -> TopicMetadata:
     terminated = value["terminated"]
     return TopicMetadata(
         topic=TopicName.parse(value["topic"]),
+        cursors={name: _read_cursor(*each) for name, each in value["cursors"].items()},
         ledgers=in_order(map(_read_ledger, value["ledgers"])),
         terminated_position=terminated and _read_position(*terminated),
         properties=_texts(value["properties"]),
-        cursors={name: _read_cursor(*each) for name, each in value["cursors"].items()},
     )
 
 

@@ -77,12 +77,12 @@ class TopicMetadata:
     topic: TopicName
     ledgers: tuple[LedgerInfo, ...]
     """In the topic's order, which is that of their ids."""
-    terminated_position: tuple[int, int] | None = None
-    """Ledger and entry id of the last message, if the topic was terminated."""
-    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     cursors: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
     """Mark-delete positions of subscriptions, by name, as far as the source tells them: ledger and
     entry id (inclusive) up to which each has acknowledged everything."""
+    terminated_position: tuple[int, int] | None = None
+    """Ledger and entry id of the last message, if the topic was terminated."""
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def in_order(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:
