@@ -189,7 +189,7 @@ def test_a_cursor_may_have_no_position() -> None:
         (parse_internal_stats, {"markDeletePosition": 7}),
         (parse_internal_stats, "sub"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_a_position_that_is_none_is_refused(
     parse: Callable[[dict[str, object], TopicName], object], cursor: object
