@@ -39,6 +39,7 @@ def _ran(page: Path) -> Mapping[str, object]:
             result = run(*shlex.split(arguments.replace(BUCKET, "bucket")))
             assert expected.strip() in {"", result.stdout.strip()}
             assert "error" not in result.stderr
+            assert "nothing found" in result.stdout or not arguments.startswith("audit ")
     return namespace
 
 
