@@ -38,16 +38,17 @@ is rounded. `unit` is the option `time_unit`, which is `ns` unless told, and alw
 | protobuf google.protobuf wrappers | T |
 
 JSON has the types of Avro, whose schemas Pulsar keeps for it. Types are of the set that all engines
-take, however deep they are nested: no view, large, dictionary or unsigned types. In pandas they
-stay Arrow's with `arrow_types=True`; otherwise, in brackets where there are nulls:
+take, however deep they are nested: no view, large, dictionary or unsigned types. In pandas, Arrow's
+type stays (`ArrowDtype`) where it says so, in brackets: where there are nulls; and wherever a value
+has no place in the type below (`connector.pandas_frames`). With `arrow_types=True` all do.
 
 | Arrow | DuckDB | Spark | pandas | Polars |
 |---|---|---|---|---|
-| bool | BOOLEAN | boolean | bool (object) | Boolean |
-| int8 | TINYINT | tinyint | int8 (float64) | Int8 |
-| int16 | SMALLINT | smallint | int16 (float64) | Int16 |
-| int32 | INTEGER | int | int32 (float64) | Int32 |
-| int64 | BIGINT | bigint | int64 (float64) | Int64 |
+| bool | BOOLEAN | boolean | bool (Arrow's) | Boolean |
+| int8 | TINYINT | tinyint | int8 (Arrow's) | Int8 |
+| int16 | SMALLINT | smallint | int16 (Arrow's) | Int16 |
+| int32 | INTEGER | int | int32 (Arrow's) | Int32 |
+| int64 | BIGINT | bigint | int64 (Arrow's) | Int64 |
 | float | FLOAT | float | float32 | Float32 |
 | double | DOUBLE | double | float64 | Float64 |
 | decimal128(p, s) | DECIMAL(p,s) | decimal(p,s) | object | Decimal(precision=p, scale=s) |
@@ -55,14 +56,14 @@ stay Arrow's with `arrow_types=True`; otherwise, in brackets where there are nul
 | binary | BLOB | binary | object | Binary |
 | date32[day] | DATE | date | object | Date |
 | time64[us] | TIME | bigint (µs since midnight) | object | Time |
-| time64[ns] | TIME_NS | | object | Time |
+| time64[ns] | TIME_NS | | Arrow's | Time |
 | timestamp[us] | TIMESTAMP | timestamp_ntz | datetime64[us] | Datetime('us') |
 | timestamp[ns] | TIMESTAMP_NS | | datetime64[ns] | Datetime('ns') |
 | timestamp[us, tz=UTC] | TIMESTAMPTZ | timestamp | datetime64[us, UTC] | Datetime('us', 'UTC') |
 | timestamp[ns, tz=UTC] | TIMESTAMPTZ_NS | | datetime64[ns, UTC] | Datetime('ns', 'UTC') |
-| list<T> | T[] | array<T> | object | List(T) |
-| map<K, V> | MAP(K, V) | map<K,V> | object | Map(K, V) |
-| struct<a: T> | STRUCT(a T) | struct<a:T> | object | Struct({'a': T}) |
+| list<T> | T[] | array<T> | Arrow's | List(T) |
+| map<K, V> | MAP(K, V) | map<K,V> | Arrow's | Map(K, V) |
+| struct<a: T> | STRUCT(a T) | struct<a:T> | Arrow's | Struct({'a': T}) |
 
 DuckDB compares its types with `_NS` to others only where the SQL casts one of them.
 """

@@ -246,29 +246,35 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         *,
         arrow_types: bool = False,
+        **options: object,
     ) -> pd.DataFrame:
-        """All rows as a pandas frame.
+        """All rows as a pandas frame, with each value and null as it is.
 
         Args:
             columns: As in `scanner`.
             filter: As in `scanner`.
-            arrow_types: Whether the columns keep Arrow's types (`pandas.ArrowDtype`) instead of
-                becoming NumPy's, where integers with nulls become floats, and nested values are
-                Python's.
+            arrow_types: Whether all columns keep Arrow's types (`pandas.ArrowDtype`). By default
+                those do of which NumPy's types would not hold every value
+                (`connector.pandas_frames`), such as integers with nulls.
+            options: Options of `pyarrow.Table.to_pandas`; with any of them, pyarrow alone chooses
+                the types.
 
         Raises:
-            OptionError: A time of day has nanoseconds, or a date a year beyond 9999, which Python's
-                types cannot hold: use `arrow_types`.
+            OptionError: With `options`, a value does not fit the types that pyarrow chooses.
         """
         import pandas as pd
 
+        from connector.pandas_frames import exact_frame  # noqa: PLC0415 - as Polars is
+
         table = self.to_table(columns, filter)
         if arrow_types:
-            return table.to_pandas(types_mapper=pd.ArrowDtype)
+            options.setdefault("types_mapper", pd.ArrowDtype)
+        if not options:
+            return exact_frame(table)
         try:
-            return table.to_pandas()
+            return table.to_pandas(**options)
         except ValueError as error:
-            message = f"Python's types cannot hold a value, arrow_types=True does: {error}"
+            message = f"the types asked for cannot hold a value, Arrow's do: {error}"
             raise OptionError(message) from error
 
     def to_polars(

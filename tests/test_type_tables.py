@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -120,18 +121,22 @@ def test_duckdb(dataset: TopicDataset, folder: Path, topic: TypedTopic, unit: st
 
 
 def test_pandas(dataset: TopicDataset) -> None:
-    """Arrow's types lose nothing; those of NumPy are as the table tells, with and without nulls."""
-    frame = dataset.to_pandas(arrow_types=True)
-    assert [dtype.pyarrow_dtype for dtype in frame.dtypes] == dataset.schema.types
-    assert _same(pa.Table.from_pandas(frame, dataset.schema, preserve_index=False), dataset)
+    """Each column has the type that the table tells, with and without nulls, and each value."""
+    for arrow_types in (False, True):
+        frame = dataset.to_pandas(arrow_types=arrow_types)
+        again = pa.Table.from_pandas(frame, dataset.schema, preserve_index=False)
+        assert _same(again, dataset)
 
-    numpy = dataset.to_pandas()
-    for field in dataset.schema:
-        dtype, _, with_nulls = type_in_engine(field.type, "pandas").partition(" (")
-        assert str(numpy[field.name].dtype) == (with_nulls.removesuffix(")") or dtype)
-        whole = dataset.to_pandas([field.name], pc.field(field.name).is_valid())
-        if len(whole):
-            assert str(whole[field.name].dtype) == dtype
+        for field in dataset.schema:
+            own, _, with_nulls = type_in_engine(field.type, "pandas").partition(" (")
+            whole = dataset.to_pandas(
+                [field.name], pc.field(field.name).is_valid(), arrow_types=arrow_types
+            )
+            for part, told in ((frame, with_nulls.removesuffix(")") or own), (whole, own)):
+                dtype = part[field.name].dtype
+                if len(part):
+                    is_arrows = arrow_types or told == "Arrow's"
+                    assert dtype == pd.ArrowDtype(field.type) if is_arrows else str(dtype) == told
 
 
 def test_polars(dataset: TopicDataset) -> None:

@@ -420,21 +420,22 @@ def test_ledgers_lost_at_opening_are_in_every_report(
         assert dataset.report.lost == lost
 
 
-def test_pandas_frame_has_numpy_types_or_arrows(dataset: TopicDataset) -> None:
-    """By option: integers with nulls stay integers with Arrow's types, and become floats else."""
+def test_pandas_frame_has_the_rows(dataset: TopicDataset) -> None:
+    """Integers stay integers, with nulls or without; all types are Arrow's, or pyarrow's choice."""
     columns = ["__entry_id__", "__batch_index__", "__key__", "__publish_time__"]
     table = dataset.to_table(columns=columns)
 
-    numpy = dataset.to_pandas(columns=columns)
+    exact = dataset.to_pandas(columns=columns)
     arrow = dataset.to_pandas(columns, _LEDGER == 86, arrow_types=True)
+    objects = dataset.to_pandas(columns, integer_object_nulls=True)
 
-    assert numpy["__entry_id__"].tolist() == table["__entry_id__"].to_pylist()
-    assert numpy["__entry_id__"].dtype == "int64"
     assert table["__batch_index__"].null_count > 0
-    assert numpy["__batch_index__"].dtype == "float64"
+    assert pa.Table.from_pandas(exact, table.schema, preserve_index=False).equals(table)
+    assert exact["__entry_id__"].dtype == "int64"
     assert all(isinstance(dtype, pd.ArrowDtype) for dtype in arrow.dtypes)
     again = pa.Table.from_pandas(arrow, preserve_index=False).cast(table.schema)
     assert again.equals(dataset.to_table(columns, _LEDGER == 86))
+    assert objects["__batch_index__"].tolist() == table["__batch_index__"].to_pylist()
 
 
 def test_polars_frame_has_the_rows(dataset: TopicDataset) -> None:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -211,32 +212,36 @@ def test_unknown_columns_are_told() -> None:
 
 
 def test_pandas_types_that_cannot_hold_a_value(build: ModuleType) -> None:
-    """Nanoseconds of a day and years beyond 9999 are an error in Python's types, not in Arrow's."""
+    """Nanoseconds of a day and years beyond 9999 are given; an error where pyarrow is to choose."""
     del build
     columns = ["__value__"]
     far = numbers_topic([struct.pack(">q", 10**7)])
     with memory_bucket(far) as bucket:
         far_dates = open_topic(bucket.url, TOPIC, schema="LOCAL_DATE")
         for dataset in (far_dates, typed("local-time")):
-            with pytest.raises(OptionError, match="arrow_types=True"):
-                dataset.to_pandas(columns)
+            with pytest.raises(OptionError, match=r"Arrow's do: "):
+                dataset.to_pandas(columns, date_as_object=True)
 
-            frame = dataset.to_pandas(columns, arrow_types=True)
+            frame = dataset.to_pandas(columns)
             table = pa.Table.from_pandas(frame, preserve_index=False)
             assert comparable(table["__value__"]) == comparable(
                 dataset.to_table(columns)["__value__"]
             )
 
 
-def test_pandas_gives_nested_values_as_pythons() -> None:
-    """Without Arrow's types, structs are dicts, and lists are arrays of NumPy."""
+def test_pandas_gives_nested_values() -> None:
+    """A struct is a dict where it is looked at, and a list has a length."""
     frame = typed("json-orders").to_pandas(["customer", "items"])
     values = [row.value or {"customer": None, "items": None} for row in expected_values(ORDERS)]
 
-    names = [customer and customer["name"] for customer in frame["customer"]]
-    lengths = [None if items is None else len(items) for items in frame["items"]]
-    assert names == [v["customer"] and v["customer"]["name"] for v in values]
-    assert lengths == [None if v["items"] is None else len(v["items"]) for v in values]
+    names = frame["customer"].struct.field("name").tolist()
+    lengths = frame["items"].list.len().tolist()
+    assert [None if pd.isna(name) else name for name in names] == [
+        v["customer"] and v["customer"]["name"] for v in values
+    ]
+    assert [None if pd.isna(length) else length for length in lengths] == [
+        None if v["items"] is None else len(v["items"]) for v in values
+    ]
 
 
 # What is told

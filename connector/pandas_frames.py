@@ -1,0 +1,61 @@
+"""Arrow tables as pandas frames: NumPy's types where they hold every value, else Arrow's.
+
+| Arrow | pandas | Arrow's type stays (`pandas.ArrowDtype`) |
+|---|---|---|
+| bool, int8 … int64 | bool, int8 … int64 | where there are nulls, of which NumPy makes floats |
+| float, double | float32, float64 | where there is a NaN, which pandas takes for a null |
+| timestamp | datetime64 | where a value is the one that NumPy has for a null |
+| date32 | object (`datetime.date`) | where a year is not one of Python's, 1 to 9999 |
+| decimal128, string, binary, time64[us] | object, str | never |
+| time64[ns], list, map, struct | | always: Python has no nanoseconds, NumPy no nulls in lists |
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NOT_A_TIME: Final = -(2**63)
+"""NumPy's NaT, in any unit."""
+_FIRST_DAY: Final = (date.min - date(1970, 1, 1)).days
+_LAST_DAY: Final = (date.max - date(1970, 1, 1)).days
+
+
+def exact_frame(table: pa.Table) -> pd.DataFrame:
+    """The table as a frame that has each of its values and nulls.
+
+    Example:
+        >>> exact_frame(pa.table({"id": [1, 2], "seen": [2**53 + 1, None]})).dtypes.astype(str)
+        id                int64
+        seen    int64[pyarrow]
+        dtype: str
+    """
+    import pandas as pd
+
+    is_numpy = {name: _is_exact_in_numpy(table[name]) for name in table.column_names}
+    kept = [name for name, is_exact in is_numpy.items() if not is_exact]
+    arrow = table.select(kept).to_pandas(types_mapper=pd.ArrowDtype)
+    numpy = table.drop_columns(kept).to_pandas()
+    columns = {name: (numpy if is_exact else arrow)[name] for name, is_exact in is_numpy.items()}
+    return pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
+
+
+def _is_exact_in_numpy(column: pa.ChunkedArray) -> bool:
+    """Whether what pandas makes of a column unless told otherwise has each of its values."""
+    type_ = column.type
+    if pa.types.is_boolean(type_) or pa.types.is_integer(type_):
+        return bool(column.null_count == 0)
+    if pa.types.is_floating(type_):
+        return not pc.any(pc.is_nan(column)).as_py()
+    if pa.types.is_timestamp(type_):
+        return not pc.any(pc.equal(column.cast(pa.int64()), _NOT_A_TIME)).as_py()
+    if pa.types.is_date32(type_):
+        days = column.cast(pa.int32())
+        return not pc.any(pc.or_(pc.less(days, _FIRST_DAY), pc.greater(days, _LAST_DAY))).as_py()
+    return not (pa.types.is_nested(type_) or type_ == pa.time64("ns"))
