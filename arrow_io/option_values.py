@@ -1,14 +1,16 @@
-"""Options that are numbers: a user's mistake is told by the option's name."""
+"""Values of options, which may be of any type: a user's mistake is told by the option's name."""
 
 from __future__ import annotations
 
 import operator
-from typing import SupportsIndex
+import sys
+from collections.abc import Mapping
+from typing import SupportsIndex, cast
 
 from arrow_io.errors import OptionError
 
 
-def check_whole_number(option: str, value: SupportsIndex, least: int, greatest: int) -> None:
+def check_whole_number(option: str, value: object, least: int, greatest: int) -> None:
     """Refuse what is no whole number, or is out of bounds.
 
     Args:
@@ -24,10 +26,72 @@ def check_whole_number(option: str, value: SupportsIndex, least: int, greatest: 
         >>> check_whole_number("partitions", 3, 1, 500)
     """
     try:
-        number = operator.index(value)
+        number = operator.index(cast("SupportsIndex", value))
     except TypeError:
         message = f"{option} must be a whole number, not {value!r}"
         raise OptionError(message) from None
     if not least <= number <= greatest:
         message = f"{option} is {number}; allowed are {least} … {greatest}"
+        raise OptionError(message)
+
+
+def check_count(option: str, value: object) -> None:
+    """Refuse what is no whole number of at least 1.
+
+    Raises:
+        OptionError: It is not allowed.
+    """
+    if isinstance(value, int) and value < 1:
+        message = f"{option} must be at least 1, not {value}"
+        raise OptionError(message)
+    check_whole_number(option, value, 1, sys.maxsize)
+
+
+def check_flag(option: str, value: object) -> None:
+    """Refuse what is neither true nor false, such as their names.
+
+    Raises:
+        OptionError: It is not allowed.
+    """
+    if not isinstance(value, bool):
+        message = f"{option} must be true or false, not {value!r}"
+        raise OptionError(message)
+
+
+def check_one_of(allowed: tuple[str, ...], option: str, value: object) -> None:
+    """Refuse a text that is none of those allowed.
+
+    Raises:
+        OptionError: It is not allowed.
+    """
+    if not isinstance(value, str) or value not in allowed:
+        message = f"{option} must be one of {', '.join(allowed)}, not {value!r}"
+        raise OptionError(message)
+
+
+def check_instance(type_: type, what: str, option: str, value: object) -> None:
+    """Refuse what is not of a type.
+
+    Args:
+        type_: The type.
+        what: How the error calls what has this type.
+        option: Name of the option.
+        value: What was given.
+
+    Raises:
+        OptionError: It is not allowed.
+    """
+    if not isinstance(value, type_):
+        message = f"{option} must be {what}, not a {type(value).__name__}"
+        raise OptionError(message)
+
+
+def check_by_name(option: str, value: object) -> None:
+    """Refuse what is no mapping by text; nothing of it is shown, for it may hold secrets.
+
+    Raises:
+        OptionError: It is not allowed.
+    """
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
+        message = f"{option} must be a mapping by names, not a {type(value).__name__}"
         raise OptionError(message)

@@ -6,10 +6,9 @@ several.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,18 +16,17 @@ import pyarrow.compute as pc
 from arrow_io.errors import OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.messages import tables
+from connector.message_ids import MessageId
 from connector.pulsar_time import EPOCH
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from arrow_io.messages.message_columns import MessageColumns
 
-MessageId: TypeAlias = tuple[int, int] | tuple[int, int, int]
-Bound: TypeAlias = datetime | MessageId | str
+Bound: TypeAlias = "date | np.datetime64 | tuple[int, int] | tuple[int, int, int] | str | bytes"
 
 _MS = timedelta(milliseconds=1)
-_ID_TEXT = re.compile(r"\(\s*(-?\d{1,19})\s*,\s*(-?\d{1,19})\s*(?:,\s*(-?\d{1,19})\s*)?\)")
-_PULSAR_ID_TEXT = re.compile(r"(-?\d{1,19}):(-?\d{1,19})(?::-?\d{1,19}(?::(-?\d{1,19}))?)?")
-_MAX_INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +50,20 @@ class Bounds:
         """Read the two options as users give them.
 
         Args:
-            start: A datetime (UTC if it has no time zone), its ISO text, a message id
-                `(ledger, entry[, batch])`, its text in that form, or in Pulsar's own
-                (`ledger:entry[:partition[:batch]]`); None: from the beginning.
+            start: A datetime (UTC if it has no time zone) or a date (its first moment, UTC), also
+                those of pandas and NumPy; its ISO text; or a message id `(ledger, entry[, batch])`,
+                or in a form of Pulsar's own (`connector.message_ids`). None: from the beginning.
             end: Likewise; None: to the end.
 
         Raises:
-            OptionError: It is none of these.
+            OptionError: It is none of these; or the start lies behind the end.
         """
         start_id, start_ms = _parse("start", start)
         end_id, end_ms = _parse("end", end)
+        for first, stop in ((start_id, end_id), (start_ms, end_ms)):
+            if first is not None and stop is not None and first > stop:  # type: ignore[operator]
+                message = f"start lies behind end: {start!r} is later than {end!r}"
+                raise OptionError(message)
         return cls(start_id, end_id, start_ms, end_ms)
 
     @property
@@ -119,37 +121,39 @@ def _not_before(rows: MessageColumns, bound: tuple[int, int, int]) -> pa.Boolean
 def _parse(option: str, bound: object) -> tuple[tuple[int, int, int] | None, int | None]:
     if bound is None:
         return None, None
+    message_id = MessageId.parse(bound)
+    if message_id is not None:
+        ledger, entry, batch, _ = message_id
+        return (ledger, entry, max(0, batch)), None
+    milliseconds = _milliseconds(bound)
+    if milliseconds is None:
+        message = (
+            f"{option} must be a datetime, its ISO text, or a message id (ledger, entry[, batch]),"
+            f" not {bound!r}"
+        )
+        raise OptionError(message)
+    return None, milliseconds
+
+
+def _milliseconds(bound: object) -> int | None:
+    """The first whole ms at or behind a time, for publish times are whole; None if it is none."""
+    if type(bound).__module__ == "numpy" and type(bound).__name__ == "datetime64":
+        return _numpy_milliseconds(bound)
     if isinstance(bound, str):
-        bound = _parse_text(option, bound)
-    if isinstance(bound, datetime) and bound == bound:  # noqa: PLR0124 - NaT is unlike itself
-        aware = bound if bound.tzinfo else bound.replace(tzinfo=UTC)
-        # Publish times are whole ms, so the first one at or behind a bound is its ceiling.
-        return None, -((EPOCH - aware) // _MS)
-    if (
-        isinstance(bound, tuple | list)
-        and 2 <= len(bound) <= 3  # noqa: PLR2004
-        and all(isinstance(each, int) and not isinstance(each, bool) for each in bound)
-        # Pulsar's earliest message id has -1 where its latest has the greatest long.
-        and all(-1 <= each <= _MAX_INT64 for each in bound)
-    ):
-        ledger, entry, *batch = bound
-        return (ledger, entry, max(0, *batch, 0)), None
-    raise _bad(option, bound)
+        try:
+            bound = datetime.fromisoformat(bound.strip())
+        except ValueError:
+            return None
+    if not isinstance(bound, date) or bound != bound:  # noqa: PLR0124 - NaT is unlike itself
+        return None
+    if not isinstance(bound, datetime):
+        bound = datetime.combine(bound, time())
+    aware = bound if bound.tzinfo else bound.replace(tzinfo=UTC)
+    return -((EPOCH - aware) // _MS)
 
 
-def _parse_text(option: str, text: str) -> datetime | MessageId:
-    match = _ID_TEXT.fullmatch(text.strip()) or _PULSAR_ID_TEXT.fullmatch(text.strip())
-    if match:
-        return int(match[1]), int(match[2]), int(match[3] or 0)
-    try:
-        return datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise _bad(option, text) from None
-
-
-def _bad(option: str, bound: object) -> OptionError:
-    message = (
-        f"{option} must be a datetime, its ISO text, or a message id (ledger, entry[, batch]),"
-        f" not {bound!r}"
-    )
-    return OptionError(message)
+def _numpy_milliseconds(bound: Any) -> int | None:  # noqa: ANN401 - a datetime64, in any unit
+    if bound != bound:  # noqa: PLR0124 - NaT is unlike itself
+        return None
+    floor = bound.astype("datetime64[ms]")
+    return int(floor.astype("int64")) + bool(floor < bound)

@@ -20,6 +20,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import OptionError, PulsarOffloadError
+from arrow_io.option_values import check_instance
 from connector.catalog.catalog import Catalog
 from connector.duckdb_binding import (
     PLACE_OPTIONS,
@@ -32,6 +33,7 @@ from connector.duckdb_binding import (
 from connector.duckdb_sources import BoundListing, BoundTopic, row_estimate
 from connector.listings import TABLES
 from connector.topic import open_topic
+from connector.topic_options import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +105,8 @@ def register_duckdb(
             `buckets`.
 
     Raises:
-        OptionError: There is no such option.
+        OptionError: There is no such option, or its value is not allowed; or `con` or `on_bind` is
+            none.
 
     Example:
         >>> import duckdb
@@ -115,7 +118,18 @@ def register_duckdb(
         if name not in _DEFAULTS:
             message = f"no option {name!r}; there are: url, {', '.join(_DEFAULTS)}"
             raise OptionError(message)
+    check_options({name: value for name, value in options.items() if value is not None})
+    if url is not None:
+        check_instance(str, "text", "url", url)
     defaults = options if url is None else {"url": url, **options}
+    if not callable(getattr(con, "create_function", None)):
+        message = (
+            f"con must be a DuckDB connection or the module duckdb, not a {type(con).__name__}"
+        )
+        raise OptionError(message)
+    if on_bind is not None and not callable(on_bind):
+        message = f"on_bind must be a function, not a {type(on_bind).__name__}"
+        raise OptionError(message)
     function = f"{_FUNCTION}{next(_NUMBERS)}"
     con.create_function(
         function,

@@ -1,4 +1,4 @@
-"""`open_topic`: a URL, a topic and options → a dataset. The one place where options are checked."""
+"""`open_topic`: a URL, a topic and options → a dataset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from connector.catalog.catalog import Catalog, Metadata, open_catalog
 from connector.catalog.schemas import load_schema
 from connector.dataset import TopicDataset
 from connector.decryption_keys import read_decryption_keys
+from connector.message_ids import MessageId
 from connector.scan import ReadOptions, Scan
+from connector.topic_options import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,12 +29,8 @@ if TYPE_CHECKING:
     from arrow_io.storage.trace import RequestTrace
     from connector.bounds import Bound
     from connector.catalog.schemas import SchemaSource
+    from connector.catalog.topic_ledgers import TopicLedgers
     from connector.decryption_keys import KeySource
-
-VALUES = ("flat", "struct", "raw")
-TIME_UNITS = ("ns", "us")
-TRANSACTIONS = ("committed", "all")
-ON_CORRUPTION = ("raise", "salvage")
 
 _MAX_BATCH_CELLS = 8 << 20
 
@@ -81,8 +79,9 @@ def open_topic(
         metadata_options: Options of that, such as `token`.
         buckets: URLs of further buckets that hold ledgers of these topics, by the metadata's names
             for them.
-        start: First message, inclusive: a datetime (publish time), or `(ledger, entry[, batch])`.
-        end: Behind the last message, exclusive; likewise.
+        start: First message, inclusive: a date or datetime (publish time; its ISO text too), or a
+            message id: `(ledger, entry[, batch])`, or as Pulsar gives it (`connector.message_ids`).
+        end: Behind the last message, exclusive; likewise; not before `start`.
         columns: Names of columns, on-request ones included (`arrow_io.columns.ALL_COLUMNS`); None
             for the default ones.
         schema: What the values are decoded by (`connector.catalog.schemas`): a file or folder of
@@ -117,18 +116,27 @@ def open_topic(
         SchemaError: The schema cannot be read.
         PulsarOffloadError: A ledger of the topic is unsound, or is not where the metadata says.
     """
-    _check("value", value, VALUES)
-    _check("time_unit", time_unit, TIME_UNITS)
-    _check("transactions", transactions, TRANSACTIONS)
-    _check("on_corruption", on_corruption, ON_CORRUPTION)
-    for option, number in (
-        ("range_bytes", range_bytes),
-        ("batch_rows", batch_rows),
-        ("batch_bytes", batch_bytes),
-    ):
-        if number < 1:
-            message = f"{option} must be at least 1, not {number}"
-            raise OptionError(message)
+    check_options(
+        {
+            "topic": topic,
+            "storage_options": storage_options,
+            "catalog": catalog,
+            "metadata_options": metadata_options,
+            "buckets": buckets,
+            "columns": columns,
+            "schema_version": schema_version,
+            "value": value,
+            "time_unit": time_unit,
+            "naming": naming,
+            "transactions": transactions,
+            "on_corruption": on_corruption,
+            "verify_checksums": verify_checksums,
+            "range_bytes": range_bytes,
+            "batch_rows": batch_rows,
+            "batch_bytes": batch_bytes,
+            "trace": trace,
+        }
+    )
     if catalog is not None and (metadata or metadata_options or buckets):
         message = (
             "metadata, metadata_options and buckets are for open_catalog where catalog is given"
@@ -153,7 +161,7 @@ def open_topic(
             uncommitted=transactions == "all",
             verify_checksums=verify_checksums,
             salvage=on_corruption == "salvage",
-            limits=_limits(values, batch_rows, batch_bytes),
+            limits=_limits(values, int(batch_rows), int(batch_bytes)),
             decryption_keys=keys,
         )
 
@@ -167,7 +175,7 @@ def open_topic(
         metadata=metadata,
         metadata_options=metadata_options,
         buckets=buckets,
-        range_bytes=range_bytes,
+        range_bytes=int(range_bytes),
         trace=trace,
     )
     unsound = ReadReport(salvage=on_corruption == "salvage")
@@ -177,6 +185,8 @@ def open_topic(
         first_ledger_id=bounds.first_ledger_id,
         last_ledger_id=bounds.last_ledger_id,
     )
+    for option, bound in (("start", start), ("end", end)):
+        _check_partition(option, bound, topics)
     if options is None:
         given = known.schema((each.topic for each in topics), schema_version)
         options = options_for(given)
@@ -240,7 +250,19 @@ def _tell_undecoded(schema: TopicSchema | None) -> None:
     )
 
 
-def _check(option: str, given: str, allowed: Sequence[str]) -> None:
-    if given not in allowed:
-        message = f"{option} must be one of {', '.join(allowed)}, not {given!r}"
-        raise OptionError(message)
+def _check_partition(option: str, bound: Bound | None, topics: Sequence[TopicLedgers]) -> None:
+    """Refuse an id that names a partition and a ledger of another: it may mean a batch index."""
+    message_id = MessageId.parse(bound)
+    if message_id is None or message_id.partition < 0:
+        return
+    for each in topics:
+        own = each.topic.partition
+        is_other = own != message_id.partition
+        if is_other and any(x.ledger_id == message_id.ledger_id for x in each.ledgers):
+            ledger, entry, _, named = message_id
+            message = (
+                f"{option} {bound!r} names partition {named}, and ledger {ledger} is of"
+                f" {each.topic}; if {named} is meant to be the batch index, it stands fourth:"
+                f" {ledger}:{entry}:{own}:{named}"
+            )
+            raise OptionError(message)

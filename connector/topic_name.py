@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ from urllib.parse import quote_plus, unquote_plus
 from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
 _DOMAIN = "persistent"
 _DEFAULT_NAMESPACE = "public/default"
@@ -177,6 +178,29 @@ class TopicName:
         )
 
 
+def topic_names(wanted: object) -> list[str]:
+    """One name or glob, or several, as a list of at least one.
+
+    Raises:
+        OptionError: It is no text and no list of texts, or an empty one.
+
+    Example:
+        >>> topic_names("orders"), topic_names(("orders", "sales-*"))
+        (['orders'], ['orders', 'sales-*'])
+    """
+    names: list[object] = [wanted]
+    if isinstance(wanted, Iterable) and not isinstance(wanted, str):
+        names = list(wanted)
+    if not names:
+        message = "no topic is asked for"
+        raise OptionError(message)
+    texts = [name for name in names if isinstance(name, str)]
+    if len(texts) < len(names):
+        message = f"a topic is a name or a glob, or a list of these, not {_shown(wanted)}"
+        raise OptionError(message)
+    return texts
+
+
 def namespaces_of(wanted: str | Sequence[str]) -> frozenset[str] | None:
     """The namespaces in which names select topics; None where one may be a glob.
 
@@ -187,7 +211,7 @@ def namespaces_of(wanted: str | Sequence[str]) -> frozenset[str] | None:
         >>> sorted(namespaces_of(["orders", "sales/eu/orders"]))
         ['public/default', 'sales/eu']
     """
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = topic_names(wanted)
     if any(_GLOB_CHARACTERS.search(name) for name in names):
         return None
     return frozenset(TopicName.parse(name).full_namespace for name in names)
@@ -212,10 +236,7 @@ def select_topics(wanted: str | Sequence[str], available: Iterable[TopicName]) -
         OptionError: Nothing is wanted, or something that is no topic name.
         TopicNotFoundError: A name or glob selects nothing; the message has names that are near.
     """
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
-    if not names:
-        message = "no topic is asked for"
-        raise OptionError(message)
+    names = topic_names(wanted)
     topics = set(available)
     selected = {topic for name in names for topic in _select(name, topics)}
     return sorted(selected, key=_order)
@@ -254,5 +275,7 @@ def _order(topic: TopicName) -> tuple[str, int]:
     return str(topic.base), topic.partition
 
 
-def _shown(name: str) -> str:
+def _shown(name: object) -> str:
+    if not isinstance(name, str):
+        return repr(name)[:_SHOWN_CHARACTERS]
     return repr(name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…")

@@ -20,6 +20,7 @@ from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.catalog.bucket import read_bucket, streaming_error
 from connector.catalog.metadata_source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
+from connector.catalog.place_options import check_place
 from connector.catalog.schemas import load_schema
 from connector.catalog.snapshot import (
     SnapshotSource,
@@ -410,6 +411,15 @@ def open_catalog(
         StorageError: The bucket, or the snapshot, cannot be read.
         CorruptSnapshotError: The snapshot is none.
     """
+    check_place(
+        {
+            "storage_options": storage_options,
+            "metadata_options": metadata_options,
+            "buckets": buckets,
+            "range_bytes": range_bytes,
+            "trace": trace,
+        }
+    )
     options = CatalogOptions(
         url=url,
         storage_options=storage_options,

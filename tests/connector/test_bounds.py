@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _MS: Final = 1_700_000_000_123
 _INSTANT: Final = datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)
+_PARTITION: Final = golden_topic("small-partitioned-partition-1")
 _INDIA: Final = timezone(timedelta(hours=5, minutes=30))
 
 
@@ -45,6 +47,17 @@ _INDIA: Final = timezone(timedelta(hours=5, minutes=30))
         (datetime(1970, 1, 1, tzinfo=UTC), 0),
         (datetime(1969, 12, 31, 23, 59, 59, 999_001, UTC), 0),
         (datetime(1969, 12, 31, 23, 59, 59, 998_999, UTC), -1),
+        (date(2023, 11, 14), 1_699_920_000_000),
+        (date(1, 1, 1), -62_135_596_800_000),
+        (pd.Timestamp("2023-11-14T22:13:20.123000001"), _MS + 1),
+        (pd.Timestamp("2023-11-14T22:13:20.122999999"), _MS),
+        (np.datetime64("2023-11-14"), 1_699_920_000_000),
+        (np.datetime64("2023", "Y"), 1_672_531_200_000),
+        (np.datetime64(_MS, "ms"), _MS),
+        (np.datetime64("2023-11-14T22:13:20.123000001"), _MS + 1),
+        (np.datetime64("2023-11-14T22:13:20.122999999"), _MS),
+        (np.datetime64(-1, "ns"), 0),
+        (np.datetime64(-1_000_001, "ns"), -1),
     ],
     ids=repr,
 )
@@ -75,6 +88,19 @@ def test_times_are_the_first_whole_ms_at_or_behind_them(bound: Any, ms: int) -> 
         ("-1:-1:-1", (-1, -1, 0)),
         ((2**63 - 1, 2**63 - 1), (2**63 - 1, 2**63 - 1, 0)),
         (f"{2**63 - 1}:{2**63 - 1}:-1", (2**63 - 1, 2**63 - 1, 0)),
+        ((np.int64(7), np.int32(3), np.uint8(2)), (7, 3, 2)),
+        ("(7,3,-1,-1)", (7, 3, 0)),
+        ("(7, 3, 1, 2)", (7, 3, 2)),
+        ("7:1:-1;7:3:-1", (7, 3, 0)),
+        ("Message ID: 7:3", (7, 3, 0)),
+        ("Batch Message ID: 7:3:2", (7, 3, 2)),
+        (bytes.fromhex("08071003"), (7, 3, 0)),
+        # As Java's BatchMessageIdImpl writes it: no partition, batch index 2, batch size 9.
+        (bytes.fromhex("08071003 18ffffffffffffffffff01 2002 3009"), (7, 3, 2)),
+        # ChunkMessageIdImpl: the first chunk's id is in field 7.
+        (bytes.fromhex("08071003 18ffffffffffffffffff01 3a0408071001"), (7, 3, 0)),
+        (bytes.fromhex("08ffffffffffffffffff01 10ffffffffffffffffff01"), (-1, -1, 0)),
+        (bytearray.fromhex("08071003"), (7, 3, 0)),
     ],
     ids=repr,
 )
@@ -85,6 +111,28 @@ def test_message_ids_have_the_forms_of_users_and_of_pulsar(
     """Tuples, lists, their text, and Pulsar's `ledger:entry[:partition[:batch]]` name an id."""
     assert Bounds.parse(bound, bound) == Bounds(start_id=message_id, end_id=message_id)
     assert not Bounds.parse(bound, None).by_time
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ((7, 3), (7, 2)),
+        ((8, 0), "7:9"),
+        ("(7,3,1)", (7, 3)),
+        (_INSTANT, _INSTANT - timedelta(milliseconds=1)),
+        ("2023-11-15", date(2023, 11, 14)),
+    ],
+    ids=repr,
+)
+def test_a_start_behind_the_end_is_refused(start: Any, end: Any) -> None:  # noqa: ANN401
+    """Both are told: a dataset without rows would hide that they were exchanged."""
+    with pytest.raises(OptionError, match=r"^start lies behind end: ") as caught:
+        Bounds.parse(start, end)
+
+    assert repr(start) in str(caught.value)
+    assert repr(end) in str(caught.value)
+    for first, stop in ((end, start), (start, start)):
+        Bounds.parse(first, stop)
 
 
 def test_nothing_given_bounds_nothing() -> None:
@@ -102,7 +150,10 @@ def test_nothing_given_bounds_nothing() -> None:
         "7",
         "7:",
         "(7)",
-        "(7,3,2,1)",
+        "(7,3,2,1,0)",
+        "7:3:0;",
+        "7:1:0;7:3:0;7:4:0",
+        "Message ID: 7",
         "(7.5,3)",
         "7:3:0:0:0",
         "1" * 5000 + ":1",
@@ -120,7 +171,14 @@ def test_nothing_given_bounds_nothing() -> None:
         7,
         7.5,
         b"7:3",
-        datetime(2023, 11, 14).date(),  # noqa: DTZ001
+        b"",
+        bytes.fromhex("0807"),
+        bytes.fromhex("0807100318"),
+        bytes.fromhex("08071003") + bytes(5000),
+        pd.NaT,
+        np.datetime64("NaT"),
+        np.timedelta64(7, "ms"),
+        np.array([7, 3]),
         {},
     ],
     ids=lambda bound: repr(bound)[:30],
@@ -235,10 +293,25 @@ def test_bounds_of_both_kinds_combine(url: str) -> None:
 
 
 def test_empty_bounds_give_no_rows(url: str) -> None:
-    """A start at or behind the end is no error: nothing lies within."""
+    """A start at the end is no error: nothing lies within."""
     assert _ids(url, start=(5, 1), end=(5, 1)) == []
-    assert _ids(url, start=(9, 0), end=(5, 1)) == []
     assert _ids(url, start=_INSTANT, end=_INSTANT) == []
+
+
+def test_a_batch_index_in_the_place_of_the_partition_is_refused(url: str) -> None:
+    """Java prints `ledger:entry:partition`; where the ledger is of another, it is told."""
+    for start, end in (("5:0:1", None), (None, "5:0:1")):
+        with pytest.raises(OptionError, match=r"names partition 1, .*stands fourth: 5:0:-1:1"):
+            open_topic(url, TOPIC, start=start, end=end)
+    # Of a ledger that is not there nothing tells whose it is.
+    assert _ids(url, end="4:0:1") == []
+    assert _ids(url, start="5:0:-1:1", end="5:1:-1") == ["(5,0,1)", "(5,0,2)"]
+
+    with pytest.raises(OptionError, match="names partition 2"):
+        open_golden(_PARTITION, start=f"{_PARTITION.ledgers[0].ledger_id}:0:2")
+    whole = open_golden(_PARTITION)
+    bounded = open_golden(_PARTITION, start=f"{_PARTITION.ledgers[0].ledger_id}:0:1")
+    assert bounded.count_rows() == whole.count_rows() > 0
 
 
 @pytest.mark.parametrize("name", ["small-chunked", "small-transactions"])

@@ -56,8 +56,17 @@ def url() -> Iterator[str]:
         ("batch_rows", 0, "batch_rows must be at least 1, not 0"),
         ("batch_bytes", -1, "batch_bytes must be at least 1, not -1"),
         ("columns", ["__nothing__"], "no column '__nothing__'; there are: __entry_id__, __led"),
-        ("columns", "orderId", "columns are a list of names, not 'orderId'"),
+        ("columns", "orderId", "columns must be a list of names, not 'orderId'"),
         ("start", "soon", "start must be a datetime, its ISO text, or a message id"),
+        ("range_bytes", "x", "range_bytes must be a whole number, not 'x'"),
+        ("batch_rows", 1.5, "batch_rows must be a whole number, not 1.5"),
+        ("catalog", "x", "catalog must be what open_catalog gave, not a str"),
+        ("trace", "x", "trace must be a RequestTrace, not a str"),
+        ("verify_checksums", "false", "verify_checksums must be true or false, not 'false'"),
+        ("storage_options", "x", "storage_options must be a mapping by names, not a str"),
+        ("buckets", {"b": 5}, "buckets must be URLs by the names of buckets"),
+        ("topic", None, "a topic is a name or a glob, or a list of these, not None"),
+        ("topic", ["orders", 5], "a topic is a name or a glob, or a list of these, not ['ord"),
         ("end", (1,), "end must be a datetime, its ISO text, or a message id"),
     ],
 )
@@ -66,10 +75,10 @@ def test_option_errors_name_what_is_given_and_allowed(
 ) -> None:
     """A mistake is told in words that say how to mend it, before any request."""
     trace = RequestTrace()
-    options: dict[str, Any] = {option: given}
+    options: dict[str, Any] = {"topic": TOPIC, "trace": trace, option: given}
 
     with pytest.raises(OptionError) as caught:
-        open_topic(url, TOPIC, trace=trace, **options)
+        open_topic(url, **options)
 
     assert str(caught.value).startswith(allowed)
     assert trace.counts.requests == 0

@@ -1,0 +1,118 @@
+"""Message ids in every form that Pulsar has for them → ledger, entry, partition and batch index.
+
+| given | form | printed by |
+|---|---|---|
+| `(12, 3)`, `(12, 3, 5)`, and their text | `(ledger, entry[, batch])` | `__message_id__` |
+| `(12,3,-1,5)` | `(ledger,entry,partition,batch)`, text only | clients in C++, Python, Node.js |
+| `12:3` | `ledger:entry` | positions in `internalStats` |
+| `12:3:-1` | `ledger:entry:partition` | Java's `MessageIdImpl`, Go |
+| `12:3:-1:5` | `ledger:entry:partition:batch` | `BatchMessageIdImpl` |
+| `12:3:-1;12:7:-1` | first and last chunk, whose id the message has | `ChunkMessageIdImpl` |
+| `Message ID: 12:3`, `Batch Message ID: 12:3:5` | the last number is the batch's | `pulsar-admin` |
+| bytes | MessageIdData of `PulsarApi.proto` | `toByteArray()`, `serialize()` |
+
+An index of −1 means that there is none, as does a partition of −1.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from functools import cache
+from typing import Any, Final, NamedTuple, Self
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+_NUMBER: Final = r"\s*(-?\d{1,19})\s*"
+_TUPLE: Final = re.compile(rf"\({_NUMBER},{_NUMBER}(?:,{_NUMBER})?\)")
+_WITH_PARTITION: Final = re.compile(rf"\({_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER}\)")
+_COLONS: Final = re.compile(
+    r"(?:-?\d{1,19}:-?\d{1,19}:-?\d{1,10};)?"
+    r"(-?\d{1,19}):(-?\d{1,19})(?::(-?\d{1,10})(?::(-?\d{1,10}))?)?"
+)
+_ADMIN: Final = re.compile(r"(?:Batch )?Message ID:\s*(\d{1,19}):(\d{1,19})(?::(-?\d{1,10}))?")
+_MAX_LONG: Final = 2**63 - 1
+_TUPLE_LENGTHS: Final = (2, 3)
+_MAX_SERIALIZED_BYTES: Final = 1 << 12
+
+
+class MessageId(NamedTuple):
+    """Which message. Pulsar's earliest id has −1 where its latest has the greatest long."""
+
+    ledger_id: int
+    entry_id: int
+    batch_index: int = -1
+    partition: int = -1
+
+    @classmethod
+    def parse(cls, given: object) -> Self | None:
+        """Read one of the forms above; None if it is none of them."""
+        if isinstance(given, str):
+            return cls._of_text(given.strip())
+        if isinstance(given, bytes | bytearray | memoryview):
+            return cls._of_bytes(bytes(given[:_MAX_SERIALIZED_BYTES]))
+        if isinstance(given, tuple | list) and len(given) in _TUPLE_LENGTHS:
+            numbers = [_whole(each) for each in given]
+            return None if None in numbers else cls._within(*numbers)
+        return None
+
+    @classmethod
+    def _of_text(cls, text: str) -> Self | None:
+        if match := _TUPLE.fullmatch(text) or _ADMIN.fullmatch(text):
+            ledger, entry, batch = match.groups(default="-1")
+            return cls._within(int(ledger), int(entry), int(batch))
+        if match := _WITH_PARTITION.fullmatch(text) or _COLONS.fullmatch(text):
+            ledger, entry, partition, batch = match.groups(default="-1")
+            return cls._within(int(ledger), int(entry), int(batch), int(partition))
+        return None
+
+    @classmethod
+    def _of_bytes(cls, data: bytes) -> Self | None:
+        parsed = _message_id_data()()
+        try:
+            parsed.ParseFromString(data)
+        except DecodeError:
+            return None
+        if not parsed.IsInitialized() or parsed.ByteSize() != len(data):
+            return None
+        # Java's longs, which a uint64 holds: −1 stands for the earliest id.
+        ledger, entry = (
+            n - 2**64 if n > _MAX_LONG else n for n in (parsed.ledgerId, parsed.entryId)
+        )
+        return cls._within(ledger, entry, parsed.batch_index, parsed.partition)
+
+    @classmethod
+    def _within(cls, *numbers: Any) -> Self | None:  # noqa: ANN401 - checked by the caller
+        return cls(*numbers) if all(-1 <= each <= _MAX_LONG for each in numbers) else None
+
+
+def _whole(value: object) -> int | None:
+    """A whole number as Python's own, of whichever library it is; None if it is none."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+@cache
+def _message_id_data() -> type[Any]:
+    """MessageIdData; fields that name no message are among what the library passes over."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="pulsar_message_id.proto", syntax="proto2")
+    message = file.message_type.add(name="MessageIdData")
+    for name, number in (("ledgerId", 1), ("entryId", 2)):
+        message.field.add(
+            name=name, number=number, type=field.TYPE_UINT64, label=field.LABEL_REQUIRED
+        )
+    for name, number in (("partition", 3), ("batch_index", 4)):
+        message.field.add(
+            name=name,
+            number=number,
+            type=field.TYPE_INT32,
+            label=field.LABEL_OPTIONAL,
+            default_value="-1",
+        )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("MessageIdData"))
