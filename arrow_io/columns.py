@@ -263,6 +263,7 @@ _PULSAR_SPARK_NAMES = {
     "__publish_time__": "__publishTime",
     "__event_time__": "__eventTime",
     "__properties__": "__messageProperties",
+    VALUE_COLUMN: "value",
 }
 
 NAMINGS = ("pulsar-sql", "pulsar-spark")
@@ -385,7 +386,11 @@ def every_column(naming: str = "pulsar-sql", values: ValueColumns | None = None)
         values = replace(values, reserved=_reserved(names))
     for column in ALL_COLUMNS:
         if column.name == VALUE_COLUMN and values is not None:
-            pairs += [(each.name, each.name) for each in values.fields]
+            # A record may have a field of the name that a whole value has.
+            pairs += [
+                (names.get(each.name, each.name) if each.is_whole_value else each.name, each.name)
+                for each in values.fields
+            ]
         else:
             pairs.append((names.get(column.name, column.name), column.name))
     return Projection(tuple(pairs), values)

@@ -13,8 +13,10 @@ import pyarrow.dataset as pads
 
 from arrow_io.errors import OptionError
 from arrow_io.read_report import ReadReport
+from connector.plain_text import counted, size_text
 from connector.read_ahead import read_ahead
 from connector.scan import Scan, count, execute, tell
+from connector.shown_html import html_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +29,7 @@ _T = TypeVar("_T")
 
 _AHEAD_TASK_BYTES = 64 << 20
 """Tasks that are read side by side are of the size of one data block."""
+_SHOWN_TOPICS = 3
 _TUNING = frozenset(
     {
         "batch_readahead",
@@ -154,6 +157,42 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled by what it reads; no connection is kept."""
         return type(self), (self.scan, self.unsound)
+
+    def __repr__(self) -> str:
+        """The topics, what there is of them, and how many columns."""
+        rows = self._sizes()
+        names = ", ".join(name for name, *_ in rows[:_SHOWN_TOPICS])
+        names += f", … {len(rows)} in all" if len(rows) > _SHOWN_TOPICS else ""
+        ledgers = counted(sum(number for _, number, _, _ in rows), "ledger")
+        entries = counted(sum(number for _, _, number, _ in rows), "entry")
+        size = size_text(sum(size_bytes for _, _, _, size_bytes in rows))
+        return (
+            f"{type(self).__name__}({names or 'no topic'}: {ledgers}, {entries}, {size},"
+            f" {counted(len(self.scan.options.projection.columns), 'column')})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The same as tables, as a notebook shows them, with the columns and their types."""
+        topics = [
+            (name, ledgers, entries, size_text(size))
+            for name, ledgers, entries, size in self._sizes()
+        ]
+        columns = [(field.name, field.type) for field in self.scan.options.projection.schema]
+        return html_table(
+            type(self).__name__, ["topic", "ledgers", "entries", "bytes"], topics
+        ) + html_table("columns", ["name", "type"], columns)
+
+    def _sizes(self) -> list[tuple[str, int, int, int]]:
+        """Each topic with its ledgers, entries and bytes; what was read when it was opened."""
+        return [
+            (
+                str(each.topic),
+                len(each.ledgers),
+                sum(ledger.index.entry_count for ledger in each.ledgers),
+                sum(ledger.index.data_object_length_bytes for ledger in each.ledgers),
+            )
+            for each in self.scan.topics
+        ]
 
     @property
     def schema(self) -> pa.Schema:

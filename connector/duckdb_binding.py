@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import json
 import threading
-from collections import OrderedDict
 from typing import Any
 
 from arrow_io.errors import OptionError
@@ -34,21 +33,18 @@ class Catalogs:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Catalog] = OrderedDict()
+        self._known: list[tuple[dict[str, Any], Catalog]] = []
         self._lock = threading.Lock()
 
     def of(self, options: dict[str, Any]) -> Catalog:
         """The catalog of the bucket that the options name, as it is now."""
         wanted = {name: options[name] for name in CATALOG_OPTIONS if name in options}
-        key = repr(sorted(wanted.items(), key=lambda pair: pair[0]))
         with self._lock:
-            known = self._known.get(key)
+            known = next((each for named, each in self._known if named == wanted), None)
         catalog = open_catalog(**wanted) if known is None else known.refreshed()
         with self._lock:
-            self._known[key] = catalog
-            self._known.move_to_end(key)
-            while len(self._known) > _MAX_CATALOGS:
-                self._known.popitem(last=False)
+            others = [each for each in self._known if each[0] != wanted]
+            self._known = [*others[1 - _MAX_CATALOGS :], (wanted, catalog)]
         return catalog
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.option_values import check_instance
 from connector.catalog.catalog import Catalog
+from connector.credential_scope import origins
 from connector.duckdb_binding import (
     PLACE_OPTIONS,
     Catalogs,
@@ -32,11 +33,11 @@ from connector.duckdb_binding import (
 )
 from connector.duckdb_sources import BoundListing, BoundTopic, row_estimate
 from connector.listings import TABLES
-from connector.topic import open_topic
+from connector.topic import open_topic, read_schema
 from connector.topic_options import check_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
     from duckdb import DuckDBPyConnection
@@ -55,9 +56,13 @@ _DEFAULTS = {
 _SCALARS = {"url": str, "schema_version": int} | {
     n: type(each) for n, each in _DEFAULTS.items() if each is not None
 }
+_UNTIL = "until"
+"""The option `end` by a name that SQL takes without quotes."""
 _LISTINGS = {f"pulsar_{name}": table for name, table in TABLES.items()}
+_CREDENTIALS = {"storage_options": ("url", "buckets"), "metadata_options": ("metadata",)}
+"""Options that hold credentials, and those that name the places that they are for."""
 _MACROS = {
-    _READ: ("url", *(name for name in _DEFAULTS if name not in {"catalog", "trace"})),
+    _READ: ("url", *(name for name in _DEFAULTS if name not in {"catalog", "trace"}), _UNTIL),
 } | dict.fromkeys(_LISTINGS, ("topic", *PLACE_OPTIONS))
 """The named parameters of each table function; `read_pulsar` has the topic before them."""
 
@@ -72,9 +77,10 @@ def register_duckdb(
     """Give a DuckDB connection the table function `read_pulsar`, and tables of what there is.
 
     In SQL it is `read_pulsar(topic, option := …, …)`. `topic` is a name, a glob, or a list of
-    these; the options are those of `open_topic`, none of them required. `"end"` has to be quoted. A
-    bound is a timestamp (UTC if it has no time zone), a text, or a message id: `[ledger, entry,
-    batch]` or `{'ledger': …, 'entry': …, 'batch': …}`, with or without the batch index.
+    these; the options are those of `open_topic`, none of them required; `until` is the same as
+    `"end"`, which has to be quoted. A bound is a timestamp (UTC if it has no time zone), a text, or
+    a message id: `[ledger, entry, batch]` or `{'ledger': …, 'entry': …, 'batch': …}`, with or
+    without the batch index.
     `storage_options`, `metadata_options` and `buckets` are each a STRUCT, a MAP, or the text of a
     JSON object; `metadata` is a VARCHAR, or a STRUCT or MAP by topic; `decryption_keys` a VARCHAR
     (path or PEM text), or a STRUCT or MAP of these by name; `schema` a VARCHAR (path, JSON text, or
@@ -90,6 +96,12 @@ def register_duckdb(
     as tables (`connector.listings`), as it is then too. Their parameters are `topic`, a name, a
     glob or a list of these, and the options that say where: `url`, `storage_options`, `metadata`,
     `metadata_options`, `buckets`.
+
+    Credentials that are registered go to no other host than was registered with them: where a
+    statement names `url`, `buckets` or `metadata` and not the options for it, `storage_options` and
+    `metadata_options` hold only if that is the same place (`connector.credential_scope`), and so
+    for the files that it names as `schema`. Another bucket of the same store is the same place.
+    Registered without a place, they hold for stores whose host is not in the URL, such as S3.
 
     DuckDB quotes the statement in its errors, so secrets belong in `storage_options`,
     `metadata_options` and `decryption_keys` here, or in a parameter of the statement, not in its
@@ -207,6 +219,11 @@ class _Binder:
             The name of the Python variable, as an SQL identifier.
         """
         given = {name: value for name, value in json.loads(arguments).items() if value is not None}
+        if _UNTIL in given and "end" in given:
+            message = f'{_UNTIL} and "end" say the same: give one of them'
+            raise OptionError(message)
+        if _UNTIL in given:
+            given["end"] = given.pop(_UNTIL)
         function, topic = given.pop("function", None), given.pop("topic", None)
         is_listing = function in _LISTINGS
         is_all = is_listing and topic is None
@@ -221,7 +238,7 @@ class _Binder:
             else:
                 source = self._topic(topic, given)
         except PulsarOffloadError as error:
-            error.message = f"{what}: {error.message}"
+            error.message = f"{what}: {error.message}{self._withheld_note(given)}"
             raise
         name = f"{what} ({next(_NUMBERS)})"
         self._variable.set(name, source)
@@ -230,6 +247,11 @@ class _Binder:
 
     def _topic(self, topic: str | list[str], given: dict[str, object]) -> object:
         options = self._options(given)
+        of_schema = (*_CREDENTIALS["storage_options"], "schema")
+        is_foreign = "storage_options" not in given and not self._is_known(of_schema, given)
+        if is_foreign and "schema" in given:
+            version = options.pop("schema_version", None)
+            options["schema"] = read_schema(options["schema"], version, None)
         opened = self._open(topic, options)
         # Read once, so that no execution can have other columns than were bound.
         values = opened.scan.options.filterable.values
@@ -255,12 +277,38 @@ class _Binder:
         """
         read = {name: argument(name, value, _SCALARS.get(name)) for name, value in given.items()}
         options: dict[str, Any] = self._defaults | read
+        for name in self._withheld(read):
+            del options[name]
         if not given.keys().isdisjoint(PLACE_OPTIONS):
             options.pop("catalog", None)
         if "url" not in options:
             message = "no url is given, neither in the statement (url := …) nor to register_duckdb"
             raise OptionError(message)
         return options
+
+    def _withheld(self, given: Mapping[str, object]) -> list[str]:
+        """The registered credentials that a statement must not take along, to a place it names."""
+        return [
+            name
+            for name, places in _CREDENTIALS.items()
+            if name in self._defaults and name not in given
+            if not self._is_known(places, given)
+        ]
+
+    def _withheld_note(self, given: Mapping[str, object]) -> str:
+        withheld = self._withheld(given)
+        if not withheld:
+            return ""
+        return f" (the {' and '.join(withheld)} of register_duckdb hold for what it names itself)"
+
+    def _is_known(self, places: Sequence[str], given: Mapping[str, object]) -> bool:
+        """Whether what a statement names leads where that leads which is registered.
+
+        Where nothing is registered, a store whose host is a matter of the options is known too.
+        """
+        registered = [self._defaults[place] for place in places if place in self._defaults]
+        new = origins([given.get(place) for place in places]) - origins(registered)
+        return not new or not (registered or any(host for _, host, _ in new))
 
     def _open(self, topic: str | list[str], options: dict[str, Any]) -> TopicDataset:
         of_topic = {

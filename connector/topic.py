@@ -188,11 +188,17 @@ def open_topic(
     for option, bound in (("start", start), ("end", end)):
         _check_partition(option, bound, topics)
     if options is None:
-        given = known.schema((each.topic for each in topics), schema_version)
+        try:
+            given = known.schema((each.topic for each in topics), schema_version)
+        except OptionError:
+            if columns is None or not _are_without_values(columns, naming):
+                raise
         options = options_for(given)
     has_bytes = options.filterable.values is None and value != "raw"
-    if has_bytes and (columns is None or VALUE_COLUMN in columns):
-        _tell_undecoded(given)
+    if has_bytes:
+        [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
+        if columns is None or name in columns:
+            _tell_undecoded(given, name)
     return TopicDataset(Scan(tuple(topics), options), unsound)
 
 
@@ -235,7 +241,7 @@ def _limits(values: ValueColumns | None, batch_rows: int, batch_bytes: int) -> B
     )
 
 
-def _tell_undecoded(schema: TopicSchema | None) -> None:
+def _tell_undecoded(schema: TopicSchema | None, name: str) -> None:
     """Warn that values are given as bytes though that was not asked for."""
     reason = (
         "no schema is given"
@@ -243,11 +249,17 @@ def _tell_undecoded(schema: TopicSchema | None) -> None:
         else "a PROTOBUF schema does not say how to read its payloads, a descriptor set does"
     )
     warnings.warn(
-        f"values are given as bytes, in {VALUE_COLUMN}: {reason}; give schema for typed columns,"
+        f"values are given as bytes, in {name}: {reason}; give schema for typed columns,"
         " or value='raw' for bytes",
         UndecodedValuesWarning,
         stacklevel=3,
     )
+
+
+def _are_without_values(columns: Sequence[str], naming: str) -> bool:
+    """Whether columns are among those that every topic has, whatever its schema."""
+    known = dict(every_column(naming).columns)
+    return all(known.get(name, VALUE_COLUMN) != VALUE_COLUMN for name in columns)
 
 
 def _check_partition(option: str, bound: Bound | None, topics: Sequence[TopicLedgers]) -> None:

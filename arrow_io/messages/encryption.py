@@ -232,7 +232,10 @@ class PayloadDecryptor:
         if is_whole:
             return parsed
         if not self._keys:
-            message = "the payload is encrypted, with the keys: names that cannot be decoded"
+            message = (
+                "the payload is encrypted, with the keys: names that cannot be decoded; give the"
+                " private key of one as decryption_keys, none is given"
+            )
             raise EncryptedPayloadError(message)
         message = "the encryption keys in the message metadata cannot be decoded"
         raise DecryptionError(message)
@@ -273,8 +276,11 @@ class PayloadDecryptor:
                 tried.append(name)
         if not tried:
             names = ", ".join(sorted({name for name, _ in wrapped_keys}))
-            given = f"; the private keys given are: {self._keys}" if self._keys else ""
-            message = f"the payload is encrypted, with the keys: {names}{given}"
+            given = f"those given are: {self._keys}" if self._keys else "none is given"
+            message = (
+                f"the payload is encrypted, with the keys: {names}; give the private key of one as"
+                f" decryption_keys, {given}"
+            )
             raise EncryptedPayloadError(message)
         return ", ".join(tried)
 

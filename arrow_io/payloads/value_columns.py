@@ -52,6 +52,11 @@ class ValueField:
     is_key: bool
     field: str | None
 
+    @property
+    def is_whole_value(self) -> bool:
+        """Whether it is the value itself, not a field of it, nor of the key."""
+        return self.field is None and not self.is_key
+
 
 @dataclass(frozen=True, slots=True)
 class ValueColumns:

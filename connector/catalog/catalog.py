@@ -20,6 +20,7 @@ from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.catalog.bucket import read_bucket, streaming_error
 from connector.catalog.metadata_source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
+from connector.catalog.place_contents import what_lies_there
 from connector.catalog.place_options import check_place
 from connector.catalog.schemas import load_schema
 from connector.catalog.snapshot import (
@@ -30,6 +31,8 @@ from connector.catalog.snapshot import (
 )
 from connector.catalog.snapshot_json import Snapshot
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
+from connector.plain_text import counted, size_text
+from connector.shown_html import html_table
 from connector.topic_name import TopicName, namespaces_of, select_topics
 
 if TYPE_CHECKING:
@@ -96,6 +99,25 @@ class Catalog:
         self._copies = _by_topic(self.contents.copies)
         self._ledgers: dict[TopicName, TopicLedgers] = {}
         self._attempts: dict[LedgerObjectName, Mapping[str, str] | None] = {}
+
+    def __repr__(self) -> str:
+        """The URL, and what was found there; sends no request, so the metadata is not asked."""
+        bases = {topic.base for topic in self._copies if topic is not None}
+        ledgers = counted(len({copy.name.ledger_id for copy in self.contents.copies}), "ledger")
+        known = "" if self.source is None else ", with metadata"
+        return f"Catalog({str(self.location)!r}: {counted(len(bases), 'topic')}, {ledgers}{known})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table of the topics, as a notebook shows it."""
+        sizes: dict[str, list[int]] = {}
+        for topic, copies in self._copies.items():
+            size = sizes.setdefault(
+                "(topic not told)" if topic is None else str(topic.base), [0, 0]
+            )
+            size[0] += len({copy.name.ledger_id for copy in copies})
+            size[1] += sum(copy.data.size_bytes for copy in copies if copy.data is not None)
+        rows = [(name, count, size_text(size)) for name, (count, size) in sorted(sizes.items())]
+        return html_table(repr(self), ["topic", "ledgers", "bytes"], rows)
 
     def refreshed(self) -> Catalog:
         """The catalog as it is now: one listing, and one request for each new index object.
@@ -207,25 +229,38 @@ class Catalog:
     def schema(
         self, topics: Iterable[TopicName], schema_version: int | None = None
     ) -> TopicSchema | None:
-        """The schema of some topics; None if the metadata has none, or several that differ.
+        """The schema of some topics; None if the metadata has none.
 
         Args:
             topics: Topics or partitions.
             schema_version: Version whose schema is the reader schema; None for the newest.
 
         Raises:
-            OptionError: The schema is malformed, or there is none of that version.
+            OptionError: The schema is malformed, or there is none of that version; or two topics
+                have different schemas, or one of them has none.
             StorageError: The metadata cannot be read.
         """
         if self.source is None:
             return None
-        bases = sorted({topic.base for topic in topics}, key=str)
-        # Answers with the same schemas may differ in when these were registered.
-        schemas = {
-            None if answer is None else load_schema(answer, schema_version=schema_version)
-            for answer in {self.source.schema_source(base) for base in bases}
-        }
-        return schemas.pop() if len(schemas) == 1 else None
+        read: dict[bytes | None, TopicSchema | None] = {None: None}
+        found: dict[TopicSchema | None, TopicName] = {}
+        for base in sorted({topic.base for topic in topics}, key=str):
+            answer = self.source.schema_source(base)
+            if answer not in read:
+                # Answers with the same schemas may differ in when these were registered.
+                read[answer] = load_schema(answer or b"", schema_version=schema_version)
+            found.setdefault(read[answer], base)
+        if len(found) > 1:
+            first, second = (
+                f"{topic} ({schema.reader.type if schema else 'none'})"
+                for schema, topic in list(found.items())[:2]
+            )
+            message = (
+                f"the topics have different schemas, such as {first} and {second}: read each by"
+                " itself, or give a schema for all of them, or value='raw' for bytes"
+            )
+            raise OptionError(message)
+        return next(iter(found), None)
 
     def _with_nameless(
         self, copies: Sequence[LedgerCopy], metadata: TopicMetadata
@@ -263,6 +298,7 @@ class Catalog:
             topics = select_topics(wanted, self._topics(namespaces_of(wanted)))
             chosen = [self.ledgers(topic) for topic in topics]
         except TopicNotFoundError as not_found:
+            not_found.message += f"; {what_lies_there(self.contents)}"
             unsound = self.unattributed()
             if not unsound:
                 raise
@@ -437,9 +473,6 @@ def _opened(options: CatalogOptions, known: BucketContents | None = None) -> Cat
     if metadata is None and (options.metadata_options or options.buckets):
         given = "metadata_options" if options.metadata_options else "buckets"
         message = f"{given} are given, and no metadata"
-        raise OptionError(message)
-    if not all(isinstance(url, str) for url in (options.buckets or {}).values()):
-        message = "buckets are URLs by name"
         raise OptionError(message)
     if isinstance(metadata, str | os.PathLike) and is_snapshot(metadata):
         snapshot = load_snapshot(

@@ -112,9 +112,9 @@ class _SchemaReader:
             message = "both schema_version= and a schema without a version: give one of them"
             raise OptionError(message)
         if schema_version not in by_version:
-            known = ", ".join(map(str, list(by_version)[-_LISTED:])) or "none"
-            newest = f"the newest {_LISTED} of {len(by_version)}: " * (len(by_version) > _LISTED)
-            message = f"there is no schema of version {schema_version}; there are {newest}{known}"
+            known = ", ".join(map(str, list(by_version)[-_LISTED:])) or "none is known"
+            newest = f" (the newest {_LISTED} of {len(by_version)})" * (len(by_version) > _LISTED)
+            message = f"there is no schema of version {schema_version}; versions{newest}: {known}"
             raise OptionError(message)
         return TopicSchema(by_version[schema_version], versions)
 

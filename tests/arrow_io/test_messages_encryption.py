@@ -164,7 +164,10 @@ def test_no_key_is_given() -> None:
     """Without a key of one of the names, the error says which there are, and which were given."""
     sealed = seal(_PAYLOAD, [_RSA, _EC])
 
-    with pytest.raises(EncryptedPayloadError, match=r"is encrypted, with the keys: ec, rsa$"):
+    with pytest.raises(
+        EncryptedPayloadError,
+        match=r"is encrypted, with the keys: ec, rsa; give .* decryption_keys, none is given$",
+    ):
         _decrypt(sealed)
     with pytest.raises(EncryptedPayloadError, match=r"keys: ec, rsa; .* given are: other$"):
         _decrypt(sealed, keys=_OTHER.keys())
@@ -182,7 +185,10 @@ def test_error_names_the_keys(names: list[str], told: str) -> None:
     with pytest.raises(EncryptedPayloadError) as caught:
         _decrypt(Sealed(fields, b""))
 
-    assert caught.value.message == f"the payload is encrypted, with the keys: {told}"
+    assert caught.value.message == (
+        f"the payload is encrypted, with the keys: {told}; give the private key of one as"
+        " decryption_keys, none is given"
+    )
 
 
 @pytest.mark.parametrize(

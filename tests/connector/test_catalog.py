@@ -337,8 +337,33 @@ def test_empty_bucket_has_no_topics(folder: Folder) -> None:
     catalog = open_catalog(str(folder.path))
 
     assert catalog.topics() == []
-    with pytest.raises(TopicNotFoundError, match=r"no offloaded topic .*orders', nor any other"):
+    with pytest.raises(
+        TopicNotFoundError,
+        match=rf"no offloaded topic .*orders', nor any other; nothing lies at {folder.path}$",
+    ):
         catalog.select("orders")
+
+
+def test_a_wrong_prefix_is_told_by_what_lies_there(folder: Folder) -> None:
+    """The URL, and the objects and folders there, show that it is another level than was meant."""
+    folder.path.joinpath("index.html").write_text("<html>")
+    for number in range(7):
+        folder.path.joinpath(f"tenant-{number}").mkdir()
+
+    with pytest.raises(
+        TopicNotFoundError,
+        match=rf"; {folder.path} has no offloaded ledger, but 1 other object \(index.html\) and"
+        r" 7 folders \(tenant-0, tenant-1, .*tenant-4, …\)$",
+    ):
+        open_catalog(str(folder.path)).select("orders")
+
+
+def test_a_topic_that_is_not_there_is_told_with_the_url(folder: Folder) -> None:
+    """Whoever has several buckets sees which one was searched."""
+    folder.offload(3, "one")
+
+    with pytest.raises(TopicNotFoundError, match=rf"; {folder.path} has 1 offloaded ledger$"):
+        open_catalog(str(folder.path)).select("nothing")
 
 
 def test_bucket_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -167,16 +167,43 @@ def test_schema_comes_with_the_metadata_in_duckdb(topic: str) -> None:
         assert len(rows) == golden.message_count
 
 
-def test_schemas_of_several_topics_that_differ_are_no_schema() -> None:
-    """Topics of one dataset have one schema, or their values are bytes."""
+def test_topics_of_different_schemas_are_refused() -> None:
+    """Topics of one dataset have one schema; the error names two, and what can be done."""
     catalog = open_catalog(
         str(GOLDEN / "pulsar-4.0.7" / "objects"), metadata=GOLDEN / "pulsar-4.0.7"
     )
     names = [TopicName.parse(each) for each in ("json-orders", "avro-orders", "bytes-single-none")]
 
     assert catalog.schema(names[:1]) is not None
-    assert catalog.schema(names[:2]) is None
     assert catalog.schema(names[2:]) is None
+    assert catalog.schema([]) is None
+    for differing, told in (
+        (names[:2], r"avro-orders \(AVRO\) and .*json-orders \(JSON\): .* value='raw'"),
+        (names[1:], r"avro-orders \(AVRO\) and .*bytes-single-none \(none\): "),
+    ):
+        with pytest.raises(OptionError, match=f"different schemas, such as .*{told}"):
+            catalog.schema(differing)
+        with pytest.raises(OptionError, match=f"different schemas, such as .*{told}"):
+            open_topic(str(catalog.location), [str(name) for name in differing], catalog=catalog)
+
+
+def test_topics_of_different_schemas_have_columns_in_common() -> None:
+    """Where no value is asked for, and where bytes are, schemas that differ do no harm."""
+    catalog = open_catalog(
+        str(GOLDEN / "pulsar-4.0.7" / "objects"), metadata=GOLDEN / "pulsar-4.0.7"
+    )
+    names = ["json-orders", "avro-orders"]
+
+    raw = open_topic(str(catalog.location), names, catalog=catalog, value="raw")
+    keys = open_topic(str(catalog.location), names, catalog=catalog, columns=["__key__"])
+
+    assert raw.schema.field("__value__").type == "binary"
+    assert keys.to_table().num_rows == raw.count_rows() > 0
+    for columns, naming in ((["__value__"], "pulsar-sql"), (["orderId"], "pulsar-spark")):
+        with pytest.raises(OptionError, match="different schemas"):
+            open_topic(
+                str(catalog.location), names, catalog=catalog, columns=columns, naming=naming
+            )
 
 
 def test_version_of_the_schema_is_chosen_from_the_metadata() -> None:
@@ -406,7 +433,7 @@ def test_topic_that_only_the_metadata_knows_is_empty_and_told(bucket: OwnedBucke
         ({"metadata": 5}, "not from a value of type int"),
         ({"metadata": {"orders": 5}}, "not from a value of type int"),
         ({"metadata": {"a/b": "folder"}}, "topic"),
-        ({"metadata": GOLDEN / SMALL, "buckets": {"b": 5}}, "buckets are URLs by name"),
+        ({"metadata": GOLDEN / SMALL, "buckets": {"b": 5}}, "buckets must be URLs by"),
         (
             {"metadata": "http://127.0.0.1:1", "metadata_options": {"tokens": "s3cret"}},
             "unknown metadata option 'tokens'",

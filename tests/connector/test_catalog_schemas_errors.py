@@ -147,11 +147,11 @@ def test_versions_that_are_not_there() -> None:
     """The error lists those that are, a bounded number of them."""
     many = [{"version": n, "type": "INT8"} for n in range(5_000)]
 
-    with pytest.raises(OptionError, match=r"version 3; there are 0, 1, 2$"):
+    with pytest.raises(OptionError, match=r"version 3; versions: 0, 1, 2$"):
         load_schema(_EVOLVED, schema_version=3)
-    with pytest.raises(OptionError, match=r"the newest 20 of 5000: 4980, .*, 4999$"):
+    with pytest.raises(OptionError, match=r"versions \(the newest 20 of 5000\): 4980, .*, 4999$"):
         load_schema(many, schema_version=5_000)
-    with pytest.raises(OptionError, match="there are none"):
+    with pytest.raises(OptionError, match="versions: none is known"):
         load_schema([], schema_version=0)
 
 

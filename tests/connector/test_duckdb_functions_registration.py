@@ -86,6 +86,7 @@ def functions(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
         ("batch_rows := 10, batch_bytes := 1000", {"batch_rows": 10, "batch_bytes": 1000}),
         ("start := '49:3', \"end\" := '(49,5)'", {"start": "49:3", "end": "(49,5)"}),
         ("start := [49, 3, 1]", {"start": [49, 3, 1]}),
+        ("until := [49, 3, 1]", {"end": [49, 3, 1]}),
         ("start := (49, 3)", {"start": [49, 3]}),
         ("start := {'ledger': 49, 'entry': 3}", {"start": (49, 3, 0)}),
         ("\"end\" := {'batch': 7, 'ledger': 49, 'entry': 3}", {"end": (49, 3, 7)}),
@@ -173,13 +174,14 @@ def test_index_objects_are_read_once() -> None:
 
 
 def test_every_option_has_its_parameter(con: duckdb.DuckDBPyConnection) -> None:
-    """The macro has the options of `open_topic`, but for those that only Python can give."""
+    """The macro has the options of `open_topic` that SQL can give, and `end` by another name."""
     parameters = one(
         con,
         "select parameters from duckdb_functions()"
         " where function_name = 'read_pulsar' and database_name = 'temp'",
     )
     annotations = set(open_topic.__annotations__) - {"return", "catalog", "trace"}
+    annotations.add("until")
 
     assert set(parameters) == annotations
     assert len(parameters) == len(annotations)
@@ -216,6 +218,7 @@ def test_catalog_spares_the_listing() -> None:
         ("'json-orders', value := 5", "OptionError: .*value must be of type VARCHAR, not 5"),
         ("'json-orders', columns := '__key__'", "columns must be a list of names, not '__key__'"),
         ("'json-orders', columns := ['x']", "no column 'x'; there are: __entry_id__"),
+        ("'json-orders', until := '9:9', \"end\" := '9:9'", 'until and "end" say the same'),
         ("'json-orders', batch_rows := 0", "batch_rows must be at least 1, not 0"),
         ("'json-orders', batch_rows := true", "batch_rows must be of type INTEGER, not True"),
         (

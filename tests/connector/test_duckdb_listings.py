@@ -214,7 +214,7 @@ def test_catalog_that_is_given_is_not_opened_again() -> None:
         ("pulsar_ledgers(metadata := '/no/such/folder')", "no such folder"),
         ("pulsar_ledgers(metadata := '/no/such/catalog.json.gz')", "no such object"),
         ("pulsar_ledgers(buckets := 5)", "buckets must be a STRUCT, a MAP"),
-        ("pulsar_ledgers(buckets := {'b': 5})", "buckets are URLs by name"),
+        ("pulsar_ledgers(buckets := {'b': 5})", "buckets must be URLs by"),
         ("pulsar_ledgers(metadata_options := 'x')", "metadata_options must be a STRUCT"),
         ("pulsar_ledgers(columns := ['x'])", "does not support the supplied arguments"),
         ("pulsar_ledgers", "pulsar_ledgers"),

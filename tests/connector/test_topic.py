@@ -15,6 +15,7 @@ from arrow_io.errors import (
     IncompleteReadWarning,
     OptionError,
     TopicNotFoundError,
+    UndecodedValuesWarning,
 )
 from arrow_io.read_report import Unit
 from arrow_io.storage.trace import RequestTrace
@@ -229,6 +230,7 @@ _SPARK_NAMES: Final = {
     "__publish_time__": "__publishTime",
     "__event_time__": "__eventTime",
     "__properties__": "__messageProperties",
+    "__value__": "value",
 }
 
 
@@ -252,6 +254,24 @@ def test_names_of_the_spark_connector(build: ModuleType) -> None:
         dataset.to_table(columns=["__key__"])
     columns = ["__messageId", "__key"]
     assert open_golden(topic, naming="pulsar-spark", columns=columns).schema.names == columns
+
+
+def test_the_value_has_the_name_of_the_spark_connector(url: str) -> None:
+    """A value that is no record is `value`, as bytes and decoded; a field keeps its own name."""
+    spark = {"naming": "pulsar-spark", "verify_checksums": False}
+    record = {"type": "record", "name": "R", "fields": [{"name": "__value__", "type": "int"}]}
+
+    with pytest.warns(UndecodedValuesWarning, match="as bytes, in value: "):
+        undecoded = open_topic(url, TOPIC, **spark)  # type: ignore[arg-type]
+    decoded = open_topic(url, TOPIC, schema="STRING", **spark)  # type: ignore[arg-type]
+    schema = {"type": "AVRO", "schema": record}
+    flat = open_topic(url, TOPIC, schema=schema, **spark)  # type: ignore[arg-type]
+    whole = open_topic(url, TOPIC, schema=schema, value="struct", **spark)  # type: ignore[arg-type]
+
+    assert undecoded.to_table(["value"])["value"].to_pylist() == [b"one", b"TWO", b"three"]
+    assert decoded.to_table(["value"])["value"].to_pylist() == ["one", "TWO", "three"]
+    assert flat.schema.names[-1] == "__value__"
+    assert whole.schema.names[-1] == "value"
 
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 100])

@@ -1,0 +1,192 @@
+"""Credentials go where they were registered for, whatever place a statement names."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import pytest
+
+from connector import register_duckdb
+from connector.credential_scope import origins
+from tests.support.golden import GOLDEN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SECRET: Final = "Bearer s3cr3t-of-the-registrar"  # noqa: S105 - invented
+_GOLDEN: Final = str(GOLDEN / "pulsar-4.0.7-small" / "objects")
+
+
+@dataclass
+class _Host:
+    """A server that has nothing, and remembers what it was told."""
+
+    url: str = ""
+    told: list[str | None] = field(default_factory=list)
+
+
+@contextmanager
+def _host() -> Iterator[_Host]:
+    host = _Host()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            host.told.append(self.headers.get("Authorization"))
+            self.send_error(404)
+
+        do_HEAD = do_GET  # noqa: N815 - the name that the base class looks for
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        host.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
+        thread.start()
+        yield host
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def own() -> Iterator[_Host]:
+    """The host that credentials are registered for."""
+    with _host() as host:
+        yield host
+
+
+@pytest.fixture
+def other() -> Iterator[_Host]:
+    """One that a statement names."""
+    with _host() as host:
+        yield host
+
+
+def _run(sql: str, url: str | None, **options: Any) -> str:  # noqa: ANN401
+    with duckdb.connect() as con:
+        register_duckdb(con, url, **options)
+        with pytest.raises(duckdb.Error) as caught:
+            con.execute(sql)
+    return str(caught.value)
+
+
+_STORAGE: Final = {"client_kwargs": {"headers": {"Authorization": _SECRET}}}
+_TOKEN: Final = {"token": _SECRET.removeprefix("Bearer ")}
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "url := '{other}/bucket'",
+        "url := 'simplecache::{other}/bucket'",
+        "schema := '{other}/schema.json'",
+        "schema := ['{other}/schema.json', '{own}/schema.json']",
+        "schema := '[\"{other}/schema.json\"]'",
+        "buckets := {{'b': '{other}/bucket'}}, metadata := 'tests/data/golden/pulsar-4.0.7-small'",
+    ],
+)
+def test_storage_options_stay(own: _Host, other: _Host, argument: str) -> None:
+    """A URL of another port in a statement is asked without the registrar's headers."""
+    named = argument.format(own=own.url, other=other.url)
+
+    _run(f"FROM read_pulsar('t', {named})", f"{own.url}/bucket", storage_options=_STORAGE)
+
+    assert _SECRET not in other.told
+    if "buckets" not in argument:
+        assert other.told
+
+
+@pytest.mark.parametrize("function", ["read_pulsar('t', {})", "pulsar_topics({})"])
+@pytest.mark.parametrize("form", ["'{}'", "{{'t': '{}/x'}}"])
+def test_metadata_options_stay(own: _Host, other: _Host, function: str, form: str) -> None:
+    """Another cluster in a statement never hears the token, and the error says so."""
+    named = f"metadata := {form.format(other.url)}"
+
+    text = _run(
+        f"FROM {function.format(named)}",
+        _GOLDEN,
+        metadata=own.url,
+        metadata_options=_TOKEN,
+    )
+
+    assert other.told
+    assert _SECRET not in other.told
+    assert "the metadata_options of register_duckdb hold for what it names itself" in text
+
+
+def test_options_go_where_they_were_registered_for(own: _Host, other: _Host) -> None:
+    """By another path too; and what a statement gives itself goes where it says."""
+    _run(f"FROM read_pulsar('t', url := '{own.url}/else')", own.url, storage_options=_STORAGE)
+    assert set(own.told) == {_SECRET}
+    own.told.clear()
+
+    upper = own.url.replace("http", "HTTP")
+    _run(
+        f"FROM read_pulsar('t', metadata := '{upper}/')",
+        _GOLDEN,
+        metadata=own.url,
+        metadata_options=_TOKEN,
+    )
+    assert set(own.told) == {_SECRET}
+
+    _run(
+        f"FROM read_pulsar('t', metadata := '{other.url}', metadata_options := {_TOKEN})",
+        _GOLDEN,
+        metadata=own.url,
+    )
+    assert set(other.told) == {_SECRET}
+
+
+def test_options_without_a_place_go_to_no_host_of_a_statement(other: _Host) -> None:
+    """Whoever registers headers alone has not said whose they are."""
+    _run(f"FROM read_pulsar('t', url := '{other.url}')", None, storage_options=_STORAGE)
+    _run(
+        f"FROM read_pulsar('t', metadata := '{other.url}')",
+        _GOLDEN,
+        metadata_options=_TOKEN,
+    )
+
+    assert other.told
+    assert _SECRET not in other.told
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("folder/of/mine", []),
+        (Path("folder"), []),
+        ("memory://x", []),
+        ("file:///x", []),
+        ("STRING", []),
+        ('{"type": "http://x"}', []),
+        ("[not json", []),
+        (None, []),
+        (5, []),
+        ("s3://bucket/prefix", [("S3", "", None)]),
+        ("S3A://other", [("S3", "", None)]),
+        ("gs://bucket", [("Google Cloud Storage", "", None)]),
+        ("az://container/x@y", [("Azure Blob Storage", "", None)]),
+        (
+            "abfs://c@Acc.dfs.core.windows.net/x",
+            [("Azure Blob Storage", "acc.dfs.core.windows.net", None)],
+        ),
+        ("https://Host/x", [("https", "host", 443)]),
+        ("https://host:443", [("https", "host", 443)]),
+        ("http://host", [("http", "host", 80)]),
+        ("http://user:pw@host:8080/x", [("http", "host", 8080)]),
+        ("https://host:99999", [("https", "host:99999", None)]),
+        ("simplecache::sftp://host/x", [("sftp", "host", 22)]),
+        (["s3://a", "https://b"], [("S3", "", None), ("https", "b", 443)]),
+        ({"a": "https://b"}, [("https", "b", 443)]),
+    ],
+    ids=repr,
+)
+def test_origins(place: object, expected: list[object]) -> None:
+    """Scheme, host and port of URLs; kind of store and account of buckets; nothing of paths."""
+    assert origins(place) == set(expected)
