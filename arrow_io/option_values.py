@@ -93,5 +93,7 @@ def check_by_name(option: str, value: object) -> None:
         OptionError: It is not allowed.
     """
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
-        message = f"{option} must be a mapping by names, not a {type(value).__name__}"
+        # Not the name of the class, which may be one that hides what it holds.
+        kind = "str" if isinstance(value, str) else type(value).__name__
+        message = f"{option} must be a mapping by names, not a {kind}"
         raise OptionError(message)

@@ -26,6 +26,7 @@ from typing import TypeAlias
 
 from arrow_io.errors import OptionError
 from arrow_io.messages.encryption import DecryptionKeys
+from arrow_io.storage.hidden import HiddenBytes, hidden
 
 Pem: TypeAlias = str | bytes
 KeySource: TypeAlias = (
@@ -56,6 +57,7 @@ def read_decryption_keys(given: KeySource | None) -> DecryptionKeys:
         >>> read_decryption_keys("tests/data/golden/keys/client-ec-priv.pem")
         DecryptionKeys(<any name>)
     """
+    given = hidden(given)
     if given is None:
         return DecryptionKeys()
     if isinstance(given, DecryptionKeys):
@@ -75,11 +77,11 @@ class _LookUp:
     get: Callable[[str], Pem | None]
 
     def __call__(self, name: str) -> bytes | None:
-        found = self.get(name)
+        found = hidden(self.get(name))
         if found is None or isinstance(found, bytes):
             return found
         if isinstance(found, str):
-            return found.encode()
+            return HiddenBytes(found.encode())
         message = f"decryption_keys gave neither PEM text nor None for the key {name}"
         raise OptionError(message)
 
@@ -126,9 +128,8 @@ def _pem(given: object) -> bytes:
     if isinstance(given, bytes):
         return given
     if isinstance(given, str) and _PEM_START in given:
-        return given.encode()
-    path = _path(given)
-    pem = None if path is None else _read(path)
+        return HiddenBytes(given.encode())
+    pem = _file_at(given)
     if pem is None:
         message = (
             "decryption_keys must be PEM text, the path of a PEM file or of a folder of them, or a"
@@ -137,6 +138,12 @@ def _pem(given: object) -> bytes:
         )
         raise OptionError(message)
     return pem
+
+
+def _file_at(given: object) -> bytes | None:
+    """The bytes of the file that is named, if one is; what is no path may be a key."""
+    path = _path(given)
+    return None if path is None else _read(path)
 
 
 def _path(given: object) -> Path | None:
@@ -149,7 +156,7 @@ def _read(path: Path) -> bytes | None:
     """The bytes of a file; None if it cannot be read, or is too long for a key."""
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_KEY_FILE_BYTES + 1)
+            data = HiddenBytes(file.read(MAX_KEY_FILE_BYTES + 1))
     except (OSError, ValueError):
         return None
     return data if len(data) <= MAX_KEY_FILE_BYTES else None

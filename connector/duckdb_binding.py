@@ -13,6 +13,7 @@ import threading
 from typing import Any
 
 from arrow_io.errors import OptionError
+from arrow_io.storage.hidden import hidden
 from connector.catalog.catalog import Catalog, open_catalog
 
 PLACE_OPTIONS = ("url", "storage_options", "metadata", "metadata_options", "buckets")
@@ -122,7 +123,8 @@ def argument(name: str, value: object, scalar: type | None) -> object:
         raise OptionError(message)
     if name in {"start", "end"} and isinstance(value, dict):
         return _message_id(value)
-    if scalar is not None and type(value) is not scalar:
+    is_flag = isinstance(value, bool) and scalar is not bool
+    if scalar is not None and (is_flag or not isinstance(value, scalar)):
         message = f"{name} must be of type {_SQL_TYPES[scalar]}, not {value!r}"
         raise OptionError(message)
     return value
@@ -131,7 +133,7 @@ def argument(name: str, value: object, scalar: type | None) -> object:
 def _object(name: str, value: object) -> dict[str, object]:
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = hidden(json.loads(value))
         except ValueError:
             value = None
     if not isinstance(value, dict):

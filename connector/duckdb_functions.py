@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.option_values import check_instance
+from arrow_io.storage.hidden import hidden, hidden_url
 from connector.catalog.catalog import Catalog
 from connector.credential_scope import origins
 from connector.duckdb_binding import (
@@ -61,6 +62,7 @@ _UNTIL = "until"
 _LISTINGS = {f"pulsar_{name}": table for name, table in TABLES.items()}
 _CREDENTIALS = {"storage_options": ("url", "buckets"), "metadata_options": ("metadata",)}
 """Options that hold credentials, and those that name the places that they are for."""
+_SECRETS = (*_CREDENTIALS, "decryption_keys")
 _MACROS = {
     _READ: ("url", *(name for name in _DEFAULTS if name not in {"catalog", "trace"}), _UNTIL),
 } | dict.fromkeys(_LISTINGS, ("topic", *PLACE_OPTIONS))
@@ -126,6 +128,8 @@ def register_duckdb(
         >>> register_duckdb(con, url="s3://bucket/prefix", storage_options={"anon": True})
         >>> con.execute("select count(*) from read_pulsar('orders')")  # doctest: +SKIP
     """
+    options = {name: _hidden(name, value) for name, value in options.items()}
+    url = hidden_url(url)
     for name in options:
         if name not in _DEFAULTS:
             message = f"no option {name!r}; there are: url, {', '.join(_DEFAULTS)}"
@@ -157,6 +161,11 @@ def register_duckdb(
             con.execute(f"CREATE OR REPLACE MACRO {_macro(name, function)}")
     if replaced is not None:
         con.remove_function(replaced)
+
+
+def _hidden(name: str, value: object) -> object:
+    """The value of an option; no frame shows it if there may be a secret in it."""
+    return hidden(value) if name in _SECRETS else hidden_url(value)
 
 
 def _macro(name: str, function: str) -> str:
@@ -218,7 +227,13 @@ class _Binder:
         Returns:
             The name of the Python variable, as an SQL identifier.
         """
-        given = {name: value for name, value in json.loads(arguments).items() if value is not None}
+        given: dict[str, Any] = {
+            name: _hidden(name, value)
+            for name, value in json.loads(arguments).items()
+            if value is not None
+        }
+        # No traceback shall show what there may be of secrets in it.
+        del arguments
         if _UNTIL in given and "end" in given:
             message = f'{_UNTIL} and "end" say the same: give one of them'
             raise OptionError(message)

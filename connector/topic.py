@@ -13,6 +13,7 @@ from arrow_io.payloads.decoder import is_decodable
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.read_report import ReadReport
+from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
 from connector.catalog.catalog import Catalog, Metadata, open_catalog
@@ -116,6 +117,9 @@ def open_topic(
         SchemaError: The schema cannot be read.
         PulsarOffloadError: A ledger of the topic is unsound, or is not where the metadata says.
     """
+    url, metadata, schema = hidden_url(url), hidden_url(metadata), hidden_url(schema)
+    storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
+    decryption_keys = hidden(decryption_keys)
     check_options(
         {
             "topic": topic,
@@ -213,6 +217,7 @@ def read_schema(
         OptionError: There is no such schema; or `schema_version` is given where none is read.
         StorageError: It cannot be read.
     """
+    schema, storage_options = hidden_url(schema), hidden(storage_options)
     if schema is not None and not isinstance(schema, TopicSchema):
         return load_schema(schema, schema_version=schema_version, storage_options=storage_options)
     if schema is not None and schema_version is not None:

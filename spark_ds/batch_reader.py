@@ -12,6 +12,7 @@ from arrow_io.columns import Projection
 from arrow_io.read_report import ReadReport
 from connector.scan import ReadOptions, execute
 from spark_ds.column_types import spark_schema
+from spark_ds.sentence_first import sentence_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -126,15 +127,16 @@ class TopicBatchReader(DataSourceReader):
             PulsarOffloadError: Data cannot be read or decoded (damage is logged when salvaging).
         """
         shares: tuple[_Share, ...] = partition.value or ()
-        for share in shares:
-            topic = share.task.origin.topic
-            task = share.whole(self._common[topic])
-            report = ReadReport(salvage=task.options.salvage)
-            schema = task.options.projection.schema
-            taken = spark_schema(schema)
-            for batch in execute(task, report):
-                yield batch if taken == schema else batch.cast(taken)
-            _log(topic, report)
+        with sentence_first():
+            for share in shares:
+                topic = share.task.origin.topic
+                task = share.whole(self._common[topic])
+                report = ReadReport(salvage=task.options.salvage)
+                schema = task.options.projection.schema
+                taken = spark_schema(schema)
+                for batch in execute(task, report):
+                    yield batch if taken == schema else batch.cast(taken)
+                _log(topic, report)
 
 
 def _reading_only(cls: type[TopicBatchReader], common: dict[str, _Common]) -> TopicBatchReader:

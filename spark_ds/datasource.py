@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from arrow_io.errors import OptionError, TopicNotFoundError
@@ -16,10 +16,12 @@ from connector.topic import open_topic
 from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.column_types import spark_schema
 from spark_ds.listing_reader import ListingReader
-from spark_ds.options import SourceOptions
+from spark_ds.options import SourceOptions, hide_secrets
+from spark_ds.sentence_first import sentence_first
+from spark_ds.stream_reader import RefusingStreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -48,7 +50,7 @@ class PulsarOffloadDataSource(DataSource):
 
     | option | value |
     |---|---|
-    | `url` | bucket, prefix or folder |
+    | `url`; or `path`, as `load` calls it | bucket, prefix or folder |
     | `topic`, `topics` | a short name, a full name, a glob, or several, separated by commas |
     | `topicsPattern` | instead: a regular expression of full names |
     | `start`, `end` | publish time as ISO text, or message id `(ledger,entry[,batch])` |
@@ -105,6 +107,9 @@ class PulsarOffloadDataSource(DataSource):
         >>> frame.groupBy("__key__").count().show()  # doctest: +SKIP
     """
 
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(hide_secrets(options))
+
     @classmethod
     def name(cls) -> str:
         """The name that `format` takes."""
@@ -116,9 +121,10 @@ class PulsarOffloadDataSource(DataSource):
         Raises:
             PulsarOffloadError: The topics cannot be opened; see `open_topic`.
         """
-        if self._options.table in TABLES:
-            return from_arrow_schema(self._listing.schema)
-        return from_arrow_schema(spark_schema(self._dataset.schema))
+        with sentence_first():
+            is_listing = self._options.table in TABLES
+            schema = self._listing.schema if is_listing else spark_schema(self._dataset.schema)
+            return from_arrow_schema(schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read.
@@ -130,13 +136,19 @@ class PulsarOffloadDataSource(DataSource):
             OptionError: It has a column that the topics do not have, or have with another type.
             PulsarOffloadError: The topics cannot be opened; see `open_topic`.
         """
-        if self._options.table in TABLES:
-            return ListingReader(_selected(self._listing, schema))
-        dataset = self._dataset
-        self._check(schema, dataset.scan)
-        return TopicBatchReader(
-            dataset.scan.select(schema.names), dataset.unsound, self._options.task_bytes
-        )
+        with sentence_first():
+            if self._options.table in TABLES:
+                return ListingReader(_selected(self._listing, schema))
+            dataset = self._dataset
+            self._check(schema, dataset.scan)
+            return TopicBatchReader(
+                dataset.scan.select(schema.names), dataset.unsound, self._options.task_bytes
+            )
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        """What `readStream` asks for: not offered yet, which is told as the stream starts."""
+        del schema
+        return RefusingStreamReader()
 
     @cached_property
     def _options(self) -> SourceOptions:

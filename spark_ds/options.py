@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from arrow_io.errors import OptionError
 from arrow_io.messages.message_reader import BatchLimits
+from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
@@ -127,6 +128,16 @@ class SourceOptions:
         if metadata:
             _put_texts(fields.setdefault("metadata_options", {}), "metadata option", metadata)
         return cls(location=location, **fields)
+
+
+def hide_secrets(given: Mapping[str, str]) -> dict[str, str]:
+    """The same options; what may be secret of them is not shown by frames that hold it."""
+    return {name: _hidden(name, text) for name, text in given.items()}
+
+
+def _hidden(name: str, text: str) -> str:
+    is_secret = _prefix(name, (*_STORAGE_PREFIXES, *_METADATA_PREFIXES))
+    return hidden(text) if is_secret or _normal(name) in _SECRETS else hidden_url(text)
 
 
 def _fields(texts: Mapping[str, str]) -> dict[str, Any]:
@@ -304,6 +315,7 @@ _LISTING_FIELDS: Final = frozenset(
 
 _LOCATION_OPTIONS: Final = (
     "url",
+    "path",
     "storage_options",
     "managedLedgerOffloadDriver",
     "managedLedgerOffloadBucket",
@@ -315,6 +327,10 @@ _LOCATION_OPTIONS: Final = (
 def _normal(name: str) -> str:
     return name.lower().replace("_", "")
 
+
+_SECRETS: Final = frozenset(
+    map(_normal, ("storage_options", "metadata_options", "decryption_keys"))
+)
 
 _KNOWN: Final = {_normal(name): name for name in (*_LOCATION_OPTIONS, *_PARSERS)}
 
@@ -353,7 +369,11 @@ def _location(texts: Mapping[str, str], storage: list[tuple[str, str]]) -> Locat
     """The bucket, by its URL or the keys of broker.conf, and storage options of all spellings."""
     # An empty key of broker.conf is one that is not set.
     texts = {name: text.strip() for name, text in texts.items() if text.strip()}
-    url = texts.get("url")
+    url, path = texts.get("url"), texts.get("path")
+    if url is not None and path is not None:
+        message = "url and path say the same: give one of them, as an option or to load()"
+        raise OptionError(message)
+    url = url or path
     bucket = texts.get("managedLedgerOffloadBucket")
     driver = texts.get("managedLedgerOffloadDriver")
     if url is not None and (bucket is not None or driver is not None):
@@ -396,7 +416,7 @@ def _broker_options(texts: Mapping[str, str], scheme: str) -> dict[str, str]:
 
 def _json(option: str, text: str) -> object:
     try:
-        return json.loads(text)
+        return hidden(json.loads(text))
     except json.JSONDecodeError as error:
         # Without the text, and without the error as its cause: both hold what may be a secret.
         message = f"{option} looks like JSON and is not: {error.msg} at character {error.pos}"

@@ -24,6 +24,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from arrow_io.errors import StorageError
 from arrow_io.storage.failures import s3_error_code, storage_errors
+from arrow_io.storage.hidden import shown_to_library
 from arrow_io.storage.store_uploads import (
     AsideUpload,
     ClosingUpload,
@@ -95,7 +96,8 @@ def open_store(url: str, storage_options: Mapping[str, object]) -> ObjectStore:
     Raises:
         Exception: What fsspec or the file system's library raises.
     """
-    file_system, root = url_to_fs(url, **storage_options)
+    # fsspec keeps file systems by the text of their options, which hidden ones would share.
+    file_system, root = url_to_fs(str(url), **shown_to_library(storage_options))
     if isinstance(file_system, AsyncFileSystem) and hasattr(file_system, "_call_s3"):
         return S3ObjectStore(file_system, root)
     if isinstance(file_system, MemoryFileSystem):

@@ -15,6 +15,7 @@ from arrow_io.errors import FormatError, MissingObjectError, OptionError, TopicN
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.catalog.bucket import read_bucket, streaming_error
@@ -447,6 +448,8 @@ def open_catalog(
         StorageError: The bucket, or the snapshot, cannot be read.
         CorruptSnapshotError: The snapshot is none.
     """
+    url, metadata = hidden_url(url), hidden_url(metadata)
+    storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
     check_place(
         {
             "storage_options": storage_options,

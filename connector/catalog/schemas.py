@@ -15,6 +15,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from arrow_io.errors import FormatError, MissingObjectError, OptionError
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
+from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location, folder_and_name
 from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.schema_forms import (
@@ -82,6 +83,7 @@ def load_schema(
             there is none of `schema_version`.
         StorageError: The store refused, or went on failing.
     """
+    source, storage_options = hidden_url(source), hidden(storage_options)
     reader = _SchemaReader(storage_options)
     reader.read(source)
     return reader.topic_schema(schema_version)
@@ -167,8 +169,9 @@ class _SchemaReader:
             raise OptionError(message)
         match = _WITH_MESSAGE.fullmatch(path)
         file, root_message = (match["path"], match["message"]) if match else (path, None)
+        file = hidden_url(file)
         shown = _shown(file)
-        folder, name = folder_and_name(file)
+        folder, name = map(hidden_url, folder_and_name(file))
         try:
             location = Location(folder, self._storage_options)
             if name and location.exists(name):

@@ -245,6 +245,43 @@ def test_bounds_and_names_of_pulsar_spark(spark: SparkSession, bucket: str) -> N
 
 
 @pytest.mark.spark
+def test_the_url_may_be_what_is_loaded(spark: SparkSession, bucket: str) -> None:
+    """`load(url)` calls it `path`; with both, it is told that they say the same."""
+    reader = spark.read.format("pulsar_offload").option("topic", "json-orders")
+
+    assert reader.load(bucket).count() == golden_topic("json-orders").message_count
+    with pytest.raises(Exception, match="url and path say the same"):
+        reader.option("url", bucket).load(bucket)
+
+
+@pytest.mark.spark
+def test_errors_are_told_by_their_sentence(spark: SparkSession, bucket: str) -> None:
+    """What is wrong stands before anything else, and no frame is shown, on driver and executors."""
+    with pytest.raises(Exception, match="no offloaded topic") as planned:
+        frame(spark, bucket, "nothing")
+    with pytest.raises(Exception, match="is encrypted") as read:
+        frame(spark, bucket, "encrypted").collect()
+
+    for caught, name in ((planned, "TopicNotFoundError"), (read, "EncryptedPayloadError")):
+        text = str(caught.value)
+        assert f": arrow_io.errors.{name}: " in text.replace(":\n", ": ")
+        assert text.index(name) < 200
+        assert "Traceback" not in text
+
+
+@pytest.mark.spark
+def test_a_stream_is_refused_in_words(spark: SparkSession, bucket: str, tmp_path: Path) -> None:
+    """Until topics can be read as streams, whoever starts one is told."""
+    stream = spark.readStream.format("pulsar_offload").option("topic", "json-orders").load(bucket)
+    writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+
+    with pytest.raises(Exception, match="cannot be read as a stream yet: use") as caught:
+        writer.start().awaitTermination()
+
+    assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.spark
 def test_nothing_in_the_bounds(spark: SparkSession, bucket: str) -> None:
     """A frame without a task has no rows, and is no error."""
     empty = frame(spark, bucket, "json-orders", start="(999999999,0)")

@@ -241,7 +241,7 @@ def test_keys_of_broker_conf(
     [
         ({"topik": "x"}, "unknown option topik, did you mean topic or topics?"),
         ({"tasksize": "1", "service.url": "x"}, "unknown option service.url"),
-        ({"kafka.bootstrap.servers": "x"}, "there are url, storage_options"),
+        ({"kafka.bootstrap.servers": "x"}, "there are url, path, storage_options"),
         ({"service.url": "x"}, "metadata.<name>, secret.<name> and secret.metadata.<name>"),
         ({"range_bytes": "1", "rangeBytes": "2"}, "given twice: as range_bytes and as rangeBytes"),
         ({"topics": "x"}, "options topic and topics say the same"),

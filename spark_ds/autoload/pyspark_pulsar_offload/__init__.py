@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 # Without PySpark, or with one that knows no such sources, there is nobody to find this one.
@@ -36,6 +36,10 @@ with suppress(ImportError):
         def reader(self, schema: StructType) -> DataSourceReader:
             """A batch read of the columns of `schema`."""
             return self._real().reader(schema)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            """Not offered yet; tells so."""
+            return self._real().streamReader(schema)
 
         def _real(self) -> DataSource:
             # Kept, and pickled with the rest, so that what schema() read need not be read again.

@@ -1,0 +1,228 @@
+"""No frame that an error passes through shows a secret to tools that print local variables."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import pytest
+from rich.console import Console
+from rich.traceback import Traceback
+
+from arrow_io.storage.hidden import HiddenBytes, HiddenText, hidden, hidden_url, shown_to_library
+from arrow_io.storage.location import Location
+from connector import open_catalog, open_topic, register_duckdb
+from connector.catalog.schemas import load_schema
+from connector.decryption_keys import read_decryption_keys
+from spark_ds.datasource import PulsarOffloadDataSource
+from tests.support.golden import GOLDEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+_SECRET: Final = "s3cr3tMaterialOfNoAccount"  # noqa: S105 - invented
+_URL: Final = str(GOLDEN / "pulsar-4.0.7-small" / "objects")
+_TOPIC: Final = "small-chunked"
+_NOBODY: Final = "http://127.0.0.1:1"
+_PEM: Final = f"-----BEGIN PRIVATE KEY-----\n{_SECRET}\n-----END PRIVATE KEY-----"
+_OPTIONS: Final = {"key": "me", "secret": _SECRET, "client_kwargs": {"password": [_SECRET]}}
+_TOKEN: Final = {"token": _SECRET}
+_WITH_PASSWORD: Final = f"sftp://me:{_SECRET}@127.0.0.1:1/x"
+
+
+def _spark(**options: str) -> Callable[[], object]:
+    return lambda: PulsarOffloadDataSource({"url": _URL, "topic": _TOPIC} | options).schema()
+
+
+class _Connection:
+    """What DuckDB would call can be called here; DuckDB gives the text of an error alone."""
+
+    function: Callable[[str], object]
+
+    def create_function(
+        self, _name: str, function: Callable[[str], object], *_: object, **__: object
+    ) -> None:
+        """Take the function."""
+        self.function = function
+
+    def execute(self, _sql: str) -> _Connection:
+        """Do nothing."""
+        return self
+
+    def fetchone(self) -> None:
+        """There are no rows."""
+
+
+def _sql(arguments: str, **options: Any) -> Callable[[], object]:  # noqa: ANN401
+    def bind() -> object:
+        connection = _Connection()
+        register_duckdb(connection, **options)  # type: ignore[arg-type]
+        return connection.function(arguments)
+
+    return bind
+
+
+CALLS: Final[dict[str, Callable[[], object]]] = {
+    "wrong option": lambda: open_topic(
+        _URL,
+        _TOPIC,
+        storage_options=_OPTIONS,
+        metadata_options=_TOKEN,
+        decryption_keys={"a": _PEM},
+        naming="x",
+    ),
+    "no mapping": lambda: open_topic(_URL, _TOPIC, storage_options=_SECRET),  # type: ignore[arg-type]
+    "no folder": lambda: open_topic("/no/such", _TOPIC, storage_options=_OPTIONS),
+    "no library": lambda: open_topic("nothing://x", _TOPIC, storage_options=_OPTIONS),
+    "bad client": lambda: open_topic("s3://bucket", _TOPIC, storage_options={"bad": _SECRET}),
+    "no S3": lambda: open_topic(
+        "s3://bucket", _TOPIC, storage_options=_OPTIONS | {"endpoint_url": _NOBODY}
+    ),
+    "no host": lambda: open_topic(_WITH_PASSWORD, _TOPIC),
+    "no schema": lambda: open_topic(
+        _URL, _TOPIC, storage_options=_OPTIONS, schema="memory://nothing"
+    ),
+    "schema with password": lambda: load_schema(_WITH_PASSWORD),
+    "no topic": lambda: open_topic(_URL, "nothing", storage_options=_OPTIONS),
+    "no metadata": lambda: open_topic(_URL, _TOPIC, metadata="/no/such", metadata_options=_OPTIONS),
+    "unknown metadata option": lambda: open_catalog(
+        _URL, metadata=_NOBODY, metadata_options={"tokens": _SECRET}
+    ),
+    "bad token": lambda: open_catalog(
+        _URL, metadata=_NOBODY, metadata_options={"token": _SECRET + "\n"}
+    ),
+    "no PEM": lambda: open_topic(_URL, _TOPIC, decryption_keys=_PEM),
+    "no PEM of a name": lambda: open_topic(_URL, _TOPIC, decryption_keys={"a": _PEM.encode()}),
+    "no key file": lambda: read_decryption_keys(_SECRET),
+    "no key looked up": lambda: read_decryption_keys(lambda _: _PEM).private_key("a"),
+    "nothing looked up": lambda: read_decryption_keys(
+        lambda _: [_SECRET]  # type: ignore[arg-type]
+    ).private_key("a"),
+    "registered": _sql(
+        '{"function": "read_pulsar", "topic": "nothing"}', url=_URL, storage_options=_OPTIONS
+    ),
+    "registered wrong": lambda: register_duckdb(
+        duckdb, _URL, storage_options=_OPTIONS, decryption_keys=_PEM, nothing=5
+    ),
+    "in SQL": _sql(
+        f'{{"function": "read_pulsar", "topic": "nothing", "storage_options": {{"secret":'
+        f' "{_SECRET}"}}, "decryption_keys": "{_SECRET}"}}',
+        url=_URL,
+    ),
+    "in SQL as text": _sql(
+        '{"function": "read_pulsar", "topic": "nothing", "storage_options":'
+        f' "{{\\"secret\\": \\"{_SECRET}\\"}}"}}',
+        url=_URL,
+    ),
+    "Spark storage": _spark(**{"secret.key": _SECRET, "storage.pass": _SECRET, "topic": "x"}),
+    "Spark JSON": _spark(storage_options=f'{{"key": "{_SECRET}"'),
+    "Spark objects": _spark(storage_options=f'{{"key": "{_SECRET}"}}', naming="x"),
+    "Spark nested": _spark(**{"storage.a": f'{{"b": "{_SECRET}"', "storage.c": _SECRET}),
+    "Spark twice": _spark(**{"storage.a": _SECRET, "secret.a": _SECRET}),
+    "Spark unknown": _spark(**{"secret.a": _SECRET, "nothing": "5"}),
+    "Spark token": _spark(
+        **{"metadata": "/no/such", "secret.metadata.token": _SECRET, "topic": "x"}
+    ),
+    "Spark keys": _spark(**{"secret.decryption_keys": _PEM}),
+    "Spark keys in the open": _spark(decryption_keys=_PEM),
+}
+
+
+def _frames(error: BaseException) -> Iterator[TracebackType]:
+    """The frames of an error and of those it is shown with, but for the first, a test's own."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename != __file__:
+            yield trace
+        trace = trace.tb_next
+    behind = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if behind is not None:
+        yield from _frames(behind)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_no_frame_shows_a_secret(call: Callable[[], object]) -> None:
+    """Neither does an error's own text, nor its attributes."""
+    with pytest.raises(Exception, match=r".") as caught:
+        call()
+
+    told = [
+        (trace.tb_frame.f_code.co_qualname, name)
+        for trace in _frames(caught.value)
+        for name, value in trace.tb_frame.f_locals.items()
+        if _SECRET in repr(value)
+    ]
+    assert told == []
+    assert _SECRET not in str(caught.value)
+    assert _SECRET not in repr(vars(caught.value))
+    assert _SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_rich_shows_no_part_of_a_secret() -> None:
+    """It cuts long texts before it asks for their `repr`, and looks into mappings by itself."""
+
+    def entry(options: dict[str, Any]) -> None:
+        options = hidden(options)
+        raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$") as caught:
+        entry({"secret": _SECRET * 20, "nested": {"password": _SECRET.encode() * 20}})
+
+    frame = caught.value.__traceback__
+    assert frame is not None
+    console = Console(width=200, record=True, file=io.StringIO())
+    shown = Traceback.from_exception(ValueError, caught.value, frame.tb_next, show_locals=True)
+    console.print(shown)
+    text = console.export_text()
+    assert "options" in text
+    assert "***" in text
+    assert _SECRET[:8] not in text
+
+
+def test_what_is_hidden_is_what_it_was() -> None:
+    """To whoever uses it, and in another process too."""
+    options = {"a": _SECRET, "b": [b"x", {"c": (_SECRET, 5)}], "d": None}
+    masked = hidden(options)
+
+    assert masked == options
+    assert pickle.loads(pickle.dumps(masked)) == options
+    assert repr(pickle.loads(pickle.dumps(masked))) == repr(masked)
+    assert repr(masked) == "{'a': '***', 'b': ['***', {'c': ('***', 5)}], 'd': None}"
+    plain = shown_to_library(masked)
+    assert plain == options
+    assert type(plain["a"]) is str
+    assert f"{masked['a']}" == str(masked["a"]) == _SECRET
+    assert repr(HiddenText(f" {_SECRET} ").strip()[1:]) == "'***'"
+    assert isinstance(hidden(b"x"), HiddenBytes)
+    assert hidden_url("s3://bucket/x") == "s3://bucket/x"
+    assert repr(hidden_url(_WITH_PASSWORD)) == "'***'"
+    assert hidden(len) is len
+
+
+def test_file_systems_of_different_secrets_are_not_mixed_up() -> None:
+    """Those of fsspec are kept by the text of their options, which would be the same."""
+    options = {"key": "me", "endpoint_url": _NOBODY}
+    stores = [
+        Location("s3://bucket", hidden(options | {"secret": secret}))._store()
+        for secret in ("one-secret", "other-secret")
+    ]
+
+    one, other = (store._file_system for store in stores)
+    assert one is not other
+    assert [fs.storage_options["secret"] for fs in (one, other)] == ["one-secret", "other-secret"]
+
+
+def test_key_files_are_hidden(tmp_path: Path) -> None:
+    """What is read of a folder is as secret as what is given."""
+    (tmp_path / "a.pem").write_text(_PEM)
+
+    for given in (tmp_path, tmp_path / "a.pem"):
+        with pytest.raises(ValueError, match="no private key") as caught:
+            read_decryption_keys(given)
+        for trace in _frames(caught.value):
+            assert _SECRET not in repr(trace.tb_frame.f_locals)
