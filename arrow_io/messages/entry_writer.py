@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import crc32c
 
 from arrow_io.errors import EntryTooLargeError, OptionError
-from arrow_io.messages.codecs import COMPRESSION_TYPES, MAX_MESSAGE_BYTES, NONE, compress
+from arrow_io.messages.codecs import COMPRESSION_TYPES, MAX_MESSAGE_BYTES, NONE, ZLIB, compress
 from arrow_io.messages.message_metadata import (
     Chunk,
     Message,
@@ -223,13 +223,15 @@ class EntryWriter:
         """The entry of a message that is no member of a batch, or one entry for each chunk."""
         message, sequence_id, _ = numbered
         payload = message.payload or b""
-        compressed = compress(self._compression, payload)
+        # Of nothing, what ZLIB makes is dropped by the clients of C++, Python and Node.
+        codec = self._compression if payload or self._compression != ZLIB else NONE
+        compressed = compress(codec, payload)
 
         def entry(data: bytes, chunk: Chunk | None = None) -> bytes:
             metadata = message_metadata(
                 message,
                 sequence_id,
-                compression=self._compression,
+                compression=codec,
                 uncompressed_bytes=len(payload),
                 chunk=chunk,
             )
