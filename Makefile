@@ -40,6 +40,13 @@ test: install java browser lint ## Run every check: style, types, import contrac
 test-pure: install java browser ## Run all tests on the uncompiled core
 	@$(call with_programs,PULSAR_OFFLOAD_PURE=1 $(PYTEST))
 
+.PHONY: test-broker
+test-broker: broker ## Run the tests against a real Pulsar, which Maven downloads
+	@$(call with_maven,$(BIN)/python -m pytest -m broker tests/broker)
+
+.PHONY: broker
+broker: .venv/broker-installed build/broker/classpath.txt ## Download the Pulsar of test-broker
+
 .PHONY: lint
 lint: install ## Check style, spelling, types and import contracts
 	$(BIN)/ruff check
@@ -77,6 +84,8 @@ clean: ## Remove all that was built, and .venv
 with_programs = export CHROMIUM JAVA_HOME; \
 	CHROMIUM=$$(.ci/provide chromium); JAVA_HOME=$$(.ci/provide java); $(1)
 
+with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
+
 .venv/created:
 	@python=$$(.ci/provide python); "$$python" -m venv --clear .venv
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1" # the first that knows dependency groups
@@ -93,3 +102,14 @@ with_programs = export CHROMIUM JAVA_HOME; \
 	@echo "$(CURDIR)/spark_ds/autoload" >"$$($(BIN)/python -c \
 		'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_pulsar_offload.pth"
 	@touch .venv/demo-installed $@
+
+.venv/broker-installed: .venv/dev-installed
+	@$(BIN)/python -m pip install -qq --group broker
+	@touch $@
+
+# The file that Maven makes last tells that all are there.
+build/broker/classpath.txt: tests/broker/pom.xml
+	@echo "Downloading a Pulsar into build/broker ..."
+	@$(call with_maven,mvn --batch-mode --no-transfer-progress --quiet --file $< \
+		-Dmaven.repo.local="$(CURDIR)/build/broker/maven" -Dfolder="$(CURDIR)/build/broker" package)
+	@touch $@
