@@ -54,8 +54,8 @@ class ReadReport:
             metadata names, which cannot be read.
         unknown_topics: Topics that the metadata does not know; read as the bucket shows them.
         doubts: What the metadata of the topics leaves unsure, in words.
-        unlisted_ledgers: Ledgers in the bucket that the metadata does not list, and retention does
-            not explain; not read.
+        unlisted_ledgers: Ledgers in the bucket that the metadata does not list, or not as
+            offloaded, and retention does not explain; not read.
         replaced_texts: Keys, names of producers and clusters, names and values of properties, and
             STRING values with bytes that are no text (no UTF-8, or not of the character set that
             the schema names), given with U+FFFD in their place, as Pulsar's Java client does.
@@ -136,8 +136,8 @@ class ReadReport:
         said.extend(self.doubts)
         if self.unlisted_ledgers:
             said.append(
-                f"{self.unlisted_ledgers} ledgers in the bucket are not in the metadata, which may"
-                " be older than they are; they were not read"
+                f"{self.unlisted_ledgers} ledgers in the bucket are not offloaded by the metadata,"
+                " which may be older than they are; they were not read"
             )
         if self.replaced_texts:
             said.append(

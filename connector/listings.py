@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
+from connector.plain_text import counted
 from connector.pulsar_time import time_of
-from connector.topic_name import select_topics
+from connector.topic_name import TopicName, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -107,6 +108,19 @@ OBJECT_SCHEMA = pa.schema(
 )
 """One row an object of the bucket: `data` or `index` of a ledger, `streaming` (PIP-76), or
 `foreign`, which no offloader of Pulsar names so."""
+
+
+def counted_topics(topics: Iterable[TopicName]) -> str:
+    """A number of topics, each once, whatever partitions it has; and of these, if there are any.
+
+    Example:
+        >>> counted_topics(map(TopicName.parse, ["a", "b-partition-0", "b-partition-1"]))
+        '2 topics with 2 partitions'
+    """
+    each = set(topics)
+    partitions = sum(topic.partition >= 0 for topic in each)
+    told = counted(len({topic.base for topic in each}), "topic")
+    return f"{told} with {counted(partitions, 'partition')}" if partitions else told
 
 
 def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _MANAGED_LEDGER: Final = re.compile(
     rf"[{{ ,]{re.escape(MANAGED_LEDGER_KEY)}=base64:([A-Za-z0-9+/]+={{0,2}})[,}}]"
 )
+_POSITION: Final = re.compile(r"(\d{1,19}):(-1|\d{1,19})", re.ASCII)
 _SHOWN_CHARACTERS: Final = 64
 _CURSOR_POSITION: Final = re.compile(r"(-1|\d{1,19}):(-1|\d{1,19})", re.ASCII)
 """Of a subscription; before the first message of a topic a broker writes -1:-1."""
@@ -280,8 +281,16 @@ def _internal_stats(answer: Mapping[str, object], topic: TopicName) -> TopicMeta
     ]
     is_terminated = answer.get("state") == "Terminated"
     return TopicMetadata(
-        topic=topic, ledgers=_with_open_ledger(ledgers, is_terminated=is_terminated)
+        topic=topic,
+        ledgers=_with_open_ledger(ledgers, is_terminated=is_terminated),
+        terminated_position=_last_confirmed(answer) if is_terminated else None,
     )
+
+
+def _last_confirmed(answer: Mapping[str, object]) -> tuple[int, int] | None:
+    """The position of the last entry; None where the answer does not tell it."""
+    match = _POSITION.fullmatch(str(answer.get("lastConfirmedEntry")))
+    return None if match is None else checked_position(int(match[1]), int(match[2]))
 
 
 def _with_open_ledger(ledgers: list[LedgerInfo], *, is_terminated: bool) -> tuple[LedgerInfo, ...]:

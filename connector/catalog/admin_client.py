@@ -14,7 +14,8 @@ Path                                                            Answers
 
 Topics whose names have a cluster, as in Pulsar's first version, are below `/admin/persistent`.
 What a cluster does not know it answers with 404, as does any web server that is none of Pulsar: so
-after the first 404 the cluster must show that it is one.
+after the first 404 the cluster must show that it is one. Of a topic that they do not know, brokers
+answer 404 to `internalStats`, but 500 to `internal-info`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from arrow_io.errors import CorruptMetadataError, OptionError, StorageError
+from arrow_io.errors import (
+    CorruptMetadataError,
+    OptionError,
+    PulsarOffloadError,
+    StorageError,
+)
 from connector.catalog.admin_answers import (
     has_schemas,
     parse_internal_info,
@@ -162,14 +168,32 @@ class AdminApi:
     def _ask_for(self, topic: TopicName) -> _Told:
         path = _topic_path(topic)
         warnings: list[str] = []
-        answer = self._answer(f"{path}/internal-info")
+        listed = self._topics.known(topic.full_namespace)
+        # Brokers leave some topics out of their lists, and 500 would be asked for again and again.
+        if listed is not None and topic not in listed and self._is_unknown(path):
+            return _Told(None, [])
+        try:
+            answer = self._answer(f"{path}/internal-info")
+        except StorageError:
+            if not self._is_unknown(path):
+                raise
+            answer = None
         info = None if answer is None else parse_internal_info(answer, topic).get(topic)
         stats: TopicMetadata | None = None
         # Makes a broker load the topic: only where it has to tell which offloads are complete.
         if info is not None and any(ledger.offload for ledger in info.ledgers):
             answer = self._answer(f"{path}/internalStats")
             stats = None if answer is None else parse_internal_stats(answer, topic).get(topic)
-        return _Told(merge_metadata(None, info, stats, warnings), warnings)
+        # An answer that is cut is an error of the connection.
+        merged = merge_metadata(None, info, stats, warnings, is_checked=True)
+        return _Told(merged, warnings)
+
+    def _is_unknown(self, path: str) -> bool:
+        """Whether the cluster says that there is no topic at a path."""
+        try:
+            return self._get(f"{path}/internalStats") is None
+        except PulsarOffloadError:
+            return False
 
     def _ask_for_schemas(self, topic: TopicName) -> bytes | None:
         place = "/".join(map(_encoded, _parts(topic)))
@@ -220,6 +244,10 @@ class _Kept(Generic[_Key, _Value]):
             if key not in self._values:
                 self._values[key] = make()
             return self._values[key]
+
+    def known(self, key: _Key) -> _Value | None:
+        """The value, if it was made; makes none."""
+        return self._values.get(key)
 
     def values(self) -> list[_Value]:
         return list(self._values.values())

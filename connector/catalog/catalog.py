@@ -38,6 +38,7 @@ from connector.topic_name import TopicName, namespaces_of, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+    from uuid import UUID
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.format.object_names import LedgerObjectName
@@ -98,6 +99,9 @@ class Catalog:
             known=snapshot.elsewhere,
         )
         self._copies = _by_topic(self.contents.copies)
+        self._attempt_copies: dict[tuple[int, UUID | None], LedgerCopy] = {
+            (copy.name.ledger_id, copy.name.uuid): copy for copy in self.contents.copies
+        }
         self._ledgers: dict[TopicName, TopicLedgers] = {}
         self._attempts: dict[LedgerObjectName, Mapping[str, str] | None] = {}
 
@@ -215,7 +219,7 @@ class Catalog:
         if metadata is None:
             return from_bucket(topic, copies)
         return from_metadata(
-            metadata, self._with_nameless(copies, metadata), partial(self._elsewhere.find, topic)
+            metadata, self._with_named(copies, metadata), partial(self._elsewhere.find, topic)
         )
 
     def metadata(self, topic: TopicName) -> TopicMetadata | None:
@@ -263,13 +267,17 @@ class Catalog:
             raise OptionError(message)
         return next(iter(found), None)
 
-    def _with_nameless(
+    def _with_named(
         self, copies: Sequence[LedgerCopy], metadata: TopicMetadata
     ) -> list[LedgerCopy]:
-        """A topic's copies, and those that tell no topic and are of a uuid that it names."""
-        named = {(info.ledger_id, info.offload.uuid) for info in metadata.ledgers if info.offload}
-        nameless = self._copies.get(None, [])
-        return [*copies, *(e for e in nameless if (e.name.ledger_id, e.name.uuid) in named)]
+        """A topic's copies, and those that it names, though they tell another topic or none."""
+        named = (
+            self._attempt_copies.get((info.ledger_id, info.offload.uuid))
+            for info in metadata.ledgers
+            if info.offload is not None
+        )
+        others = (copy for copy in named if copy is not None and copy.topic != metadata.topic)
+        return [*copies, *others]
 
     def select(
         self,

@@ -7,12 +7,14 @@ File in a topic's folder   What it is
 `internal-info.json`       the answer to `pulsar-admin topics info-internal`
 `internal-stats.json`      the answer to `pulsar-admin topics stats-internal`
 `schemas-rest.json`        the answer to `GET /admin/v2/schemas/<topic>/schemas`
+`manifest.json`            the topic's name, and a checksum of each file (`metadata_manifest`)
 ========================== ======================================================================
 
 Any of the first three will do; `metadata_merge` takes several together. Which topic a folder is of
 says the first of these that there is: the user; the file `topics.json` beside the folders, which
-has `{"dir": folder}` for each topic; the ledgers in `internal-stats.json`; the folder's name,
-`tenant__namespace__topic`, or names of nested folders, `tenant/namespace/topic`.
+has `{"dir": folder}` for each topic; the manifest; the ledgers in `internal-stats.json`; names of
+nested folders, `tenant/namespace/topic`. A single name, as `a__b__c__d`, tells nothing: it may be
+cut in more than one way.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -36,6 +39,7 @@ from connector.catalog.admin_answers import (
     read_answer,
 )
 from connector.catalog.managed_ledger import parse_managed_ledger_info
+from connector.catalog.metadata_manifest import MANIFEST_FILE, Manifest, read_manifest
 from connector.catalog.metadata_merge import merge_metadata
 from connector.catalog.topic_metadata import MAX_METADATA_BYTES
 from connector.topic_name import TopicName
@@ -57,8 +61,6 @@ _CONCURRENT_REQUESTS: Final = 16
 _MAX_DEPTH: Final = 4
 """Folders below the one given: tenant, cluster, namespace, topic."""
 _MAX_FOLDERS: Final = 100_000
-_BETWEEN_NAMES: Final = "__"
-_TOPIC_PARTS: Final = 3
 
 
 class MetadataFolder:
@@ -184,7 +186,7 @@ class _TopicFolder:
     Args:
         location: The folder; if `topic` is given, perhaps a file with the metadata store's value.
         topic: The topic, where something other than the folder tells it.
-        names: Names of the folders, from the one given by the user on; the last is its own.
+        names: Names of the folders, from below the one given by the user on; the last is its own.
     """
 
     def __init__(
@@ -192,31 +194,33 @@ class _TopicFolder:
     ) -> None:
         self.location = location
         self.warnings: Sequence[str] = ()
-        self._topic = topic
+        self._given = topic
         self._names = names
 
     @property
     def named(self) -> TopicName | None:
-        """The topic, as far as it is known without the files."""
-        if self._topic is not None:
-            return self._topic
+        """The topic, as far as the names of the folders or anything sound in this one tells it."""
+        if self._given is not None:
+            return self._given
+        for told in (self._in_manifest, self._in_stats):
+            with suppress(FormatError, MissingObjectError):
+                topic = told()
+                if topic is not None:
+                    return topic
         match self._names:
             case [tenant, namespace, local_name]:
                 return TopicName(tenant, namespace, local_name)
             case [tenant, cluster, namespace, local_name]:
                 return TopicName(tenant, namespace, local_name, cluster)
-            case [*_, name]:
-                parts = name.split(_BETWEEN_NAMES, 2)
-                return TopicName(*parts) if len(parts) == _TOPIC_PARTS and all(parts) else None
         return None
 
     @cached_property
     def metadata(self) -> Mapping[TopicName, TopicMetadata]:
         """The topic, or the partitions of which there are answers."""
         warnings: list[str] = []
+        topic, is_sure = self._told_topic(warnings)
         with self._naming(STATS_FILE):
-            stats_answer = self._answer(STATS_FILE)
-            topic = self._told_topic(stats_answer, warnings)
+            stats_answer = self._stats
             stats = {} if stats_answer is None else parse_internal_stats(stats_answer, topic)
         with self._naming(INFO_FILE):
             info_answer = self._answer(INFO_FILE)
@@ -227,12 +231,15 @@ class _TopicFolder:
         if data is None and info_answer is None and stats_answer is None:
             message = f"{self.location} has no {_ANY_FILE}"
             raise MissingObjectError(message)
-        merged = {
-            each: merge_metadata(value.get(each), info.get(each), stats.get(each), warnings)
-            for each in {**value, **info, **stats}
-        }
+        is_checked = self._manifest is not None
+        merged: dict[TopicName, TopicMetadata] = {}
+        for each in {**value, **info, **stats}:
+            sources = value.get(each), info.get(each), stats.get(each)
+            found = merge_metadata(*sources, warnings, is_checked=is_checked)
+            if found is not None:
+                merged[each] = found if is_sure else replace(found, proven_to_ledger_id=-1)
         self.warnings = warnings
-        return {each: metadata for each, metadata in merged.items() if metadata is not None}
+        return merged
 
     @property
     def has_files(self) -> bool:
@@ -250,25 +257,53 @@ class _TopicFolder:
             data = self._content(SCHEMAS_FILE)
             return data if data is not None and has_schemas(read_answer(data)) else None
 
-    def _told_topic(self, stats: Mapping[str, object] | None, warnings: list[str]) -> TopicName:
-        name = None if stats is None else managed_ledger_name_of(stats)
-        told = None if name is None else TopicName.from_managed_ledger_name(name)
-        if self._topic is None and told is not None:
-            return told
-        if self.named is None:
+    def _told_topic(self, warnings: list[str]) -> tuple[TopicName, bool]:
+        """The topic, and whether nothing speaks against its name."""
+        with self._naming(MANIFEST_FILE):
+            in_manifest = self._in_manifest()
+        with self._naming(STATS_FILE):
+            in_stats = self._in_stats()
+        topic, told = self.named, [each for each in (in_manifest, in_stats) if each is not None]
+        if topic is None:
             message = (
                 f"nothing tells which topic {self.location} is of: give the folders by topic name,"
-                f" or name them tenant{_BETWEEN_NAMES}namespace{_BETWEEN_NAMES}topic"
+                f" or write {TOPICS_FILE} beside them"
             )
             raise OptionError(message)
-        if told not in {None, self.named}:
-            warnings.append(f"{self.location} is given for {self.named}, and is of {told}")
-        return self.named
+        warnings.extend(
+            f"{self.location} is given for {topic}, and is of {each}"
+            for each in told
+            if each != topic
+        )
+        return topic, not warnings and (self._given is not None or bool(told))
+
+    def _in_manifest(self) -> TopicName | None:
+        return None if self._manifest is None else self._manifest.topic
+
+    def _in_stats(self) -> TopicName | None:
+        name = None if self._stats is None else managed_ledger_name_of(self._stats)
+        return None if name is None else TopicName.from_managed_ledger_name(name)
+
+    @cached_property
+    def _manifest(self) -> Manifest | None:
+        _, names = self._files
+        if MANIFEST_FILE not in names:
+            return None
+        manifest = read_manifest(self._read(MANIFEST_FILE))
+        missing = sorted(manifest.files.keys() - names.keys())
+        if missing:
+            message = f"{missing[0]}, which the manifest has, is not there"
+            raise CorruptMetadataError(message)
+        return manifest
+
+    @cached_property
+    def _stats(self) -> Mapping[str, object] | None:
+        return self._answer(STATS_FILE)
 
     @cached_property
     def _files(self) -> tuple[Location, Mapping[str, str]]:
         """Where the files are, and by what each is called here, what each is called there."""
-        if self._topic is not None:
+        if self._given is not None:
             url, name = folder_and_name(self.location.url)
             folder = Location(url, self.location.storage_options, self.location.retry)
             if name and folder.exists(name):
@@ -277,9 +312,17 @@ class _TopicFolder:
         return self.location, {name: name for name in names}
 
     def _content(self, file: str) -> bytes | None:
-        location, names = self._files
+        """A file, if it is there, as it was written; which only a manifest tells."""
+        _, names = self._files
         if file not in names:
             return None
+        data = self._read(file)
+        if self._manifest is not None:
+            self._manifest.check(file, data)
+        return data
+
+    def _read(self, file: str) -> bytes:
+        location, names = self._files
         return location.read_object(names[file], max_bytes=MAX_METADATA_BYTES).data
 
     def _answer(self, file: str) -> Mapping[str, object] | None:
@@ -335,7 +378,6 @@ def _locations_by_file(root: Location) -> dict[TopicName, Location]:
 
 def _discovered(root: Location) -> list[_TopicFolder]:
     """Folders with metadata in them, at or below a folder."""
-    _, own_name = folder_and_name(root.url.rstrip("/"))
     found: list[_TopicFolder] = []
     level: list[tuple[Location, tuple[str, ...]]] = [(root, ())]
     with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
@@ -344,7 +386,7 @@ def _discovered(root: Location) -> list[_TopicFolder]:
             listings = list(executor.map(_listing, [location for location, _ in level]))
             for (location, names), (files, folders) in zip(level, listings, strict=True):
                 if any(name in files for name in _METADATA_FILES):
-                    found.append(_TopicFolder(location, names=names or (own_name,)))
+                    found.append(_TopicFolder(location, names=names))
                 else:
                     below.extend((location.child(name), (*names, name)) for name in folders)
             if len(below) > _MAX_FOLDERS:

@@ -1,9 +1,13 @@
 """What several sources say of one topic, taken together.
 
 The sources were read at different times. Ledgers are only added behind the last and trimmed from
-the front, so of two lists the one that ends later, or else begins later, is the newer, and is the
-topic's. What is known of a ledger is gathered from all sources; an offload that one of them knows
-to be complete is complete, and uuids that only the others name are kept beside its own.
+the front, so of two lists the one that ends later, or else begins later, is the newer. It is the
+topic's, with what it lacks in the middle: there one of the two must be damaged, as where a part of
+a value was saved, in which ledgers stand in no order. What is known of a ledger is gathered from
+all sources; an offload that one of them knows to be complete is complete, and uuids that only the
+others name are kept beside its own.
+
+That a list is whole is proven by checksums, or by two sources that agree, as far as both go.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ def merge_metadata(
     info: TopicMetadata | None,
     stats: TopicMetadata | None,
     warnings: list[str],
+    *,
+    is_checked: bool = False,
 ) -> TopicMetadata | None:
     """Take together what is known of a topic.
 
@@ -38,6 +44,7 @@ def merge_metadata(
             likewise.
         stats: What its internalStats says, which has no uuids; None likewise.
         warnings: Gets what stays unsure, and what the sources say against each other.
+        is_checked: Whether each source is known to be as it was written, and whole.
 
     Returns:
         The topic; None if nothing is known of it.
@@ -45,9 +52,36 @@ def merge_metadata(
     Raises:
         CorruptMetadataError: The sources together say of it what no topic can have.
     """
+    given = [each for each in (value, info, stats) if each is not None]
+    value, info, stats = _terminated(value, info, stats)
+    told_before = len(warnings)
     answers = _merged(stats, info, _joined_answers, ("internalStats", "internal-info"), warnings)
     names = ("the metadata store's value", "the admin API's answers")
-    return _merged(value, answers, _joined_offloads, names, warnings)
+    merged = _merged(value, answers, _joined_offloads, names, warnings)
+    if merged is None or len(warnings) > told_before:
+        return merged
+    # What two of the lists reach, both confirm.
+    lasts = sorted((each.last_ledger_id for each in given), reverse=True)
+    proven_to = lasts[0] if is_checked else [*lasts, -1][1]
+    return replace(merged, proven_to_ledger_id=proven_to)
+
+
+def _terminated(*sources: TopicMetadata | None) -> Iterator[TopicMetadata | None]:
+    """The sources, with the last entry of a terminated topic, which one of them may tell.
+
+    Pulsar's `asyncTerminate` notes where the topic ends, and nothing of the ledger that was open.
+    """
+    positions = (each.terminated_position for each in sources if each is not None)
+    position = next((each for each in positions if each is not None), None)
+    for source in sources:
+        if source is None or position is None or not source.ledgers:
+            yield source
+            continue
+        *ledgers, last = source.ledgers
+        if not last.entries and position[0] <= last.ledger_id:
+            entries = position[1] + 1 if position[0] == last.ledger_id else 0
+            last = replace(last, entries=entries, size_bytes=last.size_bytes or None)
+        yield replace(source, ledgers=(*ledgers, last), terminated_position=position)
 
 
 def _joined_answers(
@@ -86,7 +120,10 @@ def _merged(
     also_known = {ledger.ledger_id: ledger for ledger in second.ledgers}
     newer, older = sorted((first, second), key=_age_rank, reverse=True)
     ledgers: list[LedgerInfo] = []
-    for ledger_id in (ledger.ledger_id for ledger in newer.ledgers):
+    listed = {ledger.ledger_id for ledger in newer.ledgers}
+    gone = [each for each in older.ledgers if each.ledger_id not in listed and each.entries]
+    middle = [each.ledger_id for each in gone if each.ledger_id > newer.ledgers[0].ledger_id]
+    for ledger_id in sorted((*listed, *middle)):
         ledger, other = known.get(ledger_id), also_known.get(ledger_id)
         if ledger is None or other is None:
             ledgers.extend(each for each in (ledger, other) if each is not None)
@@ -96,14 +133,25 @@ def _merged(
             f"{first.topic}: ledger {ledger_id} has {contradiction}"
             for contradiction in _contradictions(ledger, other, names)
         )
-    listed = {ledger.ledger_id for ledger in newer.ledgers}
-    gone = [each for each in older.ledgers if each.ledger_id not in listed and each.entries]
-    if gone:
-        source, newer_source = names if older is first else names[::-1]
+    source, newer_source = names if older is first else names[::-1]
+    if len(gone) > len(middle):
         warnings.append(
-            f"{first.topic}: {source} has {len(gone)} ledgers more than {newer_source}, which is"
-            f" newer, the first: {gone[0].ledger_id}; they are taken to be trimmed"
+            f"{first.topic}: {source} has {len(gone) - len(middle)} ledgers more than"
+            f" {newer_source}, which is newer, the first: {gone[0].ledger_id}; they are taken to be"
+            " trimmed"
         )
+    also_has = {each.ledger_id for each in older.ledgers}
+    more = [
+        each.ledger_id
+        for each in newer.ledgers
+        if each.ledger_id not in also_has and each.entries and each.ledger_id < older.last_ledger_id
+    ]
+    for lacking, missing in ((newer_source, middle), (source, more)):
+        if missing:
+            warnings.append(
+                f"{first.topic}: {lacking} lacks {len(missing)} ledgers among those that it has,"
+                f" the first: {missing[0]}; it may be damaged"
+            )
     return replace(
         first,
         ledgers=in_order(ledgers),

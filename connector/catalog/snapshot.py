@@ -1,8 +1,8 @@
 """A catalog in one file, so that opening it again takes one read.
 
-The file is JSON, compressed by gzip: every index block, what the listing said of every object, and
-what the cluster's metadata said of every topic. Nothing of it is secret: storage options are not in
-it, nor is the URL's user information.
+The file is JSON, compressed by gzip, which adds its length and a checksum: every index block, what
+the listing said of every object, and what the cluster's metadata said of every topic. Nothing of it
+is secret: storage options are not in it, nor is the URL's user information.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import CorruptSnapshotError, FormatError, OptionError
+from arrow_io.errors import CorruptSnapshotError, FormatError, MissingObjectError, OptionError
 from arrow_io.storage.location import Location, folder_and_name
 from connector.catalog.snapshot_json import FORMAT, VERSION, Snapshot, SnapshotReader, as_json
 
@@ -31,6 +31,7 @@ MAX_SNAPSHOT_VALUES = 16 << 20
 """Most values in it, about (inclusive): three bytes of text may take sixty of memory."""
 
 _SHOWN_CHARACTERS = 200
+_BEGINNING_BYTES = 1024
 _GZIP = 31
 """`wbits` of zlib for gzip's header and trailer."""
 
@@ -66,6 +67,24 @@ class SnapshotSource:
 def is_snapshot(path: object) -> bool:
     """Whether a path or URL is that of a snapshot, by its end."""
     return str(path).endswith(SUFFIX)
+
+
+def begins_snapshot(location: Location, name: str) -> bool:
+    """Whether an object begins as a snapshot does; only its first bytes are read.
+
+    Args:
+        location: Where it is.
+        name: Name of the object.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    try:
+        data = bytes(location.read_range(name, 0, _BEGINNING_BYTES))
+        text = zlib.decompressobj(wbits=_GZIP).decompress(data, _BEGINNING_BYTES)
+    except (FormatError, MissingObjectError, zlib.error):
+        return False
+    return text.startswith(json.dumps({"format": FORMAT}, separators=(",", ":"))[:-1].encode())
 
 
 def save_snapshot(

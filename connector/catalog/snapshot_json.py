@@ -127,6 +127,7 @@ def _metadata(metadata: TopicMetadata) -> dict[str, Any]:
         "terminated": metadata.terminated_position,
         "properties": dict(metadata.properties),
         "ledgers": list(map(_ledger, metadata.ledgers)),
+        "proven_to": metadata.proven_to_ledger_id,
     }
 
 
@@ -278,6 +279,7 @@ def _read_metadata(value: dict[str, Any]) -> TopicMetadata:
         ledgers=in_order(map(_read_ledger, value["ledgers"])),
         terminated_position=terminated and _read_position(*terminated),
         properties=_texts(value["properties"]),
+        proven_to_ledger_id=_number(value["proven_to"], least=-1),
     )
 
 

@@ -4,6 +4,10 @@ Without metadata, every ledger in the bucket that names the topic is one of its 
 ledger lies there under several uuids, the newest copy whose index object is sound is taken (the
 index object is written last). With metadata, its list of ledgers is the topic, and the copy is the
 one whose uuid it names.
+
+What the bucket has whole and the metadata does not have as offloaded, because it is older or of
+something else, is not read, and always told: the ledger is `UNKNOWN`, whether the metadata does not
+list it, or lists it as open, as closed in BookKeeper, or as being offloaded.
 """
 
 from __future__ import annotations
@@ -47,7 +51,8 @@ class LedgerState(StrEnum):
     TRIMMED = "trimmed"
     """In the bucket, and older than the topic's first ledger: retention took it from the topic."""
     UNKNOWN = "unknown"
-    """In the bucket, and not a ledger of the topic by its metadata."""
+    """In the bucket, and not an offloaded ledger of the topic by its metadata, which may be older
+    than the offload."""
 
     @property
     def is_readable(self) -> bool:
@@ -130,8 +135,8 @@ class TopicLedgers:
             copy.ledger
             for each in self.states
             if each.error is not None and each.info is not None and each.info.is_offloaded
-            for copy in each.others[:1]
-            if copy.ledger is not None and _contradiction(each.info, copy) is None
+            for copy in _sound(self.topic, each.info, each.others)[:1]
+            if copy.ledger is not None
         )
 
     def salvaged(self) -> TopicLedgers:
@@ -157,7 +162,10 @@ class TopicLedgers:
 
     @property
     def unknown(self) -> tuple[TopicLedger, ...]:
-        """Ledgers in the bucket that retention does not explain: the metadata may be older."""
+        """Ledgers in the bucket that the metadata does not have as offloaded: it may be older.
+
+        Not those that are older than its first, which retention explains.
+        """
         return tuple(each for each in self.states if each.state is LedgerState.UNKNOWN)
 
 
@@ -187,15 +195,17 @@ def from_metadata(
     """
     here = dict(_by_ledger(copies))
     listed = [
-        _offloaded(info, here.pop(info.ledger_id, ()), elsewhere) for info in metadata.ledgers
+        _offloaded(metadata.topic, info, here.pop(info.ledger_id, ()), elsewhere)
+        for info in metadata.ledgers
     ]
     first = min((info.ledger_id for info in metadata.ledgers), default=0)
     last_offloaded = max(
         (each.ledger_id for each in listed if each.state is not LedgerState.BOOKKEEPER), default=-1
     )
-    last = metadata.ledgers[-1].ledger_id if metadata.ledgers else -1
     states = [
-        _not_offloaded(each, last_offloaded, last) if each.state is LedgerState.BOOKKEEPER else each
+        _not_offloaded(metadata, each, last_offloaded)
+        if each.state is LedgerState.BOOKKEEPER
+        else each
         for each in listed
     ]
     for ledger_id, (copy, *others) in here.items():
@@ -221,6 +231,7 @@ def _by_itself(ledger_id: int, copies: Sequence[LedgerCopy]) -> TopicLedger:
 
 
 def _offloaded(
+    topic: TopicName,
     info: LedgerInfo,
     copies: Sequence[LedgerCopy],
     elsewhere: Callable[[LedgerInfo], LedgerCopy | PulsarOffloadError | None],
@@ -244,7 +255,7 @@ def _offloaded(
             error = _missing(info, others, found)
             return TopicLedger(ledger_id, LedgerState.MISSING, info, others=others, error=error)
         chosen = found
-    error = chosen.error or _contradiction(info, chosen)
+    error = _objection(topic, info, chosen)
     if offload.complete is None and error is not None:
         # What is there may be half of an offload that is under way.
         return not_offloaded
@@ -270,6 +281,22 @@ def _missing(
     return MissingObjectError(message, object_key=key, ledger_id=info.ledger_id)
 
 
+def _sound(topic: TopicName, info: LedgerInfo, copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:
+    """The copies that can be read, and are of the ledger by all that is known of it."""
+    return [copy for copy in copies if copy.ledger and _objection(topic, info, copy) is None]
+
+
+def _objection(topic: TopicName, info: LedgerInfo, copy: LedgerCopy) -> PulsarOffloadError | None:
+    """Why a copy cannot be read as a ledger of the topic."""
+    if copy.error is None and copy.topic != topic:
+        message = (
+            f"the metadata of {topic} names this ledger, which is there under the name of another"
+            f" topic, {copy.topic}"
+        )
+        return CorruptIndexError(message, object_key=copy.name.index_name, ledger_id=info.ledger_id)
+    return copy.error or _contradiction(info, copy)
+
+
 def _contradiction(info: LedgerInfo, copy: LedgerCopy) -> PulsarOffloadError | None:
     """What an index object says otherwise than the metadata, which leaves numbers out at times."""
     if copy.ledger is None:
@@ -288,25 +315,45 @@ def _contradiction(info: LedgerInfo, copy: LedgerCopy) -> PulsarOffloadError | N
     return None
 
 
-def _not_offloaded(ledger: TopicLedger, last_offloaded: int, last: int) -> TopicLedger:
-    """The state of a ledger that is only in BookKeeper; an error if offloaded ones are behind it.
+def _not_offloaded(
+    metadata: TopicMetadata, ledger: TopicLedger, last_offloaded: int
+) -> TopicLedger:
+    """The state of a ledger that is not offloaded, says the metadata.
 
     Pulsar offloads the oldest ledgers first, so what is not offloaded is the end of the topic, but
-    where an offload failed.
+    where an offload failed: an error if offloaded ledgers are behind it.
     """
     info = ledger.info
     if info is None:
         return ledger
-    if info.ledger_id == last and info.timestamp_ms is None:
+    # The bucket has it nevertheless: an open ledger is never offloaded, so that came later.
+    newer = next(iter(_sound(metadata.topic, info, ledger.others)), None)
+    is_behind = info.ledger_id > last_offloaded
+    if newer is not None and (is_behind or info.entries == 0):
+        others = tuple(copy for copy in ledger.others if copy is not newer)
+        return replace(ledger, state=LedgerState.UNKNOWN, copy=newer, others=others)
+    if _is_open(metadata, info):
         return replace(ledger, state=LedgerState.OPEN)
     if info.entries == 0:
         return replace(ledger, state=LedgerState.EMPTY)
     state = LedgerState.BOOKKEEPER if info.offload is None else LedgerState.OFFLOADING
-    if info.ledger_id > last_offloaded:
+    if is_behind:
         return replace(ledger, state=state)
     message = "the ledger is only in BookKeeper, and ledgers behind it are offloaded"
+    if newer is not None:
+        message = (
+            f"the ledger is only in BookKeeper, says the metadata, and ledgers behind it are"
+            f" offloaded; the bucket has it under the uuid {newer.name.uuid}, so the metadata may"
+            " be older"
+        )
     error = MissingObjectError(message, ledger_id=info.ledger_id)
     return replace(ledger, state=state, error=error)
+
+
+def _is_open(metadata: TopicMetadata, info: LedgerInfo) -> bool:
+    """Whether a ledger is still being written: the last of a topic, which has no numbers yet."""
+    is_last = info.ledger_id == metadata.last_ledger_id
+    return is_last and info.timestamp_ms is None and metadata.terminated_position is None
 
 
 def _gathered(topic: TopicName, states: Sequence[TopicLedger]) -> TopicLedgers:

@@ -83,6 +83,14 @@ class TopicMetadata:
     terminated_position: tuple[int, int] | None = None
     """Ledger and entry id of the last message, if the topic was terminated."""
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    proven_to_ledger_id: int = field(default=-1, compare=False)
+    """Greatest id (inclusive) up to which the list of ledgers is proven to be whole; -1: nothing
+    proves it, as where a single file without a checksum tells it, of which a part would parse."""
+
+    @property
+    def last_ledger_id(self) -> int:
+        """The greatest id of a ledger; -1 if there is none."""
+        return self.ledgers[-1].ledger_id if self.ledgers else -1
 
 
 def in_order(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:

@@ -25,6 +25,7 @@ from connector.cli.options import (
 )
 from connector.cli.output import print_json, print_table, progress, say
 from connector.cli.place import catalog_at
+from connector.listings import counted_topics
 from connector.plain_text import counted, size_text
 from connector.pulsar_time import time_of
 from connector.report.render import render_report
@@ -49,8 +50,9 @@ _OneCluster = Annotated[
     bool,
     typer.Option(
         "--one-cluster",
-        help="All that lies in the bucket is of the metadata's cluster. Else what tells no cluster,"
-        " as in a folder, is never said to be deletable: another may have topics of these names.",
+        help="All that lies in the bucket is of the metadata's cluster, topics too that a live one"
+        " does not have any more. Else what tells no cluster, as in a folder, is never said to be"
+        " deletable: another may have topics of these names.",
     ),
 ]
 _SHOWN = ("kind", "topic", "ledger_id", "objects", "bytes", "deletable", "text")
@@ -126,9 +128,10 @@ def clean_(
 ) -> None:
     """Delete what the audit says nothing needs: orphans, doubles, offloads that never completed.
 
-    Only tells what it would do, unless --yes is given. Needs --metadata as it is now: what is not
-    surely older than the metadata is kept, and so is what is younger than the safety age, another
-    cluster's, or foreign.
+    Only tells what it would do, unless --yes is given, and why it keeps the rest. Needs --metadata
+    as it is now, and proven to be whole: from a live cluster, with a manifest, or by two files that
+    agree. What is not surely older than the metadata is kept, and so is what is younger than the
+    safety age, another cluster's, perhaps, or foreign; and all of a topic that has losses.
     """
     age = _duration("--safety-age", safety_age)
     if metadata is not None and is_snapshot(metadata):
@@ -280,7 +283,7 @@ def _print_findings(findings: list[Finding], *, as_json: bool) -> None:
 
 def _summary(catalog: Catalog, findings: list[Finding]) -> str:
     contents = catalog.contents
-    what = f"{counted(len(catalog.topics()), 'topic')}, {counted(len(contents.copies), 'ledger')}"
+    what = f"{counted_topics(catalog.topics())}, {counted(len(contents.copies), 'ledger')}"
     if not findings:
         return f"{what}: nothing found"
     wasted = size_text(sum(each.stored_bytes for each in findings if each.deletable))

@@ -21,7 +21,14 @@ from connector.cli.options import (
 )
 from connector.cli.output import print_json, print_table, say
 from connector.cli.place import catalog_at
-from connector.listings import TEXTS, blocks_table, ledgers_table, objects_table, topics_table
+from connector.listings import (
+    TEXTS,
+    blocks_table,
+    counted_topics,
+    ledgers_table,
+    objects_table,
+    topics_table,
+)
 from connector.plain_text import counted
 
 if TYPE_CHECKING:
@@ -127,11 +134,12 @@ def save(
     place = place_of(storage_option, metadata, metadata_option, bucket)
     catalog = catalog_at(url, place)
     catalog.save(file, storage_options=place["storage_options"] if "://" in file else None)
-    topics, ledgers = len(catalog.topics()), len(catalog.contents.copies)
+    topics, ledgers = catalog.topics(), len(catalog.contents.copies)
     if as_json:
-        typer.echo(json.dumps({"file": file, "topics": topics, "ledgers": ledgers}))
+        bases = len({topic.base for topic in topics})
+        typer.echo(json.dumps({"file": file, "topics": bases, "ledgers": ledgers}))
         return
-    typer.echo(f"{counted(topics, 'topic')}, {counted(ledgers, 'ledger')} saved to {file}")
+    typer.echo(f"{counted_topics(topics)}, {counted(ledgers, 'ledger')} saved to {file}")
 
 
 def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, *, as_json: bool) -> None:

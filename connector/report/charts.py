@@ -31,7 +31,7 @@ STATE_TEXTS: Final = {
     LedgerState.OPEN: "still being written",
     LedgerState.EMPTY: "closed without an entry",
     LedgerState.TRIMMED: "in the bucket; the topic does not have it any more",
-    LedgerState.UNKNOWN: "in the bucket, and not in the metadata",
+    LedgerState.UNKNOWN: "in the bucket, and not offloaded by the metadata",
     LedgerState.UNSOUND: "in the bucket, and cannot be read",
     LedgerState.MISSING: "offloaded, says the metadata, and not in the bucket",
 }

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from arrow_io.errors import MissingObjectError, TruncatedObjectError
 from arrow_io.format.object_names import parse_object_name
 from arrow_io.storage.store_uploads import aside_path
+from connector.catalog.snapshot import begins_snapshot, is_snapshot
 from connector.catalog.topic_ledgers import LedgerState
 from connector.listings import table_of
 from connector.pulsar_time import time_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime, timedelta
 
-    from arrow_io.storage.object_store import UnfinishedUpload
+    from arrow_io.storage.object_store import ObjectInfo, UnfinishedUpload
     from connector.catalog.bucket import LedgerCopy, UnfinishedOffload
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
@@ -48,7 +49,12 @@ class FindingKind(StrEnum):
     METADATA = "metadata"
     """The metadata of a topic is malformed, so nothing tells what should be there."""
     UNLISTED = "unlisted"
-    """A ledger in the bucket that is newer than the metadata of its topic."""
+    """A ledger in the bucket that is newer than the metadata of its topic, which does not have it,
+    or not as offloaded."""
+    OTHER_NAME = "other name"
+    """A ledger that the metadata of one topic names, and whose index object names another."""
+    EXTRA_BYTES = "extra bytes"
+    """A data object that is longer than its index object says: nothing reads what is behind."""
     ORPHAN = "orphan"
     """Objects of a ledger that its topic does not have any more, or of a topic that the metadata
     does not know."""
@@ -66,6 +72,9 @@ class FindingKind(StrEnum):
     """An object of streaming offload (PIP-76)."""
     FOREIGN = "foreign"
     """An object that no offloader of Pulsar names so."""
+
+
+_NO_TOPIC: Final = "nothing tells its topic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +98,8 @@ class Finding:
     """Whether messages cannot be read for it; other findings only cost money, or ask for a look."""
     deletable: bool = False
     """Whether nothing needs the objects: the metadata, which is newer than they are, says so."""
+    doubt: str | None = None
+    """Why they may be needed, where it was asked; None if they are deletable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +171,9 @@ def audit(
             (`managedLedgerOffloadDeletionLagMs`); None: such copies are not looked for.
         uploads: Uploads that were begun and not completed (`Location.unfinished_uploads`).
         is_one_cluster: Whether all that lies in the bucket is of the cluster that the metadata is
-            of. Otherwise what does not tell its cluster, as in a folder, in copies of other tools
-            and in buckets of older releases, is never said to be deletable: another cluster may
-            have topics of the same name.
+            of, topics too that it does not have any more. Otherwise what does not tell its cluster,
+            as in a folder, in copies of other tools and in buckets of older releases, is never said
+            to be deletable: another cluster may have topics of the same name.
 
     Raises:
         PulsarOffloadError: The metadata cannot be read.
@@ -174,8 +185,24 @@ def audit(
     found += auditor.of_no_topic(begun)
     found += [auditor.of_unfinished(each) for each in catalog.contents.unfinished]
     found += [auditor.of_upload(each) for each in begun]
+    found = _kept_where_messages_are_lost(found)
     found.sort(key=lambda each: (str(each.topic or "~"), each.ledger_id or -1, each.objects))
     return Audit(tuple(found), catalog.source is not None, catalog.taken)
+
+
+def _kept_where_messages_are_lost(findings: list[Finding]) -> list[Finding]:
+    """The findings, none deletable of a topic with losses: its metadata may be of something else.
+
+    What would be deleted may be all that is left to mend it with.
+    """
+    lossy = {each.topic.base for each in findings if each.is_loss and each.topic is not None}
+    doubt = "messages of the topic cannot be read, which the audit tells too"
+    return [
+        _doubted(each, doubt)
+        if each.deletable and each.topic is not None and each.topic.base in lossy
+        else each
+        for each in findings
+    ]
 
 
 class _Auditor:
@@ -209,8 +236,10 @@ class _Auditor:
                 yield self._of_error(topic, ledger)
             elif ledger.copy is not None and (is_unknown or ledger.state.is_stray):
                 copies = (ledger.copy, *ledger.others)
+            elif ledger.copy is not None:
+                yield from _of_extra_bytes(topic, ledger.copy)
             for copy in copies:
-                if is_unknown or ledger.state.is_stray:
+                if is_unknown or (ledger.info is None and ledger.state.is_stray):
                     yield self._of_stray(topic, copy)
                 else:
                     yield self._of_other(topic, ledger, copy)
@@ -225,6 +254,8 @@ class _Auditor:
             kind = FindingKind.GAP if gap else FindingKind.MISSING
             if topic.metadata is None and copy is not None:
                 kind = FindingKind.INDEX_WITHOUT_DATA
+        elif copy is not None and copy.error is None and copy.topic != topic.topic:
+            kind = FindingKind.OTHER_NAME
         elif (
             isinstance(ledger.error, TruncatedObjectError)
             or copy is None
@@ -250,13 +281,14 @@ class _Auditor:
         return _judged(found, lambda: self._deletability.doubt_of_copy(topic, copy, found.modified))
 
     def _of_other(self, topic: TopicLedgers, ledger: TopicLedger, copy: LedgerCopy) -> Finding:
-        """A copy of a ledger that is not the one that counts."""
+        """A copy of a ledger that is not the one that counts, or not yet."""
+        kind, text = FindingKind.DOUBLE, "a copy that does not count by the metadata"
         if copy.data is None:
             kind, text = FindingKind.INDEX_WITHOUT_DATA, "an index object without its data object"
-        elif ledger.copy is None:
-            kind, text = FindingKind.DOUBLE, "a copy that does not count by the metadata"
-        else:
-            kind = FindingKind.DOUBLE
+        elif ledger.info is not None and not (ledger.info.is_offloaded or ledger.state.is_readable):
+            kind = FindingKind.UNLISTED
+            text = "not offloaded, says the metadata, which may be older than the copy"
+        elif ledger.copy is not None:
             text = f"a further copy: the one under {ledger.copy.name.uuid} counts"
         found = _finding(kind, text, copy, topic.topic)
         if self._catalog.source is None:
@@ -318,7 +350,7 @@ class _Auditor:
             ),
         ):
             for info in infos:
-                if info.name not in aside:
+                if info.name not in aside and not self._is_snapshot(info):
                     yield Finding(
                         kind=kind,
                         text=text,
@@ -326,6 +358,10 @@ class _Auditor:
                         stored_bytes=info.size_bytes,
                         modified=info.modified,
                     )
+
+    def _is_snapshot(self, info: ObjectInfo) -> bool:
+        """Whether an object is a catalog that was saved into the bucket."""
+        return is_snapshot(info.name) and begins_snapshot(self._catalog.location, info.name)
 
     def of_unfinished(self, offload: UnfinishedOffload) -> Finding:
         """A data object without an index object."""
@@ -348,8 +384,8 @@ class _Auditor:
         found = replace(found, topic=topic)
         known = self._topics.get(topic) if topic else None
         if known is None:
-            return found
-        if known.metadata is None:
+            return found if self._catalog.source is None else _doubted(found, _NO_TOPIC)
+        if self._catalog.source is None:
             sound = {ledger.ledger_id for ledger in known.ledgers}
             is_loss = name.ledger_id not in sound and name.ledger_id < max(sound, default=-1)
             return replace(found, is_loss=is_loss)
@@ -371,7 +407,7 @@ class _Auditor:
         name = parsed.ledger_object_name
         owners = self._deletability.owners.get(name.ledger_id, [])
         if len(owners) != 1:
-            return found
+            return found if self._catalog.source is None else _doubted(found, _NO_TOPIC)
         found = replace(found, topic=owners[0].topic)
         return _judged(
             found, lambda: self._deletability.doubt_of_upload(owners[0], name, found.modified)
@@ -384,9 +420,24 @@ def _judged(found: Finding, doubt_of: Callable[[], str | None]) -> Finding:
         doubt = doubt_of()
     except MissingObjectError:
         doubt = "something was deleted since the bucket was listed"
-    if doubt is None:
-        return replace(found, deletable=True)
-    return replace(found, text=f"{found.text}; kept, because {doubt}")
+    return replace(found, deletable=True) if doubt is None else _doubted(found, doubt)
+
+
+def _doubted(found: Finding, doubt: str) -> Finding:
+    text = f"{found.text}; kept, because {doubt}"
+    return replace(found, deletable=False, doubt=doubt, text=text)
+
+
+def _of_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
+    """What lies behind the data that the index object tells of, in the copy that counts."""
+    ledger, data = copy.ledger, copy.data
+    if ledger is None or data is None:
+        return
+    extra_bytes = data.size_bytes - ledger.index.data_object_length_bytes
+    if extra_bytes > 0:
+        text = f"{extra_bytes} bytes behind what the index object tells of, which nothing reads"
+        found = _finding(FindingKind.EXTRA_BYTES, text, copy, topic.topic)
+        yield replace(found, objects=(data.name,), stored_bytes=extra_bytes)
 
 
 def _finding(

@@ -44,7 +44,8 @@ def plan_cleaning(
         safety_age: How old the newest of a finding's objects must be at least.
 
     Returns:
-        One for each finding that has objects which nothing needs.
+        One for each finding that has objects: those which nothing needs, and which are old enough,
+        are deleted, and of the others it says why they stay.
 
     Raises:
         OptionError: There was no metadata: nothing tells what is needed.
@@ -53,13 +54,13 @@ def plan_cleaning(
         message = "nothing is deleted without metadata, which tells what is needed: give metadata"
         raise OptionError(message)
     return [
-        Deletion(each, _refusal(each, now, safety_age))
-        for each in audit.findings
-        if each.deletable and each.objects
+        Deletion(each, _refusal(each, now, safety_age)) for each in audit.findings if each.objects
     ]
 
 
 def _refusal(finding: Finding, now: datetime, safety_age: timedelta) -> str | None:
+    if not finding.deletable:
+        return finding.doubt or finding.text
     if finding.modified is None:
         return "the store does not tell how old it is"
     if now - finding.modified < safety_age:

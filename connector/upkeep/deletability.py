@@ -9,12 +9,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from arrow_io.format.index_block import CLUSTER_NAME_KEY
 from arrow_io.format.object_names import LedgerObjectName
 from connector.pulsar_time import time_of
+from connector.upkeep.cluster_evidence import ClusterEvidence, told_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator
     from datetime import datetime
     from uuid import UUID
 
@@ -34,7 +34,8 @@ class Deletability:
     Args:
         catalog: The bucket and the metadata.
         topics: Every topic of the catalog.
-        is_one_cluster: Whether what tells no cluster is of the cluster that the metadata is of.
+        is_one_cluster: Whether what tells no cluster is of the cluster that the metadata is of, and
+            so are topics that it does not know: they were deleted.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Deletability:
     ) -> None:
         self._catalog = catalog
         self._is_one_cluster = is_one_cluster
-        self._clusters: dict[LedgerObjectName, str | None] = {}
+        self._evidence = ClusterEvidence(catalog, topics, is_one_cluster=is_one_cluster)
         self._attempts: dict[LedgerObjectName, str] = {}
         self.owners: dict[int, list[TopicLedgers]] = {}
         """The topics that have a ledger of an id, by the metadata."""
@@ -54,8 +55,6 @@ class Deletability:
             for topic in topics
             if topic.metadata
         }
-        self._witnesses = {topic.topic: _witness(topic) for topic in topics}
-        self._any_witness = next(filter(None, self._witnesses.values()), None)
         for topic in topics:
             for info in topic.metadata.ledgers if topic.metadata else ():
                 self.owners.setdefault(info.ledger_id, []).append(topic)
@@ -76,53 +75,54 @@ class Deletability:
             MissingObjectError: It was deleted since the bucket was listed.
             StorageError: What the store keeps with an object cannot be asked for.
         """
-        return self._doubt(topic, copy.name, modified) or self._doubt_of_cluster(
-            topic, self._cluster(copy)
-        )
+        return self._doubt(topic, copy.name, modified) or self._evidence.doubt_of_copy(topic, copy)
 
     def doubt_of_data(
         self, topic: TopicLedgers, name: LedgerObjectName, modified: datetime | None
     ) -> str | None:
         """As `doubt_of_copy`, for a data object without an index object."""
-        return self._doubt(topic, name, modified) or self._doubt_of_cluster(
-            topic, _told_cluster(self._catalog.attempt_metadata(name))
+        return self._doubt(topic, name, modified) or self._evidence.doubt_of_data(
+            topic, told_cluster(self._catalog.attempt_metadata(name))
         )
 
     def doubt_of_upload(
         self, topic: TopicLedgers, name: LedgerObjectName, begun: datetime | None
     ) -> str | None:
         """As `doubt_of_copy`, for an upload, which tells neither its topic nor its cluster."""
-        doubt = self._doubt(topic, name, begun)
-        if doubt is not None:
-            return doubt
-        clusters = {
-            _told_cluster(each.ledger.user_metadata)
-            for each in self._catalog.contents.copies
-            if each.ledger is not None
-        }
-        if len(clusters) > 1:
-            return "ledgers of several clusters lie in the bucket, and an upload tells of none"
-        return self._doubt_of_cluster(topic, next(iter(clusters), None))
+        return self._doubt(topic, name, begun) or self._evidence.doubt_of_upload(topic)
 
     def _doubt(
         self, topic: TopicLedgers, name: LedgerObjectName, modified: datetime | None
     ) -> str | None:
-        if topic.metadata is None:
-            return "the topic may be another cluster's"
         if name in self._attempts:
             return f"the metadata names it: {self._attempts[name]}"
-        ledgers = topic.metadata.ledgers
-        if not ledgers or name.ledger_id > ledgers[-1].ledger_id:
+        metadata = topic.metadata
+        if metadata is None:
+            return self._doubt_of_deletion(topic.topic) or _doubt_of_age(
+                modified, self._catalog.taken
+            )
+        if name.ledger_id > metadata.last_ledger_id:
             return "the ledger is newer than the topic's last in the metadata"
         state = self._states.get((topic.topic, name.ledger_id))
-        return _doubt_of_place(state) or self._doubt_of_time(topic, modified)
+        doubt = _doubt_of_place(state)
+        if doubt is None and name.ledger_id > metadata.proven_to_ledger_id:
+            doubt = (
+                "nothing proves that the metadata is whole: a live cluster, a second file that"
+                " agrees, or a manifest would"
+            )
+        return doubt or _doubt_of_age(modified, self._times.get(topic.topic))
 
-    def _doubt_of_time(self, topic: TopicLedgers, modified: datetime | None) -> str | None:
-        if modified is None:
-            return "the store does not tell when it was written"
-        known = self._times.get(topic.topic)
-        if known is None or modified >= known:
-            return "it was written after the metadata, perhaps"
+    def _doubt_of_deletion(self, topic: TopicName) -> str | None:
+        """Whether the cluster may have a topic, though its metadata does not know it."""
+        source = self._catalog.source
+        if not self._is_one_cluster:
+            return "the topic may be another cluster's"
+        if source is None or not source.is_live:
+            return (
+                "the metadata may not be of all topics: only a live cluster tells what it has not"
+            )
+        if topic in source.topics([topic.full_namespace]):
+            return "the cluster lists the topic"
         return None
 
     def _metadata_time(self, ledgers: Iterable[LedgerInfo]) -> datetime | None:
@@ -140,26 +140,19 @@ class Deletability:
         past = [time for time in map(time_of, times_ms) if time is not None and time <= taken]
         return max(past) - CLOCK_DIFFERENCE if past else None
 
-    def _doubt_of_cluster(self, topic: TopicLedgers, cluster: str | None) -> str | None:
-        """Whether another cluster may have written it, which may have a topic of the same name."""
-        witness = self._witnesses.get(topic.topic) or self._any_witness
-        if witness is None:
-            return "no ledger shows that the metadata is of the cluster that wrote the bucket"
-        own = self._cluster(witness)
-        if own is None or cluster is None:
-            return None if self._is_one_cluster else "nothing tells which cluster wrote it"
-        return None if cluster == own else "it is another cluster's"
 
-    def _cluster(self, copy: LedgerCopy) -> str | None:
-        if copy.name not in self._clusters:
-            ledger = copy.ledger or copy.cut
-            metadata = None if ledger is None else ledger.user_metadata
-            if metadata is None:
-                # Some stores tell it by another request only.
-                location = self._catalog.location if ledger is None else ledger.location
-                metadata = location.user_metadata(copy.index.name)
-            self._clusters[copy.name] = _told_cluster(metadata)
-        return self._clusters[copy.name]
+def _doubt_of_age(modified: datetime | None, known: datetime | None) -> str | None:
+    """Whether an attempt may be newer than the metadata.
+
+    Args:
+        modified: When it was written; None if the store does not tell.
+        known: When the metadata was surely made, or later; None if nothing tells.
+    """
+    if modified is None:
+        return "the store does not tell when it was written"
+    if known is None or modified >= known:
+        return "it was written after the metadata, perhaps"
+    return None
 
 
 def _doubt_of_place(state: TopicLedger | None) -> str | None:
@@ -183,24 +176,3 @@ def _named_attempts(info: LedgerInfo) -> Iterator[tuple[UUID, str]]:
     if offload.uuid is not None:
         state = {True: "complete", False: "under way, or failed", None: "begun"}
         yield offload.uuid, state[offload.complete]
-
-
-def _told_cluster(user_metadata: Mapping[str, str] | None) -> str | None:
-    """The cluster's name; None where nothing tells it, as in a folder or a copy."""
-    return (user_metadata or {}).get(CLUSTER_NAME_KEY) or None
-
-
-def _witness(topic: TopicLedgers) -> LedgerCopy | None:
-    """The newest copy of a topic that is there as the metadata says, uuid and all."""
-    return next(
-        (
-            ledger.copy
-            for ledger in reversed(topic.states)
-            if ledger.copy is not None
-            and ledger.state.is_readable
-            and ledger.info is not None
-            and ledger.info.offload is not None
-            and ledger.info.offload.uuid is not None
-        ),
-        None,
-    )

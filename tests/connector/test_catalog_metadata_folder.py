@@ -149,10 +149,10 @@ def test_folders_may_be_in_any_store(place: str) -> None:
 
 @pytest.mark.parametrize("files", [(VALUE,), (INFO,), (STATS,), (VALUE, INFO, STATS)], ids=str)
 def test_any_of_the_files_will_do(files: Sequence[str], tmp_path: Path) -> None:
-    """One folder of a topic may be given itself, with whatever was saved."""
-    folder = _save(tmp_path / "public__default__orders", _metadata(), *files)
+    """One folder of a topic may be given, with whatever was saved."""
+    folder = _save(tmp_path / "orders", _metadata(), *files)
 
-    source = MetadataFolder(str(folder))
+    source = MetadataFolder({"orders": folder})
 
     assert source.topics() == [TOPIC]
     metadata = source.topic_metadata(TOPIC)
@@ -168,24 +168,27 @@ def test_any_of_the_files_will_do(files: Sequence[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "topic"),
     [
-        ("sales__eu__orders", "persistent://sales/eu/orders"),
-        ("sales__eu__my__orders", "persistent://sales/eu/my__orders"),
         ("sales/eu/orders-partition-3", "persistent://sales/eu/orders-partition-3"),
         ("sales/eu/a__b__c", "persistent://sales/eu/a__b__c"),
         ("sales/cluster/eu/orders", "persistent://sales/cluster/eu/orders"),
-        ("deeper/sales__eu__orders", "persistent://sales/eu/orders"),
     ],
 )
 def test_folder_names_tell_the_topic(folder: str, topic: str, tmp_path: Path) -> None:
-    """One folder with all names in it, or nested ones, where nothing else tells."""
+    """Nested ones, where nothing else tells; by a name that was guessed nothing is deleted."""
     _save(tmp_path / folder, _metadata(), VALUE)
 
-    assert list(map(str, MetadataFolder(str(tmp_path)).topics())) == [topic]
+    source = MetadataFolder(str(tmp_path))
+    assert list(map(str, source.topics())) == [topic]
+    metadata = source.topic_metadata(TopicName.parse(topic))
+    assert metadata is not None
+    assert metadata.proven_to_ledger_id == -1
 
 
-@pytest.mark.parametrize("folder", ["orders", "sales__orders", "sales____orders", "a/b"])
+@pytest.mark.parametrize(
+    "folder", ["orders", "sales__orders", "sales__eu__orders", "a__b__c__d", "a/b", "a/b__c__d"]
+)
 def test_folders_of_unknown_topics_are_refused(folder: str, tmp_path: Path) -> None:
-    """A topic must not be guessed; the error says what to do."""
+    """A topic must not be guessed, nor one name be cut into three; the error says what to do."""
     _save(tmp_path / folder, _metadata(), VALUE)
 
     with pytest.raises(OptionError, match=r"nothing tells which topic .* is of: give the folders"):
@@ -230,8 +233,8 @@ def test_files_are_read_when_they_are_needed(tmp_path: Path) -> None:
 
 def test_malformed_files_are_errors_of_their_topic(tmp_path: Path) -> None:
     """Other topics stay readable; the error names the file, and comes again."""
-    _save(tmp_path / "public__default__good", _metadata(TopicName.parse("good")), VALUE)
-    bad = _save(tmp_path / "public__default__bad", _metadata(), VALUE)
+    _save(tmp_path / "public/default/good", _metadata(TopicName.parse("good")), VALUE)
+    bad = _save(tmp_path / "public/default/bad", _metadata(), VALUE)
     (bad / VALUE).write_bytes(b"\xff")
     source = MetadataFolder(str(tmp_path))
 
@@ -246,7 +249,7 @@ def test_malformed_files_are_errors_of_their_topic(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", [VALUE, INFO, STATS])
 def test_long_files_are_refused(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more than the bound is read of any file."""
-    _save(tmp_path / "public__default__orders", _metadata(), file)
+    _save(tmp_path / "public/default/orders", _metadata(), file)
     monkeypatch.setattr(metadata_folder, "MAX_METADATA_BYTES", 10)
 
     with pytest.raises(FormatError, match="10 bytes allowed"):
@@ -287,8 +290,8 @@ def test_answers_of_a_partitioned_topic_are_its_partitions(tmp_path: Path) -> No
             for number, each in enumerate(partitions)
         }
     }
-    folder = tmp_path / "public__default__orders"
-    folder.mkdir()
+    folder = tmp_path / "public/default/orders"
+    folder.mkdir(parents=True)
     (folder / INFO).write_text(json.dumps(answer))
     (folder / SCHEMAS).write_text('{"getSchemaResponses": [{"version": 0, "type": "STRING"}]}')
 
@@ -421,7 +424,7 @@ def test_folders_of_other_namespaces_are_not_read(tmp_path: Path) -> None:
 
 def test_threads_share_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders are looked for once, by whichever thread comes first."""
-    _save(tmp_path / "public__default__orders", _metadata(), VALUE)
+    _save(tmp_path / "public/default/orders", _metadata(), VALUE)
     searches: list[object] = []
     discovered = metadata_folder._discovered
     barrier = threading.Barrier(4, timeout=10)

@@ -146,12 +146,99 @@ def test_gap(ledger_id: int, change: Callable[[LedgerInfo], LedgerInfo]) -> None
     assert topic.pending == ()
 
 
-def test_copy_of_an_offload_under_way_is_not_read() -> None:
-    """Objects of an offload that the metadata does not call complete are not the topic's."""
-    infos = changed(ledger_21=lambda info: with_offload(info, complete=False))
-    topic = reconciled(infos)
+def opened(info: LedgerInfo) -> LedgerInfo:
+    """The ledger while it was still written."""
+    return LedgerInfo(ledger_id=info.ledger_id)
+
+
+def under_way(info: LedgerInfo) -> LedgerInfo:
+    """The ledger before its offload was complete."""
+    return with_offload(info, complete=False)
+
+
+def empty(info: LedgerInfo) -> LedgerInfo:
+    """The ledger, closed without an entry."""
+    return replace(info, entries=0, size_bytes=0, offload=None)
+
+
+@pytest.mark.parametrize("change", [opened, not_offloaded, begun, under_way, empty, gone])
+def test_what_the_bucket_has_and_the_metadata_not_yet_is_told(
+    change: Callable[[LedgerInfo], LedgerInfo | None],
+) -> None:
+    """Whatever older metadata says of a ledger that was offloaded since: one semantics for all."""
+    topic = reconciled(changed(ledger_21=change))
     assert topic.ledgers[-1].ledger_id == 20
+    assert topic.states[-1].copy == copies()[-1]
+    assert topic.states[-1].others == ()
+    assert [each.ledger_id for each in topic.unknown] == [21]
+    assert (topic.pending, topic.problems) == ((), ())
+
+
+@pytest.mark.parametrize("ledger_id", [14, 17])
+@pytest.mark.parametrize("change", [not_offloaded, begun, under_way])
+def test_gap_that_the_bucket_fills_is_an_error_that_says_so(
+    ledger_id: int, change: Callable[[LedgerInfo], LedgerInfo]
+) -> None:
+    """Rows in the middle are never left out; salvage gives none either, and counts them."""
+    topic = reconciled(changed(**{f"ledger_{ledger_id}": change}))
+    (problem,) = topic.problems
+    copy = copies()[ledger_id - 14]
+    assert f"the bucket has it under the uuid {copy.name.uuid}" in problem.message
+    assert topic.states[ledger_id - 14].others == (copy,)
+    assert topic.salvaged().problems == (problem,)
+    assert ledger_id not in [ledger.ledger_id for ledger in topic.salvaged().ledgers]
+
+
+def test_copy_that_contradicts_a_closed_ledger_is_not_the_newer_one() -> None:
+    """A ledger of another number of entries is another's, so what is told is what is pending."""
+    topic = reconciled(changed(ledger_21=lambda info: replace(info, entries=12, offload=None)))
+    assert states(topic)[21] == "bookkeeper"
+    assert [each.entries for each in topic.pending] == [12]
     assert topic.states[-1].others == (copies()[-1],)
+
+
+def test_ledger_under_the_name_of_another_topic() -> None:
+    """A broker reads it by its uuid; that it is there, and what it is called, is said."""
+    other = TopicName.parse("other")
+    there = tuple(
+        replace(copy, topic=other) if copy.name.ledger_id == 18 else copy for copy in copies()
+    )
+    topic = reconciled(changed(), there)
+    (problem,) = topic.problems
+    assert isinstance(problem, CorruptIndexError)
+    assert f"under the name of another topic, {other}" in problem.message
+    assert states(topic)[18] == "unsound"
+    assert [each.ledger_id for each in topic.salvaged().ledgers] == [14, 15, 16, 17, 19, 20, 21]
+
+
+def _stats(info: LedgerInfo) -> LedgerInfo:
+    """The ledger as internalStats alone tells of it, which has no time."""
+    return replace(info, timestamp_ms=None, offload=OffloadContext(uuid=None, complete=True))
+
+
+@pytest.mark.parametrize("ledger_id", [14, 17])
+def test_gap_without_times_is_not_open(ledger_id: int) -> None:
+    """Only the last ledger of a topic can be open, whatever is not told of the others."""
+    infos = [
+        replace(each, offload=None) if each.ledger_id == ledger_id else each
+        for each in map(_stats, changed())
+    ]
+    topic = reconciled(infos, tuple(e for e in copies() if e.name.ledger_id != ledger_id))
+    assert states(topic)[ledger_id] == "bookkeeper"
+    (problem,) = topic.problems
+    assert problem.ledger_id == ledger_id
+
+
+def test_last_ledger_is_open_only_without_a_time_and_an_end() -> None:
+    """One that was closed is not open, nor is that of a topic that was terminated."""
+    infos = changed(ledger_21=not_offloaded)
+    assert states(reconciled(infos, copies()[:7]))[21] == "bookkeeper"
+    infos[-1] = replace(infos[-1], timestamp_ms=None)
+    assert states(reconciled(infos, copies()[:7]))[21] == "open"
+    metadata = TopicMetadata(topic=TOPIC, ledgers=tuple(infos), terminated_position=(21, 2))
+    topic = from_metadata(metadata, copies()[:7], lambda _: None)
+    assert states(topic)[21] == "bookkeeper"
+    assert [(each.ledger_id, each.entries) for each in topic.pending] == [(21, 3)]
 
 
 @pytest.mark.parametrize("uuid", [OTHER_UUID, None])
@@ -247,6 +334,30 @@ def test_salvaging_takes_another_sound_copy() -> None:
     saved = topic.salvaged()
     assert [ledger.ledger_id for ledger in saved.ledgers] == list(range(14, 22))
     assert saved.problems == ()
+
+
+def test_salvaging_takes_the_newest_sound_copy() -> None:
+    """Not one that is unsound, nor one that is older than another."""
+    found = copies()[4]
+    broken = replace(found, ledger=None, error=CorruptIndexError("broken"))
+    first, second = (
+        replace(found, name=replace(found.name, uuid=UUID(int=number))) for number in (8, 9)
+    )
+    infos = changed(ledger_18=lambda info: with_offload(info, uuid=OTHER_UUID))
+    there = (*copies()[:4], broken, first, second, *copies()[5:])
+    topic = reconciled(infos, there)
+    assert topic.substitutes == (first.ledger,)
+    assert topic.states[4].others == (broken, first, second)
+
+
+@pytest.mark.parametrize("complete", [False, None])
+def test_salvaging_takes_no_copy_of_what_is_not_offloaded(complete: bool | None) -> None:
+    """Objects of an attempt that nothing calls complete may be taken away again."""
+    infos = changed(ledger_18=lambda info: with_offload(info, uuid=OTHER_UUID, complete=complete))
+    topic = reconciled(infos)
+    assert len(topic.problems) == 1
+    assert topic.substitutes == ()
+    assert topic.salvaged().problems == topic.problems
 
 
 def test_salvaging_takes_no_copy_that_contradicts_the_metadata() -> None:

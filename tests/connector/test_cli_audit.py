@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 CHUNKED: Final = golden_topic("small-chunked")
-NOTHING: Final = "9 topics, 29 ledgers: nothing found\n"
+NOTHING: Final = "7 topics with 3 partitions, 29 ledgers: nothing found\n"
 LEDGERS: Final = 29
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 NOW: Final = LONG_AGO + timedelta(days=30)
 _FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH = TARGETS[:5]
+_ELSEWHERE: Final = next(target for target in TARGETS if target.topic != _FIRST.topic)
+"""A ledger of another topic."""
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def bucket(tmp_path: Path) -> OwnedBucket:
     failed_before_its_index(bucket, _THIRD)
     upload_left(bucket, _FOURTH)
     index_alone(bucket, _FIFTH)
-    data_removed(bucket, TARGETS[5])
+    data_removed(bucket, _ELSEWHERE)
     foreign_file(bucket, TARGETS[6])
     return bucket
 
@@ -55,6 +57,10 @@ def _names(bucket: OwnedBucket) -> set[str]:
 
 def _objects(plan: Iterable[Deletion]) -> set[str]:
     return {name for each in plan for name in each.finding.objects}
+
+
+def _deleted(plan: Iterable[Deletion]) -> list[Deletion]:
+    return [each for each in plan if each.refusal is None]
 
 
 def _run(bucket: OwnedBucket, plan: list[Deletion]) -> list[Deletion]:
@@ -91,8 +97,10 @@ def test_plan_deletes_nothing(bucket: OwnedBucket) -> None:
     plan = plan_cleaning(found, now=NOW)
 
     assert _names(bucket) == before
-    assert [each.refusal for each in plan] == [None] * 5
-    assert {each.finding for each in plan} == {each for each in found.findings if each.deletable}
+    deletable = {each for each in found.findings if each.deletable}
+    assert {each.finding for each in _deleted(plan)} == deletable
+    assert len(deletable) == 5
+    assert {each.finding for each in plan} == {each for each in found.findings if each.objects}
 
 
 def test_index_objects_go_first(bucket: OwnedBucket) -> None:
@@ -118,7 +126,7 @@ def test_cleaning_can_be_repeated(bucket: OwnedBucket) -> None:
     left = _names(bucket)
     assert len(_run(bucket, plan)) == 5
     assert _names(bucket) == left
-    assert plan_cleaning(bucket.audited(), now=NOW) == []
+    assert _deleted(plan_cleaning(bucket.audited(), now=NOW)) == []
 
 
 def test_what_was_deleted_before_a_failure_is_told(
@@ -163,8 +171,9 @@ def test_young_objects_stay(bucket: OwnedBucket) -> None:
     young = plan_cleaning(found, now=LONG_AGO + DEFAULT_SAFETY_AGE - timedelta(seconds=1))
     old = plan_cleaning(found, now=LONG_AGO + DEFAULT_SAFETY_AGE)
 
-    assert {each.refusal for each in young} == {"younger than 7 days, 0:00:00"}
-    assert {each.refusal for each in old} == {None}
+    told = {each.refusal for each in young if each.finding.deletable}
+    assert told == {"younger than 7 days, 0:00:00"}
+    assert {each.refusal for each in old if each.finding.deletable} == {None}
     assert _run(bucket, young) == []
     assert _names(bucket) == before
     assert _objects(young) == _objects(old)
@@ -175,7 +184,7 @@ def test_any_safety_age_can_be_asked_for(bucket: OwnedBucket) -> None:
     found = bucket.audited()
 
     assert all(each.refusal for each in plan_cleaning(found, now=NOW, safety_age=timedelta.max))
-    assert not any(each.refusal for each in plan_cleaning(found, now=NOW, safety_age=timedelta(0)))
+    assert len(_deleted(plan_cleaning(found, now=NOW, safety_age=timedelta(0)))) == 5
 
 
 def test_objects_of_unknown_age_stay() -> None:
@@ -192,12 +201,27 @@ def test_objects_of_unknown_age_stay() -> None:
         assert plan_cleaning(audit, now=NOW) == [Deletion(changed, refusal)]
 
 
-def test_findings_without_objects_or_right_are_no_part_of_the_plan() -> None:
-    """Only what the audit calls deletable, and only objects."""
-    findings = (
-        Finding(kind=FindingKind.BOOKKEEPER_COPY, text="", deletable=True, modified=LONG_AGO),
-        Finding(kind=FindingKind.FOREIGN, text="", objects=("backup.tar",), modified=LONG_AGO),
-    )
-    audit = Audit(findings, has_metadata=True, taken=datetime.now(UTC))
+def test_each_thing_that_is_kept_is_told_with_the_reason() -> None:
+    """What was asked of the metadata has its doubt, all else what it is; no objects, no line."""
+    lag = Finding(kind=FindingKind.BOOKKEEPER_COPY, text="", deletable=True, modified=LONG_AGO)
+    foreign = Finding(kind=FindingKind.FOREIGN, text="foreign", objects=("a",), modified=LONG_AGO)
+    doubted = replace(foreign, kind=FindingKind.ORPHAN, doubt="doubt", text="orphan; doubt")
+    audit = Audit((lag, foreign, doubted), has_metadata=True, taken=datetime.now(UTC))
 
-    assert plan_cleaning(audit, now=NOW) == []
+    assert plan_cleaning(audit, now=NOW) == [
+        Deletion(foreign, "foreign"),
+        Deletion(doubted, "doubt"),
+    ]
+
+
+def test_nothing_of_a_topic_with_losses_is_deleted(bucket: OwnedBucket) -> None:
+    """Its metadata may be of something else, and what would go may be all that is left of it."""
+    before = _names(bucket)
+    data_removed(bucket, TARGETS[5])
+
+    found = bucket.audited()
+
+    assert _run(bucket, plan_cleaning(found, now=NOW)) == []
+    assert before - _names(bucket) == {TARGETS[5].names[1]}
+    told = {each.doubt for each in found.findings if each.kind == FindingKind.DOUBLE}
+    assert told == {"messages of the topic cannot be read, which the audit tells too"}

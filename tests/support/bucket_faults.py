@@ -177,7 +177,7 @@ def never_offloaded(bucket: OwnedBucket, target: Target) -> set[Found]:
     bucket.change(target.topic.name, {target.ledger.ledger_id: not_offloaded})
     return {
         target.found(FindingKind.GAP, is_loss=True),
-        target.found(FindingKind.DOUBLE, *target.names),
+        target.found(FindingKind.UNLISTED, *target.names),
     }
 
 
@@ -230,6 +230,25 @@ def foreign_file(bucket: OwnedBucket, target: Target) -> set[Found]:
     return {Found(FindingKind.FOREIGN, None, (name,))}
 
 
+def extra_bytes(bucket: OwnedBucket, target: Target) -> set[Found]:
+    """There is something behind the last data block."""
+    data_name = target.names[1]
+    bucket.write(data_name, target.ledger.data_object.read_bytes() + b"behind")
+    return {target.found(FindingKind.EXTRA_BYTES, data_name)}
+
+
+def attached_under_another_name(bucket: OwnedBucket, target: Target) -> set[Found]:
+    """The metadata names a copy whose index object says that it is another topic's."""
+    index = target.ledger.index_object.read_bytes()
+    own, other = target.topic.managed_ledger.encode(), b"other/name/persistent/"
+    renamed = other + b"x" * (len(own) - len(other))
+    bucket.write(target.names[0], index.replace(own, renamed))
+    return {
+        target.found(FindingKind.OTHER_NAME, *target.names, is_loss=True),
+        target.found(FindingKind.ORPHAN, *target.names),
+    }
+
+
 def streaming_object(bucket: OwnedBucket, target: Target) -> set[Found]:
     """There is an object of streaming offload."""
     name = f"00000000-0000-0000-0000-{target.ledger.ledger_id:012}"
@@ -257,6 +276,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
     upload_left,
     upload_under_way,
     newer_than_the_metadata,
+    extra_bytes,
+    attached_under_another_name,
     foreign_file,
     streaming_object,
 )

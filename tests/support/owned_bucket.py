@@ -20,6 +20,7 @@ from connector.catalog.managed_ledger import (
     parse_managed_ledger_info,
     serialize_managed_ledger_info,
 )
+from connector.catalog.metadata_manifest import MANIFEST_FILE, manifest_json
 from connector.catalog.topic_metadata import OffloadContext
 from connector.topic_name import TopicName
 from connector.upkeep.audit import audit
@@ -70,7 +71,7 @@ class OwnedBucket:
 
     Attributes:
         objects: Folder of the objects.
-        metadata: Folder of the metadata store's values, and of the schemas.
+        metadata: Folder of the metadata store's values, and of the schemas, with manifests.
     """
 
     objects: Path
@@ -83,6 +84,9 @@ class OwnedBucket:
         shutil.copytree(GOLDEN / set_name / "objects", objects)
         metadata = copy_metadata(set_name, folder / "metadata", (VALUE_FILE, SCHEMAS_FILE))
         bucket = cls(objects, metadata)
+        for topic in golden_topics():
+            if topic.set_name == set_name:
+                bucket.prove(topic.name)
         for path in objects.iterdir():
             bucket.age(path.name, LONG_AGO)
         return bucket
@@ -118,6 +122,19 @@ class OwnedBucket:
     def tell(self, metadata: TopicMetadata) -> None:
         """Let the metadata say this of a topic."""
         self._value(str(metadata.topic)).write_bytes(serialize_managed_ledger_info(metadata))
+        self.prove(str(metadata.topic))
+
+    def prove(self, topic: str) -> None:
+        """Let a manifest say that the metadata of a topic is as it was written."""
+        folder = self._value(topic).parent
+        files = {each.name: each.read_bytes() for each in folder.iterdir()}
+        files.pop(MANIFEST_FILE, None)
+        name = TopicName.parse(golden_topic(topic).name)
+        (folder / MANIFEST_FILE).write_bytes(manifest_json(name, files))
+
+    def unprove(self, topic: str) -> None:
+        """Let nothing say that the metadata of a topic is whole."""
+        (self._value(topic).parent / MANIFEST_FILE).unlink()
 
     def change(self, topic: str, changes: Mapping[int, Change]) -> None:
         """Let the metadata say something else of some ledgers of a topic, by ledger id."""

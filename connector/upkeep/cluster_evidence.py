@@ -1,0 +1,235 @@
+"""Whether what lies in a bucket is of the cluster that the metadata is of.
+
+Two clusters may write into one bucket, and have topics of one name, ledgers of one id, and one name
+themselves. What tells them apart: the cluster's name in the user metadata; and in the index object
+the bookies, which one cluster does not share with another, and when the ledger was created, since
+BookKeeper gives out its ids in their order.
+
+A copy that is there as the metadata says, uuid and all, is the cluster's own; by it others are
+judged.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.format.index_block import CLUSTER_NAME_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from arrow_io.format.ledger_metadata import LedgerMetadata
+    from connector.catalog.bucket import LedgerCopy
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.catalog.topic_metadata import LedgerInfo
+    from connector.topic_name import TopicName
+
+_BROKER_CLOCKS_MS: Final = 60_000
+"""How far the clocks of brokers, which note these times, may be apart."""
+_NO_BOOKIE: Final = "127.0.0.1:3181"
+"""What `new_ledger_metadata` says where there was no bookie, and clusters of one machine too."""
+_SEVERAL: Final = "ledgers of several clusters lie in the bucket, perhaps, and it tells of none"
+
+
+class ClusterEvidence:
+    """Tells why an offload attempt may be another cluster's.
+
+    Args:
+        catalog: The bucket and the metadata.
+        topics: Every topic of the catalog.
+        is_one_cluster: Whether the user says that all that lies in the bucket is of the cluster
+            that the metadata is of. What speaks against it counts nevertheless.
+    """
+
+    def __init__(
+        self, catalog: Catalog, topics: Collection[TopicLedgers], *, is_one_cluster: bool
+    ) -> None:
+        self._catalog = catalog
+        self._is_one_cluster = is_one_cluster
+        self._names: dict[str, str | None] = {}
+        self._topics = topics
+        self._own = {topic.topic: list(_own_copies(topic)) for topic in topics}
+        self._own_by_name = {
+            (topic, copy.name.ledger_id): _ledger_metadata(copy)
+            for topic, copies in self._own.items()
+            for copy in copies
+        }
+        self._all_own = [copy for copies in self._own.values() for copy in copies]
+        self._kept_times: dict[TopicName | None, _Times] = {}
+        self._bookies = {bookie for copy in self._all_own for bookie in _bookies(copy)}
+
+    def doubt_of_copy(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
+        """Why a copy may be another cluster's; None if it is surely not.
+
+        Args:
+            topic: The topic that it belongs to, with metadata or without.
+            copy: The copy.
+
+        Raises:
+            MissingObjectError: It was deleted since the bucket was listed.
+            StorageError: What the store keeps with an object cannot be asked for.
+        """
+        return self._contradiction(topic, copy) or self._doubt_of_name(
+            topic, self._name_of(copy), is_told=not self._bookies.isdisjoint(_bookies(copy))
+        )
+
+    def doubt_of_data(self, topic: TopicLedgers, name: str | None) -> str | None:
+        """As `doubt_of_copy`, for what has no index object.
+
+        Args:
+            topic: The topic that it belongs to.
+            name: Name of its cluster; None where nothing tells it.
+
+        Raises:
+            StorageError: What the store keeps with an object cannot be asked for.
+        """
+        return self._doubt_of_name(topic, name, is_told=False) or (
+            _SEVERAL if self._has_strangers else None
+        )
+
+    def doubt_of_upload(self, topic: TopicLedgers) -> str | None:
+        """As `doubt_of_data`, for an upload, which tells neither its topic nor its cluster."""
+        names = {
+            told_cluster(each.ledger.user_metadata)
+            for each in self._catalog.contents.copies
+            if each.ledger is not None
+        }
+        if len(names) > 1:
+            return "ledgers of several clusters lie in the bucket, and an upload tells of none"
+        return self.doubt_of_data(topic, next(iter(names), None))
+
+    def _doubt_of_name(self, topic: TopicLedgers, name: str | None, *, is_told: bool) -> str | None:
+        """What the cluster's name says.
+
+        Args:
+            topic: The topic.
+            name: The name that the attempt tells.
+            is_told: Whether anything else shows that the cluster wrote it.
+        """
+        own = self._own[topic.topic] if topic.metadata is not None else self._all_own
+        if not own:
+            of = "of the topic " if topic.metadata is not None else ""
+            return f"no ledger {of}shows that the metadata is of the cluster that wrote the bucket"
+        own_name = self._name_of(own[-1])
+        if None not in (name, own_name):
+            return None if name == own_name else "it is another cluster's"
+        # Of a topic that the cluster does not have, not even its name vouches for it.
+        if self._is_one_cluster and (topic.metadata is not None or is_told):
+            return None
+        return "nothing tells which cluster wrote it"
+
+    def _contradiction(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
+        """What the index object has that a ledger of the cluster would not have."""
+        metadata = _ledger_metadata(copy)
+        if metadata is None:
+            # It tells nothing, so all others must speak for one cluster.
+            return _SEVERAL if self._has_strangers else None
+        same = self._own_by_name.get((topic.topic, copy.name.ledger_id), metadata)
+        if same != metadata:
+            return "it is of another ledger than the copy that counts: another cluster's, perhaps"
+        if self._bookies and self._bookies.isdisjoint(_bookies(copy)):
+            return "it was in bookies that no ledger of the cluster was in"
+        created_ms = metadata.ctime_ms
+        if created_ms is not None and not self._times(topic).allow(copy.name.ledger_id, created_ms):
+            return "its ledger was not created between those before and behind it"
+        return None
+
+    def _times(self, topic: TopicLedgers) -> _Times:
+        """When ledgers of a topic were made; for a topic that the cluster lacks, those of all."""
+        key = topic.topic if self._own.get(topic.topic) else None
+        if key not in self._kept_times:
+            own = self._all_own if key is None else self._own[key]
+            infos = topic.metadata.ledgers if topic.metadata and key is not None else ()
+            self._kept_times[key] = _Times(own, infos)
+        return self._kept_times[key]
+
+    @cached_property
+    def _has_strangers(self) -> bool:
+        """Whether any copy in the bucket has what a ledger of the cluster would not have."""
+        own = {copy.name for copy in self._all_own}
+        return any(
+            self._contradiction(topic, copy) is not None
+            for topic in self._topics
+            for state in topic.states
+            for copy in (state.copy, *state.others)
+            if copy is not None and copy.name not in own and _ledger_metadata(copy) is not None
+        )
+
+    def _name_of(self, copy: LedgerCopy) -> str | None:
+        key = copy.name.index_name
+        if key not in self._names:
+            ledger = copy.ledger or copy.cut
+            metadata = None if ledger is None else ledger.user_metadata
+            if metadata is None:
+                # Some stores tell it by another request only.
+                location = self._catalog.location if ledger is None else ledger.location
+                metadata = location.user_metadata(key)
+            self._names[key] = told_cluster(metadata)
+        return self._names[key]
+
+
+class _Times:
+    """Times at which ledgers were, by which it is judged if another can be one of them.
+
+    Args:
+        own: Copies of the cluster's, whose ledgers were created when they say so.
+        infos: What the metadata says of ledgers, among it when they were closed.
+    """
+
+    def __init__(self, own: Collection[LedgerCopy], infos: Iterable[LedgerInfo]) -> None:
+        created = {
+            copy.name.ledger_id: metadata.ctime_ms
+            for copy in own
+            if (metadata := _ledger_metadata(copy)) and metadata.ctime_ms is not None
+        }
+        closed = [(each.ledger_id, each.timestamp_ms) for each in infos if each.timestamp_ms]
+        # What was written without a broker may have the times of its messages there.
+        if any(time_ms < created.get(ledger_id, 0) for ledger_id, time_ms in closed):
+            closed = []
+        times = sorted((*created.items(), *closed))
+        self._ledger_ids = [ledger_id for ledger_id, _ in times]
+        self._latest_ms = list(accumulate((time for _, time in times), max))
+        self._earliest_ms = list(accumulate((time for _, time in reversed(times)), min))[::-1]
+
+    def allow(self, ledger_id: int, created_ms: int) -> bool:
+        """Whether a ledger can have been created then: ids are given out in the order of time."""
+        before = bisect_left(self._ledger_ids, ledger_id)
+        behind = bisect_right(self._ledger_ids, ledger_id)
+        is_early = before > 0 and created_ms < self._latest_ms[before - 1] - _BROKER_CLOCKS_MS
+        is_late = (
+            behind < len(self._ledger_ids)
+            and created_ms > self._earliest_ms[behind] + _BROKER_CLOCKS_MS
+        )
+        return not is_early and not is_late
+
+
+def told_cluster(user_metadata: Mapping[str, str] | None) -> str | None:
+    """The cluster's name; None where nothing tells it, as in a folder or a copy."""
+    return (user_metadata or {}).get(CLUSTER_NAME_KEY) or None
+
+
+def _own_copies(topic: TopicLedgers) -> Iterator[LedgerCopy]:
+    """The copies of a topic that are there as the metadata says, uuid and all, by ledger id."""
+    for ledger in topic.states:
+        offload = ledger.info.offload if ledger.info else None
+        is_named = offload is not None and offload.uuid is not None
+        if ledger.copy is not None and ledger.state.is_readable and is_named:
+            yield ledger.copy
+
+
+def _ledger_metadata(copy: LedgerCopy) -> LedgerMetadata | None:
+    """What the index object says of the ledger; None if it cannot be read."""
+    ledger = copy.ledger or copy.cut
+    return None if ledger is None else ledger.index.ledger_metadata
+
+
+def _bookies(copy: LedgerCopy) -> set[str]:
+    """The bookies that had the ledger; none of one that was written without BookKeeper."""
+    metadata = _ledger_metadata(copy)
+    segments = () if metadata is None else metadata.segments
+    bookies = {member for segment in segments for member in segment.ensemble_members}
+    return bookies - {_NO_BOOKIE}
