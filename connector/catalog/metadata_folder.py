@@ -220,7 +220,7 @@ class _TopicFolder:
         warnings: list[str] = []
         topic, is_sure = self._told_topic(warnings)
         with self._naming(STATS_FILE):
-            stats_answer = self._stats
+            stats_answer = self._answer(STATS_FILE)
             stats = {} if stats_answer is None else parse_internal_stats(stats_answer, topic)
         with self._naming(INFO_FILE):
             info_answer = self._answer(INFO_FILE)
@@ -281,7 +281,8 @@ class _TopicFolder:
         return None if self._manifest is None else self._manifest.topic
 
     def _in_stats(self) -> TopicName | None:
-        name = None if self._stats is None else managed_ledger_name_of(self._stats)
+        data = self._stats_data
+        name = None if data is None else managed_ledger_name_of(read_answer(data))
         return None if name is None else TopicName.from_managed_ledger_name(name)
 
     @cached_property
@@ -297,8 +298,10 @@ class _TopicFolder:
         return manifest
 
     @cached_property
-    def _stats(self) -> Mapping[str, object] | None:
-        return self._answer(STATS_FILE)
+    def _stats_data(self) -> bytes | None:
+        """The statistics as they are, which may tell the topic where the manifest is damaged."""
+        _, names = self._files
+        return self._read(STATS_FILE) if STATS_FILE in names else None
 
     @cached_property
     def _files(self) -> tuple[Location, Mapping[str, str]]:
@@ -316,8 +319,8 @@ class _TopicFolder:
         _, names = self._files
         if file not in names:
             return None
-        data = self._read(file)
-        if self._manifest is not None:
+        data = self._stats_data if file == STATS_FILE else self._read(file)
+        if data is not None and self._manifest is not None:
             self._manifest.check(file, data)
         return data
 

@@ -17,7 +17,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import CorruptIndexError, MissingObjectError, PulsarOffloadError
+from arrow_io.errors import (
+    CorruptIndexError,
+    CorruptMetadataError,
+    MissingObjectError,
+    PulsarOffloadError,
+)
 from arrow_io.format.object_names import LedgerObjectName
 from connector.catalog.bucket import LedgerCopy
 
@@ -255,7 +260,7 @@ def _offloaded(
             error = _missing(info, others, found)
             return TopicLedger(ledger_id, LedgerState.MISSING, info, others=others, error=error)
         chosen = found
-    error = _objection(topic, info, chosen)
+    error = _objection(topic, info, chosen) or _ambiguity(topic, info, copies)
     if offload.complete is None and error is not None:
         # What is there may be half of an offload that is under way.
         return not_offloaded
@@ -295,6 +300,26 @@ def _objection(topic: TopicName, info: LedgerInfo, copy: LedgerCopy) -> PulsarOf
         )
         return CorruptIndexError(message, object_key=copy.name.index_name, ledger_id=info.ledger_id)
     return copy.error or _contradiction(info, copy)
+
+
+def _ambiguity(
+    topic: TopicName, info: LedgerInfo, copies: Sequence[LedgerCopy]
+) -> PulsarOffloadError | None:
+    """What is wrong where no uuid is told, and copies are not of one ledger, as of two clusters."""
+    if info.offload is None or info.offload.uuid is not None:
+        return None
+    told = {
+        copy.name.uuid: copy.ledger.index.ledger_metadata
+        for copy in _sound(topic, info, copies)
+        if copy.ledger is not None
+    }
+    if len({each.serialize() for each in told.values()}) <= 1:
+        return None
+    message = (
+        f"{len(told)} copies of the ledger are not of one ledger, and the metadata does not tell"
+        " which uuid counts"
+    )
+    return CorruptMetadataError(message, ledger_id=info.ledger_id)
 
 
 def _contradiction(info: LedgerInfo, copy: LedgerCopy) -> PulsarOffloadError | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from arrow_io.errors import MissingObjectError, TruncatedObjectError
+from arrow_io.errors import CorruptMetadataError, MissingObjectError, TruncatedObjectError
 from arrow_io.format.object_names import parse_object_name
 from arrow_io.storage.store_uploads import aside_path
 from connector.catalog.snapshot import begins_snapshot, is_snapshot
@@ -49,8 +49,10 @@ class FindingKind(StrEnum):
     METADATA = "metadata"
     """The metadata of a topic is malformed, so nothing tells what should be there."""
     UNLISTED = "unlisted"
-    """A ledger in the bucket that is newer than the metadata of its topic, which does not have it,
-    or not as offloaded."""
+    """A ledger in the bucket that the metadata of its topic does not have, or not as offloaded, or
+    of which it has another copy that is not there: it may be older than this one."""
+    AMBIGUOUS = "ambiguous"
+    """Different ledgers under one id, and nothing tells which of them is the topic's."""
     OTHER_NAME = "other name"
     """A ledger that the metadata of one topic names, and whose index object names another."""
     EXTRA_BYTES = "extra bytes"
@@ -59,7 +61,7 @@ class FindingKind(StrEnum):
     """Objects of a ledger that its topic does not have any more, or of a topic that the metadata
     does not know."""
     DOUBLE = "double"
-    """A further copy of a ledger."""
+    """A further copy of a ledger, beside the one that counts."""
     DATA_WITHOUT_INDEX = "data without index"
     """An offload that never completed."""
     INDEX_WITHOUT_DATA = "index without data"
@@ -256,6 +258,8 @@ class _Auditor:
                 kind = FindingKind.INDEX_WITHOUT_DATA
         elif copy is not None and copy.error is None and copy.topic != topic.topic:
             kind = FindingKind.OTHER_NAME
+        elif isinstance(ledger.error, CorruptMetadataError):
+            kind = FindingKind.AMBIGUOUS
         elif (
             isinstance(ledger.error, TruncatedObjectError)
             or copy is None
@@ -282,14 +286,14 @@ class _Auditor:
 
     def _of_other(self, topic: TopicLedgers, ledger: TopicLedger, copy: LedgerCopy) -> Finding:
         """A copy of a ledger that is not the one that counts, or not yet."""
-        kind, text = FindingKind.DOUBLE, "a copy that does not count by the metadata"
+        kind, text = FindingKind.UNLISTED, "the metadata, which may be older, has another copy"
         if copy.data is None:
             kind, text = FindingKind.INDEX_WITHOUT_DATA, "an index object without its data object"
-        elif ledger.info is not None and not (ledger.info.is_offloaded or ledger.state.is_readable):
-            kind = FindingKind.UNLISTED
-            text = "not offloaded, says the metadata, which may be older than the copy"
-        elif ledger.copy is not None:
+        elif ledger.copy is not None and (ledger.state.is_readable or ledger.info is None):
+            kind = FindingKind.DOUBLE
             text = f"a further copy: the one under {ledger.copy.name.uuid} counts"
+        elif ledger.info is not None and not ledger.info.is_offloaded:
+            text = "not offloaded, says the metadata, which may be older than the copy"
         found = _finding(kind, text, copy, topic.topic)
         if self._catalog.source is None:
             return found

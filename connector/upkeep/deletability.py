@@ -119,7 +119,7 @@ class Deletability:
             return "the topic may be another cluster's"
         if source is None or not source.is_live:
             return (
-                "the metadata may not be of all topics: only a live cluster tells what it has not"
+                "the metadata may not be of all topics: only a live cluster knows each of its own"
             )
         if topic in source.topics([topic.full_namespace]):
             return "the cluster lists the topic"

@@ -410,3 +410,33 @@ def test_answers_are_equal_in_whatever_order_ledgers_stand() -> None:
 
     assert _info(ledgers) == _info(ledgers[::-1])
     assert replace(_info(ledgers), topic=TOPIC).ledgers[0].entries == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "confirmed", "position"),
+    [
+        ("Terminated", "7:4", (7, 4)),
+        ("Terminated", "7:-1", (7, -1)),
+        ("LedgerOpened", "7:4", None),
+        ("Terminated", "-1:-1", None),
+        ("Terminated", "7:4:1", None),
+        ("Terminated", None, None),
+    ],
+)
+def test_statistics_tell_where_a_terminated_topic_ends(
+    state: str, confirmed: str | None, position: tuple[int, int] | None
+) -> None:
+    """Its last entry is the last confirmed one, though they say that its ledger has none."""
+    ledger = {"ledgerId": 7, "entries": 0, "size": 0, "offloaded": False}
+    answer = {"state": state, "lastConfirmedEntry": confirmed, "ledgers": [ledger]}
+    topic = TopicName.parse("orders")
+
+    assert parse_internal_stats(answer, topic)[topic].terminated_position == position
+
+
+def test_position_that_no_topic_has_is_refused() -> None:
+    """Numbers above 2^63 - 1 are none of a ledger."""
+    answer = {"state": "Terminated", "lastConfirmedEntry": "9999999999999999999:0", "ledgers": []}
+
+    with pytest.raises(CorruptMetadataError, match="no position"):
+        parse_internal_stats(answer, TopicName.parse("orders"))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from arrow_io.errors import CorruptMetadataError, StorageError
+from arrow_io.storage.failures import RetryPolicy
 from connector.catalog.admin_client import AdminApi
+from connector.catalog.admin_connection import AdminConnection, AdminOptions
 from connector.topic_name import TopicName
 from tests.support.admin_server import (
     AdminServer,
@@ -38,6 +40,12 @@ def server() -> Iterator[AdminServer]:
 
 def _api(url: str, **options: object) -> AdminApi:
     return AdminApi.from_options(url, options)
+
+
+def _impatient(server: AdminServer, token: str = TOKEN) -> AdminApi:
+    """Asks at once what it asks again."""
+    retry = RetryPolicy(sleep=lambda _: None)
+    return AdminApi(AdminConnection(server.url, AdminOptions(token=token), retry))
 
 
 @pytest.mark.parametrize("set_name", GOLDEN_SETS)
@@ -227,6 +235,57 @@ def test_unknown_topics_and_schemas_are_none(server: AdminServer) -> None:
         CLUSTERS,
         "/admin/v2/schemas/public/default/other/schemas",
     ]
+
+
+def test_topics_that_brokers_do_not_know_are_none(server: AdminServer) -> None:
+    """They answer 500 to internal-info, but 404 to internalStats, which is not asked for again."""
+    server.fails_unknown_info = True
+    api = _api(server.url, token=TOKEN)
+
+    assert len(api.topics(["public/default"])) == 9
+    server.asked.clear()
+    assert api.topic_metadata(TopicName.parse("other")) is None
+
+    path = "/admin/v2/persistent/public/default/other"
+    assert server.paths == [f"{path}/internalStats", CLUSTERS]
+
+
+def test_topic_that_was_deleted_since_it_was_listed_is_none(server: AdminServer) -> None:
+    """The list may be older than the answer, or none was asked for."""
+    server.fails_unknown_info = True
+    path = ("admin", "v2", "persistent", "public", "default", "small-chunked")
+    for file in ("internal-info", "internalStats"):
+        del server.answers[*path, file]
+
+    assert _impatient(server).topic_metadata(TopicName.parse("small-chunked")) is None
+
+
+def test_broker_that_fails_does_not_pass_for_one_that_knows_nothing(server: AdminServer) -> None:
+    """Of a topic that it has statistics of, a failure is one; so it is if all fails."""
+    server.fails_unknown_info = True
+    path = ("admin", "v2", "persistent", "public", "default", "small-chunked")
+    del server.answers[*path, "internal-info"]
+    topic = TopicName.parse("small-chunked")
+
+    with pytest.raises(StorageError, match=r"internal-info failed, .*: HTTP 500"):
+        _impatient(server).topic_metadata(topic)
+    server.answers[*path, "internalStats"] = b"<html>"
+    with pytest.raises(StorageError, match=r"internal-info failed, .*: HTTP 500"):
+        _impatient(server).topic_metadata(topic)
+    with pytest.raises(StorageError, match=r"refuses .*internal-info"):
+        _impatient(server, "wrong").topic_metadata(topic)
+
+
+def test_topic_that_is_not_listed_is_asked_for(server: AdminServer) -> None:
+    """Brokers leave system topics out of their lists."""
+    server.answers["admin", "v2", "persistent", "public", "default"] = b"[]"
+    api = _api(server.url, token=TOKEN)
+
+    assert api.topics(["public/default"]) == []
+    metadata = api.topic_metadata(TopicName.parse("small-chunked"))
+
+    assert metadata is not None
+    assert metadata.proven_to_ledger_id == metadata.last_ledger_id > 0
 
 
 def test_empty_list_of_schemas_is_none(server: AdminServer) -> None:

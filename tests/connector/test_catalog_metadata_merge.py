@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
@@ -150,6 +151,93 @@ def test_newer_list_is_the_topics() -> None:
     assert list(_merged(stats, stats=value)[0]) == [2, 5]
     assert list(_merged(_topic(_ledger(1), _ledger(2)), stats=_topic(_ledger(2)))[0]) == [2]
     assert list(_merged(_topic(), stats=_topic(_ledger(2)))[0]) == [2]
+
+
+def _proven_to(*sources: TopicMetadata | None, is_checked: bool = False) -> int:
+    value, info, stats = sources
+    merged = merge_metadata(value, info, stats, [], is_checked=is_checked)
+    assert merged is not None
+    return merged.proven_to_ledger_id
+
+
+def test_two_sources_that_agree_prove_what_both_reach() -> None:
+    """One alone proves nothing, unless it is known to be as it was written."""
+    whole = _topic(*(_ledger(number) for number in (1, 2, 4)), _ledger(5, entries=None))
+    older, trimmed = _topic(*whole.ledgers[:2]), _topic(*whole.ledgers[1:])
+
+    for alone in ((whole, None, None), (None, whole, None), (None, None, whole)):
+        assert _proven_to(*alone) == -1
+        assert _proven_to(*alone, is_checked=True) == 5
+    for both in ((whole, whole, None), (whole, None, whole), (None, whole, whole)):
+        assert _proven_to(*both) == 5
+    assert _proven_to(whole, older, None) == _proven_to(older, None, whole) == 2
+    assert _proven_to(whole, older, older) == _proven_to(older, older, older) == 2
+    assert _proven_to(older, whole, whole) == _proven_to(older, whole, whole) == 5
+    assert _proven_to(_topic(), whole, None) == -1
+    # What was trimmed only one of them tells.
+    for is_checked in (False, True):
+        assert _proven_to(whole, trimmed, None, is_checked=is_checked) == -1
+        assert _proven_to(None, trimmed, whole, is_checked=is_checked) == -1
+
+
+@pytest.mark.parametrize("lost", [2, 3, 4])
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+@pytest.mark.parametrize("beside", [0, 1, 2])
+def test_sources_that_disagree_in_the_middle_are_a_doubt(
+    lost: int, damaged: int, beside: int
+) -> None:
+    """A part of a value lacks any ledgers; all that one of them has are the topic's."""
+    whole = _topic(*(_ledger(number, _offload(number)) for number in range(1, 6)))
+    part = replace(whole, ledgers=tuple(e for e in whole.ledgers if e.ledger_id != lost))
+    if damaged == beside:
+        beside = (beside + 1) % 3
+    sources: list[TopicMetadata | None] = [None, None, None]
+    sources[damaged], sources[beside] = part, whole
+
+    offloads, warnings = _merged(*sources)
+
+    assert list(offloads) == [1, 2, 3, 4, 5]
+    assert len(warnings) == 1
+    assert f"lacks 1 ledgers among those that it has, the first: {lost}" in warnings[0]
+    assert _proven_to(*sources) == _proven_to(*sources, is_checked=True) == -1
+
+
+def test_empty_ledgers_may_come_and_go() -> None:
+    """A broker that loads a topic drops the empty open ledger, and makes another."""
+    before = _topic(_ledger(1), _ledger(2, entries=None))
+    later = _topic(_ledger(1), _ledger(3, entries=None), _ledger(4, entries=None))
+
+    assert _proven_to(before, later, None) == 2
+    assert _merged(before, later)[1] == []
+
+
+def test_numbers_that_differ_prove_nothing() -> None:
+    """Of two sources that disagree one is wrong, and nothing tells which."""
+    assert _proven_to(_topic(_ledger(1)), None, _topic(_ledger(1, entries=6))) == -1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("zero", [0, None])
+def test_end_of_a_terminated_topic_tells_its_last_ledger(place: int, zero: int | None) -> None:
+    """Nothing is noted of the ledger that was open but the position, by one of the sources."""
+    last = LedgerInfo(ledger_id=2, entries=zero, size_bytes=zero)
+    metadata = _topic(_ledger(1), last)
+    for position, entries in (((2, 6), 7), ((2, -1), 0), ((1, 4), 0)):
+        sources: list[TopicMetadata | None] = [metadata, metadata, metadata]
+        sources[place] = replace(metadata, terminated_position=position)
+        warnings: list[str] = []
+
+        merged = merge_metadata(sources[0], sources[1], sources[2], warnings)
+
+        assert merged is not None
+        assert merged.ledgers[-1] == LedgerInfo(ledger_id=2, entries=entries)
+        assert merged.terminated_position == position
+        assert warnings == []
+        assert merged.proven_to_ledger_id == 2
+    known = _topic(_ledger(1), _ledger(2))
+    told = merge_metadata(replace(known, terminated_position=(2, 8)), None, None, [])
+    assert told is not None
+    assert [each.entries for each in told.ledgers] == [5, 5]
 
 
 def test_sources_together_stay_within_range() -> None:

@@ -446,3 +446,18 @@ def test_ledgers_that_would_vanish_or_mislead_are_refused(
     hostile = copy.deepcopy(saved)
     _first_copy(hostile, of).update(changes)
     _refused(_packed(hostile), tmp_path)
+
+
+def test_snapshot_keeps_how_far_metadata_is_proven(tmp_path: Path) -> None:
+    """What may be deleted by the metadata may be by its snapshot, and nothing else."""
+    bucket, path = OwnedBucket.copied(tmp_path), tmp_path / "catalog.json.gz"
+    bucket.copy_ledger(CHUNKED.ledgers[0])
+    bucket.copy_ledger(ENCRYPTED.ledgers[0])
+    bucket.unprove(ENCRYPTED.name)
+    catalog = bucket.catalog()
+    catalog.save(path)
+
+    found = audit(open_catalog(str(bucket.objects), metadata=path), is_one_cluster=True)
+
+    assert found == audit(catalog, is_one_cluster=True)
+    assert [each.deletable for each in found.findings] == [True, False]

@@ -60,6 +60,17 @@ def test_audit_of_a_sound_bucket(bucket: OwnedBucket) -> None:
     assert audited(bucket, ends=0) == []
 
 
+def test_partitions_are_counted_one_way(bucket: OwnedBucket, tmp_path: Path) -> None:
+    """What is listed as one topic with its partitions is one wherever topics are counted."""
+    rows = lines_of("topics", str(bucket.objects))
+    saved = run("save", str(bucket.objects), str(tmp_path / "catalog.json.gz"))
+
+    partitions = sum(row["partitions"] for row in rows)
+    told = f"{len(rows)} topics with {partitions} partitions, 29 ledgers"
+    assert f"{told}: nothing found\n" == NOTHING
+    assert saved.stdout.startswith(f"{told} saved to ")
+
+
 def test_audit_tells_what_it_finds(bucket: OwnedBucket) -> None:
     """A line a finding; what costs only money ends with 7, what costs messages with 5."""
     double = bucket.copy_ledger(CHUNKED.ledgers[0])
@@ -242,6 +253,29 @@ def test_clean_keeps_what_is_young(bucket: OwnedBucket) -> None:
 
     assert result.stdout == "0 objects, 0 B deleted\n"
     assert "younger than 100000 days" in result.stderr
+
+
+def test_clean_tells_each_thing_that_it_keeps(bucket: OwnedBucket) -> None:
+    """Whatever nobody asked of the metadata too, each with the reason."""
+    bucket.write("backup.tar", b"foreign")
+    bucket.write(f"{OTHER_UUID}-ledger-99999", b"of no topic")
+    double = bucket.copy_ledger(CHUNKED.ledgers[0])
+    bucket.unprove(CHUNKED.name)
+
+    result = run("clean", *arguments(bucket), "--yes")
+
+    assert result.stdout == "0 objects, 0 B deleted\n"
+    told = sorted(result.stderr.splitlines())
+    for line, (what, why) in zip(
+        told,
+        [
+            (f"{double.index_name}, {double.data_name}", "nothing proves that the metadata is"),
+            (f"{OTHER_UUID}-ledger-99999", "nothing tells its topic"),
+            ("backup.tar", "no offloader of Pulsar names an object so"),
+        ],
+        strict=True,
+    ):
+        assert line.startswith(f"kept: {what}: {why}")
 
 
 def test_clean_needs_metadata_of_now(bucket: OwnedBucket, tmp_path: Path) -> None:

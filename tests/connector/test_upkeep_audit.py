@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import json
+import shutil
 import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connector import open_catalog
+from connector.catalog.topic_metadata import LedgerInfo
 from connector.upkeep.audit import FINDING_SCHEMA, FindingKind, audit, findings_table
 from connector.upkeep.cleaning import clean, plan_cleaning
 from tests.support.admin_server import running_admin_server
@@ -25,6 +29,7 @@ from tests.support.owned_bucket import (
     OTHER_UUID,
     SINCE,
     SMALL,
+    VALUE_FILE,
     OwnedBucket,
     gone,
     under_way,
@@ -32,7 +37,6 @@ from tests.support.owned_bucket import (
 )
 
 if TYPE_CHECKING:
-    from connector.catalog.topic_metadata import LedgerInfo
     from connector.upkeep.audit import Finding
     from tests.support.bucket_faults import Fault, Target
 
@@ -329,7 +333,7 @@ def test_metadata_of_another_cluster_makes_nothing_deletable(
 
     findings = bucket.audited().findings
 
-    kinds = {FindingKind.MISSING, FindingKind.ORPHAN if shift else FindingKind.DOUBLE}
+    kinds = {FindingKind.MISSING, FindingKind.ORPHAN if shift else FindingKind.UNLISTED}
     assert {each.kind for each in findings} == kinds
     assert len(findings) == 2 * 29
     assert not any(each.deletable for each in findings)
@@ -371,6 +375,102 @@ def test_uploads_that_are_not_asked_for_are_foreign(bucket: OwnedBucket) -> None
     (finding,) = audit(bucket.catalog()).findings
 
     assert (finding.kind, finding.objects) == (FindingKind.FOREIGN, (name,))
+
+
+def test_ledger_that_older_metadata_has_as_open_is_no_double(bucket: OwnedBucket) -> None:
+    """Its only copy is newer than the metadata, so it is kept and nothing is lost by it."""
+    last = CHUNKED.ledgers[-1]
+    opened = {last.ledger_id: lambda info: LedgerInfo(ledger_id=info.ledger_id), 63: gone}
+    bucket.change(CHUNKED.name, opened)
+
+    (finding,) = bucket.audited().findings
+
+    assert finding.kind == FindingKind.UNLISTED
+    assert finding.objects == (last.index_object.name, last.data_object.name)
+    assert (finding.is_loss, finding.deletable) == (False, False)
+    assert finding.doubt is not None
+    assert finding.doubt in finding.text
+
+
+def test_ledgers_of_two_clusters_under_one_id_are_ambiguous(bucket: OwnedBucket) -> None:
+    """Where no uuid is told, the newer one is not taken for the topic's without a word."""
+    ledger = TARGET.ledger
+    name = bucket.copy_ledger(ledger, modified=SINCE)
+    bucket.change(CHUNKED.name, {ledger.ledger_id: without_uuid})
+    assert [each.kind for each in bucket.audited().findings] == [FindingKind.DOUBLE]
+    index = ledger.index_object.read_bytes()
+    bookie = b"127.0.0.1:44861"
+    assert bookie in index
+    bucket.write(name.index_name, index.replace(bookie, b"127.0.0.1:44862"), SINCE)
+
+    findings = bucket.audited().findings
+
+    assert {each.kind for each in findings} == {FindingKind.AMBIGUOUS, FindingKind.UNLISTED}
+    assert [each.is_loss for each in findings].count(True) == 1
+    assert not any(each.deletable for each in findings)
+
+
+def test_snapshot_in_the_bucket_is_no_foreign_object(bucket: OwnedBucket) -> None:
+    """What was saved there is known by how it begins, not by its name alone."""
+    bucket.catalog().save(bucket.objects / "catalog.json.gz")
+    bucket.write("other.json.gz", gzip.compress(b'{"format":"pulsar-offload"}'))
+    bucket.write("empty.json.gz", b"")
+    bucket.write("text.json.gz", b'{"format":"pulsar-offload catalog"')
+
+    findings = bucket.audited().findings
+
+    assert {each.kind for each in findings} == {FindingKind.FOREIGN}
+    names = [each.objects for each in findings]
+    assert names == [("empty.json.gz",), ("other.json.gz",), ("text.json.gz",)]
+
+
+def test_metadata_that_is_not_proven_whole_deletes_nothing(bucket: OwnedBucket) -> None:
+    """A value alone may be a part of one; a second file that agrees proves it."""
+    copied(bucket, TARGET)
+    bucket.unprove(CHUNKED.name)
+    (finding,) = bucket.audited().findings
+    assert finding.doubt is not None
+    assert finding.doubt.startswith("nothing proves that the metadata is whole")
+
+    info = "internal-info.json"
+    shutil.copy(CHUNKED.folder / info, bucket.metadata / CHUNKED.folder.name / info)
+
+    (finding,) = bucket.audited().findings
+    assert finding.deletable
+
+
+def test_ledgers_of_a_part_of_the_metadata_are_kept(bucket: OwnedBucket) -> None:
+    """Wherever a value is cut, what it lost looks like an orphan, and is not deletable."""
+    value = bucket.metadata / CHUNKED.folder.name / VALUE_FILE
+    whole = value.read_bytes()
+    bucket.unprove(CHUNKED.name)
+    found = set()
+    for length in range(0, len(whole), 7):
+        value.write_bytes(whole[:length])
+        findings = bucket.audited().findings
+        assert not any(each.deletable for each in findings)
+        found |= {each.kind for each in findings}
+    assert FindingKind.ORPHAN in found
+
+
+def test_deleted_topics_are_covered_where_the_bucket_is_of_one_live_cluster(
+    bucket: OwnedBucket,
+) -> None:
+    """The cluster does not list the topic, and knows nothing of it when asked."""
+    with running_admin_server(SMALL) as server:
+        server.fails_unknown_info = True
+        path = ("admin", "v2", "persistent", "public", "default")
+        listed = json.loads(server.answers[path])
+        server.answers[path] = json.dumps([e for e in listed if e != CHUNKED.name]).encode()
+        for name in ("internal-info", "internalStats"):
+            del server.answers[*path, "small-chunked", name]
+
+        covered = bucket.audited(metadata=server.url).findings
+        others = bucket.audited(metadata=server.url, is_one_cluster=False).findings
+
+    assert [each.ledger_id for each in covered] == list(range(14, 22))
+    assert {(each.kind, each.deletable) for each in covered} == {(FindingKind.ORPHAN, True)}
+    assert {each.doubt for each in others} == {"the topic may be another cluster's"}
 
 
 def test_losses_are_told_apart(bucket: OwnedBucket) -> None:

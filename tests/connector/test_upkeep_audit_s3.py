@@ -267,7 +267,7 @@ def test_metadata_of_the_other_cluster_deletes_nothing_of_the_first(
 
     findings = first.findings()
 
-    assert {each.kind for each in findings} == {FindingKind.MISSING, FindingKind.DOUBLE}
+    assert {each.kind for each in findings} == {FindingKind.MISSING, FindingKind.UNLISTED}
     assert not any(each.deletable for each in findings)
 
 

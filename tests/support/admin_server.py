@@ -61,6 +61,8 @@ class AdminServer:
         token: Token that it asks for; None if it asks for none.
         script: What it sends instead, to the next requests, whatever they ask for.
         asked: The requests, in the order in which they came.
+        fails_unknown_info: Whether it answers 500 to internal-info of a topic that it does not
+            know, as brokers do.
     """
 
     url: str
@@ -68,6 +70,7 @@ class AdminServer:
     token: str | None = None
     script: deque[Answer] = field(default_factory=deque)
     asked: list[Asked] = field(default_factory=list)
+    fails_unknown_info: bool = False
 
     def answer(self, path: str, token: str | None) -> Answer:
         """Note a request and answer it."""
@@ -77,6 +80,8 @@ class AdminServer:
         if self.token is not None and token != self.token:
             return Answer(403 if token else 401, b'{"reason":"Authentication required"}')
         body = self.answers.get(tuple(map(unquote, path.strip("/").split("/"))))
+        if body is None and self.fails_unknown_info and path.endswith("/internal-info"):
+            return Answer(500, b'{"reason":"Managed ledger not found"}')
         if body is None:
             return Answer(404, b'{"reason":"not found"}')
         return Answer(200, body)

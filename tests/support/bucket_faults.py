@@ -125,7 +125,7 @@ def replaced_by_another_attempt(bucket: OwnedBucket, target: Target) -> set[Foun
     bucket.delete(*target.names)
     return {
         target.found(FindingKind.MISSING, is_loss=True),
-        target.found(FindingKind.DOUBLE, *target.other_names),
+        target.found(FindingKind.UNLISTED, *target.other_names),
     }
 
 
