@@ -320,8 +320,11 @@ class _TopicFolder:
         if file not in names:
             return None
         data = self._stats_data if file == STATS_FILE else self._read(file)
-        if data is not None and self._manifest is not None:
-            self._manifest.check(file, data)
+        manifest = self._manifest
+        # Schemas may come later: they tell of no ledger.
+        is_late = manifest is not None and file == SCHEMAS_FILE and file not in manifest.files
+        if data is not None and manifest is not None and not is_late:
+            manifest.check(file, data)
         return data
 
     def _read(self, file: str) -> bytes:

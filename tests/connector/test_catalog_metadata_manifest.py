@@ -131,12 +131,19 @@ def test_every_cut_of_a_bare_value_is_noticed(tmp_path: Path) -> None:
 
 
 def test_files_that_the_manifest_lacks_are_refused(tmp_path: Path) -> None:
-    """A file that was put beside the others may be of anything; one that is gone is missed."""
+    """A file that was put beside the others may be of anything, but schemas may; none is gone."""
     folder = save(tmp_path / "x", BARE)
     (folder / INFO_FILE).write_bytes(FILES[INFO_FILE])
     with pytest.raises(CorruptMetadataError, match=f"{INFO_FILE} is no file that {MANIFEST_FILE}"):
         MetadataFolder(str(tmp_path)).topic_metadata(TOPIC)
+    save(folder, BARE)
+    (folder / INFO_FILE).unlink()
+    (folder / SCHEMAS_FILE).write_bytes(FILES[SCHEMAS_FILE])
+    assert MetadataFolder(str(tmp_path)).schema_source(TOPIC) == FILES[SCHEMAS_FILE]
     save(folder, FILES)
+    (folder / SCHEMAS_FILE).write_bytes(FILES[SCHEMAS_FILE][:-1])
+    with pytest.raises(CorruptMetadataError, match="cut, damaged, or replaced"):
+        MetadataFolder(str(tmp_path)).schema_source(TOPIC)
     (folder / SCHEMAS_FILE).unlink()
     with pytest.raises(CorruptMetadataError, match=f"{SCHEMAS_FILE}, which the manifest has, is"):
         MetadataFolder(str(tmp_path)).topic_metadata(TOPIC)

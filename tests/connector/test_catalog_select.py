@@ -120,6 +120,7 @@ def test_contradicting_answers_are_told_once_to_whoever_reads(bucket: OwnedBucke
         answer = (CHUNKED.folder / file).read_text("utf-8")
         other = answer.replace(CHUNKED.ledgers[0].uuid, str(OTHER_UUID))
         next(bucket.metadata.glob("*__small-chunked")).joinpath(file).write_text(other, "utf-8")
+    bucket.prove(CHUNKED.name)
 
     _, told = read(dataset(bucket))
 
@@ -154,6 +155,7 @@ def test_same_schema_of_several_topics_is_their_schema(tmp_path: Path) -> None:
         answer = {"version": 0, "type": "STRING", "timestamp": number, "data": "", "properties": {}}
         text = json.dumps({"getSchemaResponses": [answer]})
         next(bucket.metadata.glob(f"*__{name}")).joinpath("schemas-rest.json").write_text(text)
+        bucket.prove(name)
 
     topics = ["small-bytes-batched-lz4", "small-compacted"]
     given = open_topic(str(bucket.objects), topics, metadata=str(bucket.metadata))

@@ -182,6 +182,7 @@ def test_states_of_ledgers(bucket: OwnedBucket) -> None:
     closed = replace(known.ledgers[-1], entries=5, size_bytes=55, timestamp_ms=1_795_265_336_000)
     bucket.tell(replace(known, ledgers=(*known.ledgers[:-1], closed)))
     bucket.change(CHUNKED.name, {trimmed.ledger_id: gone, 21: not_offloaded})
+    bucket.delete(CHUNKED.ledgers[-1].data_object.name)
 
     catalog = bucket.catalog()
     rows = {row["ledger_id"]: row for row in ledgers_table(catalog, CHUNKED.name).to_pylist()}

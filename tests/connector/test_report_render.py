@@ -54,7 +54,7 @@ FIRST_MS = -62_135_596_800_000  # the first of the year 1
 def write_metadata(folder: Path, ledgers: Sequence[LedgerInfo], topic: str = "orders") -> Path:
     """The metadata of a topic, as a folder has it."""
     metadata = TopicMetadata(topic=TopicName.parse(topic), ledgers=tuple(ledgers))
-    value = folder / f"public__default__{topic}" / "managed-ledger-info.bin"
+    value = folder / "public" / "default" / topic / "managed-ledger-info.bin"
     value.parent.mkdir(parents=True)
     value.write_bytes(serialize_managed_ledger_info(metadata))
     return folder

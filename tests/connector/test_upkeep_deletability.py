@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
+from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.storage.location import Location
 from connector.catalog.bucket import BucketContents, LedgerCopy, read_bucket
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
@@ -310,6 +311,15 @@ def test_ledger_behind_the_last_is_kept() -> None:
             scene.infos.append(LedgerInfo(ledger_id=29, entries=0))
             scene.subject = replace(scene.subject, name=replace(name, ledger_id=28))
         assert scene.doubt() == doubt
+
+
+def test_attempt_of_a_ledger_that_nothing_else_tells_of_is_deletable() -> None:
+    """Not the metadata, nor a copy in the bucket: it is what a trimmed ledger left behind."""
+    deletability, topic = orphan().deletability()
+    name = LedgerObjectName(_UUID, 28)
+
+    assert deletability.doubt_of_data(topic, name, OLD) is None
+    assert deletability.doubt_of_upload(topic, name, OLD) is None
 
 
 def test_topic_without_ledgers_deletes_none() -> None:
