@@ -117,7 +117,7 @@ class ClusterEvidence:
         own_name = self._name_of(own[-1])
         if None not in (name, own_name):
             return None if name == own_name else "it is another cluster's"
-        # Of a topic that the cluster does not have, not even its name vouches for it.
+        # Of a topic that it does not have, the cluster must be known by its bookies.
         if self._is_one_cluster and (topic.metadata is not None or is_told):
             return None
         return "nothing tells which cluster wrote it"

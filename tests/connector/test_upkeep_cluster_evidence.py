@@ -1,0 +1,245 @@
+"""`connector.upkeep.cluster_evidence`: what may be another cluster's is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import pytest
+
+from arrow_io.errors import MissingObjectError
+from tests.support.deletion_scenes import (
+    OTHER_UUID,
+    SCENES,
+    TOPIC,
+    Scene,
+    change_offload,
+    changed,
+    double,
+    golden,
+    ledger_metadata,
+    named,
+    of_deleted_topic,
+    orphan,
+    told,
+    under,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from connector.catalog.bucket import LedgerCopy
+
+_MINUTE_MS: Final = 60_000
+
+
+@pytest.mark.parametrize("is_one_cluster", [True, False])
+def test_topic_must_show_itself_that_its_cluster_wrote_the_bucket(*, is_one_cluster: bool) -> None:
+    """A ledger that is there as the metadata says, uuid and all; a guess is no witness."""
+    kept = "no ledger of the topic shows that the metadata is of the cluster that wrote the bucket"
+    scene = orphan()
+    scene.is_one_cluster = is_one_cluster
+    for info in scene.infos or ():
+        if info.ledger_id != 14:
+            change_offload(scene, info.ledger_id, uuid=None)
+    assert scene.doubt() is None
+    change_offload(scene, 14, uuid=None)
+    assert scene.doubt() == kept
+    assert scene.doubt_of_data() == kept
+    assert scene.doubt_of_upload() == kept
+
+
+def test_copies_that_cannot_be_read_are_no_witnesses() -> None:
+    """Names alone are told by metadata of any cluster."""
+    scene = orphan()
+    scene.own = [
+        replace(copy, data=None, ledger=None, error=MissingObjectError("gone"))
+        for copy in scene.own
+    ]
+
+    doubt = scene.doubt()
+
+    assert doubt is not None
+    assert doubt.startswith("no ledger of the topic shows")
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_another_cluster_keeps_what_is_its(scene: Callable[[], Scene]) -> None:
+    """Its name is told by the user metadata, and no word of the user's counts against it."""
+    foreign = scene()
+    foreign.is_one_cluster = True
+    foreign.subject = named(foreign.subject, "other")
+    foreign.attempt_cluster = "other"
+
+    assert foreign.doubt() == "it is another cluster's"
+    assert foreign.doubt_of_data() == "it is another cluster's"
+
+
+def test_upload_is_kept_where_clusters_share_the_bucket() -> None:
+    """It tells of none."""
+    scene = double()
+    scene.own.append(named(under(golden()[0], UUID(int=99)), "other"))
+
+    doubt = scene.doubt_of_upload()
+
+    assert doubt == "ledgers of several clusters lie in the bucket, and an upload tells of none"
+
+
+@pytest.mark.parametrize("scene", [double, orphan])
+@pytest.mark.parametrize("whose", ["subject", "own"])
+def test_what_tells_no_cluster_is_kept_unless_there_is_one(
+    scene: Callable[[], Scene], whose: str
+) -> None:
+    """As in a folder; the user may say so."""
+    unnamed = scene()
+    if whose == "subject":
+        unnamed.subject, unnamed.attempt_cluster = named(unnamed.subject, None), None
+    else:
+        unnamed.own = [named(copy, None) for copy in unnamed.own]
+
+    assert unnamed.doubt() == "nothing tells which cluster wrote it"
+    assert unnamed.doubt_of_data() == "nothing tells which cluster wrote it"
+    unnamed.is_one_cluster = True
+    assert unnamed.doubt() is None
+    assert unnamed.doubt_of_data() is None
+
+
+def _in_other_bookies(copy: LedgerCopy) -> LedgerCopy:
+    segment = replace(ledger_metadata(copy).segments[0], ensemble_members=("bookie-b:3181",))
+    return changed(copy, segments=(segment,))
+
+
+def _created(by_ms: int) -> Callable[[LedgerCopy], LedgerCopy]:
+    return lambda copy: changed(copy, ctime_ms=(ledger_metadata(copy).ctime_ms or 0) + by_ms)
+
+
+_DAY_MS: Final = 86_400_000
+
+
+@pytest.mark.parametrize("scene", [orphan, of_deleted_topic])
+@pytest.mark.parametrize(
+    ("change", "doubt"),
+    [
+        (_in_other_bookies, "it was in bookies that no ledger of the cluster was in"),
+        (_created(-_DAY_MS), "its ledger was not created between those before and behind it"),
+        (_created(_DAY_MS), "its ledger was not created between those before and behind it"),
+    ],
+    ids=["bookies", "created before", "created later"],
+)
+def test_cluster_of_the_same_name_keeps_what_is_its(
+    scene: Callable[[], Scene], change: Callable[[LedgerCopy], LedgerCopy], doubt: str
+) -> None:
+    """Bookies are of one cluster, and ids are given out in the order of time."""
+    foreign = scene()
+    foreign.is_one_cluster = True
+    foreign.subject = change(foreign.subject)
+
+    assert foreign.doubt() == doubt
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_in_other_bookies, _created(1), _created(-1)],
+    ids=["bookies", "created later", "created before"],
+)
+def test_double_is_of_the_very_ledger(change: Callable[[LedgerCopy], LedgerCopy]) -> None:
+    """BookKeeper's metadata of a ledger is copied with each attempt, so it is the same."""
+    scene = double()
+    scene.is_one_cluster = True
+    scene.subject = change(scene.subject)
+
+    told_doubt = "it is of another ledger than the copy that counts: another cluster's, perhaps"
+    assert scene.doubt() == told_doubt
+
+
+@pytest.mark.parametrize("by_ms", [-_MINUTE_MS, _MINUTE_MS])
+def test_clocks_of_brokers_may_be_a_minute_apart(by_ms: int) -> None:
+    """What one broker noted before another is not of another cluster."""
+    scene = orphan()
+    neighbour = ledger_metadata(golden()[2 if by_ms < 0 else 4]).ctime_ms or 0
+    if by_ms < 0:
+        # The closing of the ledger before it is noted later than its creation.
+        neighbour += 1
+    scene.subject = changed(scene.subject, ctime_ms=neighbour + by_ms)
+    assert scene.doubt() is None
+    scene.subject = changed(scene.subject, ctime_ms=neighbour + by_ms + (by_ms // _MINUTE_MS))
+    assert scene.doubt() is not None
+
+
+def test_trimmed_ledger_was_not_created_behind_the_first() -> None:
+    """Nor one between the last ledger that is there and one that was closed later."""
+    for at, by_ms in ((0, _DAY_MS), (7, -_DAY_MS)):
+        subject = golden()[at]
+        own = [copy for copy in golden() if copy is not subject]
+        scene = Scene(subject, own=own, infos=list(map(told, own)))
+        assert scene.doubt() is None
+        scene.subject = _created(by_ms)(subject)
+        assert scene.doubt() == "its ledger was not created between those before and behind it"
+
+
+def test_times_of_messages_are_no_times_of_closing() -> None:
+    """Who wrote a topic without a broker noted those, and they may be years older."""
+    scene = orphan()
+    scene.infos = [replace(info, timestamp_ms=1) for info in scene.infos or ()]
+
+    assert scene.doubt() is None
+
+
+def test_what_tells_nothing_is_kept_beside_a_stranger() -> None:
+    """A data object alone, an upload, and an index object that cannot be read."""
+    for subject in (double().subject, orphan().subject):
+        scene = double() if subject.name.uuid == OTHER_UUID else orphan()
+        scene.own.append(_in_other_bookies(under(golden()[0], UUID(int=99))))
+        several = "ledgers of several clusters lie in the bucket, perhaps, and it tells of none"
+        assert scene.doubt() is None
+        assert scene.doubt_of_data() == several
+        assert scene.doubt_of_upload() == several
+
+
+def test_bookie_of_what_was_written_offline_is_none() -> None:
+    """It stands in what no bookie ever had, so it is no sign of one cluster or of two."""
+    (segment,) = ledger_metadata(golden()[3]).segments
+    segment = replace(segment, ensemble_members=("127.0.0.1:3181",))
+    scene = of_deleted_topic()
+    scene.subject = named(changed(scene.subject, segments=(segment,)), None)
+
+    assert scene.doubt() == "it was in bookies that no ledger of the cluster was in"
+    scene.others = [
+        replace(
+            scene.others[0],
+            states=tuple(
+                replace(state, copy=state.copy and changed(state.copy, segments=(segment,)))
+                for state in scene.others[0].states
+            ),
+        )
+    ]
+    assert scene.doubt() == "nothing tells which cluster wrote it"
+
+
+def test_deleted_topic_is_the_users_word_and_the_clusters() -> None:
+    """That there is one cluster, which is asked now, and which does not list the topic."""
+    for changes, doubt in (
+        ({"is_one_cluster": False}, "the topic may be another cluster's"),
+        (
+            {"is_live": False},
+            "the metadata may not be of all topics: only a live cluster knows each of its own",
+        ),
+        ({"listed": (TOPIC,)}, "the cluster lists the topic"),
+        (
+            {"others": []},
+            "no ledger shows that the metadata is of the cluster that wrote the bucket",
+        ),
+    ):
+        scene = replace(of_deleted_topic(), **changes)
+        assert scene.doubt() == doubt
+        assert scene.doubt_of_data() == doubt
+
+
+def test_bookies_vouch_for_a_deleted_topic_that_tells_no_cluster() -> None:
+    """As in a folder; a data object alone has none, so it is kept."""
+    scene = of_deleted_topic()
+    scene.subject, scene.attempt_cluster = named(scene.subject, None), None
+
+    assert scene.doubt() is None
+    assert scene.doubt_of_data() == "nothing tells which cluster wrote it"

@@ -1,0 +1,193 @@
+"""An attempt that nothing needs, in a bucket, with metadata that says so: for tests to change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
+
+from arrow_io.format.index_block import CLUSTER_NAME_KEY
+from arrow_io.storage.location import Location
+from connector.catalog.bucket import BucketContents, LedgerCopy, read_bucket
+from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
+from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.pulsar_time import milliseconds_of
+from connector.topic_name import TopicName
+from connector.upkeep.deletability import CLOCK_DIFFERENCE, Deletability
+from tests.support.golden import GOLDEN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arrow_io.format.ledger_metadata import LedgerMetadata
+    from connector.catalog.catalog import Catalog
+
+TOPIC: Final = TopicName.parse("small-chunked")
+LAST: Final = datetime(2026, 11, 21, 12, 50, tzinfo=UTC)
+"""The latest time that the metadata has."""
+NEWEST: Final = LAST - CLOCK_DIFFERENCE
+"""What was written then may be as new as the metadata."""
+TAKEN: Final = LAST + timedelta(days=30)
+OLD: Final = NEWEST - timedelta(microseconds=1)
+OTHER_UUID: Final = UUID(int=7)
+
+
+@cache
+def golden() -> tuple[LedgerCopy, ...]:
+    """The golden topic's eight ledgers, 14 … 21, as their cluster wrote them to an object store."""
+    contents = read_bucket(Location(str(GOLDEN / "pulsar-4.0.7-small" / "objects")))
+    return tuple(named(copy, "pulsar") for copy in contents.copies if copy.topic == TOPIC)
+
+
+def named(copy: LedgerCopy, cluster: str | None) -> LedgerCopy:
+    """The copy, of a cluster of this name."""
+    assert copy.ledger is not None
+    told = {} if cluster is None else {CLUSTER_NAME_KEY: cluster}
+    return replace(copy, ledger=replace(copy.ledger, user_metadata=told))
+
+
+def changed(copy: LedgerCopy, **of_metadata: Any) -> LedgerCopy:  # noqa: ANN401
+    """The copy, with something else in its ledger metadata."""
+    assert copy.ledger is not None
+    metadata = replace(ledger_metadata(copy), **of_metadata)
+    index = replace(copy.ledger.index, ledger_metadata=metadata)
+    return replace(copy, ledger=replace(copy.ledger, index=index))
+
+
+def ledger_metadata(copy: LedgerCopy) -> LedgerMetadata:
+    """What its index object says of the ledger."""
+    assert copy.ledger is not None
+    return copy.ledger.index.ledger_metadata
+
+
+def under(copy: LedgerCopy, uuid: UUID) -> LedgerCopy:
+    """The copy under another uuid."""
+    return replace(copy, name=replace(copy.name, uuid=uuid))
+
+
+def told(copy: LedgerCopy) -> LedgerInfo:
+    """What the cluster says of a copy of its own."""
+    metadata = ledger_metadata(copy)
+    created_ms = metadata.ctime_ms or 0
+    return LedgerInfo(
+        ledger_id=copy.name.ledger_id,
+        entries=metadata.last_entry_id + 1,
+        size_bytes=metadata.length_bytes,
+        timestamp_ms=created_ms + 1,
+        offload=OffloadContext(uuid=copy.name.uuid, complete=True, timestamp_ms=created_ms + 2),
+    )
+
+
+@dataclass
+class Scene:
+    """A bucket, metadata, and an attempt that nothing needs; tests change one thing of it."""
+
+    subject: LedgerCopy
+    own: list[LedgerCopy] = field(default_factory=lambda: list(golden()))
+    infos: list[LedgerInfo] | None = field(default_factory=lambda: list(map(told, golden())))
+    modified: datetime | None = OLD
+    proven_to: int = 2**62
+    is_live: bool = False
+    is_one_cluster: bool = False
+    last: datetime | None = LAST
+    listed: Sequence[TopicName] = ()
+    others: list[TopicLedgers] = field(default_factory=list)
+    attempt_cluster: str | None = "pulsar"
+
+    def deletability(self) -> tuple[Deletability, TopicLedgers]:
+        """What is asked, and the topic."""
+        copies = [*self.own, self.subject]
+        copies.sort(key=lambda copy: copy.name.ledger_id)
+        topic = from_bucket(TOPIC, copies)
+        if self.infos is not None:
+            topic = from_metadata(self._metadata(self.infos), copies, lambda _: None)
+        contents = BucketContents(Location("memory://none"), tuple(copies))
+        told = None if self.attempt_cluster is None else {CLUSTER_NAME_KEY: self.attempt_cluster}
+        catalog = SimpleNamespace(
+            contents=contents,
+            taken=TAKEN,
+            source=SimpleNamespace(is_live=self.is_live, topics=lambda _: list(self.listed)),
+            location=contents.location,
+            attempt_metadata=lambda _: told,
+        )
+        topics = [topic, *self.others]
+        return (
+            Deletability(cast("Catalog", catalog), topics, is_one_cluster=self.is_one_cluster),
+            topic,
+        )
+
+    def _metadata(self, infos: list[LedgerInfo]) -> TopicMetadata:
+        if self.last is None:
+            infos = [timeless(info) for info in infos]
+        else:
+            # An empty ledger behind the others, closed at the latest time.
+            last_ms = milliseconds_of(self.last)
+            infos = [*infos, LedgerInfo(ledger_id=30, entries=0, timestamp_ms=last_ms)]
+        return TopicMetadata(
+            topic=TOPIC, ledgers=tuple(infos), proven_to_ledger_id=min(self.proven_to, 30)
+        )
+
+    def doubt(self) -> str | None:
+        """Why the attempt is kept, if it has an index object."""
+        deletability, topic = self.deletability()
+        return deletability.doubt_of_copy(topic, self.subject, self.modified)
+
+    def doubt_of_data(self) -> str | None:
+        """Why it is kept, if it has none."""
+        deletability, topic = self.deletability()
+        return deletability.doubt_of_data(topic, self.subject.name, self.modified)
+
+    def doubt_of_upload(self) -> str | None:
+        """Why it is kept, if it is an upload."""
+        deletability, topic = self.deletability()
+        return deletability.doubt_of_upload(topic, self.subject.name, self.modified)
+
+
+def timeless(info: LedgerInfo) -> LedgerInfo:
+    """The ledger without any time."""
+    offload = info.offload and replace(info.offload, timestamp_ms=None)
+    return replace(info, timestamp_ms=None, offload=offload)
+
+
+def double() -> Scene:
+    """A further copy of ledger 17, which is there as the metadata says."""
+    return Scene(under(golden()[3], OTHER_UUID))
+
+
+def orphan() -> Scene:
+    """Ledger 17, which the metadata does not have any more."""
+    first, subject, behind = golden()[:3], golden()[3], golden()[4:]
+    own = [*first, *behind]
+    return Scene(subject, own=own, infos=list(map(told, own)))
+
+
+def of_deleted_topic() -> Scene:
+    """Ledger 17 of a topic that a live cluster, which wrote the bucket, does not know."""
+    other = TopicName.parse("other")
+    own = [replace(copy, topic=other) for copy in (*golden()[:3], *golden()[4:])]
+    metadata = TopicMetadata(topic=other, ledgers=tuple(map(told, own)))
+    return Scene(
+        golden()[3],
+        own=[],
+        infos=None,
+        is_live=True,
+        is_one_cluster=True,
+        others=[from_metadata(metadata, own, lambda _: None)],
+    )
+
+
+SCENES: Final = (double, orphan, of_deleted_topic)
+
+
+def change_offload(scene: Scene, ledger_id: int, **changes: Any) -> None:  # noqa: ANN401
+    """Let the metadata say something else of the offload of a ledger."""
+    assert scene.infos is not None
+    scene.infos = [
+        replace(info, offload=replace(info.offload, **changes))
+        if info.ledger_id == ledger_id and info.offload is not None
+        else info
+        for info in scene.infos
+    ]
