@@ -36,7 +36,7 @@ def load_app() -> Typer:
 
 
 def main() -> None:
-    """Run the command with the arguments of the process."""
+    """Run the command with the arguments of the process; Ctrl-C ends it with exit code 130."""
     try:
         app = load_app()
     except ModuleNotFoundError as error:
@@ -47,4 +47,6 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # What a topic holds can be any text, whatever the terminal's encoding is.
             stream.reconfigure(errors="backslashreplace")
+    interrupts = importlib.import_module("connector.cli.interrupts")
+    interrupts.end_at_interrupts()
     app(prog_name="pulsar-offload")

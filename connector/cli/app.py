@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import IntEnum
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, ParamSpec
@@ -27,6 +27,7 @@ from arrow_io.errors import (
     TopicNotFoundError,
     UndecodedValuesWarning,
 )
+from connector.cli.interrupts import cleaned_up, exit_at_once
 from connector.cli.output import say
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ Exit codes:
   5  data cannot be read: damaged, encrypted, or of an unknown format
   6  something was left out, and told as a note; all the rest was printed
   7  the audit found something, and all messages can be read
+130  interrupted by Ctrl-C
 141  what read the output, such as head, ended first
 \b
 Results go to stdout, everything else to stderr. Tables on a terminal are cut to
@@ -98,14 +100,20 @@ def _program(
 
 
 def command(
-    example: str, *, url: str = _GOLDEN
+    example: str, *, url: str = _GOLDEN, writes: bool = False
 ) -> Callable[[Callable[_Parameters, None]], Callable[_Parameters, None]]:
-    """Make a function a command, whose help ends with an example: arguments behind the URL."""
+    """Make a function a command, whose help ends with an example: arguments behind the URL.
+
+    Args:
+        example: The arguments.
+        url: The URL.
+        writes: Whether an interrupt leaves it time to remove what it has half written.
+    """
 
     def register(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
         @functools.wraps(function)
         def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> None:
-            with _errors_told():
+            with _errors_told(), cleaned_up() if writes else nullcontext():
                 function(*args, **kwargs)
 
         # A command whose name Python or its module has taken ends with an underscore there.
@@ -131,6 +139,9 @@ def _errors_told() -> Iterator[None]:
         # Who reads has seen enough, as `head` does. What is left in the buffer has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(ExitCode.CLOSED_PIPE) from None
+    except KeyboardInterrupt:
+        # Else Python would wait for requests that are under way in other threads.
+        exit_at_once()
     except PulsarOffloadError as error:
         say("error", str(error))
         # Who got no values need not know what form they have.

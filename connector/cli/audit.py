@@ -109,7 +109,7 @@ def audit_(
         raise typer.Exit(ExitCode.FOUND)
 
 
-@command(f"--metadata {_GOLDEN}")
+@command(f"--metadata {_GOLDEN}", writes=True)
 def clean_(
     url: Url,
     *,
@@ -156,7 +156,7 @@ def clean_(
         typer.echo(f"{what} deleted" if yes else f"{what} would be deleted by --yes")
 
 
-@command(f"multi-ledger --output report.html --metadata {_GOLDEN}")
+@command(f"multi-ledger --output report.html --metadata {_GOLDEN}", writes=True)
 def report(
     url: Url,
     topic: Annotated[

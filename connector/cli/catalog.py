@@ -115,7 +115,7 @@ def objects(
     _print(objects_table(catalog, topic), as_json=as_json)
 
 
-@command("catalog.json.gz --metadata tests/data/golden/pulsar-4.0.7")
+@command("catalog.json.gz --metadata tests/data/golden/pulsar-4.0.7", writes=True)
 def save(
     url: Url,
     file: Annotated[str, typer.Argument(help="Path or URL; ends with .json.gz.")],

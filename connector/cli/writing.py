@@ -76,7 +76,7 @@ _WrittenSchema = Annotated[
 ]
 
 
-@command("orders orders.parquet", url="bucket")
+@command("orders orders.parquet", url="bucket", writes=True)
 def write(
     url: Url,
     topic: Annotated[str, typer.Argument(help="Name (orders), or full name.")],

@@ -1,0 +1,109 @@
+"""Ctrl-C ends every command at once, with exit code 130, whatever it waits for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.buckets import object_name, offload_ledger
+from tests.support.entries import Message, encode_entry
+from tests.support.s3_server import running_s3_server
+from tests.support.stalling_server import never, stalling_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+_WAIT_S = 60
+_INTERRUPTED = 130
+
+
+def _interrupted(endpoint_url: str, arrived: threading.Event, *arguments: str) -> int:
+    """Start a command, interrupt it when a request has arrived, and return its exit code."""
+    options = {"key": "k", "secret": "s", "endpoint_url": endpoint_url}
+    given = [f"--storage-option={name}={value}" for name, value in options.items()]
+    with subprocess.Popen(
+        [sys.executable, "-m", "connector.cli", *arguments, *given],
+        env=os.environ | {"AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            assert arrived.wait(_WAIT_S)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=_WAIT_S / 3)
+        finally:
+            process.kill()
+    return process.returncode
+
+
+_QUERY = "SELECT * FROM read_pulsar('orders') ORDER BY ALL"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "s3://bucket"],
+        ["audit", "s3://bucket"],
+        ["query", "s3://bucket", _QUERY],
+        ["save", "s3://bucket", "catalog.json.gz"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_command_that_waits_for_a_listing_ends(tmp_path: Path, arguments: list[str]) -> None:
+    """No answer ever comes, and no thread that waits for one holds the process up."""
+    arguments = [str(tmp_path / each) if each.endswith(".gz") else each for each in arguments]
+    with stalling_server(never) as server:
+        code = _interrupted(server.endpoint_url, server.arrived, *arguments)
+
+    assert code == _INTERRUPTED
+    assert list(tmp_path.iterdir()) == []
+
+
+class _NoData:
+    """Stands before a server, and never answers requests for ranges of objects."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self.over = threading.Event()
+
+    def wrap(self, server: WSGIApplication) -> WSGIApplication:
+        def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            if "HTTP_RANGE" in environ:
+                self.arrived.set()
+                self.over.wait()
+            return server(environ, start_response)
+
+        return answer
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["head", "orders"],
+        ["query", _QUERY],
+        ["audit", "--verify"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_command_that_waits_for_data_ends(arguments: list[str]) -> None:
+    """In DuckDB's threads, in those that read ahead, and in the main thread alike."""
+    entries = [encode_entry([Message(payload=b"value")], batched=False)]
+    no_data = _NoData()
+    with running_s3_server(no_data.wrap) as server:
+        url = server.upload(offload_ledger(object_name(5), entries)).url
+        command, *rest = arguments
+        try:
+            code = _interrupted(server.endpoint_url, no_data.arrived, command, url, *rest)
+        finally:
+            no_data.over.set()
+
+    assert code == _INTERRUPTED

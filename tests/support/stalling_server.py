@@ -1,0 +1,111 @@
+"""An HTTP server on loopback that answers as a test says, and may never come to an end of it."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class StallingServer:
+    """What requests came, and an end for those that would have none.
+
+    Attributes:
+        endpoint_url: Where it listens.
+        arrived: Set when the first request has come.
+        over: Set when the test is over: whatever waits has to end.
+        requests: How many requests came.
+    """
+
+    def __init__(self, endpoint_url: str) -> None:
+        self.endpoint_url = endpoint_url
+        self.arrived = threading.Event()
+        self.over = threading.Event()
+        self.requests = 0
+
+    @property
+    def storage_options(self) -> dict[str, object]:
+        """Options of s3fs that lead to this server."""
+        return {
+            "key": "key",
+            "secret": "secret",
+            "endpoint_url": self.endpoint_url,
+            "client_kwargs": {"region_name": "us-east-1"},
+        }
+
+
+def never(_request: BaseHTTPRequestHandler, server: StallingServer) -> None:
+    """Answer nothing at all."""
+    server.over.wait()
+
+
+def fail_503(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+    """Ask for fewer requests."""
+    body = b"<Error><Code>SlowDown</Code><Message>fewer, please</Message></Error>"
+    request.send_response(503)
+    request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    request.wfile.write(body)
+
+
+def stop_in_the_body(request: BaseHTTPRequestHandler, server: StallingServer) -> None:
+    """Send half of the body, and nothing more."""
+    _begin(request, 100)
+    request.wfile.write(b"x" * 50)
+    server.over.wait()
+
+
+def trickle(request: BaseHTTPRequestHandler, server: StallingServer) -> None:
+    """Send byte by byte, with a pause after each, for as long as somebody listens."""
+    _begin(request, 1 << 20)
+    while not server.over.wait(0.01):
+        request.wfile.write(b"x")
+
+
+def _begin(request: BaseHTTPRequestHandler, size_bytes: int) -> None:
+    request.send_response(200)
+    request.send_header("Content-Length", str(size_bytes))
+    request.end_headers()
+
+
+@contextmanager
+def stalling_server(
+    answer: Callable[[BaseHTTPRequestHandler, StallingServer], None],
+) -> Iterator[StallingServer]:
+    """Run a server on a free port of loopback.
+
+    Args:
+        answer: Answers each request.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            state.requests += 1
+            state.arrived.set()
+            self.close_connection = True
+            try:
+                answer(self, state)
+            except ConnectionError:
+                return
+
+        def log_message(self, *_arguments: object) -> None:
+            """Be silent."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    state = StallingServer(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield state
+    finally:
+        state.over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
