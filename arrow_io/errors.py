@@ -89,6 +89,10 @@ class StorageError(PulsarOffloadError, OSError):
     """The object store refused a request, or failed after the bounded number of retries too."""
 
 
+class ObjectChangedError(StorageError):
+    """An object was replaced since it was listed or first read; none of its rows can be trusted."""
+
+
 class MissingObjectError(PulsarOffloadError, FileNotFoundError):
     """An object that must exist (an index, or the data object of one) is not in the bucket."""
 
@@ -123,6 +127,10 @@ class CorruptMetadataError(FormatError):
 
 class CorruptBlockError(FormatError):
     """A data block whose header, entry lengths or entry ids contradict the index object."""
+
+
+class EntryOrderError(FormatError):
+    """Entries whose broker indexes, which rise through a topic, go back."""
 
 
 class CorruptSnapshotError(FormatError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
+from arrow_io.block_walk import BlockWalk
 from arrow_io.columns import Origin, projection
 from arrow_io.errors import (
     CorruptBlockError,
@@ -19,8 +20,7 @@ from arrow_io.errors import (
     TruncatedObjectError,
     UnknownFormatError,
 )
-from arrow_io.format.data_block import PADDING_PATTERN, is_padding, read_block_header
-from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
+from arrow_io.format.data_block import PADDING_PATTERN, is_padding
 from arrow_io.format.index_block import (
     MANAGED_LEDGER_NAME_KEY,
     MAX_INDEX_OBJECT_BYTES,
@@ -28,11 +28,9 @@ from arrow_io.format.index_block import (
     check_format_version,
     read_index_block,
 )
-from arrow_io.messages import _decode, tables
+from arrow_io.messages import tables
 from arrow_io.messages.chunks import ChunkLookback
-from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
 from arrow_io.messages.encryption import PayloadDecryptor
-from arrow_io.messages.entry_run import EntryRun, int64_view
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.offset_memory import OffsetMemory
@@ -46,17 +44,10 @@ if TYPE_CHECKING:
 
     from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.messages.encryption import DecryptionKeys
+    from arrow_io.messages.entry_run import EntryRun
     from arrow_io.storage.location import Location
     from arrow_io.storage.trace import RequestTrace
 
-_MAX_TABLE_ENTRIES = 4096
-_RUN_BYTES = 1 << 20
-"""About how many bytes of entries are taken together: what a core's second-level cache holds."""
-_REMEMBERED_DISTANCE_BYTES = 1 << 20
-_STOPPED = {
-    tables.PADDING: "padding, or the next block, where the entry must stand",
-    tables.WRONG_ENTRY_ID: "another entry id where the entry must stand",
-}
 _OFFSETS = OffsetMemory()
 
 
@@ -67,6 +58,22 @@ class Entry:
     ledger_id: int
     entry_id: int
     data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectVersions:
+    """Versions of the two objects of a ledger (`ObjectInfo.version`); None where not known."""
+
+    index: str | None = None
+    data: str | None = None
+
+    def may_be(self, other: ObjectVersions) -> bool:
+        """Whether nothing that is known tells these versions from others."""
+        pairs = ((self.index, other.index), (self.data, other.data))
+        return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+UNKNOWN_VERSIONS = ObjectVersions()
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,7 @@ class OffloadedLedger:
         warnings: What is odd, yet harmless, in words.
         cut_bytes: Length of the data object where it is known to be cut; None if it is whole.
         user_metadata: That of its index object, names in lower case, where the store gave it.
+        versions: The only versions of its objects that are read.
     """
 
     location: Location
@@ -92,6 +100,7 @@ class OffloadedLedger:
     warnings: tuple[str, ...] = field(default=(), compare=False)
     cut_bytes: int | None = None
     user_metadata: Mapping[str, str] | None = field(default=None, compare=False)
+    versions: ObjectVersions = field(default=UNKNOWN_VERSIONS, compare=False)
 
     @classmethod
     def open(
@@ -100,6 +109,7 @@ class OffloadedLedger:
         name: LedgerObjectName,
         *,
         data_size_bytes: int | None = None,
+        versions: ObjectVersions = UNKNOWN_VERSIONS,
         range_bytes: int = DEFAULT_RANGE_BYTES,
         trace: RequestTrace | None = None,
     ) -> Self:
@@ -109,6 +119,7 @@ class OffloadedLedger:
             location: Where the objects are.
             name: Names of the objects.
             data_size_bytes: Real length of the data object if it is known, as from a listing.
+            versions: Versions of the objects as far as they are known, likewise.
             range_bytes: Most bytes that one request for data asks for.
             trace: Counts the requests.
 
@@ -117,11 +128,14 @@ class OffloadedLedger:
             UnknownFormatError: It is no index object of PIP-17, or of another format version.
             CorruptIndexError: Its fields contradict each other.
             TruncatedObjectError: It, or the data object, is shorter than it says.
+            ObjectChangedError: It is of another version.
         """
         key = name.index_name
         warnings = []
         try:
-            content = location.read_object(key, max_bytes=MAX_INDEX_OBJECT_BYTES, trace=trace)
+            content = location.read_object(
+                key, max_bytes=MAX_INDEX_OBJECT_BYTES, version=versions.index, trace=trace
+            )
             if content.user_metadata is not None:
                 unversioned = check_format_version(content.user_metadata, object_key=key)
                 warnings.extend([unversioned] if unversioned else [])
@@ -138,6 +152,7 @@ class OffloadedLedger:
             trace,
             (*warnings, *index.warnings),
             user_metadata=content.user_metadata,
+            versions=replace(versions, index=versions.index or content.version),
         )
         return ledger if data_size_bytes is None else ledger.with_data_size(data_size_bytes)
 
@@ -269,6 +284,7 @@ class OffloadedLedger:
             TruncatedObjectError: The data object ends too early.
             MissingEntriesError: The offloader lost entries.
             MissingObjectError: There is no data object.
+            ObjectChangedError: The data object was replaced.
         """
         if first_entry_id > last_entry_id:
             return
@@ -308,10 +324,11 @@ class OffloadedLedger:
             self.data_stop,
             self.range_bytes,
             trace=self.trace,
+            version=self.versions.data,
         )
         if max_prefetch is not None:
             reader = replace(reader, max_prefetch=max_prefetch)
-        walk = _BlockWalk(self, first, _OFFSETS.floor(self.memory_key, first))
+        walk = BlockWalk(self, first, _OFFSETS)
         length_bytes = 0
         last_block = index.block_of(last)
         is_whole = last == index.last_entry_id_of_block(last_block)
@@ -326,6 +343,7 @@ class OffloadedLedger:
             for block in range(walk.block, last_block + 1):
                 try:
                     for run in walk.runs(stream, block, last):
+                        self._check_data_owner(stream)
                         length_bytes += run.frame_bytes
                         if run.last_entry_id == index.last_entry_id_of_block(block):
                             self._check_padding(stream, walk.position, block, report)
@@ -356,6 +374,18 @@ class OffloadedLedger:
             last = self.index.last_entry_id_of_block(block)
             report.lose(Unit.BLOCK, self._located(CorruptBlockError(message), last, position))
 
+    def _check_data_owner(self, stream: RangeStream) -> None:
+        """Compare the managed ledgers that both objects name, where answers bring the names."""
+        told = None if stream.first is None else stream.first.user_metadata
+        owner = self.index.ledger_metadata.managed_ledger_name
+        owner = owner or (self.user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
+        other = (told or {}).get(MANAGED_LEDGER_NAME_KEY)
+        if None not in (owner, other) and owner != other:
+            message = (
+                f"the data object is of managed ledger {other!r}, its index object of {owner!r}"
+            )
+            raise CorruptBlockError(message)
+
     def _check_length(self, first: int, last: int, length_bytes: int, report: ReadReport) -> None:
         ledger_length = self.index.ledger_metadata.length_bytes
         whole = first == 0 and last == self.last_entry_id
@@ -367,7 +397,12 @@ class OffloadedLedger:
     @property
     def memory_key(self) -> object:
         """What offsets of its entries are remembered by."""
-        return (self.location.url, self.name.data_name, self.index.data_object_length_bytes)
+        return (
+            self.location.url,
+            self.name.data_name,
+            self.index.data_object_length_bytes,
+            self.versions.data,
+        )
 
     def _located(
         self, error: PulsarOffloadError, entry_id: int | None = None, offset: int | None = None
@@ -389,104 +424,3 @@ def _check_owner(index: IndexBlock, user_metadata: Mapping[str, str], *, object_
             f"the index object is of managed ledger {inside!r}, its user metadata says {outside!r}"
         )
         raise CorruptIndexError(message, object_key=object_key)
-
-
-class _BlockWalk:
-    """Walks the entries of consecutive blocks, from the start of a block or a remembered entry.
-
-    Attributes:
-        block: Number of the first block.
-        position: Where the next entry, or the header of the next block, begins in the data object.
-        entry_id: Id of the next entry.
-    """
-
-    def __init__(
-        self, ledger: OffloadedLedger, first_entry_id: int, remembered: tuple[int, int] | None
-    ) -> None:
-        index = ledger.index
-        self._ledger = ledger
-        self._first = first_entry_id
-        self.block = index.block_of(first_entry_id)
-        self.entry_id = index.first_entry_id(self.block)
-        self.position = index.block_start(self.block)
-        self._inside = False
-        if remembered is not None and remembered[0] > self.entry_id:
-            self.entry_id, self.position = remembered
-            self._inside = True
-        mean_bytes = ENTRY_HEADER_BYTES + (index.ledger_metadata.length_bytes // index.entry_count)
-        self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_TABLE_ENTRIES)
-        self._data_name = ledger.name.data_name
-        self._memory_key = ledger.memory_key
-        self._remembered = 0
-        _, self._result = int64_view(4)
-
-    def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
-        """The entries of one block from `first_entry_id` on, up to `last_entry_id` (inclusive)."""
-        index = self._ledger.index
-        block_stop = min(index.block_stop(block), self._ledger.data_stop)
-        if not self._inside:
-            self.position = index.block_start(block)
-            self.entry_id = index.first_entry_id(block)
-            self._skip_header(stream, block)
-        self._inside = False
-        last = min(last_entry_id, index.last_entry_id_of_block(block))
-        needed = ENTRY_HEADER_BYTES
-        while self.entry_id <= last:
-            if needed > block_stop - self.position:
-                message = f"entries are missing: the block ends before entry {self.entry_id} does"
-                is_cut = block_stop < index.block_stop(block)
-                raise TruncatedObjectError(message) if is_cut else CorruptBlockError(message)
-            if needed > MAX_MESSAGE_BYTES:
-                message = (
-                    f"an entry of {needed - ENTRY_HEADER_BYTES} bytes is larger than is believed"
-                )
-                raise CorruptBlockError(message)
-            view, start = stream.at(self.position, needed)
-            stop = min(len(view), start + block_stop - self.position)
-            run, needed = self._run(view, start, stop, last)
-            if run is not None:
-                if self.position - self._remembered >= _REMEMBERED_DISTANCE_BYTES:
-                    _OFFSETS.remember(self._memory_key, self.entry_id, self.position)
-                    self._remembered = self.position
-                self.position += self._result[1] - start
-                self.entry_id += self._result[0]
-                if run.count:
-                    yield run
-
-    def _skip_header(self, stream: RangeStream, block: int) -> None:
-        index = self._ledger.index
-        length = index.data_header_length_bytes
-        view, start = stream.at(self.position, length)
-        read_block_header(
-            view[start : start + length],
-            expected=index.block_header(block),
-            offset=self.position,
-            object_key=self._ledger.name.data_name,
-            ledger_id=self._ledger.ledger_id,
-        )
-        self.position += length
-
-    def _run(
-        self, view: memoryview, start: int, stop: int, last: int
-    ) -> tuple[EntryRun | None, int]:
-        """Walk what the buffer holds; gives the run, if any, and the bytes needed to go on."""
-        capacity = min(self._capacity, last - self.entry_id + 1)
-        _, table = int64_view(capacity * tables.ENTRY_WIDTH)
-        _decode.core.read_entries(
-            view, start, stop, self.entry_id, last, table, capacity, self._result
-        )
-        count, _, status, needed = self._result
-        if count == 0 and status in _STOPPED:
-            raise CorruptBlockError(_STOPPED[status])
-        if count == 0:
-            return None, needed
-        skipped = min(max(self._first - self.entry_id, 0), count)
-        run = EntryRun(
-            self._ledger.ledger_id,
-            self._data_name,
-            view,
-            self.position - start,
-            table[skipped * tables.ENTRY_WIDTH : count * tables.ENTRY_WIDTH],
-            count - skipped,
-        )
-        return run, needed if status == tables.CUT else ENTRY_HEADER_BYTES

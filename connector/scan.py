@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from arrow_io.columns import Origin, Projection
 from arrow_io.errors import IncompleteReadWarning
-from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.ledger_reader import UNKNOWN_VERSIONS, ObjectVersions, OffloadedLedger
+from arrow_io.messages.broker_order import BrokerOrder
 from arrow_io.messages.chunks import ChunkLookback
 from arrow_io.messages.encryption import DecryptionKeys, PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
@@ -79,6 +80,7 @@ class LedgerReference:
 
     name: LedgerObjectName
     cut_bytes: int | None = None
+    versions: ObjectVersions = UNKNOWN_VERSIONS
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,12 @@ class _EntryStream:
         self._verify = task.options.verify_checksums and task.options.needs.metadata
 
     def from_start(self) -> Iterator[EntryRun]:
-        return self._from(self._task.ledgers[0].ledger_id, self._task.first_entry_id, self._report)
+        order = BrokerOrder(self._report)
+        first = self._task.ledgers[0].ledger_id, self._task.first_entry_id
+        for run in self._from(*first, self._report):
+            if run.owned:
+                order.check(run)
+            yield run
 
     def behind(self, run: EntryRun) -> Iterator[EntryRun]:
         """What follows a run; losses are not counted, because the reader will meet them again."""
@@ -321,7 +328,11 @@ class _EntryStream:
 
 def _open(reference: LedgerReference, like: OffloadedLedger) -> OffloadedLedger:
     ledger = OffloadedLedger.open(
-        like.location, reference.name, range_bytes=like.range_bytes, trace=like.trace
+        like.location,
+        reference.name,
+        versions=reference.versions,
+        range_bytes=like.range_bytes,
+        trace=like.trace,
     )
     return ledger if reference.cut_bytes is None else ledger.cut_at(reference.cut_bytes)
 
@@ -337,7 +348,9 @@ def _plan_topic(topic: TopicLedgers, options: ReadOptions, task_bytes: int) -> I
     if bounds is None:
         return
     options = replace(options, bounds=bounds)
-    references = tuple(LedgerReference(each.name, each.cut_bytes) for each in topic.ledgers)
+    references = tuple(
+        LedgerReference(each.name, each.cut_bytes, each.versions) for each in topic.ledgers
+    )
     pieces = list(_pieces(topic.ledgers, bounds))
     for i, group in enumerate(_grouped(pieces, task_bytes)):
         first, last = group[0], group[-1]

@@ -24,6 +24,7 @@ no credentials, unusable bucket name        botocore `BotoCoreError`; **not** an
 from __future__ import annotations
 
 import errno
+import itertools
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -137,9 +138,17 @@ def _s3_response(error: BaseException) -> Mapping[str, Mapping[str, object]]:
     return {}
 
 
+class RequestGivenUpError(ConnectionAbortedError):
+    """A request whose time was over before it was answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and after which pauses a request that failed is sent again."""
+    """How often and after which pauses a request that failed is sent again, and for how long.
+
+    Libraries send some requests again by themselves (botocore up to five times, s3fs each of those
+    up to five times): `attempts` counts none of that, `deadline_s` bounds it all.
+    """
 
     attempts: int = 5
     """Greatest number of times that a request is sent, the first time included; at least 1."""
@@ -147,8 +156,15 @@ class RetryPolicy:
     """Pause before the second attempt, in seconds; doubled before each further one."""
     max_delay_s: float = 5.0
     """Longest pause, in seconds."""
+    deadline_s: float = 60.0
+    """Time for a request with all its attempts, in seconds; behind it no attempt begins. On S3 one
+    that is under way is given up then, unless bytes have come."""
+    least_bytes_per_s: float = 8 << 10
+    """Each so many bytes of a body that come put off the end by a second."""
     sleep: Callable[[float], object] = time.sleep
     """What waits for a number of seconds."""
+    clock: Callable[[], float] = time.monotonic
+    """What tells the time, in seconds from any beginning."""
 
     def call(self, request: Callable[[], _Result]) -> _Result:
         """Send a request, and send it again as long as it fails in a way that may pass.
@@ -162,13 +178,40 @@ class RetryPolicy:
         Raises:
             Exception: What the last attempt raised, as the library raised it.
         """
+        return self.call_within(lambda _seconds: request())
+
+    def call_within(self, request: Callable[[float], _Result]) -> _Result:
+        """As `call`, of a request that can be given up.
+
+        Args:
+            request: Sends the request once, and gives it up after so many seconds.
+
+        Returns:
+            What `request` returned.
+
+        Raises:
+            Exception: What the last attempt raised, as the library raised it; or what the one
+                before it did, if the last was given up.
+        """
+        stop = self.clock() + self.deadline_s
         delay_s = self.first_delay_s
-        for _ in range(self.attempts - 1):
+        told: Exception | None = None
+        for attempt in itertools.count(1):
             try:
-                return request()
+                return request(stop - self.clock())
             except storage_errors() as error:
                 if not is_transient(error):
                     raise
-            self.sleep(min(delay_s, self.max_delay_s))
+                if told is None or not isinstance(error, RequestGivenUpError):
+                    told = error
+            pause_s = min(delay_s, self.max_delay_s)
+            if attempt >= self.attempts or self.clock() + pause_s >= stop:
+                raise told
+            self.sleep(pause_s)
             delay_s *= 2
-        return request()
+        raise AssertionError
+
+    def is_too_late(self, begun: float, received_bytes: int) -> bool:
+        """Whether what began at a time of `clock` has brought too little until now."""
+        allowed_s = self.deadline_s + received_bytes / self.least_bytes_per_s
+        return self.clock() - begun > allowed_s

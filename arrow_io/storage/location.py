@@ -11,38 +11,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from arrow_io.errors import (
-    FormatError,
-    MissingObjectError,
-    OptionError,
-    PulsarOffloadError,
-    StorageError,
-    TruncatedObjectError,
-)
-from arrow_io.extras import install_command
-from arrow_io.storage.failures import (
-    RetryPolicy,
-    http_status,
-    is_transient,
-    s3_error_code,
-    storage_errors,
-)
+from arrow_io.errors import FormatError, MissingObjectError, OptionError
+from arrow_io.storage.connection import open_store
+from arrow_io.storage.failures import RetryPolicy, http_status, storage_errors
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectHead,
     ObjectInfo,
     ObjectStore,
-    S3ObjectStore,
     UnfinishedUpload,
-    open_store,
 )
-from arrow_io.storage.redaction import redacted, redacted_urls
-from arrow_io.storage.store_kinds import StoreKind, check_url, store_kind
+from arrow_io.storage.redaction import redacted_urls
+from arrow_io.storage.request_errors import (
+    RequestErrors,
+    check_version,
+    no_bytes,
+    of_version,
+)
+from arrow_io.storage.retry_options import with_options, without_ours
+from arrow_io.storage.s3_object_store import S3ObjectStore
+from arrow_io.storage.store_kinds import check_url
 from arrow_io.storage.store_uploads import DEFAULT_CONTENT_TYPE, ObjectAttributes
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from arrow_io.storage.uploads import ObjectUpload, run_to_its_end
@@ -70,9 +63,10 @@ class Location:
     url: str
     """Local path (made absolute), `memory://`, `s3://bucket/prefix`, or any other fsspec URL."""
     storage_options: Mapping[str, object] | None = field(default=None, hash=False)
-    """Options of the fsspec file system, such as `key`, `secret` and `endpoint_url` of s3fs."""
+    """Options of the fsspec file system, such as `key`, `secret` and `endpoint_url` of s3fs; and
+    two of `retry`: `request_attempts` and `request_deadline_s`."""
     retry: RetryPolicy = field(default=RetryPolicy(), compare=False)
-    """How often a request that failed is sent again."""
+    """How often a request that failed is sent again, and how long it may take."""
     _opened: tuple[int, ObjectStore] | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +74,8 @@ class Location:
 
         Raises:
             OptionError: The URL is no text, names no bucket, holds credentials that belong in the
-                options, or has a `?` on S3, from which on s3fs would cut it off.
+                options, or has a `?` on S3, from which on s3fs would cut it off; or a number among
+                the options is out of bounds.
         """
         if not isinstance(self.url, str):
             message = f"a URL or path is text, not {type(self.url).__name__}"
@@ -89,6 +84,7 @@ class Location:
             message = f"storage options are a mapping, not {type(self.storage_options).__name__}"
             raise OptionError(message)
         object.__setattr__(self, "storage_options", dict(self.storage_options or {}))
+        object.__setattr__(self, "retry", with_options(self.retry, self.storage_options or {}))
         if "://" not in self.url and "::" not in self.url:
             object.__setattr__(self, "url", str(Path(self.url).expanduser().absolute()))
         check_url(self.url, str(self))
@@ -168,13 +164,19 @@ class Location:
         return Location(f"{first}{slash}{name}{chain}{inner}", self.storage_options, self.retry)
 
     def read_object(
-        self, name: str, *, max_bytes: int, trace: RequestTrace | None = None
+        self,
+        name: str,
+        *,
+        max_bytes: int,
+        version: str | None = None,
+        trace: RequestTrace | None = None,
     ) -> ObjectContent:
         """Read a whole object in one request: on S3 its user metadata comes with it.
 
         Args:
             name: Name of the object.
             max_bytes: Greatest length accepted, in bytes; no more than one byte beyond it is read.
+            version: The version that it must be of, where the request tells that; None: any.
             trace: Counts the request as an index GET.
 
         Returns:
@@ -183,13 +185,16 @@ class Location:
         Raises:
             FormatError: The object is longer than `max_bytes`.
             MissingObjectError: There is no such object.
+            ObjectChangedError: It is of another version.
             StorageError: The store refused, or went on failing.
         """
         counted = trace or RequestTrace()
 
         def send(store: ObjectStore) -> ObjectContent:
             counted.sent(RequestKind.INDEX_GET, name)
-            content = store.get_object(name, max_bytes + 1)
+            content = of_version(
+                name, version, lambda: store.get_object(name, max_bytes + 1, version)
+            )
             counted.received(RequestKind.INDEX_GET, len(content.data))
             return content
 
@@ -200,14 +205,21 @@ class Location:
         return content
 
     def read_range(
-        self, name: str, start: int, stop: int, *, trace: RequestTrace | None = None
-    ) -> bytes | memoryview:
+        self,
+        name: str,
+        start: int,
+        stop: int,
+        *,
+        version: str | None = None,
+        trace: RequestTrace | None = None,
+    ) -> ObjectContent:
         """Read at least the first byte of a range of an object, in one request.
 
         Args:
             name: Name of the object.
             start: First byte, in bytes from the object's start.
             stop: Byte behind the last one wanted (half-open); greater than `start`.
+            version: The version that it must be of, where the request tells that; None: any.
             trace: Counts the request as a range GET.
 
         Returns:
@@ -216,25 +228,40 @@ class Location:
         Raises:
             TruncatedObjectError: The object ends at or before `start`; `offset` says where.
             MissingObjectError: There is no such object.
+            ObjectChangedError: It is of another version.
             StorageError: The store refused, went on failing, or sent something else than the range.
         """
         counted = trace or RequestTrace()
 
-        def send(store: ObjectStore) -> bytes | memoryview:
+        def send(store: ObjectStore) -> ObjectContent:
             counted.sent(RequestKind.RANGE_GET, name, start, stop)
             try:
-                data = store.get_range(name, start, stop)
+                content = of_version(
+                    name, version, lambda: store.get_range(name, start, stop, version)
+                )
             except storage_errors() as error:
                 if http_status(error) != _HTTP_RANGE_NOT_SATISFIABLE:
                     raise
-                data = b""
-            counted.received(RequestKind.RANGE_GET, len(data))
-            if not data:
+                content = ObjectContent(b"", None)
+            counted.received(RequestKind.RANGE_GET, len(content.data))
+            if not content.data:
                 counted.sent(RequestKind.HEAD, name)
-                raise _no_bytes(name, start, store.head(name).size_bytes)
-            return data
+                head = store.head(name)
+                check_version(name, version, head.version)
+                raise no_bytes(name, start, head)
+            return content
 
         return self._request(name, send, offset=start)
+
+    def check_version(self, name: str, version: str, *, trace: RequestTrace | None = None) -> None:
+        """Ask whether an object is still of a version, by a HEAD request.
+
+        Raises:
+            MissingObjectError: There is no such object.
+            ObjectChangedError: It is of another version.
+            StorageError: The store refused, or went on failing.
+        """
+        check_version(name, version, self._head(name, trace).version)
 
     def size_bytes(self, name: str, *, trace: RequestTrace | None = None) -> int:
         """Length of an object, in bytes.
@@ -419,14 +446,23 @@ class Location:
         repeat: bool = True,
     ) -> _Result:
         store = self._store()
+        attempts = 0
+
+        def attempt(seconds: float) -> _Result:
+            nonlocal attempts
+            attempts += 1
+            return send(store.within(seconds, self.retry.least_bytes_per_s))
+
         try:
-            return self.retry.call(lambda: send(store)) if repeat else send(store)
+            retry = self.retry if repeat else replace(self.retry, attempts=1)
+            return retry.call_within(attempt)
         except storage_errors() as error:
-            typed = self._typed_error(error, name, offset)
-            for note in getattr(error, "__notes__", ()) if typed is not error else ():
-                typed.add_note(redacted(note, self.storage_options or {}))
             # Not chained: a traceback would print the library's own text, which may hold secrets.
-            raise typed from None
+            raise self._errors.typed(error, name, offset, attempts) from None
+
+    @property
+    def _errors(self) -> RequestErrors:
+        return RequestErrors(self.url, str(self), self.storage_options or {})
 
     def _store(self) -> ObjectStore:
         # A file system of the parent process does not work in a forked child.
@@ -438,38 +474,14 @@ class Location:
 
     def _connect(self) -> ObjectStore:
         try:
-            store = open_store(self.url, self.storage_options or {})
+            store = open_store(self.url, without_ours(self.storage_options or {}))
             if isinstance(store, S3ObjectStore):
                 store.connect()
-        except ImportError as error:
-            raise OptionError(self._missing_package(error)) from None
-        except (TypeError, ValueError, KeyError) as error:
-            message = f"storage options or URL not usable for {self}: {self._shown(error)}"
-            raise OptionError(message) from None
+        except (ImportError, TypeError, ValueError, KeyError) as error:
+            raise self._errors.unusable(error) from None
         except storage_errors() as error:
-            raise self._typed_error(error, None, None) from None
+            raise self._errors.typed(error, None, None, 1) from None
         return store
-
-    def _missing_package(self, error: ImportError) -> str:
-        if store_kind(self.url) is StoreKind.S3:
-            return f"{self} needs s3fs: {install_command('s3')}"
-        return f"{self} needs a package that is not installed: {self._shown(error)}"
-
-    def _typed_error(
-        self, error: Exception, name: str | None, offset: int | None
-    ) -> PulsarOffloadError:
-        if isinstance(error, PulsarOffloadError):
-            return error
-        if isinstance(error, FileNotFoundError) and s3_error_code(error) != "NoSuchBucket":
-            what = "object" if name else "folder or prefix"
-            return MissingObjectError(f"no such {what} at {self}", object_key=name)
-        again = f", after {self.retry.attempts} attempts" if is_transient(error) else ""
-        message = f"request to {self} failed{again}: {self._shown(error)}"
-        return StorageError(message, object_key=name, offset=offset)
-
-    def _shown(self, error: BaseException) -> str:
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return redacted(text, self.storage_options or {})
 
 
 def folder_and_name(path: str) -> tuple[str, str]:
@@ -485,11 +497,3 @@ def folder_and_name(path: str) -> tuple[str, str]:
     if colon and not slash:
         return path, ""
     return f"{scheme}{colon}{folder}{slash}{chain}{inner}", name
-
-
-def _no_bytes(name: str, start: int, size_bytes: int) -> Exception:
-    """The error for an empty answer: the object's end, or a failure that may pass."""
-    if size_bytes <= start:
-        message = f"the object ends after {size_bytes} bytes, before byte {start}"
-        return TruncatedObjectError(message, object_key=name, offset=size_bytes)
-    return ConnectionError(f"no bytes were sent of an object of {size_bytes} bytes")

@@ -1,10 +1,8 @@
 """One request at a time to a store, as its library gives it: no retries, the library's errors.
 
-Every fsspec file system can list, tell a size, and read a range. S3 has a class of its own, because
-s3fs can do more than fsspec's interface says: body and user metadata come with one GET, the bytes
-of a body that was cut are kept, and an answer that is not the range asked for is known by its
-`Content-Range`. Other stores have one for the way in which an object gets there whole or not at all
-(`store_uploads`).
+Every fsspec file system can list, tell a size, and read a range. Some have a class of their own:
+for the way in which an object gets there whole or not at all (`store_uploads`), and where an answer
+can tell of which version of the object it is: a folder and memory here, S3 in `s3_object_store`.
 """
 
 from __future__ import annotations
@@ -13,25 +11,21 @@ import contextlib
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from fsspec.asyn import AsyncFileSystem, sync
-from fsspec.core import url_to_fs
-from fsspec.implementations.local import LocalFileSystem
-from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+from fsspec.implementations.memory import MemoryFile
 
 from arrow_io.errors import StorageError
-from arrow_io.storage.failures import s3_error_code, storage_errors
-from arrow_io.storage.hidden import shown_to_library
+from arrow_io.storage.failures import storage_errors
 from arrow_io.storage.store_uploads import (
     AsideUpload,
     ClosingUpload,
     LocalUpload,
     MemoryUpload,
     ObjectAttributes,
-    S3Upload,
     StoreUpload,
     aside_path,
     parse_aside_name,
@@ -51,6 +45,8 @@ class ObjectInfo:
     size_bytes: int
     modified: datetime | None
     """When it was written, with time zone; None where the store does not tell."""
+    version: str | None = field(default=None, compare=False)
+    """What no other version of the object has: its ETag, or its size and when it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,41 +68,19 @@ class ObjectHead:
     size_bytes: int
     user_metadata: dict[str, str] | None
     """Names in lower case; None where the store has no user metadata."""
+    version: str | None = None
+    """As `ObjectInfo.version`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectContent:
-    """A whole object."""
+    """A whole object, or a range of one."""
 
     data: bytes
     user_metadata: dict[str, str] | None
     """Names in lower case; None where the store does not give it together with the bytes."""
-
-
-def open_store(url: str, storage_options: Mapping[str, object]) -> ObjectStore:
-    """Connect to the store of a URL.
-
-    fsspec keeps one file system for each set of options and process, and drops them all in a forked
-    child, so this is cheap and must be called again after a fork.
-
-    Args:
-        url: Any fsspec URL of a folder, bucket or prefix.
-        storage_options: Options of the file system.
-
-    Raises:
-        Exception: What fsspec or the file system's library raises.
-    """
-    # fsspec keeps file systems by the text of their options, which hidden ones would share.
-    file_system, root = url_to_fs(str(url), **shown_to_library(storage_options))
-    if isinstance(file_system, AsyncFileSystem) and hasattr(file_system, "_call_s3"):
-        return S3ObjectStore(file_system, root)
-    if isinstance(file_system, MemoryFileSystem):
-        return MemoryObjectStore(file_system, root)
-    if isinstance(file_system, LocalFileSystem):
-        return LocalObjectStore(file_system, root)
-    if ClosingObjectStore.PROTOCOLS.intersection(_protocols(file_system)):
-        return ClosingObjectStore(file_system, root)
-    return ObjectStore(file_system, root)
+    version: str | None = field(default=None, compare=False)
+    """As `ObjectInfo.version`; None where the store does not give it together with the bytes."""
 
 
 class ObjectStore:
@@ -128,6 +102,11 @@ class ObjectStore:
     def is_async(self) -> bool:
         """Whether the file system sends requests from an event loop of its own."""
         return bool(self._file_system.async_impl)
+
+    def within(self, seconds: float, least_bytes_per_s: float) -> Self:
+        """The same store; of most, a request that is under way cannot be given up."""
+        del seconds, least_bytes_per_s
+        return self
 
     def _path(self, name: str) -> str:
         return self._folder + name
@@ -164,10 +143,10 @@ class ObjectStore:
         size_bytes = entry["size"]
         if size_bytes is None:
             size_bytes = self.head(name).size_bytes
-        return ObjectInfo(name, size_bytes, _modified(entry))
+        return ObjectInfo(name, size_bytes, modified_in(entry), version_in(entry))
 
     def head(self, name: str) -> ObjectHead:
-        """Size and user metadata of an object.
+        """Size, user metadata and version of an object.
 
         Raises:
             FileNotFoundError: There is no such object, or it is a folder.
@@ -177,25 +156,41 @@ class ObjectStore:
         info = self._file_system.info(path)
         if info["type"] == "directory":
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return ObjectHead(int(info["size"]), _lower_names(info.get("metadata")))
+        return ObjectHead(int(info["size"]), lower_names(info.get("metadata")), version_in(info))
 
-    def get_object(self, name: str, limit_bytes: int) -> ObjectContent:
-        """The first `limit_bytes` bytes of an object, or all of it if it is shorter."""
-        data = self._file_system.cat_file(self._path(name), start=0, end=limit_bytes)
-        return ObjectContent(bytes(data), None)
+    def get_object(self, name: str, limit_bytes: int, version: str | None = None) -> ObjectContent:
+        """The first `limit_bytes` bytes of an object, or all of it if it is shorter.
 
-    def get_range(self, name: str, start: int, stop: int) -> bytes | memoryview:
+        Args:
+            name: Name of the object.
+            limit_bytes: Most bytes that are read.
+            version: The version wanted: a store that can be asked for it alone fails if it is gone.
+        """
+        return self._content(name, 0, limit_bytes, version)
+
+    def get_range(
+        self, name: str, start: int, stop: int, version: str | None = None
+    ) -> ObjectContent:
         """The bytes `[start, stop)` of an object, or fewer, as the store answers.
+
+        Args:
+            name: Name of the object.
+            start: First byte.
+            stop: Byte behind the last one (half-open).
+            version: As of `get_object`.
 
         Raises:
             StorageError: The answer is longer than what was asked for.
         """
-        data: bytes | memoryview = self._file_system.cat_file(
-            self._path(name), start=start, end=stop
-        )
-        if len(data) > stop - start:
+        content = self._content(name, start, stop, version)
+        if len(content.data) > stop - start:
             raise range_ignored(name, start, stop)
-        return data
+        return content
+
+    def _content(self, name: str, start: int, stop: int, version: str | None) -> ObjectContent:
+        del version
+        data = self._file_system.cat_file(self._path(name), start=start, end=stop)
+        return ObjectContent(bytes(data), None)
 
     def put_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
         """Write a whole object, in place of one that has its name."""
@@ -241,6 +236,17 @@ class ObjectStore:
 class LocalObjectStore(ObjectStore):
     """A local folder, made when something is written to it."""
 
+    def _content(self, name: str, start: int, stop: int, version: str | None) -> ObjectContent:
+        del version
+        with Path(self._path(name)).open("rb") as file:
+            file.seek(start)
+            data = file.read(stop - start)
+            # Behind the bytes: what was written into the file while they were read shows here.
+            status = os.fstat(file.fileno())
+        return ObjectContent(
+            data, None, version_in({"size": status.st_size, "mtime": status.st_mtime})
+        )
+
     def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """Files written aside whose names begin so; no other file is looked at closely."""
         found = []
@@ -277,6 +283,15 @@ class _WithoutLeftovers(ObjectStore):
 class MemoryObjectStore(_WithoutLeftovers):
     """A folder of fsspec's file system in memory."""
 
+    def _content(self, name: str, start: int, stop: int, version: str | None) -> ObjectContent:
+        del version
+        path = self._path(name)
+        file = self._file_system.store.get(path)
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        data = bytes(file.getbuffer()[start:stop])
+        return ObjectContent(data, None, version_in({"size": file.size, "created": file.created}))
+
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin an object that is written in parts."""
         del attributes
@@ -291,169 +306,13 @@ class ClosingObjectStore(_WithoutLeftovers):
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin an object that is written in parts."""
         options: dict[str, object] = {"metadata": dict(attributes.user_metadata)}
-        if "gs" in _protocols(self._file_system):
+        if "gs" in protocols(self._file_system):
             options["content_type"] = attributes.content_type
         return ClosingUpload(self._file_system.open(self._path(name), "wb", **options))
 
 
-class S3ObjectStore(ObjectStore):
-    """A bucket, or a prefix in it, through s3fs."""
-
-    # Without it two threads that list at once could take away each other's cache entry.
-    _LIST_OPTIONS: ClassVar[dict[str, object]] = {"refresh": True}
-
-    def connect(self) -> None:
-        """Make s3fs build its client, which checks its options; sends nothing to the bucket."""
-        _ = self._file_system.s3
-
-    def head(self, name: str) -> ObjectHead:
-        """Size and user metadata of an object: one HEAD, where s3fs's `info` may also list."""
-        response = self._call("head_object", **self._bucket_and_key(name))
-        return ObjectHead(response["ContentLength"], _lower_names(response.get("Metadata", {})))
-
-    def get_object(self, name: str, limit_bytes: int) -> ObjectContent:
-        """The first `limit_bytes` bytes of an object and its user metadata, by one GET."""
-        received: list[bytes] = []
-        response = self._get(name, None, limit_bytes, received)
-        return ObjectContent(b"".join(received), _lower_names(response.get("Metadata", {})))
-
-    def get_range(self, name: str, start: int, stop: int) -> bytes:
-        """The bytes `[start, stop)` of an object, or those that came before the body was cut.
-
-        Raises:
-            StorageError: The answer is another part of the object, or longer than asked for.
-        """
-        received: list[bytes] = []
-        try:
-            self._get(name, (start, stop), stop - start + 1, received)
-        except storage_errors():
-            # What came is right as far as it goes, so the next request goes on behind it.
-            if not received:
-                raise
-        data = b"".join(received)
-        if len(data) > stop - start:
-            raise range_ignored(name, start, stop)
-        return data
-
-    def put_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
-        """Write a whole object, in place of one that has its name: one PUT."""
-        self._call("put_object", **self._bucket_and_key(name), Body=data, **_sent(attributes))
-
-    def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
-        """Begin a multipart upload."""
-        address = self._bucket_and_key(name)
-        answer = self._call("create_multipart_upload", **address, **_sent(attributes))
-        return S3Upload(self._call, address, answer["UploadId"])
-
-    def delete_object(self, name: str) -> None:
-        """Delete an object, if it is there."""
-        try:
-            self._call("delete_object", **self._bucket_and_key(name))
-        except FileNotFoundError as error:
-            # Some servers are not as forgiving as S3 itself.
-            if s3_error_code(error) == "NoSuchBucket":
-                raise
-
-    def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        """The multipart uploads, neither completed nor aborted, of names that begin so.
-
-        Raises:
-            StorageError: The server's pages do not go on from one to the next.
-        """
-        address = self._bucket_and_key("")
-        folder, bucket = address["Key"], address["Bucket"]
-        found: list[UnfinishedUpload] = []
-        pages = _UploadPages()
-        while True:
-            page = self._call(
-                "list_multipart_uploads", Bucket=bucket, Prefix=folder + prefix, **pages.marker
-            )
-            for upload in page.get("Uploads", ()):
-                name = upload["Key"].removeprefix(folder)
-                if "/" not in name and name.startswith(prefix):
-                    found.append(
-                        UnfinishedUpload(name, upload["UploadId"], upload.get("Initiated"))
-                    )
-            if not page.get("IsTruncated"):
-                return found
-            pages.turn(page)
-
-    def abort_upload(self, name: str, upload_id: str) -> None:
-        """Abort a multipart upload, if there is such a one."""
-        S3Upload(self._call, self._bucket_and_key(name), upload_id).abort()
-
-    def _call(self, method: str, **parameters: object) -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = self._file_system.call_s3(method, **parameters)
-        return answer
-
-    def _get(
-        self,
-        name: str,
-        byte_range: tuple[int, int] | None,
-        limit_bytes: int,
-        received: list[bytes],
-    ) -> Mapping[str, Any]:
-        """Send one GET, put up to `limit_bytes` of its body into `received`, return its headers."""
-
-        async def get() -> Mapping[str, Any]:
-            options = {} if byte_range is None else {"Range": _http_range(*byte_range)}
-            response: Mapping[str, Any] = await self._file_system._call_s3(  # noqa: SLF001
-                "get_object", **self._bucket_and_key(name), **options
-            )
-            async with response["Body"] as body:
-                if byte_range is not None and not _answers_range(response, byte_range[0]):
-                    raise range_ignored(name, *byte_range)
-                room = limit_bytes
-                while room and (part := await body.read(room)):
-                    received.append(part)
-                    room -= len(part)
-            return response
-
-        answer: Mapping[str, Any] = sync(self._file_system.loop, get)
-        return answer
-
-    def _bucket_and_key(self, name: str) -> dict[str, str]:
-        # Not the whole path: from a `?versionId=` in a name on, s3fs would cut it off.
-        bucket, folder, _ = self._file_system.split_path(self._folder)
-        return {"Bucket": bucket, "Key": folder + name}
-
-
-class _UploadPages:
-    """Where the next page of a listing of multipart uploads begins: always behind the last one."""
-
-    def __init__(self) -> None:
-        self.marker: dict[str, str] = {}
-        self._seen_ids: set[str] = set()
-
-    def turn(self, page: Mapping[str, Any]) -> None:
-        """Go on to the next page.
-
-        Raises:
-            StorageError: It does not begin behind this one: keys ascend in the order of their
-                UTF-8 bytes, and no upload of one key comes twice.
-        """
-        key, upload_id = page.get("NextKeyMarker"), page.get("NextUploadIdMarker") or ""
-        before = self.marker.get("KeyMarker", "")
-        if not key:
-            message = "the server lists multipart uploads in pages, and does not tell the next one"
-            raise StorageError(message)
-        if key != before:
-            self._seen_ids.clear()
-        if key.encode() < before.encode() or upload_id in self._seen_ids:
-            message = "the server lists the same multipart uploads over and over"
-            raise StorageError(message)
-        self._seen_ids.add(upload_id)
-        self.marker = {"KeyMarker": key} | ({"UploadIdMarker": upload_id} if upload_id else {})
-
-
-def _sent(attributes: ObjectAttributes) -> dict[str, object]:
-    return {
-        "Metadata": dict(attributes.user_metadata),
-        "ContentType": attributes.content_type,
-    }
-
-
-def _protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
+def protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
+    """Names of a file system in URLs."""
     protocol = file_system.protocol
     return (protocol,) if isinstance(protocol, str) else tuple(protocol)
 
@@ -468,26 +327,37 @@ def range_ignored(name: str, start: int, stop: int) -> StorageError:
     return StorageError(message, object_key=name, offset=start)
 
 
-def _http_range(start: int, stop: int) -> str:
-    return f"bytes={start}-{stop - 1}"
-
-
-def _answers_range(response: Mapping[str, Any], start: int) -> bool:
-    content_range = response.get("ContentRange")
-    # Without Content-Range the body begins at the object's first byte.
-    return start == 0 if content_range is None else content_range.startswith(f"bytes {start}-")
-
-
-def _lower_names(metadata: object) -> dict[str, str] | None:
+def lower_names(metadata: object) -> dict[str, str] | None:
+    """User metadata with names in lower case; None if it is none."""
     if not isinstance(metadata, Mapping):
         return None
     return {str(name).lower(): str(value) for name, value in metadata.items()}
 
 
-def _modified(entry: Mapping[str, Any]) -> datetime | None:
+def version_in(entry: Mapping[str, Any]) -> str | None:
+    """What no other version of the object has; None if nothing of the kind is told.
+
+    Args:
+        entry: What a file system tells of the object, in its own words.
+    """
+    # The field's name in s3fs, adlfs and gcsfs, obstore.
+    for name in ("ETag", "etag", "e_tag"):
+        tag = entry.get(name)
+        if tag:
+            return str(tag).removeprefix("W/").strip('"')
+    modified = modified_in(entry)
+    return None if modified is None else f"{entry['size']} bytes, {modified.isoformat()}"
+
+
+def modified_in(entry: Mapping[str, Any]) -> datetime | None:
+    """When an object was written, with time zone; None if that is not told.
+
+    Args:
+        entry: What a file system tells of the object, in its own words.
+    """
     # The field's name in s3fs, adlfs, local and sftp, gcsfs, memory.
-    for field in ("LastModified", "last_modified", "mtime", "updated", "created"):
-        value = entry.get(field)
+    for name in ("LastModified", "last_modified", "mtime", "updated", "created"):
+        value = entry.get(name)
         if isinstance(value, int | float):
             return datetime.fromtimestamp(value, tz=UTC)
         if isinstance(value, str):

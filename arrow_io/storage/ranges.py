@@ -3,16 +3,20 @@
 What comes in is a location, the name of a data object and the length that its index object gives
 (`data_object_length` of PIP-17); what goes out is read-only views of the bytes asked for. A short
 answer is continued where it stopped; that the object ends is believed only when a HEAD says so.
+All bytes are of one version of the object: the one that was listed, or else the one that the first
+answer is of. Where answers do not tell it (all but S3, folders and memory), a HEAD does, before the
+last range is given.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-from arrow_io.errors import OptionError, TruncatedObjectError
+from arrow_io.errors import OptionError, StorageError, TruncatedObjectError
+from arrow_io.storage.object_store import ObjectContent
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
@@ -44,6 +48,8 @@ class RangeReader:
     """Most requests of a stream under way at once; 0 or 1: each is sent when it is needed."""
     trace: RequestTrace | None = None
     """Counts the requests."""
+    version: str | None = None
+    """Version of the object that was listed (`ObjectInfo.version`); None if that is not known."""
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -60,7 +66,7 @@ class RangeReader:
             message = f"range_bytes must be at most {MAX_RANGE_BYTES}, not {self.range_bytes}"
             raise OptionError(message, object_key=self.name)
 
-    def read(self, start: int, stop: int) -> bytes | memoryview:
+    def read(self, start: int, stop: int) -> bytes:
         """Read the bytes `[start, stop)`, one request after the other.
 
         Args:
@@ -68,23 +74,38 @@ class RangeReader:
             stop: Byte behind the last one (half-open); equal to `start`, nothing is requested.
 
         Returns:
-            Exactly `stop - start` bytes; as the store gave them, if one request brought them all.
+            Exactly `stop - start` bytes.
 
         Raises:
             TruncatedObjectError: `stop` is beyond `size_bytes`, or the object really ends before
                 `stop`; `offset` says where it ends.
             MissingObjectError: There is no such object.
-            StorageError: The store refused, or went on failing; `offset` is the first byte
-                missing.
+            ObjectChangedError: The object was replaced.
+            StorageError: The store refused, or went on failing, or sent too few bytes a second;
+                `offset` is the first byte missing.
         """
+        return self.read_content(start, stop).data
+
+    def read_content(self, start: int, stop: int) -> ObjectContent:
+        """As `read`: the bytes, and what the first answer told of the object."""
         self._check_range(start, stop)
-        parts: list[bytes | memoryview] = []
+        content = ObjectContent(b"", None, self.version)
+        parts: list[bytes] = []
+        retry, begun, first = self.location.retry, self.location.retry.clock(), start
         while start < stop:
             request_stop = min(start + self.range_bytes, stop)
-            part = self.location.read_range(self.name, start, request_stop, trace=self.trace)
-            parts.append(part)
-            start += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            # A range that comes in pieces is of one version, whatever brings the next piece.
+            version = self.version or content.version
+            part = self.location.read_range(
+                self.name, start, request_stop, version=version, trace=self.trace
+            )
+            content = content if parts else part
+            parts.append(part.data)
+            start += len(part.data)
+            if start < stop and retry.is_too_late(begun, start - first):
+                message = f"{start - first} bytes took longer than {retry.deadline_s:g} s and more"
+                raise StorageError(message, object_key=self.name, offset=start)
+        return content if len(parts) == 1 else replace(content, data=b"".join(parts))
 
     def stream(self, start: int, stop: int, *, prefetch_stop: int | None = None) -> RangeStream:
         """Read the bytes `[start, stop)` forwards, fetching ahead.
@@ -101,6 +122,17 @@ class RangeReader:
         self._check_range(start, stop)
         return RangeStream(self, start, stop, stop if prefetch_stop is None else prefetch_stop)
 
+    def check_version(self) -> None:
+        """Ask whether the object is still of the version that was listed, if that is known.
+
+        Raises:
+            MissingObjectError: There is no such object.
+            ObjectChangedError: The object was replaced.
+            StorageError: The store refused, or went on failing.
+        """
+        if self.version is not None:
+            self.location.check_version(self.name, self.version, trace=self.trace)
+
     def _check_range(self, start: int, stop: int) -> None:
         if not 0 <= start <= stop:
             message = f"no range of bytes: [{start}, {stop})"
@@ -114,7 +146,7 @@ class RangeReader:
 class _Request:
     start: int
     stop: int
-    future: Future[bytes | memoryview] | None
+    future: Future[ObjectContent] | None
     """None: to be sent by the consumer's thread when it needs the bytes."""
 
 
@@ -146,6 +178,8 @@ class RangeStream:
         self._window = 0
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
+        self.first: ObjectContent | None = None
+        """What the first answer told of the object, without its bytes; None until it came."""
 
     def __enter__(self) -> Self:
         """Return the stream itself."""
@@ -243,13 +277,19 @@ class RangeStream:
         self._window = min(max(2 * self._window, 1), max(self._max_prefetch, 1))
         self._request_ahead()
         request = self._pending[0]
-        data = (
-            self._reader.read(request.start, request.stop)
+        content = (
+            self._reader.read_content(request.start, request.stop)
             if request.future is None
             else request.future.result()
         )
+        if self.first is None:
+            # It is asked for alone: those behind it must be of its version.
+            self._reader = replace(self._reader, version=self._reader.version or content.version)
+            self.first = replace(content, data=b"")
+        if request.stop == self._stop and content.version is None:
+            self._reader.check_version()
         self._pending.popleft()
-        self._held.append((request.start, memoryview(data)))
+        self._held.append((request.start, memoryview(content.data)))
 
     def _request_ahead(self) -> None:
         # A range still held takes the place of one under way, but one request is always allowed.
@@ -262,9 +302,9 @@ class RangeStream:
             future = self._submit(start, self._next) if self._pending else None
             self._pending.append(_Request(start, self._next, future))
 
-    def _submit(self, start: int, stop: int) -> Future[bytes | memoryview]:
+    def _submit(self, start: int, stop: int) -> Future[ObjectContent]:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(
                 self._max_prefetch, thread_name_prefix="pulsar-offload-range"
             )
-        return self._executor.submit(self._reader.read, start, stop)
+        return self._executor.submit(self._reader.read_content, start, stop)

@@ -7,7 +7,7 @@ custom metadata in the index, else from the user metadata of the object.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from arrow_io.errors import (
 )
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
-from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.topic_name import TopicName
 
@@ -74,8 +74,17 @@ class LedgerCopy:
 
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Whether a later listing shows the same sound objects."""
-        same = (self.index, self.data) == (index, data)
+        same = (self.index, self.data) == (index, data) and _versions(self.index, self.data).may_be(
+            _versions(index, data)
+        )
         return same and index.modified is not None and self.ledger is not None
+
+    def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> LedgerCopy:
+        """The copy, of which a later listing shows the same sound objects, of these versions."""
+        if self.ledger is None or self.ledger.versions == _versions(index, data):
+            return self
+        ledger = replace(self.ledger, versions=_versions(index, data))
+        return replace(self, index=index, data=data, ledger=ledger)
 
 
 @dataclass(frozen=True)
@@ -144,7 +153,7 @@ def read_bucket(
         info, name = pair
         found = before.get(name)
         if found is not None and found.is_still(info, data.get(name)):
-            return found
+            return found.as_listed(info, data.get(name))
         return _read_copy(
             location,
             name,
@@ -193,7 +202,13 @@ def _read_copy(
     error: PulsarOffloadError | None = None
     managed_ledger = None
     try:
-        ledger = OffloadedLedger.open(location, name, range_bytes=range_bytes, trace=trace)
+        ledger = OffloadedLedger.open(
+            location,
+            name,
+            versions=_versions(index, data),
+            range_bytes=range_bytes,
+            trace=trace,
+        )
         # A ledger whose data object is cut has a topic too.
         managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
         if data is not None:
@@ -217,6 +232,10 @@ def _read_copy(
         message = "nothing tells which topic the ledger belongs to"
         error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
     return LedgerCopy(name, index, data, topic, None if error else ledger, error, cut)
+
+
+def _versions(index: ObjectInfo, data: ObjectInfo | None) -> ObjectVersions:
+    return ObjectVersions(index.version, None if data is None else data.version)
 
 
 def streaming_error(objects: Iterable[ObjectInfo]) -> UnsupportedFormatError:

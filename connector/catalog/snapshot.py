@@ -80,7 +80,7 @@ def begins_snapshot(location: Location, name: str) -> bool:
         StorageError: It cannot be read.
     """
     try:
-        data = bytes(location.read_range(name, 0, _BEGINNING_BYTES))
+        data = location.read_range(name, 0, _BEGINNING_BYTES).data
         text = zlib.decompressobj(wbits=_GZIP).decompress(data, _BEGINNING_BYTES)
     except (FormatError, MissingObjectError, zlib.error):
         return False

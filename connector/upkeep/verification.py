@@ -8,12 +8,13 @@ demands of it. Damage is told and passed over, so that all of it is found.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from arrow_io.errors import FormatError, MissingObjectError, OptionError, StorageError
 from arrow_io.format.index_block import check_format_version
 from arrow_io.messages import tables
+from arrow_io.messages.broker_order import broker_index, out_of_order
 from arrow_io.read_report import ReadReport, Unit
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.messages.entry_run import EntryRun
     from connector.catalog.topic_ledgers import TopicLedgers
 
 _LINE_START = b'{"url": '
@@ -44,6 +46,10 @@ class VerifiedLedger:
     """Those of them that have no checksum."""
     problems: tuple[str, ...]
     """What is wrong, the first hundred; empty if all is well."""
+    first_index: int | None = None
+    """The broker's index of the first entry; None if it has none, or that is not known."""
+    last_index: int | None = None
+    """That of the last entry, likewise."""
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -113,7 +119,8 @@ class VerificationJournal:
 
 def _parsed(fields: dict[str, Any]) -> VerifiedLedger:
     done = VerifiedLedger(**(fields | {"problems": tuple(fields["problems"])}))
-    numbers = done.ledger_id, done.stored_bytes, done.entries, done.unchecked_entries
+    indexes = [each for each in (done.first_index, done.last_index) if each is not None]
+    numbers = done.ledger_id, done.stored_bytes, done.entries, done.unchecked_entries, *indexes
     texts = done.url, done.topic, done.object, *done.problems
     if not all(type(each) is int for each in numbers) or not all(map(_is_text, texts)):
         message = "a field has another type"
@@ -147,6 +154,7 @@ def verify(
             until then is in it.
     """
     for topic in topics:
+        last_index = None
         for ledger in topic.ledgers:
             known = journal.find(ledger) if journal else None
             if known is None or known.problems:
@@ -154,7 +162,19 @@ def verify(
                 if journal is not None:
                     journal.add(known)
                 progress(known)
-            yield known
+            yield _compared(known, last_index)
+            last_index = known.last_index
+
+
+def _compared(verified: VerifiedLedger, before: int | None) -> VerifiedLedger:
+    """What was found of a ledger, and whether it stands behind the one that ends with an index."""
+    first = verified.first_index
+    if before is None or first is None or first > before:
+        return verified
+    error = out_of_order(before, first).located(
+        object_key=verified.object, ledger_id=verified.ledger_id
+    )
+    return replace(verified, problems=(*verified.problems, str(error)))
 
 
 def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
@@ -169,6 +189,7 @@ def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
     """
     report = ReadReport(salvage=True)
     entries = unchecked = 0
+    indexes = _BrokerIndexes()
     problems = [*_wrong_metadata(ledger)]
     try:
         for run in ledger.entry_runs(0, ledger.last_entry_id, report, verify_checksums=True):
@@ -176,6 +197,7 @@ def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
             for index in broken:
                 report.lose(Unit.ENTRY, run.error(index))
             entries += run.count - len(broken)
+            indexes.add(run, report)
             stop = run.count * tables.ENTRY_WIDTH
             checksums = run.table[tables.CHECKSUM : stop : tables.ENTRY_WIDTH].tolist()
             unchecked += checksums.count(tables.ABSENT)
@@ -197,7 +219,35 @@ def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
         entries=entries,
         unchecked_entries=unchecked,
         problems=tuple(problems),
+        first_index=indexes.first,
+        last_index=indexes.last,
     )
+
+
+class _BrokerIndexes:
+    """The broker's indexes of a ledger's entries, of which each must be above the one before.
+
+    Attributes:
+        first: That of the first entry; None if it has none.
+        last: That of the last entry, likewise.
+    """
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.last: int | None = None
+        self._is_empty = True
+
+    def add(self, run: EntryRun, report: ReadReport) -> None:
+        """Compare the entries of the next run; those out of order are reported as lost."""
+        for entry in range(run.count):
+            index = broker_index(run, entry)
+            if self.last is not None and index is not None and index <= self.last:
+                error = out_of_order(self.last, index)
+                run.locate(error, entry)
+                report.lose(Unit.ENTRY, error)
+            self.last = index
+            if self._is_empty:
+                self.first, self._is_empty = index, False
 
 
 def _wrong_metadata(ledger: OffloadedLedger) -> Iterator[str]:

@@ -169,13 +169,13 @@ class TestEveryStore:
         """A range within the object comes whole by one request."""
         location, trace = make_location(OBJECTS), RequestTrace(keep_records=True)
 
-        assert location.read_range("b", 3, 7, trace=trace) == b"3456"
+        assert location.read_range("b", 3, 7, trace=trace).data == b"3456"
         assert trace.records == (RequestRecord(RequestKind.RANGE_GET, "b", 3, 7),)
         assert trace.counts.range_bytes == 4
 
     def test_a_range_over_the_end_is_short(self, make_location: MakeLocation) -> None:
         """What there is of a range comes without an error."""
-        assert make_location(OBJECTS).read_range("b", 8, 100) == b"89"
+        assert make_location(OBJECTS).read_range("b", 8, 100).data == b"89"
 
     def test_a_range_behind_the_end_tells_where_the_end_is(
         self, make_location: MakeLocation
@@ -324,7 +324,7 @@ class TestS3:
         body = FakeBody(b"34", b"5", aiohttp.ClientPayloadError())
         store = FakeS3({"Body": body, "ContentRange": "bytes 3-8/10"})
 
-        assert store.location().read_range("b", 3, 9) == b"345"
+        assert store.location().read_range("b", 3, 9).data == b"345"
         assert store.calls[0]["Range"] == "bytes=3-8"
         assert body.is_closed
 
@@ -335,7 +335,7 @@ class TestS3:
             {"Body": FakeBody(b"345678"), "ContentRange": "bytes 3-8/10"},
         )
 
-        assert store.location().read_range("b", 3, 9) == b"345678"
+        assert store.location().read_range("b", 3, 9).data == b"345678"
         assert len(store.calls) == 2
 
     @pytest.mark.parametrize("content_range", [None, "bytes 0-9/10", "bytes 30-35/99"])

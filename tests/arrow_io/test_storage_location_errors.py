@@ -32,9 +32,9 @@ class TestFailures:
         faults = [raising(s3_error(503, "SlowDown")), raising(TimeoutError()), cut_to(0)]
         script, trace = FaultScript({"a": b"data"}, faults), RequestTrace()
 
-        data = script.location(is_async=is_async).read_range("a", 0, 4, trace=trace)
+        content = script.location(is_async=is_async).read_range("a", 0, 4, trace=trace)
 
-        assert data == b"data"
+        assert content.data == b"data"
         assert trace.counts == RequestCounts(range_requests=4, head_requests=1, range_bytes=4)
         assert script.pauses_s == [0.1, 0.2, 0.4]
 

@@ -83,7 +83,7 @@ class TestClosingStores:
         for kind in (ClosingFileSystem, ClosingAzureFileSystem):
             fsspec.register_implementation(kind.protocol[0], kind, clobber=True)
         # Not a store that is told by its class.
-        monkeypatch.setattr("arrow_io.storage.object_store.MemoryFileSystem", type(None))
+        monkeypatch.setattr("arrow_io.storage.connection.MemoryFileSystem", type(None))
         ClosingFileSystem.published.clear()
         ClosingFileSystem.discarded.clear()
         return Location(f"{request.param}://bucket-{next(_memory_folders)}")

@@ -103,7 +103,7 @@ def _values(
             index = scan.topics[0].ledgers[0].index
             damaged = bytearray(objects[name.data_name])
             damaged[index.block_start(broken_block) + 4] ^= 0xFF
-            bucket.put({name.data_name: bytes(damaged)})
+            bucket.rot(name.data_name, bytes(damaged))
         return read(scan, scan.plan(1), report)["__value__"].to_pylist(), report
 
 

@@ -101,7 +101,7 @@ def test_damage_behind_a_task_is_counted_once(build: ModuleType, task_bytes: int
         block = scan.topics[0].ledgers[0].index.block_start(1)
         damaged = bytearray(objects[data_name])
         damaged[block + 128] ^= 0xFF
-        bucket.put({data_name: bytes(damaged)})
+        bucket.rot(data_name, bytes(damaged))
         table = read(scan, scan.plan(task_bytes), report)
 
     assert table["__value__"].to_pylist() == [b"committed", b"single"]

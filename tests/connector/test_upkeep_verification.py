@@ -80,10 +80,10 @@ def test_each_byte_that_anything_tells_of() -> None:
             for region in regions(objects[name]):
                 met.add(region.part)
                 for position in range(region.start, region.stop):
-                    memory.put({name: flipped(objects[name], position, 1 << position % 8)})
+                    memory.rot(name, flipped(objects[name], position, 1 << position % 8))
                     damaged = [each.object for each in verify(topics) if each.problems]
                     assert damaged == [name] or (damaged == [] and region.part in _UNCHECKED)
-            memory.put({name: objects[name]})
+            memory.rot(name, objects[name])
     assert met == set(Part)
 
 

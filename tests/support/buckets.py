@@ -88,6 +88,13 @@ class MemoryBucket:
         """Write objects, in place of any with the same names."""
         self._store.pipe({f"{self._path}/{name}": data for name, data in objects.items()})
 
+    def rot(self, name: str, data: bytes) -> None:
+        """Change the bytes of an object, of which nothing that the store tells of it shows."""
+        file = self._store.store[f"{self._path}/{name}"]
+        file.seek(0)
+        file.write(data)
+        file.truncate()
+
     def delete(self, name: str) -> None:
         """Delete an object."""
         self._store.rm_file(f"{self._path}/{name}")

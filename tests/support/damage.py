@@ -19,13 +19,21 @@ import pyarrow.compute as pc
 
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.format.object_names import parse_object_name
+from arrow_io.ledger_reader import UNKNOWN_VERSIONS
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
 from tests.support.buckets import TOPIC, MemoryBucket, golden_objects, memory_bucket, offload
 from tests.support.builds import BUILDS, using_build
 from tests.support.codecs import CODECS
-from tests.support.entries import Framing, Message, encode_chunks, encode_entry, encode_marker
+from tests.support.entries import (
+    Framing,
+    Message,
+    encode_chunks,
+    encode_entry,
+    encode_marker,
+    renumbered,
+)
 from tests.support.expected import COLUMNS
 from tests.support.golden import golden_topic
 from tests.support.reading import read
@@ -34,6 +42,7 @@ from tests.support.reference import BROKER_METADATA_MAGIC, TXN_COMMIT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from arrow_io.ledger_reader import OffloadedLedger
     from connector import TopicDataset
     from connector.scan import Scan
 
@@ -148,7 +157,7 @@ class Specimen:
     def opened(self, *, salvage: bool = False, verify_checksums: bool = True) -> TopicDataset:
         """List the bucket, read its index objects, and give the dataset of all columns."""
         catalog = open_catalog(self.bucket.url, trace=self.trace)
-        return open_topic(
+        dataset = open_topic(
             self.bucket.url,
             self.topic,
             catalog=catalog,
@@ -156,6 +165,8 @@ class Specimen:
             on_corruption="salvage" if salvage else "raise",
             verify_checksums=verify_checksums,
         )
+        dataset.scan = unversioned(dataset.scan)
+        return dataset
 
     @contextmanager
     def replaced(self, name: str, content: bytes) -> Iterator[None]:
@@ -176,6 +187,19 @@ class Specimen:
         """Numbers of the sound rows that are among `rows`, in their order; null for any other."""
         sought = self.rows["__message_id__"].combine_chunks()
         return pc.index_in(rows["__message_id__"].combine_chunks(), value_set=sought)
+
+
+def unversioned(scan: Scan) -> Scan:
+    """The same scan, to which damage that comes after it was opened looks as though it came before.
+
+    Bytes rot in a store without its telling of another version.
+    """
+
+    def forget(ledger: OffloadedLedger) -> OffloadedLedger:
+        return replace(ledger, versions=UNKNOWN_VERSIONS)
+
+    topics = (replace(each, ledgers=tuple(map(forget, each.ledgers))) for each in scan.topics)
+    return replace(scan, topics=tuple(topics))
 
 
 @contextmanager
@@ -214,7 +238,12 @@ def woven_objects() -> dict[str, bytes]:
         (7, [*entries, transactional, *chunks[:2]]),
         (9, [chunks[2], commit, last]),
     ]
-    return offload(ledgers, block_bytes=480)
+    indexes = itertools.count(300, 300)
+    numbered = [
+        (ledger_id, [renumbered(entry, next(indexes)) for entry in entries])
+        for ledger_id, entries in ledgers
+    ]
+    return offload(numbered, block_bytes=480)
 
 
 def ledger_id_of(name: str) -> int | None:

@@ -258,5 +258,20 @@ def _frame(metadata: ProtoMessage, payload: bytes, framing: Framing, extra_field
     if framing.broker_metadata is None:
         return rest
     timestamp, index = framing.broker_metadata
-    broker: bytes = BrokerEntryMetadata(broker_timestamp=timestamp, index=index).SerializeToString()
+    return _with_broker_metadata(BrokerEntryMetadata(broker_timestamp=timestamp, index=index), rest)
+
+
+def _with_broker_metadata(metadata: ProtoMessage, rest: bytes) -> bytes:
+    broker: bytes = metadata.SerializeToString()
     return BROKER_METADATA_MAGIC + struct.pack(">I", len(broker)) + broker + rest
+
+
+def renumbered(entry: bytes, index: int) -> bytes:
+    """The same entry, if it has broker metadata, with another index of its last message."""
+    if not entry.startswith(BROKER_METADATA_MAGIC):
+        return entry
+    start = len(BROKER_METADATA_MAGIC) + 4
+    (length,) = struct.unpack_from(">I", entry, start - 4)
+    metadata = BrokerEntryMetadata.FromString(entry[start : start + length])
+    metadata.index = index
+    return _with_broker_metadata(metadata, entry[start + length :])

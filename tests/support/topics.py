@@ -22,6 +22,7 @@ from tests.support.entries import (
     encode_chunks,
     encode_entry,
     encode_marker,
+    renumbered,
 )
 from tests.support.pulsar_proto import MessageMetadata
 from tests.support.reference import NOT_BATCHED, TXN_ABORT, TXN_COMMIT, Position, TxnId
@@ -41,6 +42,7 @@ _SUPERSEDED_FIELDS: Final = (
     MessageMetadata(sequence_id=2**64 - 1).SerializePartialToString(),
 )
 _TXN_COMMITTING: Final = 20
+_INDEX_STEP: Final = 1000
 _TIMES_MS: Final = st.integers(min_value=1, max_value=4_000_000_000_000)
 
 # Few draws and telling values: of every width that a varint or a length can have in practice.
@@ -437,16 +439,21 @@ def _woven(threads: Sequence[Thread], order: Sequence[int], ledger_ids: Sequence
     """
     ledgers: dict[int, list[bytes]] = {}
     positions: list[list[Position]] = [[] for _ in threads]
+    indexes: dict[Position, int] = {}
+    index = ledger_ids[0]
     for number, ledger_id in zip(order, ledger_ids, strict=True):
         entries = ledgers.setdefault(ledger_id, [])
         step = len(positions[number])
         positions[number].append((ledger_id, len(entries)))
-        entries.append(threads[number].entries[step])
+        # Through a topic they rise, by the number of each entry's messages at the least.
+        index += _INDEX_STEP
+        indexes[ledger_id, len(entries)] = index
+        entries.append(renumbered(threads[number].entries[step], index))
     delivered = [
         DeliveredAt(
             position=places[step],
             first_chunk=None if d.first_chunk_step is None else places[d.first_chunk_step],
-            delivered=d,
+            delivered=_renumbered(d, indexes[places[step]]),
             txn_id=thread.txn_id,
             committed=thread.committed,
         )
@@ -456,3 +463,11 @@ def _woven(threads: Sequence[Thread], order: Sequence[int], ledger_ids: Sequence
     delivered.sort(key=lambda at: (at.position, at.delivered.batch_index))
     still_open = {thread.txn_id for thread in threads if thread.open and thread.txn_id is not None}
     return Topic(list(ledgers.items()), delivered, still_open)
+
+
+def _renumbered(delivered: Delivered, index: int) -> Delivered:
+    if delivered.framing.broker_metadata is None:
+        return delivered
+    broker_metadata = (delivered.framing.broker_metadata[0], index)
+    framing = replace(delivered.framing, broker_metadata=broker_metadata)
+    return replace(delivered, framing=framing)

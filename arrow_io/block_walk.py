@@ -1,0 +1,134 @@
+"""The entries of a ledger's data blocks, walked over in the order in which they stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import CorruptBlockError, TruncatedObjectError
+from arrow_io.format.data_block import read_block_header
+from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
+from arrow_io.messages import _decode, tables
+from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
+from arrow_io.messages.entry_run import EntryRun, int64_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.offset_memory import OffsetMemory
+    from arrow_io.storage.ranges import RangeStream
+
+_MAX_TABLE_ENTRIES = 4096
+_RUN_BYTES = 1 << 20
+"""About how many bytes of entries are taken together: what a core's second-level cache holds."""
+_REMEMBERED_DISTANCE_BYTES = 1 << 20
+_STOPPED = {
+    tables.PADDING: "padding, or the next block, where the entry must stand",
+    tables.WRONG_ENTRY_ID: "another entry id where the entry must stand",
+}
+
+
+class BlockWalk:
+    """Walks the entries of consecutive blocks, from the start of a block or a remembered entry.
+
+    Args:
+        ledger: The ledger.
+        first_entry_id: The first entry that is wanted.
+        offsets: Where entries of ledgers are remembered to stand.
+
+    Attributes:
+        block: Number of the first block.
+        position: Where the next entry, or the header of the next block, begins in the data object.
+        entry_id: Id of the next entry.
+    """
+
+    def __init__(self, ledger: OffloadedLedger, first_entry_id: int, offsets: OffsetMemory) -> None:
+        index = ledger.index
+        self._ledger = ledger
+        self._first = first_entry_id
+        self.block = index.block_of(first_entry_id)
+        self.entry_id = index.first_entry_id(self.block)
+        self.position = index.block_start(self.block)
+        self._inside = False
+        remembered = offsets.floor(ledger.memory_key, first_entry_id)
+        if remembered is not None and remembered[0] > self.entry_id:
+            self.entry_id, self.position = remembered
+            self._inside = True
+        mean_bytes = ENTRY_HEADER_BYTES + (index.ledger_metadata.length_bytes // index.entry_count)
+        self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_TABLE_ENTRIES)
+        self._data_name = ledger.name.data_name
+        self._offsets = offsets
+        self._memory_key = ledger.memory_key
+        self._remembered = 0
+        _, self._result = int64_view(4)
+
+    def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
+        """The entries of one block from `first_entry_id` on, up to `last_entry_id` (inclusive)."""
+        index = self._ledger.index
+        block_stop = min(index.block_stop(block), self._ledger.data_stop)
+        if not self._inside:
+            self.position = index.block_start(block)
+            self.entry_id = index.first_entry_id(block)
+            self._skip_header(stream, block)
+        self._inside = False
+        last = min(last_entry_id, index.last_entry_id_of_block(block))
+        needed = ENTRY_HEADER_BYTES
+        while self.entry_id <= last:
+            if needed > block_stop - self.position:
+                message = f"entries are missing: the block ends before entry {self.entry_id} does"
+                is_cut = block_stop < index.block_stop(block)
+                raise TruncatedObjectError(message) if is_cut else CorruptBlockError(message)
+            if needed > MAX_MESSAGE_BYTES:
+                message = (
+                    f"an entry of {needed - ENTRY_HEADER_BYTES} bytes is larger than is believed"
+                )
+                raise CorruptBlockError(message)
+            view, start = stream.at(self.position, needed)
+            stop = min(len(view), start + block_stop - self.position)
+            run, needed = self._run(view, start, stop, last)
+            if run is not None:
+                if self.position - self._remembered >= _REMEMBERED_DISTANCE_BYTES:
+                    self._offsets.remember(self._memory_key, self.entry_id, self.position)
+                    self._remembered = self.position
+                self.position += self._result[1] - start
+                self.entry_id += self._result[0]
+                if run.count:
+                    yield run
+
+    def _skip_header(self, stream: RangeStream, block: int) -> None:
+        index = self._ledger.index
+        length = index.data_header_length_bytes
+        view, start = stream.at(self.position, length)
+        read_block_header(
+            view[start : start + length],
+            expected=index.block_header(block),
+            offset=self.position,
+            object_key=self._ledger.name.data_name,
+            ledger_id=self._ledger.ledger_id,
+        )
+        self.position += length
+
+    def _run(
+        self, view: memoryview, start: int, stop: int, last: int
+    ) -> tuple[EntryRun | None, int]:
+        """Walk what the buffer holds; gives the run, if any, and the bytes needed to go on."""
+        capacity = min(self._capacity, last - self.entry_id + 1)
+        _, table = int64_view(capacity * tables.ENTRY_WIDTH)
+        _decode.core.read_entries(
+            view, start, stop, self.entry_id, last, table, capacity, self._result
+        )
+        count, _, status, needed = self._result
+        if count == 0 and status in _STOPPED:
+            raise CorruptBlockError(_STOPPED[status])
+        if count == 0:
+            return None, needed
+        skipped = min(max(self._first - self.entry_id, 0), count)
+        run = EntryRun(
+            self._ledger.ledger_id,
+            self._data_name,
+            view,
+            self.position - start,
+            table[skipped * tables.ENTRY_WIDTH : count * tables.ENTRY_WIDTH],
+            count - skipped,
+        )
+        return run, needed if status == tables.CUT else ENTRY_HEADER_BYTES

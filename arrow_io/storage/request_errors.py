@@ -1,0 +1,122 @@
+"""What a request that failed becomes: a typed error that names the object and shows no secret."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import (
+    MissingObjectError,
+    ObjectChangedError,
+    OptionError,
+    PulsarOffloadError,
+    StorageError,
+    TruncatedObjectError,
+)
+from arrow_io.extras import install_command
+from arrow_io.storage.failures import http_status, is_transient, s3_error_code, storage_errors
+from arrow_io.storage.redaction import redacted
+from arrow_io.storage.store_kinds import StoreKind, store_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from arrow_io.storage.object_store import ObjectContent, ObjectHead
+
+_HTTP_PRECONDITION_FAILED = 412
+
+
+class RequestErrors:
+    """Makes the errors of one location.
+
+    Args:
+        url: The location, as the user gave it.
+        shown_url: As it may be shown.
+        storage_options: What must not be shown.
+    """
+
+    def __init__(self, url: str, shown_url: str, storage_options: Mapping[str, object]) -> None:
+        self._url = url
+        self._shown_url = shown_url
+        self._options = storage_options
+
+    def typed(
+        self, error: Exception, name: str | None, offset: int | None, attempts: int
+    ) -> PulsarOffloadError:
+        """The error for what a library raised.
+
+        Args:
+            error: What it raised, at last.
+            name: Name of the object; None for a listing.
+            offset: First byte that is missing, in bytes, where the request was for a range.
+            attempts: How often the request was sent.
+        """
+        if isinstance(error, PulsarOffloadError):
+            return error
+        if isinstance(error, FileNotFoundError) and s3_error_code(error) != "NoSuchBucket":
+            what = "object" if name else "folder or prefix"
+            message = f"no such {what} at {self._shown_url}"
+            return MissingObjectError(message, object_key=name)
+        again = f", after {attempts} attempts" if is_transient(error) else ""
+        message = f"request to {self._shown_url} failed{again}: {self.shown(error)}"
+        typed = StorageError(message, object_key=name, offset=offset)
+        for note in getattr(error, "__notes__", ()):
+            typed.add_note(redacted(note, self._options))
+        return typed
+
+    def unusable(self, error: Exception) -> OptionError:
+        """The error for options or a URL that a library refuses."""
+        if not isinstance(error, ImportError):
+            message = (
+                f"storage options or URL not usable for {self._shown_url}: {self.shown(error)}"
+            )
+        elif store_kind(self._url) is StoreKind.S3:
+            message = f"{self._shown_url} needs s3fs: {install_command('s3')}"
+        else:
+            message = (
+                f"{self._shown_url} needs a package that is not installed: {self.shown(error)}"
+            )
+        return OptionError(message)
+
+    def shown(self, error: BaseException) -> str:
+        """Class and text of an error, without secrets."""
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return redacted(text, self._options)
+
+
+def check_version(name: str, wanted: str | None, found: str | None) -> None:
+    """Compare two versions of an object; of one that is not known, nothing can be said.
+
+    Raises:
+        ObjectChangedError: They differ.
+    """
+    if None not in (wanted, found) and wanted != found:
+        raise _changed(name)
+
+
+def of_version(name: str, wanted: str | None, get: Callable[[], ObjectContent]) -> ObjectContent:
+    """What a request gives, if it is of the version wanted; of one not known, nothing can be said.
+
+    Raises:
+        ObjectChangedError: It is of another, or the store says that the one wanted is gone.
+    """
+    try:
+        content = get()
+    except storage_errors() as error:
+        if http_status(error) == _HTTP_PRECONDITION_FAILED:
+            raise _changed(name) from None
+        raise
+    check_version(name, wanted, content.version)
+    return content
+
+
+def _changed(name: str) -> ObjectChangedError:
+    message = "the object was replaced since it was listed or first read: open the topic anew"
+    return ObjectChangedError(message, object_key=name)
+
+
+def no_bytes(name: str, start: int, head: ObjectHead) -> Exception:
+    """The error for an empty answer: the object's end, or a failure that may pass."""
+    if head.size_bytes <= start:
+        message = f"the object ends after {head.size_bytes} bytes, before byte {start}"
+        return TruncatedObjectError(message, object_key=name, offset=head.size_bytes)
+    return ConnectionError(f"no bytes were sent of an object of {head.size_bytes} bytes")

@@ -1,0 +1,198 @@
+"""Whatever a server does, a request ends: in a time that an option says, with a typed error."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.parsers import ResponseParserError
+
+from arrow_io.errors import OptionError, StorageError
+from arrow_io.storage.failures import RequestGivenUpError, RetryPolicy
+from arrow_io.storage.location import Location
+from arrow_io.storage.ranges import RangeReader
+from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, cut_to, s3_error
+from tests.support.stalling_server import (
+    fail_503,
+    never,
+    stalling_server,
+    stop_in_the_body,
+    trickle,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DEADLINE_S = 1
+_TOO_FAST = 1 << 40
+"""No byte that comes puts off the end of a request by anything that counts."""
+
+
+@pytest.mark.parametrize("answer", [never, stop_in_the_body, trickle, fail_503])
+@pytest.mark.parametrize("what", ["list", "object", "range"])
+def test_a_server_that_never_ends_is_given_up(answer: Callable[..., None], what: str) -> None:
+    """Silent, silent in the middle of a body, a byte at a time, or in an endless storm of 503."""
+    with stalling_server(answer) as server:
+        options = server.storage_options | {"request_deadline_s": _DEADLINE_S}
+        retry = RetryPolicy(least_bytes_per_s=_TOO_FAST)
+        location = Location("s3://bucket/folder", options, retry)
+        reader = RangeReader(location, "name", 100)
+        requests: dict[str, Callable[[], object]] = {
+            "list": location.list_objects,
+            "object": lambda: location.read_object("name", max_bytes=1 << 20),
+            "range": lambda: reader.read(0, 100),
+        }
+
+        with pytest.raises(StorageError):
+            requests[what]()
+
+
+class _Clock:
+    """A clock that stands still, but for pauses and for what a test adds."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def pass_by(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def test_attempts_end_at_the_deadline() -> None:
+    """However many attempts are left, and each attempt is told how long it may take."""
+    clock, told = _Clock(), []
+    policy = RetryPolicy(attempts=100, deadline_s=60, sleep=clock.pass_by, clock=clock)
+
+    def request(seconds: float) -> None:
+        told.append(seconds)
+        clock.pass_by(20)
+        raise s3_error(503, "SlowDown")
+
+    with pytest.raises(OSError, match="no"):
+        policy.call_within(request)
+    assert told == pytest.approx([60, 39.9, 19.7])
+    assert clock.now_s <= 1000 + 60 + 0.3
+
+
+def test_error_that_the_server_gave_is_told_of_a_request_given_up() -> None:
+    """That the last attempt was cut short says less than what the one before it ended with."""
+    errors = [s3_error(503, "SlowDown", "fewer, please"), RequestGivenUpError("too slow")]
+    policy = RetryPolicy(attempts=2, sleep=lambda _seconds: None)
+
+    def request() -> None:
+        raise errors.pop(0)
+
+    with pytest.raises(OSError, match="fewer, please"):
+        policy.call(request)
+
+
+def test_pieces_of_a_range_have_a_deadline_together() -> None:
+    """A server that sends one byte for each request is given up, whatever its haste is."""
+    clock = _Clock()
+    script = FaultScript({"a": bytes(1000)}, [cut_to(1)] * 1000)
+    retry = RetryPolicy(deadline_s=60, least_bytes_per_s=1, clock=clock)
+    location = Location("faulty://folder", {"script": script}, retry)
+    original = script.answer
+
+    def answer(path: str, start: int, stop: int) -> bytes:
+        clock.pass_by(3)
+        return original(path, start, stop)
+
+    script.answer = answer  # type: ignore[method-assign]
+
+    with pytest.raises(StorageError, match="took longer than 60 s") as caught:
+        RangeReader(location, "a", 1000).read(0, 1000)
+    # 3 s a byte are allowed 60 s, and 1 s a byte.
+    assert caught.value.offset == len(script.requests) == 31
+
+
+@pytest.mark.parametrize(
+    ("options", "attempts", "deadline_s"),
+    [
+        ({}, 5, 60),
+        ({"request_attempts": 2}, 2, 60),
+        ({"request_attempts": "7", "request_deadline_s": "2.5"}, 7, 2.5),
+    ],
+)
+def test_storage_options_say_how_long_a_request_may_take(
+    options: dict[str, object], attempts: int, deadline_s: float
+) -> None:
+    """As text too; they go to other processes, and never to the file system."""
+    script = FaultScript({"a": b"data"})
+    location = Location("faulty://folder", {"script": script, **options})
+
+    for each in (location, location.child("folder")):
+        assert (each.retry.attempts, each.retry.deadline_s) == (attempts, deadline_s)
+    assert location.read_object("a", max_bytes=4).data == b"data"
+    plain = Location("memory://folder", options)
+    assert pickle.loads(pickle.dumps(plain)).retry == plain.retry
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"request_attempts": 0},
+        {"request_attempts": 1.5},
+        {"request_attempts": True} | {"request_attempts": None},
+        {"request_deadline_s": 0},
+        {"request_deadline_s": "soon"},
+        {"request_deadline_s": float("nan")},
+        {"request_deadline_s": 1e9},
+    ],
+)
+def test_numbers_out_of_bounds_are_refused(options: dict[str, object]) -> None:
+    """Before any request, by the option's name."""
+    with pytest.raises(OptionError, match=next(iter(options))):
+        Location("memory://folder", options)
+
+
+def _page(*names: str, **fields: object) -> dict[str, Any]:
+    contents = [{"Key": name, "Size": 1, "ETag": '"e"'} for name in names]
+    return {"Contents": contents, "KeyCount": len(names), **fields}
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [_page("a", KeyCount=2)],
+        [_page("a", IsTruncated=True)],
+        [_page("a", IsTruncated=True, NextContinuationToken="t")] * 3,
+        [_page("a", IsTruncated=True, NextContinuationToken="t"), {"KeyCount": 1}],
+        [ResponseParserError("no element found")] * 5,
+        [_page("a", IsTruncated=True, NextContinuationToken="t")]
+        + [ResponseParserError("no element found")] * 5,
+    ],
+)
+def test_a_listing_cut_short_is_an_error(pages: list[Any]) -> None:
+    """Fewer keys than the page says, no way to the next page, the same page again, broken XML."""
+    for listing in ("list_objects", "list_folders"):
+        location = FakeS3(*pages, *pages).location(attempts=2)
+        with pytest.raises(StorageError):
+            getattr(location, listing)()
+
+
+def test_a_listing_of_pages_is_whole() -> None:
+    """Keys and folders of all pages, each page asked for by what the one before it says."""
+    store = FakeS3(
+        _page("a", IsTruncated=True, NextContinuationToken="t"),
+        _page("b", CommonPrefixes=[{"Prefix": "f/"}], KeyCount=2),
+    )
+
+    infos = store.location().list_objects()
+
+    assert [(info.name, info.size_bytes, info.version) for info in infos] == [
+        ("a", 1, "e"),
+        ("b", 1, "e"),
+    ]
+    assert [call.get("ContinuationToken") for call in store.calls] == [None, "t"]
+
+
+def test_a_body_that_comes_in_time_is_whole() -> None:
+    """Each byte that comes puts off the end, so a long body of a slow server is no error."""
+    body = FakeBody(*[b"x" * 10] * 100)
+    location = FakeS3({"Body": body}).location()
+
+    assert location.read_object("a", max_bytes=1000).data == b"x" * 1000
