@@ -2,7 +2,8 @@
 
 A data object has no ledger id in it. But where brokers count messages (PIP-70,
 `AppendIndexMetadataInterceptor`), the index in an entry's broker metadata rises from each entry of
-a topic to the next, through all its ledgers.
+a topic to the next, through all its ledgers. Only a count that begins at 0 goes back: that of a
+topic that was deleted and made anew, or of ledgers that were appended offline.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class BrokerOrder:
         """
         for entry in (0, run.count - 1)[: run.count]:
             index = broker_index(run, entry)
-            if self._last is not None and index is not None and index <= self._last:
+            if goes_back(self._last, index) and not begins_count(run, entry):
                 error = out_of_order(self._last, index)
                 run.locate(error, entry)
                 if not self._report.salvage:
@@ -54,10 +55,21 @@ def broker_index(run: EntryRun, entry: int) -> int | None:
     return run.number(entry, tables.BROKER_INDEX)
 
 
-def out_of_order(before: int, index: int) -> EntryOrderError:
+def goes_back(before: int | None, index: int | None) -> bool:
+    """Whether an index is not above the one before it; nothing is said of what has none."""
+    return before is not None and index is not None and index <= before
+
+
+def begins_count(run: EntryRun, entry: int) -> bool:
+    """Whether the first message of an entry is the first that a broker counted."""
+    last = broker_index(run, entry)
+    return last is not None and last + 1 == max(run.number(entry, tables.BATCH_SIZE), 1)
+
+
+def out_of_order(before: int | None, index: int | None) -> EntryOrderError:
     """The error for an entry that has this broker index, behind one that has that before."""
     message = (
-        f"the broker gave index {index} behind {before}: the data objects of two ledgers were"
-        " swapped, or the topic was deleted and made anew under its name"
+        f"the broker gave index {index} behind {before}: the objects of two ledgers were swapped,"
+        " or one is of another ledger"
     )
     return EntryOrderError(message)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from arrow_io.errors import FormatError, MissingObjectError, OptionError, StorageError
 from arrow_io.format.index_block import check_format_version
 from arrow_io.messages import tables
-from arrow_io.messages.broker_order import broker_index, out_of_order
+from arrow_io.messages.broker_order import begins_count, broker_index, goes_back, out_of_order
 from arrow_io.read_report import ReadReport, Unit
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ class VerifiedLedger:
     problems: tuple[str, ...]
     """What is wrong, the first hundred; empty if all is well."""
     first_index: int | None = None
-    """The broker's index of the first entry; None if it has none, or that is not known."""
+    """The broker's index of the first entry; None if it has none or begins a count, or that is not
+    known."""
     last_index: int | None = None
-    """That of the last entry, likewise."""
+    """That of the last entry; None if it has none, or that is not known."""
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -168,10 +169,9 @@ def verify(
 
 def _compared(verified: VerifiedLedger, before: int | None) -> VerifiedLedger:
     """What was found of a ledger, and whether it stands behind the one that ends with an index."""
-    first = verified.first_index
-    if before is None or first is None or first > before:
+    if not goes_back(before, verified.first_index):
         return verified
-    error = out_of_order(before, first).located(
+    error = out_of_order(before, verified.first_index).located(
         object_key=verified.object, ledger_id=verified.ledger_id
     )
     return replace(verified, problems=(*verified.problems, str(error)))
@@ -228,8 +228,8 @@ class _BrokerIndexes:
     """The broker's indexes of a ledger's entries, of which each must be above the one before.
 
     Attributes:
-        first: That of the first entry; None if it has none.
-        last: That of the last entry, likewise.
+        first: That of the first entry; None if it has none or begins a count.
+        last: That of the last entry; None if it has none.
     """
 
     def __init__(self) -> None:
@@ -241,13 +241,14 @@ class _BrokerIndexes:
         """Compare the entries of the next run; those out of order are reported as lost."""
         for entry in range(run.count):
             index = broker_index(run, entry)
-            if self.last is not None and index is not None and index <= self.last:
+            if goes_back(self.last, index) and not begins_count(run, entry):
                 error = out_of_order(self.last, index)
                 run.locate(error, entry)
                 report.lose(Unit.ENTRY, error)
             self.last = index
             if self._is_empty:
-                self.first, self._is_empty = index, False
+                self.first = None if begins_count(run, entry) else index
+                self._is_empty = False
 
 
 def _wrong_metadata(ledger: OffloadedLedger) -> Iterator[str]:

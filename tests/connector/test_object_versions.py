@@ -44,6 +44,8 @@ class Ledger:
     index: bytes
     older: bytes
     """A data object of the same form with other values."""
+    indexes: range | None
+    """The broker's index of each entry; None: it counts nothing."""
 
     @property
     def form(self) -> object:
@@ -79,21 +81,34 @@ class Change:
             "roll back": rolled,
         }[self.kind]
 
-    def is_told_before(self, store: str, *, has_indexes: bool) -> bool:
+    def is_told_before(self, store: str, ledgers: Sequence[Ledger]) -> bool:
         """Whether something tells of it if it was done before the bucket was opened."""
         one, two = self.first, self.second
         if self.kind in {"roll back", "swap ledgers"}:
             return False
         if one.managed_ledger != two.managed_ledger:
             return store == "s3" or one.form != two.form
-        return has_indexes or one.form != two.form
+        return one.form != two.form or self._goes_back(ledgers)
+
+    def _goes_back(self, ledgers: Sequence[Ledger]) -> bool:
+        """Whether the indexes go back where no count begins anew, at 0."""
+        written = {name: data for name, data, _ in self.objects()}
+        lying = {each.data: each.indexes for each in ledgers}
+        last = -1
+        for each in ledgers:
+            indexes = lying[written.get(each.name.data_name, each.data)]
+            if each.managed_ledger == _MANAGED_LEDGER and indexes is not None:
+                if 0 < indexes[0] <= last:
+                    return True
+                last = indexes[-1]
+        return False
 
 
 @st.composite
 def _ledgers(draw: st.DrawFn, *, has_indexes: bool) -> list[Ledger]:
     """Ledgers of two topics, of few forms, the first two of them of one."""
     block_bytes = draw(st.sampled_from((140, 1 << 20)))
-    next_index = dict.fromkeys((_MANAGED_LEDGER, _OTHER), 0)
+    next_index = dict.fromkeys((_MANAGED_LEDGER, _OTHER), draw(st.integers(0, 5)))
     ledgers = []
     for number in range(draw(st.integers(2, 4))):
         owner = _MANAGED_LEDGER if number < 2 else draw(st.sampled_from((_MANAGED_LEDGER, _OTHER)))
@@ -136,7 +151,13 @@ def _ledger(
     )
     data_name, index_name = name.data_name, name.index_name
     return Ledger(
-        name, owner, tuple(values), objects[data_name], objects[index_name], older[data_name]
+        name,
+        owner,
+        tuple(values),
+        objects[data_name],
+        objects[index_name],
+        older[data_name],
+        None if first_index is None else range(first_index, first_index + len(lengths)),
     )
 
 
@@ -203,7 +224,7 @@ def _assert_right(
                 bucket.write(name, content, managed_ledger)
 
         if moment == -2:
-            assume(change.is_told_before(store, has_indexes=has_indexes))
+            assume(change.is_told_before(store, ledgers))
             meddle()
         try:
             dataset = _opened(bucket, Meddler(moment, meddle))

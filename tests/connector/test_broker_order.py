@@ -1,0 +1,70 @@
+"""Broker indexes rise through a topic; where they go back, objects are not where they belong."""
+
+from __future__ import annotations
+
+import pytest
+
+from arrow_io.errors import EntryOrderError
+from connector import open_topic
+from connector.catalog.catalog import open_catalog
+from connector.upkeep.verification import verify
+from tests.support.buckets import TOPIC, memory_bucket, object_name, offload_ledger
+from tests.support.entries import Framing, Message, encode_entry
+
+pytestmark = pytest.mark.usefixtures("build")
+
+
+def _objects(*ledgers: list[int | None]) -> dict[str, bytes]:
+    """A ledger for each list of indexes; an entry whose index is None has none."""
+    objects: dict[str, bytes] = {}
+    for number, indexes in enumerate(ledgers):
+        entries = [
+            encode_entry(
+                [Message(payload=b"value")],
+                batched=False,
+                framing=Framing(broker_metadata=None if index is None else (1, index)),
+            )
+            for index in indexes
+        ]
+        objects |= offload_ledger(object_name(number), entries)
+    return objects
+
+
+@pytest.mark.parametrize(
+    "ledgers",
+    [
+        [[3, 4], [5]],
+        [[3, 9], [100]],
+        [[3, 4], [0, 1]],
+        [[3, None], [2]],
+        [[3], [None], [2]],
+        [[None, None], [None]],
+    ],
+)
+def test_what_rises_or_begins_anew_is_sound(ledgers: list[list[int | None]]) -> None:
+    """Gaps, entries without an index, and a count that begins at 0 prove nothing."""
+    with memory_bucket(_objects(*ledgers)) as bucket:
+        assert open_topic(bucket.url, TOPIC).count_rows() == sum(map(len, ledgers))
+        topics = open_catalog(bucket.url).every_ledger()
+        assert not any(each.problems for each in verify(topics))
+
+
+@pytest.mark.parametrize(
+    ("ledgers", "place"),
+    [([[5, 6], [4]], (1, 0)), ([[5], [5]], (1, 0)), ([[5, 4]], (0, 1)), ([[1], [9], [3]], (2, 0))],
+)
+def test_what_goes_back_is_an_error(
+    ledgers: list[list[int | None]], place: tuple[int, int]
+) -> None:
+    """It names ledger and entry; salvaging gives the rows and tells it, and so does `verify`."""
+    with memory_bucket(_objects(*ledgers)) as bucket:
+        with pytest.raises(EntryOrderError, match="behind") as caught:
+            open_topic(bucket.url, TOPIC).to_table()
+        salvaging = open_topic(bucket.url, TOPIC, on_corruption="salvage")
+        with pytest.warns(UserWarning, match="the broker gave index"):
+            rows = salvaging.to_table().num_rows
+        problems = [each.problems for each in verify(open_catalog(bucket.url).every_ledger())]
+
+    assert (caught.value.ledger_id, caught.value.entry_id) == place
+    assert rows == sum(map(len, ledgers))
+    assert [bool(each) for each in problems] == [n == place[0] for n in range(len(ledgers))]
