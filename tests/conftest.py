@@ -1,4 +1,4 @@
-"""What holds for every test: how many examples Hypothesis tries, and how Spark is run.
+"""What holds for every test: how many examples are tried, how Spark is run, when a test hangs.
 
 Payloads are decoded in an arena whose regions are guarded.
 """
@@ -13,6 +13,10 @@ from hypothesis import HealthCheck, settings
 
 from arrow_io.payloads import decoder
 from tests.support.arenas import GuardedShredding
+
+SLOW_SECONDS = 600
+"""What starts a Java runtime, or compiles the core, may take this long; the rest, `timeout`."""
+EXHAUSTIVE_SECONDS = 7_200
 
 settings.register_profile("default", max_examples=50, derandomize=True, deadline=None)
 settings.register_profile(
@@ -32,3 +36,14 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 def _guarded_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no value be written beside its place unnoticed."""
     monkeypatch.setattr(decoder, "Shredding", GuardedShredding)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests that are known to be slow the time that they need."""
+    is_exhaustive = settings.get_current_profile_name() == "exhaustive"
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if is_exhaustive or item.get_closest_marker("exhaustive"):
+            item.add_marker(pytest.mark.timeout(EXHAUSTIVE_SECONDS))
+        elif "spark_ds" in item.path.parts or "unpacked_wheel" in fixtures:
+            item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
