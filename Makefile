@@ -67,6 +67,10 @@ fuzz: install ## Run the property tests on many more examples, and the exhaustiv
 fuzz-asan: install ## Run changed and random bytes through a core with sanitizers
 	@.ci/sanitized build/sanitized $(FUZZ_SECONDS)
 
+.PHONY: mutate
+mutate: .venv/mutation-installed ## Print what tests do not notice: MODULES=connector/scan.py SAMPLE=40
+	@nice $(BIN)/python -m tests.mutation --sample $(or $(SAMPLE),0) $(MODULES)
+
 .PHONY: java
 java: ## Find a Java that Spark can run on, or install one by apt
 	@.ci/provide java >/dev/null
@@ -93,6 +97,10 @@ with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
 
 .venv/demo-installed: WANTED := ".[cli,duckdb]"
 .venv/dev-installed: WANTED := ".[all]" --group dev
+
+.venv/mutation-installed: .venv/dev-installed
+	@$(BIN)/python -m pip install -qq --group mutation
+	@touch $@
 
 # pkgutil, which Spark looks for data sources with, cannot see what an editable install maps to another
 # folder; it can see a folder that a .pth file names.

@@ -1,0 +1,1 @@
+"""Mutation testing: which changes of a module do its tests not notice?"""
