@@ -69,7 +69,7 @@ class ChunkLookback:
                     damage = damage or error
                 if chunk_id == 0:
                     return _in_order(reversed(later), damage)
-        return FoundChunks([], lost=True, damage=damage)
+        return FoundChunks([], damage=damage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +77,13 @@ class FoundChunks:
     """What stands of a chunked message before the entries which a reader was given.
 
     Attributes:
-        parts: Payloads of its first chunks.
-        lost: Whether a chunk between them, or the first, is missing.
+        parts: Payloads of its first chunks; none if a chunk between them, or the first, is missing.
         is_others: Whether another reader gives the message.
         damage: The error of an entry on the way back that cannot be decoded: it may have been the
             missing chunk.
     """
 
     parts: list[bytes]
-    lost: bool = False
     is_others: bool = False
     damage: CorruptEntryError | None = None
 
@@ -94,7 +92,7 @@ def _in_order(chunks: Iterable[tuple[int, bytes]], damage: CorruptEntryError | N
     parts: list[bytes] = []
     for chunk_id, payload in chunks:
         if chunk_id > len(parts):
-            return FoundChunks([], lost=True, damage=damage)
+            return FoundChunks([], damage=damage)
         if chunk_id == len(parts):
             parts.append(payload)
     return FoundChunks(parts, damage=damage)
@@ -216,7 +214,7 @@ class ChunkAssembler:
         if found.is_others or len(found.parts) == chunk_count:
             _remember(self._done, uuid)
         else:
-            message = self._open[uuid] = _OpenMessage(lost=found.lost)
+            message = self._open[uuid] = _OpenMessage()
             self._hold(message, found.parts)
 
     def _payload(self, run: EntryRun, index: int) -> bytes:

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.usefixtures("build")
 _PAYLOAD = b"abcdefghi"
 _ABC = encode_chunks(Message(payload=_PAYLOAD), chunk_count=3, uuid="abc")
 _XY = encode_chunks(Message(payload=b"xxxyyy"), chunk_count=2, uuid="xy")
+_FOUR = encode_chunks(Message(payload=b"0123456789"), chunk_count=4, uuid="four")
+_BROKEN = b"\xff" * 20
 _SINGLE = encode_entry([Message(payload=b"single")], batched=False)
 _PAIR = key_pair("P-256")
 _SEALED = [sealed_entry(entry, _PAIR) for entry in _ABC]
@@ -207,6 +209,86 @@ def test_damaged_chunk_before_the_entries(damaged: int) -> None:
     salvaging = ReadReport(salvage=True)
     assert _add_all(assembler(salvaging), run) == [None]
     assert salvaging.incomplete_messages == 1
+
+
+def _behind(before: list[bytes], report: ReadReport) -> list[bytes | None]:
+    """What comes of the last chunk of "abc" where these entries stand before it."""
+    assembler = _assembler(report, lookback=_looking_back(before))
+    return _add_all(assembler, entry_run([_ABC[2]], first_entry_id=len(before)))
+
+
+@pytest.mark.parametrize(
+    ("before", "entry_id"),
+    [
+        ([_BROKEN], 0),
+        ([_ABC[1], _BROKEN], 1),
+        ([_BROKEN, _ABC[1]], 0),
+        ([_ABC[0], _BROKEN], 1),
+        ([_BROKEN, _ABC[0], _BROKEN, _BROKEN], 3),
+    ],
+)
+def test_broken_entry_that_may_have_been_the_missing_chunk(
+    before: list[bytes], entry_id: int
+) -> None:
+    """The nearest entry that cannot be read tells of a missing chunk; salvaging, it is counted."""
+    with pytest.raises(CorruptEntryError) as caught:
+        _behind(before, ReadReport())
+    assert caught.value.entry_id == entry_id
+
+    salvaging = ReadReport(salvage=True)
+    assert _behind(before, salvaging) == [None]
+    assert salvaging.incomplete_messages == 1
+
+
+@pytest.mark.parametrize(
+    "before", [[_BROKEN, *_ABC[:2]], [_ABC[0], _BROKEN, _ABC[1]], [*_ABC[:2], _BROKEN, _SINGLE]]
+)
+def test_broken_entry_that_no_chunk_is_missing_for(before: list[bytes]) -> None:
+    """Where the chunks are all there, what else stands between them is nobody's loss here."""
+    report = ReadReport()
+
+    assert _behind(before, report) == [_PAYLOAD]
+    assert report == ReadReport()
+
+
+def test_what_is_given_up_is_not_looked_for_again() -> None:
+    """A message that a gap behind the start lost does not come back by way of the chunks before."""
+    report = ReadReport()
+    searches: list[int] = []
+
+    def before() -> Iterator[EntryRun]:
+        searches.append(1)
+        return runs_of([_ABC[0]], length=9)
+
+    assembler = _assembler(report, lookback=ChunkLookback(before))
+    run = entry_run([_ABC[2], _ABC[1], _ABC[2]], first_entry_id=1)
+
+    assert _add_all(assembler, run) == [None, None, None]
+    assert report.incomplete_messages == 1
+    assert len(searches) == 1
+
+
+def test_what_is_lost_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that lost a chunk takes no room from one that may become whole."""
+    monkeypatch.setattr(chunks, "MAX_HELD_BYTES", len(_PAYLOAD))
+    assembler = _assembler()
+
+    joined = _add_all(assembler, entry_run([_FOUR[0], _FOUR[2], *_ABC]))
+
+    assert joined == [None] * 4 + [_PAYLOAD]
+    assert [each.parts for each in assembler._open.values()] == [[]]
+
+
+def test_lost_messages_leave_the_bound_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After any number of them, just as many bytes are held as before, and no more."""
+    monkeypatch.setattr(chunks, "MAX_HELD_BYTES", len(_PAYLOAD) - 1)
+    assembler = _assembler()
+    lost = [_FOUR[0], _FOUR[2], _FOUR[3]] * 3
+    run = entry_run([*lost, *_ABC])
+
+    assert [assembler.add(run, index) for index in range(len(lost) + 2)] == [None] * (len(lost) + 2)
+    with pytest.raises(CorruptEntryError, match="were open at once"):
+        assembler.add(run, len(lost) + 2)
 
 
 def test_payloads_are_not_held_where_nobody_asks() -> None:
