@@ -9,7 +9,7 @@ import os
 import sys
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from arrow_io.payloads import decoder
 from tests.support.arenas import GuardedShredding
@@ -26,6 +26,8 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
+# To know that a test fails is enough, if nobody reads with what.
+settings.register_profile("mutation", settings.get_profile("default"), phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Spark would take the first `python3` on the PATH, which knows nothing of this project.

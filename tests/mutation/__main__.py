@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -99,7 +100,14 @@ def mutants_of(module: str, sample: int, seed: int) -> list[dict[str, str]]:
         copy_tree(folder, module)
         session = (sys.executable, SESSION, "results.json", str(sample), str(seed))
         with (folder / "log").open("w") as log:
-            ended = subprocess.run(session, cwd=folder, check=False, stdout=log, stderr=log)
+            ended = subprocess.run(
+                session,
+                cwd=folder,
+                env=os.environ | {"HYPOTHESIS_PROFILE": "mutation"},
+                check=False,
+                stdout=log,
+                stderr=log,
+            )
         results = folder / "results.json"
         if ended.returncode or not results.exists():
             sys.exit((folder / "log").read_text(errors="replace")[-5_000:])

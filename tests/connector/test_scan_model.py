@@ -1,0 +1,253 @@
+"""Rows, counts, losses and requests of a scan are those that a plain model of the topic tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import pyarrow.compute as pc
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arrow_io.format.index_block import BlockEntry, read_index_block, write_index_block
+from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
+from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.trace import RequestKind, RequestTrace
+from connector import open_topic
+from connector.scan import count, execute
+from tests.support.buckets import MANAGED_LEDGER, TOPIC, memory_bucket, object_name
+from tests.support.entries import Message, encode_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from connector import TopicDataset
+    from connector.scan import ScanTask
+
+Position: TypeAlias = tuple[int, int, int]
+
+_COLUMNS: Final = ["__ledger_id__", "__entry_id__", "__batch_index__", "__value__"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One ledger, as it lies in the bucket.
+
+    Attributes:
+        ledger_id: Its id.
+        batches: Number of messages of each entry; 0: one that is not batched.
+        stored: How many entries the offloader stored; it lost the others.
+        block_bytes: Length of its blocks.
+    """
+
+    ledger_id: int
+    batches: tuple[int, ...]
+    stored: int
+    block_bytes: int
+
+    def objects(self) -> dict[str, bytes]:
+        """Its objects, by name; with lost entries, as Pulsar's offloader leaves them."""
+        entries = [
+            encode_entry(
+                [Message(payload=repr(at).encode()) for at in self.positions(entry)],
+                batched=size > 0,
+            )
+            for entry, size in enumerate(self.batches)
+        ]
+        metadata = new_ledger_metadata(
+            [len(each) for each in entries], managed_ledger=MANAGED_LEDGER, ctime_ms=0
+        )
+        name = object_name(self.ledger_id)
+        kept = entries[: self.stored]
+        blocks: list[BlockEntry] = []
+        data = b""
+        if kept:
+            lengths = [len(each) for each in kept]
+            of_kept = new_ledger_metadata(lengths, managed_ledger=MANAGED_LEDGER, ctime_ms=0)
+            block_bytes = max(self.block_bytes, max(lengths) + 140)
+            encoded = encode_ledger(kept, of_kept, block_bytes=block_bytes)
+            blocks += read_index_block(encoded.index, object_key="").entries
+            data = encoded.data
+        if len(kept) < len(entries):
+            blocks.append(BlockEntry(len(kept), len(blocks) + 1, len(data)))
+        index = write_index_block(
+            data_object_length_bytes=len(data), entries=blocks, ledger_metadata=metadata
+        )
+        return {name.data_name: data, name.index_name: index}
+
+    def positions(self, entry: int) -> list[Position]:
+        """Ids of the messages of an entry."""
+        return [(self.ledger_id, entry, member) for member in range(self.batches[entry] or 1)]
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> list[Layout]:
+    """One to four ledgers, some with lost entries, in small blocks or large."""
+    ledger_ids = draw(st.lists(st.integers(3, 9), min_size=1, max_size=4, unique=True))
+    drawn = []
+    for ledger_id in sorted(ledger_ids):
+        batches = tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=7)))
+        stored = draw(st.just(len(batches)) | st.integers(0, len(batches)))
+        drawn.append(Layout(ledger_id, batches, stored, draw(st.sampled_from((140, 500, 1 << 20)))))
+    return drawn
+
+
+def _bounds(ledgers: list[Layout]) -> st.SearchStrategy[Position | None]:
+    """A message's id as a rule, of a lost one too; or one near by, or none."""
+    ids = [
+        at for each in ledgers for entry in range(len(each.batches)) for at in each.positions(entry)
+    ]
+    near = st.tuples(st.integers(2, 10), st.integers(0, 7), st.integers(0, 4))
+    return st.sampled_from(ids) | st.sampled_from(ids) | near | st.none()
+
+
+Filter: TypeAlias = tuple[pc.Expression, "Callable[[Position], bool]", "Callable[[int], bool]"]
+"""The expression, what it keeps, and in which ledgers it may keep anything."""
+
+
+def _filters() -> st.SearchStrategy[Filter | None]:
+    def of_ledger(expression: pc.Expression, holds: Callable[[int], bool]) -> Filter:
+        return expression, lambda at: holds(at[0]), holds
+
+    ledger, entry = pc.field("__ledger_id__"), pc.field("__entry_id__")
+    ledger_ids = st.integers(3, 9)
+    return (
+        st.none()
+        | ledger_ids.map(lambda it: of_ledger(ledger == it, lambda of: of == it))
+        | ledger_ids.map(lambda it: of_ledger(ledger > it, lambda of: of > it))
+        | ledger_ids.map(lambda it: of_ledger(ledger <= it, lambda of: of <= it))
+        | st.just((entry >= 1, lambda at: at[1] >= 1, lambda _: True))
+        | ledger_ids.map(
+            lambda it: (
+                (ledger >= it) & (entry != 2),
+                lambda at: at[0] >= it and at[1] != 2,
+                lambda of: of >= it,
+            )
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a scan of some ledgers must give.
+
+    Attributes:
+        ledgers: The ledgers.
+        start: First message id; None: from the beginning.
+        end: Message id behind the last; None: to the end.
+        wanted: The filter; None: all rows.
+    """
+
+    ledgers: list[Layout]
+    start: Position | None
+    end: Position | None
+    wanted: Filter | None
+
+    def rows(self) -> list[Position]:
+        """Ids of the rows, in order."""
+        return [
+            at
+            for ledger in self.ledgers
+            for entry in range(ledger.stored)
+            for at in ledger.positions(entry)
+            if (self.start is None or self.start <= at)
+            and (self.end is None or at < self.end)
+            and (self.wanted is None or self.wanted[1](at))
+        ]
+
+    def entries(self) -> Iterator[tuple[Layout, int]]:
+        """The entries that have to be looked at: one task or another meets them, or their loss.
+
+        A filter narrows the topic to the ledgers from the first to the last that it may hold for.
+        """
+        possible = [
+            each.ledger_id
+            for each in self.ledgers
+            if self.wanted is None or self.wanted[2](each.ledger_id)
+        ]
+        for ledger in self.ledgers:
+            for entry in range(len(ledger.batches)):
+                at = ledger.ledger_id, entry
+                if (
+                    possible
+                    and possible[0] <= ledger.ledger_id <= possible[-1]
+                    and (self.start is None or self.start[:2] <= at)
+                    and (self.end is None or (*at, 0) < self.end)
+                ):
+                    yield ledger, entry
+
+
+def _rows(task: ScanTask, report: ReadReport) -> Iterator[tuple[Position, bytes]]:
+    for batch in execute(task, report):
+        for ledger_id, entry_id, member, value in zip(*batch.to_pydict().values(), strict=True):
+            yield (ledger_id, entry_id, member or 0), value
+
+
+def _blocks_bytes(dataset: TopicDataset, model: Model) -> int:
+    """Length of the blocks that hold the entries to look at."""
+    indexes = {each.ledger_id: each.index for each in dataset.scan.topics[0].ledgers}
+    blocks = {
+        (ledger.ledger_id, indexes[ledger.ledger_id].block_of(entry))
+        for ledger, entry in model.entries()
+        if entry < ledger.stored
+    }
+    return sum(
+        indexes[ledger_id].block_stop(block) - indexes[ledger_id].block_start(block)
+        for ledger_id, block in blocks
+    )
+
+
+@given(
+    ledgers=layouts(),
+    wanted=_filters(),
+    task_bytes=st.sampled_from((1, 400, 1 << 20)),
+    range_bytes=st.sampled_from((100, 1 << 20)),
+    data=st.data(),
+)
+def test_scan_gives_what_the_model_gives(
+    *,
+    ledgers: list[Layout],
+    wanted: Filter | None,
+    task_bytes: int,
+    range_bytes: int,
+    data: st.DataObject,
+) -> None:
+    """Each row once, each loss once, and no byte of a ledger that can have neither."""
+    start = data.draw(_bounds(ledgers), label="start")
+    end = data.draw(_bounds(ledgers), label="end")
+    model = Model(ledgers, start, end, wanted)
+    trace = RequestTrace(keep_records=True)
+    objects = {name: data for each in ledgers for name, data in each.objects().items()}
+    with memory_bucket(objects) as bucket:
+        dataset = open_topic(
+            bucket.url,
+            TOPIC,
+            columns=_COLUMNS,
+            start=start,
+            end=end,
+            trace=trace,
+            range_bytes=range_bytes,
+            on_corruption="salvage",
+        )
+        scan = dataset.scan if wanted is None else dataset.scan.where(wanted[0])
+        tasks = scan.plan(task_bytes)
+        opened = len(trace.records)
+        report, counted = ReadReport(salvage=True), ReadReport(salvage=True)
+        rows = [row for task in tasks for row in _rows(task, report)]
+        read_ledgers = {
+            int(each.name.rpartition("-")[2])
+            for each in trace.records[opened:]
+            if each.kind is RequestKind.RANGE_GET
+        }
+        numbers = [count(task, counted) for task in tasks]
+        data_bytes = _blocks_bytes(dataset, model)
+
+    lost = sum(entry >= ledger.stored for ledger, entry in model.entries())
+    assert rows == [(at, repr(at).encode()) for at in model.rows()]
+    assert sum(numbers) == report.rows == counted.rows == len(rows)
+    for each in (report, counted):
+        assert each.lost[Unit.ENTRY, "MissingEntriesError"] == each.lost.total() == lost
+    planned = {ledger.ledger_id for ledger, entry in model.entries() if entry < ledger.stored}
+    # Behind lost entries, the next ledger is asked whether they leave anything open.
+    assert planned == read_ledgers or (lost and planned < read_ledgers)
+    assert sum(task.data_bytes for task in tasks) == data_bytes
