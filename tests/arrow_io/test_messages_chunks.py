@@ -268,6 +268,34 @@ def test_what_is_given_up_is_not_looked_for_again() -> None:
     assert len(searches) == 1
 
 
+def test_what_was_whole_before_is_looked_for_once() -> None:
+    """Chunks that come again behind the start cost one look back, and then count as duplicates."""
+    report = ReadReport()
+    searches: list[int] = []
+
+    def before() -> Iterator[EntryRun]:
+        searches.append(1)
+        return runs_of(_ABC, length=9)
+
+    assembler = _assembler(report, lookback=ChunkLookback(before))
+    run = entry_run([_ABC[1], _ABC[2], _ABC[1]], first_entry_id=3)
+
+    assert _add_all(assembler, run) == [None, None, None]
+    assert report.duplicate_chunks == 2
+    assert report.incomplete_messages == 0
+    assert len(searches) == 1
+
+
+def test_as_much_is_held_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that take just the bytes and the places that there are, become whole."""
+    monkeypatch.setattr(chunks, "MAX_HELD_BYTES", len(_PAYLOAD) + 3)
+    monkeypatch.setattr(chunks, "MAX_OPEN_MESSAGES", 2)
+
+    joined = _add_all(_assembler(), entry_run([_XY[0], *_ABC, _XY[1]]))
+
+    assert joined == [None, None, None, _PAYLOAD, b"xxxyyy"]
+
+
 def test_what_is_lost_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message that lost a chunk takes no room from one that may become whole."""
     monkeypatch.setattr(chunks, "MAX_HELD_BYTES", len(_PAYLOAD))
@@ -429,7 +457,9 @@ def test_completed_messages_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyP
     assembler = _assembler(report)
     run = entry_run([*_ABC, *_XY, _XY[1], _ABC[2]])
 
-    assert _add_all(assembler, run)[5:] == [None, None]
+    assert [assembler.add(run, index) for index in range(6)][5] is None
+    assert report.duplicate_chunks == 1
+    assert assembler.add(run, 6) is None
     assert report.duplicate_chunks == 1
 
 

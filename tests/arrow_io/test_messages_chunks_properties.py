@@ -19,8 +19,8 @@ from tests.support.runs import runs_of
 Chunk: TypeAlias = tuple[str, int]
 """Uuid and chunk id; the uuid "" stands for an entry that is no chunk."""
 
-_PAYLOADS: Final = {"abc": b"abcdefghi", "xy": b"xxxyyy", "four": b"0123456789"}
-_COUNTS: Final = {"abc": 3, "xy": 2, "four": 4}
+_PAYLOADS: Final = {"abc": b"abcdefghi", "xy": b"xxxyyy", "five": b"0123456789"}
+_COUNTS: Final = {"abc": 3, "xy": 2, "five": 5}
 _ENTRIES: Final = {
     (uuid, chunk_id): entry
     for uuid, payload in _PAYLOADS.items()
@@ -73,7 +73,8 @@ class Consumer:
 
     def read(self, sequence: list[Chunk]) -> Consumer:
         """Take all chunks, to the end."""
-        expected: dict[str, int | None] = {}  # the next chunk; None: one was missed
+        expected: dict[str, int] = {}  # the next chunk of each open message
+        missed: set[str] = set()
         whole: set[str] = set()
         for place, (uuid, chunk_id) in enumerate(sequence):
             if not uuid:
@@ -81,22 +82,23 @@ class Consumer:
             if chunk_id == 0:
                 self.incomplete += uuid in expected
                 expected[uuid] = 1
-                continue
-            if uuid not in expected:
+                missed.discard(uuid)
+            elif uuid not in expected:
                 self.duplicates += uuid in whole
-                continue
-            wanted = expected[uuid]
-            if wanted is not None and chunk_id < wanted:
+            elif chunk_id < expected[uuid]:
                 self.duplicates += 1
-                continue
-            is_next = chunk_id == wanted
-            expected[uuid] = chunk_id + 1 if is_next else None
-            if chunk_id == _COUNTS[uuid] - 1:
-                del expected[uuid]
-                self.incomplete += not is_next
-                if is_next:
-                    self.given[place] = _PAYLOADS[uuid]
-                    whole.add(uuid)
+            else:
+                if chunk_id > expected[uuid]:
+                    missed.add(uuid)
+                if uuid not in missed:
+                    expected[uuid] += 1
+                if chunk_id == _COUNTS[uuid] - 1:
+                    del expected[uuid]
+                    if uuid in missed:
+                        self.incomplete += 1
+                    else:
+                        self.given[place] = _PAYLOADS[uuid]
+                        whole.add(uuid)
         self.incomplete += len(expected)
         return self
 

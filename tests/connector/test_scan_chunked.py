@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
@@ -42,6 +43,30 @@ def test_message_is_given_where_it_first_goes_on(build: ModuleType, between: int
 
     assert given == [*[[b"single"]] * between, [b"abcdefghi"], [b"single"], []]
     assert build is not None
+
+
+@pytest.mark.parametrize("where", ["start", "end"])
+def test_ledgers_beside_a_task_are_read_by_the_same_ranges(where: str) -> None:
+    """What a message needs of another ledger is asked for in ranges as small as the user set."""
+    long = encode_chunks(Message(payload=b"x" * 2_000), chunk_count=2, uuid="long")
+    objects = offload([(_LEDGER, [_SINGLE, long[0]]), (_LEDGER + 1, [_SINGLE, long[1]])])
+    trace = RequestTrace(keep_records=True)
+    with memory_bucket(objects) as bucket:
+        options: dict[str, Any] = {"trace": trace, "range_bytes": 300}
+        if where == "start":
+            scan = open_topic(bucket.url, TOPIC, start=(_LEDGER + 1, 1), **options).scan
+            tasks = scan.plan()
+        else:
+            scan = open_topic(bucket.url, TOPIC, **options).scan
+            tasks = scan.plan(_TASK_PER_BLOCK)[:1]
+        read(scan, tasks)
+
+    ranges = [each for each in trace.records if each.kind is RequestKind.RANGE_GET]
+    assert len({each.name for each in ranges}) == 2
+    for each in ranges:
+        assert each.start is not None
+        assert each.stop is not None
+        assert each.stop - each.start <= 300
 
 
 def test_duplicates_behind_the_start_are_ignored(build: ModuleType) -> None:

@@ -7,13 +7,17 @@ import pickle
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arrow_io.messages.transactions import TransactionLookahead
+from arrow_io.read_report import ReadReport
 from connector import TopicDataset, open_topic
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.builds import BUILDS, using_build
@@ -104,6 +108,23 @@ def test_any_cut_gives_each_row_once(
         assert _positions(part) == sorted(_positions(part))
 
 
+@given(topic=topics(compacted=False), block_bytes=_BLOCK_BYTES, task_bytes=_TASK_BYTES)
+def test_outcomes_beyond_what_is_kept_are_read_twice(
+    topic: Topic, block_bytes: int, task_bytes: int
+) -> None:
+    """However few entries are kept on the way to a transaction's marker, the rows are the same."""
+    with _opened(topic, block_bytes) as dataset:
+        expected = _positions(read(dataset.scan))
+        hurried = partial(TransactionLookahead, max_kept_bytes=1)
+        with patch("connector.scan.TransactionLookahead", hurried):
+            report = ReadReport()
+            tasks = dataset.scan.plan(task_bytes=task_bytes)
+            given = read(dataset.scan, map(_elsewhere, tasks), report)
+
+    assert sorted(_positions(given)) == expected
+    assert report.lost.total() == 0
+
+
 @st.composite
 def _message_ids(draw: st.DrawFn, topic: Topic) -> tuple[int, ...]:
     """Message ids in, between and outside the ledgers of a topic, with batch index or without."""
@@ -154,16 +175,20 @@ def test_bounds_by_message_id_are_exact(
 
 
 @given(
-    topic=topics(compacted=False), block_bytes=_BLOCK_BYTES, task_bytes=_TASK_BYTES, data=st.data()
+    topic=topics(compacted=False),
+    block_bytes=_BLOCK_BYTES,
+    task_bytes=_TASK_BYTES,
+    range_bytes=_RANGE_BYTES,
+    data=st.data(),
 )
 def test_neighbouring_bounds_join_without_seam(
-    topic: Topic, block_bytes: int, task_bytes: int, data: st.DataObject
+    topic: Topic, block_bytes: int, task_bytes: int, range_bytes: int, data: st.DataObject
 ) -> None:
     """[a, b) and [b, c) together are [a, c), chunked messages across b included."""
     ids = sorted(data.draw(st.tuples(*[_message_ids(topic)] * 3)), key=_full)
 
     def rows(start: tuple[int, ...], end: tuple[int, ...]) -> list[Position]:
-        with _opened(topic, block_bytes, start=start, end=end) as dataset:
+        with _opened(topic, block_bytes, start=start, end=end, range_bytes=range_bytes) as dataset:
             return _positions(read(dataset.scan, dataset.scan.plan(task_bytes=task_bytes)))
 
     first, middle, last = ids
