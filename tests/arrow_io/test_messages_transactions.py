@@ -129,6 +129,20 @@ def test_far_markers_are_looked_for_without_keeping_what_is_between(max_kept_byt
     assert lookahead.outcome(0, 1) is Outcome.COMMITTED
 
 
+def test_bound_is_of_all_that_is_kept() -> None:
+    """The look ahead stops keeping when the entries together, not each, are more than the bound."""
+    topic = _Topic(*[_SINGLE] * 10, _marker(_COMMIT, 0, 1))
+    one_run = next(topic.runs()).held_bytes
+    lookahead = topic.lookahead(max_kept_bytes=2 * one_run)
+    entries = iter(lookahead)
+    next(entries)
+
+    assert lookahead.outcome(0, 1) is Outcome.COMMITTED
+
+    assert topic.reopened_behind == [7]
+    assert _ids(entries) == list(range(2, 11))
+
+
 def test_bound_counts_what_is_kept_at_once() -> None:
     """What the reader has taken is no longer kept, and makes room."""
     topic = _Topic(*[_SINGLE] * 3, _marker(_COMMIT, 0, 1), *[_SINGLE] * 3, _marker(_COMMIT, 0, 2))

@@ -278,3 +278,91 @@ def test_what_only_one_source_has_is_kept() -> None:
         terminated_position=(1, 0),
         properties={"c": "d"},
     )
+
+
+_VALUE: Final = "the metadata store's value"
+_ANSWERS: Final = "the admin API's answers"
+
+
+def _told(first: int, more: int, older: str, newer: str) -> str:
+    return (
+        f"{TOPIC}: {older} has {more} ledgers more than {newer}, which is newer,"
+        f" the first: {first}; they are taken to be trimmed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sources", "ledger_ids", "told"),
+    [
+        ({"value": (1, 2, 3), "stats": (3, 4)}, [3, 4], _told(1, 2, _VALUE, _ANSWERS)),
+        ({"value": (3, 4), "info": (2, 3)}, [3, 4], _told(2, 1, _ANSWERS, _VALUE)),
+        ({"info": (1, 2), "stats": (2,)}, [2], _told(1, 1, "internal-info", "internalStats")),
+        ({"info": (2,), "stats": (1, 2)}, [2], _told(1, 1, "internalStats", "internal-info")),
+        ({"value": (), "stats": (1,)}, [1], None),
+        ({"value": (1,), "stats": ()}, [1], None),
+        ({"value": (1, 2), "stats": (1, 2)}, [1, 2], None),
+    ],
+    ids=str,
+)
+def test_user_is_told_which_source_is_behind(
+    sources: dict[str, tuple[int, ...]], ledger_ids: list[int], told: str | None
+) -> None:
+    """The newer list counts, whichever source it is of, and the words name the right one."""
+    topics = {name: _topic(*map(_ledger, ids)) for name, ids in sources.items()}
+
+    offloads, warnings = _merged(**topics)
+
+    assert list(offloads) == ledger_ids
+    assert warnings == ([] if told is None else [told])
+
+
+def test_each_contradiction_is_told_with_both_numbers() -> None:
+    """Entries, bytes and uuids that differ: what the value says is taken, and both are named."""
+    value = LedgerInfo(ledger_id=1, entries=5, size_bytes=70, timestamp_ms=3, offload=_offload(1))
+    stats = LedgerInfo(ledger_id=1, entries=6, size_bytes=80, timestamp_ms=4, offload=COMPLETE)
+    info = LedgerInfo(ledger_id=1, entries=6, size_bytes=80, timestamp_ms=4, offload=_begun(2))
+    warnings: list[str] = []
+
+    merged = merge_metadata(_topic(value), _topic(info), _topic(stats), warnings)
+
+    assert merged is not None
+    assert merged.ledgers == (replace(value, offload=_offload(1, 2)),)
+    contradictions = (
+        ("5 entries", 6),
+        ("70 bytes", 80),
+        (f"{UUID(int=1)} as the uuid of its offload", UUID(int=2)),
+    )
+    assert warnings == [
+        f"{TOPIC}: ledger 1 has {said} by {_VALUE}, {other} by {_ANSWERS}; the first is taken"
+        for said, other in contradictions
+    ]
+
+
+def test_uuid_of_an_offload_that_is_not_complete_contradicts_nothing() -> None:
+    """An attempt that failed may have any uuid; the one that was completed counts."""
+    for one, other in ((True, False), (False, True)):
+        value = _topic(_ledger(1, _offload(1, complete=one)))
+        info = _topic(_ledger(1, _begun(2)))
+        stats = _topic(_ledger(1, COMPLETE if other else None))
+
+        offloads, warnings = _merged(value, info, stats)
+
+        assert warnings == []
+        assert offloads[1] is not None
+        assert offloads[1].uuid == UUID(int=1 if one else 2)
+
+
+def test_where_both_sources_know_the_first_is_believed() -> None:
+    """Termination and properties of the value are not replaced by those of the answers."""
+    value, answers = (
+        TopicMetadata(
+            topic=TOPIC,
+            ledgers=(LedgerInfo(ledger_id=1, entries=1, properties={"of": name}),),
+            terminated_position=(1, entry),
+            properties={"of": name},
+        )
+        for name, entry in (("value", 0), ("answers", 7))
+    )
+
+    assert merge_metadata(value, answers, None, []) == value
+    assert merge_metadata(None, answers, value, []) == value
