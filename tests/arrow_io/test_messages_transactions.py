@@ -129,6 +129,20 @@ def test_far_markers_are_looked_for_without_keeping_what_is_between(max_kept_byt
     assert lookahead.outcome(0, 1) is Outcome.COMMITTED
 
 
+def test_first_entry_that_may_have_been_the_marker_is_known() -> None:
+    """Who finds no outcome can tell why: the first entry on the way that cannot be read."""
+    broken = b"\xff" * 20
+    topic = _Topic(_SINGLE, _SINGLE, broken, _marker(_COMMIT, 0, 1), broken, _SINGLE)
+    lookahead = topic.lookahead()
+
+    assert lookahead.outcome(0, 1) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 2) is Outcome.OPEN
+
+    assert lookahead.damage is not None
+    assert lookahead.damage.entry_id == 2
+    assert _Topic(_SINGLE).lookahead().damage is None
+
+
 def test_bound_is_of_all_that_is_kept() -> None:
     """The look ahead stops keeping when the entries together, not each, are more than the bound."""
     topic = _Topic(*[_SINGLE] * 10, _marker(_COMMIT, 0, 1))

@@ -22,8 +22,6 @@ SESSION = HERE / "mutmut_session.py"
 SETTINGS: dict[str, Any] = tomllib.loads((HERE / "settings.toml").read_text("utf-8"))
 EQUIVALENT = tomllib.loads((HERE / "equivalent.toml").read_text("utf-8")).get("equivalent", [])
 PACKAGES = ("arrow_io", "connector", "spark_ds")
-# In a process that collects twice, pytest escapes ids twice, and does not find them again.
-UNESCAPED_IDS = "disable_test_id_escaping_and_forfeit_all_rights_to_community_support=true"
 KILLED = {"killed", "timeout", "segfault", "suspicious"}
 """Statuses of mutmut's; a change that hangs is noticed by the time that a test may take."""
 
@@ -79,7 +77,7 @@ def copy_tree(folder: Path, module: str) -> None:
         "source_paths": PACKAGES,
         "only_mutate": [module],
         "also_copy": beside,
-        "pytest_add_cli_args": ["-p", "no:cacheprovider", "-o", UNESCAPED_IDS],
+        "pytest_add_cli_args": ["-p", "no:cacheprovider", "-p", "stable_ids"],
         "pytest_add_cli_args_test_selection": SETTINGS["modules"][module],
         "timeout_constant": SETTINGS["timeout_seconds"],
         "timeout_multiplier": SETTINGS["timeout_factor"],
