@@ -1,0 +1,327 @@
+"""Sequences of what clusters did that once led to lost rows or to the loss of needed objects.
+
+Each is short enough to be read; `test_cluster_model` finds such sequences by itself.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from connector.upkeep.audit import FindingKind
+from tests.support.cluster_model import (
+    DAY_MS,
+    HOUR_MS,
+    ModelLedger,
+    ModelTopic,
+    ModelWorld,
+    Owner,
+    Stage,
+)
+from tests.support.model_checks import check_audit, check_cleaning, check_reading, opened, read
+from tests.support.offline_topics import save_folder, write_offline
+from tests.support.saved_metadata import (
+    FORMS,
+    Damage,
+    Form,
+    Layout,
+    SavedMetadata,
+    save,
+    save_snapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ORDERS: Final = "persistent://public/default/orders"
+SHOP: Final = "persistent://public/default/shop"
+BEFORE_CUT: Final = "persistent://a/b/c__d"
+BEHIND_CUT: Final = "persistent://a/b__c/d"
+"""Folders named by tenant, namespace and topic have one name for these two."""
+
+
+@pytest.fixture
+def world() -> Iterator[ModelWorld]:
+    """A bucket, and a cluster that uses it."""
+    world = ModelWorld()
+    yield world
+    world.drop()
+
+
+def grow(world: ModelWorld, topic: ModelTopic, ledger_count: int = 1) -> list[ModelLedger]:
+    """Fill, close and offload ledgers, a day each."""
+    filled = topic.ledgers[-1:]
+    for _ in range(ledger_count):
+        world.produce(topic, 2)
+        world.roll(topic)
+        world.offload(topic.ledgers[-2])
+        world.tick(DAY_MS)
+        filled.append(topic.ledgers[-1])
+    world.end_step()
+    return filled[:-1]
+
+
+def saved_later(
+    world: ModelWorld, topic: ModelTopic, forms: tuple[Form, ...] = FORMS[-1]
+) -> SavedMetadata:
+    """Metadata that is surely newer than all that lies in the bucket, but for what comes last."""
+    world.tick(DAY_MS)
+    grow(world, topic)
+    return save(world, topic.ledgers[-1].owner, forms)
+
+
+@pytest.mark.parametrize("forms", FORMS)
+@pytest.mark.parametrize("layout", [Layout.MAPPING, Layout.LISTED, Layout.NESTED])
+def test_ledger_that_was_open(world: ModelWorld, forms: tuple[Form, ...], layout: Layout) -> None:
+    """What was offloaded since the metadata was saved is told, and its only copy is no double."""
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic, 2)
+    world.produce(topic)
+    older = save(world, world.first, forms, layout=layout)
+    grow(world, topic)
+
+    check_reading(world, older)
+    check_audit(world, older, is_one_cluster=True)
+    check_cleaning(world, older, is_one_cluster=True)
+
+
+def test_snapshot_of_an_open_ledger(world: ModelWorld) -> None:
+    """The same by a snapshot of then."""
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic, 2)
+    older = save_snapshot(world, save(world, world.first, FORMS[-1]))
+    grow(world, topic)
+
+    check_reading(world, older)
+    check_cleaning(world, older, is_one_cluster=True)
+
+
+@pytest.mark.parametrize("forms", FORMS)
+def test_ledger_that_was_being_offloaded(world: ModelWorld, forms: tuple[Form, ...]) -> None:
+    """An offload that had failed, and was done since under another uuid, is told."""
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic)
+    world.produce(topic)
+    world.roll(topic)
+    world.fail_offload(world.begin_offload(topic.ledgers[-2]))
+    world.end_step()
+    older = save(world, world.first, forms)
+    world.tick(DAY_MS)
+    world.offload(topic.ledgers[-2])
+    world.end_step()
+
+    check_reading(world, older)
+    check_cleaning(world, older, is_one_cluster=True)
+
+
+def test_appended_without_the_folder(world: ModelWorld) -> None:
+    """Whoever reads by the metadata folder is told of what was appended without it."""
+    writer = world.add_owner(Owner("writer", cluster=None))
+    assert write_offline(world, writer, SHOP, 3, append=False, with_folder=True)
+    assert write_offline(world, writer, SHOP, 3, append=True, with_folder=False)
+    world.end_step()
+
+    folder = save_folder(world, writer)
+
+    check_reading(world, folder)
+    check_cleaning(world, folder, is_one_cluster=True)
+
+
+def test_appended_with_the_folder(world: ModelWorld) -> None:
+    """The folder has then what was written first and what was appended, and all of it is read."""
+    writer = world.add_owner(Owner("writer", cluster=None))
+    assert write_offline(world, writer, SHOP, 3, append=False, with_folder=True)
+    world.end_step()
+    older = save_folder(world, writer)
+    world.tick(DAY_MS)
+    assert write_offline(world, writer, SHOP, 3, append=True, with_folder=True)
+    world.end_step()
+
+    folder = save_folder(world, writer)
+
+    check_reading(world, folder)
+    check_reading(world, older)
+    rows = read(opened(world, folder), SHOP, salvage=False).rows
+    assert sum(map(len, rows.values())) == 6
+    check_cleaning(world, older, is_one_cluster=True)
+    assert check_cleaning(world, folder, is_one_cluster=True) == []
+
+
+def test_appended_without_the_folder_and_then_with_it(world: ModelWorld) -> None:
+    """What the folder never knew of is told, whatever came behind it, and never deleted."""
+    writer = world.add_owner(Owner("writer", cluster=None))
+    assert write_offline(world, writer, SHOP, 3, append=False, with_folder=True)
+    assert write_offline(world, writer, SHOP, 3, append=True, with_folder=False)
+    world.end_step()
+    for _ in range(2):
+        world.tick(10 * DAY_MS)
+        write_offline(world, writer, SHOP, 3, append=True, with_folder=True)
+        world.end_step()
+
+    folder = save_folder(world, writer)
+
+    check_reading(world, folder)
+    check_cleaning(world, folder, is_one_cluster=True)
+
+
+@pytest.mark.parametrize("forms", FORMS)
+def test_folder_whose_name_can_be_cut_in_two_ways(
+    world: ModelWorld, forms: tuple[Form, ...]
+) -> None:
+    """What is known of one topic makes nothing of another deletable."""
+    orders, before = world.create(world.first, ORDERS), world.create(world.first, BEFORE_CUT)
+    grow(world, orders, 2)
+    grow(world, before, 2)
+    grow(world, world.create(world.first, BEHIND_CUT), 2)
+    grow(world, orders, 2)
+
+    saved = save(world, world.first, forms, layout=Layout.JOINED)
+
+    check_reading(world, saved)
+    check_cleaning(world, saved, is_one_cluster=True)
+
+
+@pytest.mark.parametrize("forms", [(Form.VALUE,), (Form.INFO,), (Form.VALUE, Form.INFO)])
+def test_metadata_that_is_cut(world: ModelWorld, forms: tuple[Form, ...]) -> None:
+    """Cut anywhere, it makes nothing deletable that is needed."""
+    # Brokers write ledgers in the order of a Java HashMap, here the last ones first.
+    world.first.next_id = 62
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic, 4)
+    whole = save(world, world.first, forms)
+    length = len(whole.files[ORDERS, Form.VALUE.file if Form.VALUE in forms else forms[0].file])
+
+    for place in range(0, length, 1 + length // 100):
+        damaged = save(world, world.first, forms, damage=Damage(place / length), damaged=1)
+        check_audit(world, damaged, is_one_cluster=True)
+        if place % 3 == 0:
+            check_reading(world, damaged)
+
+
+@pytest.mark.parametrize("forms", [(Form.VALUE,), (Form.INFO,), (Form.VALUE, Form.INFO)])
+def test_metadata_with_a_wrong_bit(world: ModelWorld, forms: tuple[Form, ...]) -> None:
+    """Wherever one bit is wrong, it makes nothing deletable that is needed."""
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic, 3)
+    whole = save(world, world.first, forms)
+    file = Form.VALUE.file if Form.VALUE in forms else forms[0].file
+    length = len(whole.files[ORDERS, file])
+
+    for place in range(0, length, 1 + length // 200):
+        damage = Damage((place + 0.5) / length, bit=place % 8)
+        damaged = save(world, world.first, forms, damage=damage, damaged=1)
+        check_audit(world, damaged, is_one_cluster=True)
+
+
+@pytest.mark.parametrize("is_live_name", [True, False])
+@pytest.mark.parametrize("next_id", [0, 2, 50])
+def test_two_clusters_of_one_name(world: ModelWorld, next_id: int, *, is_live_name: bool) -> None:
+    """What another cluster of the same name wrote under the same topic is kept."""
+    cluster = "pulsar" if is_live_name else None
+    world.first.cluster = cluster
+    second = world.add_owner(Owner("second", cluster, "bookie-b:3181", next_id))
+    theirs = world.create(second, ORDERS)
+    grow(world, theirs, 3)
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic, 4)
+
+    saved = saved_later(world, topic)
+
+    check_reading(world, saved)
+    check_cleaning(world, saved, is_one_cluster=False)
+
+
+def test_two_clusters_on_one_machine(world: ModelWorld) -> None:
+    """Bookies of one name tell no clusters apart; the order in which ledgers were made does."""
+    second = world.add_owner(Owner("second", "pulsar", world.first.bookie, next_id=2))
+    theirs = world.create(second, ORDERS)
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic, 3)
+    world.trim(topic, remove=True)
+    grow(world, topic, 1)
+    ours = topic.ledgers.pop(2)
+    assert ours.attempt is not None
+    world.bucket.delete(*ours.attempt.objects)
+    world.tick(10 * DAY_MS)
+    grow(world, theirs, 1)
+
+    saved = saved_later(world, topic)
+
+    check_cleaning(world, saved, is_one_cluster=False)
+
+
+def test_cluster_that_has_no_ledger_here(world: ModelWorld) -> None:
+    """Metadata of a cluster that offloads elsewhere makes nothing here deletable."""
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic, 3)
+    second = world.add_owner(Owner("second", "pulsar", "bookie-b:3181", 1, offloads_here=False))
+    theirs = world.create(second, ORDERS)
+    grow(world, theirs, 4)
+    world.tick(DAY_MS)
+
+    for forms in FORMS:
+        check_cleaning(world, save(world, second, forms), is_one_cluster=False)
+
+
+@pytest.mark.parametrize("tells_times", [True, False])
+@pytest.mark.parametrize("skew_ms", [-HOUR_MS, 0, HOUR_MS])
+def test_ledger_that_was_offloaded_again_since(skew_ms: int, *, tells_times: bool) -> None:
+    """The copy that counts now is kept, however the store's clock goes, or if it tells no time."""
+    world = ModelWorld(skew_ms=skew_ms, tells_times=tells_times)
+    topic = world.create(world.first, ORDERS)
+    first, _ = grow(world, topic, 2)
+    world.produce(topic)
+    world.roll(topic)
+    world.end_step()
+    older = save(world, world.first, FORMS[-1])
+    world.offload_again(first)
+    world.end_step()
+
+    check_reading(world, older)
+    check_cleaning(world, older, is_one_cluster=True)
+    world.drop()
+
+
+def test_answers_that_name_two_copies(world: ModelWorld) -> None:
+    """Where files of several times name two copies, each may be the one that counts."""
+    topic = world.create(world.first, ORDERS)
+    first, _ = grow(world, topic, 2)
+    older = save(world, world.first, (Form.VALUE,))
+    world.offload_again(first)
+    world.tick(DAY_MS)
+    grow(world, topic, 2)
+
+    for forms in ((Form.INFO, Form.STATS), (Form.INFO,)):
+        saved = save(world, world.first, forms, older=older)
+        check_cleaning(world, saved, is_one_cluster=True)
+
+
+@pytest.mark.parametrize("forms", [forms for forms in FORMS if len(forms) > 1])
+def test_what_nothing_needs_is_deletable(world: ModelWorld, forms: tuple[Form, ...]) -> None:
+    """Doubts have an end: what two files agree upon lets go of leavings, and of nothing else."""
+    topic = world.create(world.first, ORDERS)
+    trimmed, twice, failed, uploaded = grow(world, topic, 4)
+    assert trimmed.attempt is not None
+    assert twice.attempt is not None
+    left = [*trimmed.attempt.objects, *twice.attempt.objects]
+    world.offload_again(twice)
+    for ledger, stage in ((failed, Stage.DATA), (uploaded, Stage.UPLOAD)):
+        counting = ledger.attempt
+        attempt = world.begin_offload(ledger, stage)
+        world.fail_offload(attempt)
+        ledger.attempt = counting
+        left += attempt.objects
+    world.trim(topic, remove=False)
+    world.end_step()
+    saved = saved_later(world, topic, forms)
+
+    assert check_cleaning(world, saved, is_one_cluster=True, safety_age=timedelta(days=7)) == []
+    kept = {left[0], left[1]} if Form.INFO not in forms and Form.VALUE not in forms else set()
+    deleted = check_cleaning(world, saved, is_one_cluster=True)
+
+    assert set(deleted) == set(left) - kept
+    found = check_audit(world, saved, is_one_cluster=True)
+    assert found is not None
+    assert {each.kind for each in found.findings} <= {FindingKind.ORPHAN}

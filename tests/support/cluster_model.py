@@ -1,0 +1,406 @@
+"""Clusters that offload to one bucket: what they do, what they know, and what they need of it.
+
+Everything that a cluster does takes one call, so that a test can put the calls into any order. The
+bytes in the bucket are real; what is true of them is kept beside them, and never read from them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from arrow_io.format.index_block import (
+    CLUSTER_NAME_KEY,
+    FORMAT_VERSION,
+    FORMAT_VERSION_KEY,
+    MANAGED_LEDGER_NAME_KEY,
+)
+from arrow_io.format.ledger_metadata import LedgerSegment
+from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.ledger_writer import EncodedLedger, encode_ledger, new_ledger_metadata
+from arrow_io.storage.store_uploads import aside_path
+from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.topic_name import TopicName
+from tests.support.entries import Message, encode_entry
+from tests.support.model_store import ModelBucket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+START_MS: Final = 1_577_836_800_000
+"""The year 2020, so that the clock of the machine is never behind that of the model."""
+SECOND_MS: Final = 1_000
+HOUR_MS: Final = 3_600 * SECOND_MS
+DAY_MS: Final = 24 * HOUR_MS
+
+_UPLOAD_ID: Final = "0123456789abcdef"
+_BLOCK_BYTES: Final = 4_096
+
+
+class Stage(StrEnum):
+    """How far an offload got."""
+
+    UPLOAD = "upload"
+    """Its data object is not whole yet."""
+    DATA = "data"
+    """Its data object is there."""
+    COMPLETE = "complete"
+    """Both are, and the cluster knows."""
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One attempt to offload a ledger."""
+
+    name: LedgerObjectName
+    ledger: ModelLedger
+    stage: Stage
+    is_running: bool = True
+    completed_ms: int | None = None
+
+    @property
+    def objects(self) -> list[str]:
+        """Names of what it put into the bucket until now, as the store lists them."""
+        if self.stage is Stage.UPLOAD:
+            return [aside_path(self.name.data_name, _UPLOAD_ID)]
+        if self.stage is Stage.DATA:
+            return [self.name.data_name]
+        return [self.name.index_name, self.name.data_name]
+
+
+@dataclass(eq=False)
+class ModelLedger:
+    """One ledger."""
+
+    owner: Owner
+    topic: str
+    ledger_id: int
+    created_ms: int
+    rows: list[str] = field(default_factory=list)
+    closed_ms: int | None = None
+    attempt: Attempt | None = None
+    """The attempt that the cluster has recorded: the last."""
+    bookkeeper_deleted: bool = False
+    is_recorded: bool = True
+    """Whether its owner records it: what is appended offline may be recorded nowhere."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is added any more."""
+        return self.closed_ms is not None
+
+    @property
+    def is_offloaded(self) -> bool:
+        """Whether the cluster reads it from a bucket, or could."""
+        return self.attempt is not None and self.attempt.stage is Stage.COMPLETE
+
+    @property
+    def info(self) -> LedgerInfo:
+        """What the cluster records of it."""
+        if not self.is_closed:
+            return LedgerInfo(ledger_id=self.ledger_id)
+        attempt, offload = self.attempt, None
+        if attempt is not None:
+            offload = OffloadContext(
+                uuid=attempt.name.uuid,
+                complete=attempt.stage is Stage.COMPLETE,
+                bookkeeper_deleted=self.bookkeeper_deleted,
+                timestamp_ms=attempt.completed_ms,
+                driver=None if self.owner.offloads_here else "aws-s3",
+                driver_properties={} if self.owner.offloads_here else {"bucket": "elsewhere"},
+            )
+        return LedgerInfo(
+            ledger_id=self.ledger_id,
+            entries=len(self.rows),
+            size_bytes=sum(map(len, self._entries)),
+            timestamp_ms=self.closed_ms,
+            offload=offload,
+        )
+
+    @property
+    def _entries(self) -> tuple[bytes, ...]:
+        return tuple(map(_entry, self.rows))
+
+    @property
+    def encoded(self) -> EncodedLedger:
+        """Its two objects."""
+        managed_ledger = TopicName.parse(self.topic).managed_ledger_name
+        return _encoded(self._entries, managed_ledger, self.created_ms, self.owner.bookie)
+
+
+@dataclass(eq=False)
+class ModelTopic:
+    """One topic."""
+
+    name: str
+    ledgers: list[ModelLedger]
+    is_terminated: bool = False
+
+    @property
+    def known(self) -> TopicMetadata:
+        """What its cluster knows of it."""
+        last = self.ledgers[-1]
+        return TopicMetadata(
+            topic=TopicName.parse(self.name),
+            ledgers=tuple(each.info for each in self.ledgers if each.is_recorded),
+            terminated_position=(
+                (last.ledger_id, len(last.rows) - 1) if self.is_terminated else None
+            ),
+        )
+
+
+@dataclass(eq=False)
+class Owner:
+    """Who has topics: a cluster, or somebody who writes topics offline.
+
+    Attributes:
+        label: How tests name it.
+        cluster: The cluster's name in the objects' user metadata; None: it is not there.
+        bookie: Where its ledgers were.
+        next_id: Id of its next ledger.
+        offloads_here: Whether it offloads to the bucket that is looked at.
+        topics: Its topics by name.
+    """
+
+    label: str
+    cluster: str | None = "pulsar"
+    bookie: str = "bookie-a:3181"
+    next_id: int = 0
+    offloads_here: bool = True
+    topics: dict[str, ModelTopic] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Its label."""
+        return self.label
+
+
+class ModelWorld:
+    """A bucket, and who writes to it.
+
+    Args:
+        skew_ms: How much later the store's clock is than those of the clusters.
+        tells_times: Whether the store tells when an object was written.
+    """
+
+    def __init__(self, *, skew_ms: int = 0, tells_times: bool = True) -> None:
+        self.now_ms = START_MS
+        self.skew_ms = skew_ms
+        self.step = 0
+        self.bucket = ModelBucket(lambda: self.now_ms + skew_ms, tells_times=tells_times)
+        self.elsewhere = ModelBucket(lambda: self.now_ms)
+        self.store = ModelBucket(lambda: self.now_ms)
+        """Where metadata is saved."""
+        self.first = Owner("first")
+        self.owners = [self.first]
+        self.attempts: dict[LedgerObjectName, Attempt] = {}
+        self.truth: dict[str, ModelLedger] = {}
+        """The ledger of every row that was ever produced."""
+        self._needed_until: dict[tuple[Owner, str], int] = {}
+        self._uuids = (UUID(int=number) for number in itertools.count(1))
+        self._numbers = itertools.count()
+
+    def drop(self) -> None:
+        """Forget all."""
+        for bucket in (self.bucket, self.elsewhere, self.store):
+            bucket.drop()
+
+    def tick(self, milliseconds: int) -> None:
+        """Let time pass."""
+        self.now_ms += milliseconds
+
+    # What a cluster does.
+
+    def create(self, owner: Owner, name: str) -> ModelTopic:
+        """Make a topic, or make it anew."""
+        topic = ModelTopic(name, [])
+        owner.topics[name] = topic
+        self._open_ledger(owner, topic)
+        return topic
+
+    def produce(self, topic: ModelTopic, count: int = 1) -> list[str]:
+        """Add messages to the open ledger."""
+        ledger = topic.ledgers[-1]
+        rows = self.new_rows(count)
+        ledger.rows += rows
+        self.truth |= dict.fromkeys(rows, ledger)
+        return rows
+
+    def new_rows(self, count: int) -> list[str]:
+        """Values that no other message has."""
+        return [f"row-{next(self._numbers)}" for _ in range(count)]
+
+    def roll(self, topic: ModelTopic) -> None:
+        """Close the open ledger, if there is anything in it, and open the next."""
+        ledger = topic.ledgers[-1]
+        if topic.is_terminated or not ledger.rows:
+            return
+        ledger.closed_ms = self.now_ms
+        self._open_ledger(ledger.owner, topic)
+
+    def terminate(self, topic: ModelTopic, *, reloaded: bool = True) -> None:
+        """End a topic; what its last ledger has is recorded when the topic is loaded again."""
+        topic.is_terminated = True
+        if reloaded and topic.ledgers[-1].rows:
+            topic.ledgers[-1].closed_ms = self.now_ms
+
+    def begin_offload(
+        self, ledger: ModelLedger, stage: Stage = Stage.DATA, uuid: UUID | None = None
+    ) -> Attempt:
+        """Begin to offload a closed ledger."""
+        name = LedgerObjectName(uuid or next(self._uuids), ledger.ledger_id)
+        attempt = Attempt(name, ledger, stage)
+        self.attempts[name] = attempt
+        ledger.attempt = attempt
+        data = ledger.encoded.data
+        if stage is Stage.UPLOAD:
+            self._put(ledger.owner, attempt.objects[0], data[: len(data) // 2], {})
+        else:
+            self._put(ledger.owner, name.data_name, data, self._user_metadata(ledger))
+        return attempt
+
+    def finish_offload(self, attempt: Attempt) -> None:
+        """Complete an offload."""
+        ledger, name = attempt.ledger, attempt.name
+        if attempt.stage is Stage.UPLOAD:
+            self._delete(ledger.owner, *attempt.objects)
+            self._put(
+                ledger.owner, name.data_name, ledger.encoded.data, self._user_metadata(ledger)
+            )
+        self._put(ledger.owner, name.index_name, ledger.encoded.index, self._user_metadata(ledger))
+        attempt.stage, attempt.is_running = Stage.COMPLETE, False
+        attempt.completed_ms = self.now_ms
+
+    def fail_offload(self, attempt: Attempt) -> None:
+        """Let an offload end where it is; what it wrote stays."""
+        attempt.is_running = False
+
+    def offload(self, ledger: ModelLedger) -> Attempt:
+        """Offload a closed ledger, or offload it once more, under a new uuid."""
+        attempt = self.begin_offload(ledger)
+        self.finish_offload(attempt)
+        return attempt
+
+    def offload_again(self, ledger: ModelLedger, *, remove: bool = False) -> Attempt:
+        """Offload a ledger from the bucket once more, as a repair does, and record that."""
+        before = ledger.attempt
+        attempt = self.offload(ledger)
+        if remove and before is not None:
+            self._delete(ledger.owner, *before.objects)
+        return attempt
+
+    def delete_from_bookkeeper(self, ledger: ModelLedger) -> None:
+        """Let BookKeeper forget a ledger that is offloaded."""
+        ledger.bookkeeper_deleted = True
+
+    def trim(self, topic: ModelTopic, *, remove: bool) -> None:
+        """Let retention take the oldest ledger; its objects are deleted, or left behind."""
+        if len(topic.ledgers) > 1:
+            self._release(topic.ledgers.pop(0), remove=remove)
+
+    def delete_topic(self, topic: ModelTopic, *, remove: bool) -> None:
+        """Delete a topic; its objects are deleted, or left behind."""
+        for ledger in topic.ledgers:
+            self._release(ledger, remove=remove)
+        del topic.ledgers[-1].owner.topics[topic.name]
+
+    def add_owner(self, owner: Owner) -> Owner:
+        """Let somebody else use the bucket."""
+        self.owners.append(owner)
+        return owner
+
+    def adopt(self, ledger: ModelLedger, uuid: UUID, completed_ms: int) -> None:
+        """Record a ledger that production code offloaded, user metadata and all.
+
+        The store is one of which nothing is known but fsspec's interface, so that production code
+        writes no user metadata to it; an object store has it.
+        """
+        name = LedgerObjectName(uuid, ledger.ledger_id)
+        attempt = Attempt(name, ledger, Stage.COMPLETE, is_running=False, completed_ms=completed_ms)
+        self.attempts[name] = ledger.attempt = attempt
+        for each in attempt.objects:
+            told = replace(self.bucket.objects[each], user_metadata=self._user_metadata(ledger))
+            self.bucket.objects[each] = told
+
+    # What is true.
+
+    @property
+    def running(self) -> list[Attempt]:
+        """Offloads under way."""
+        return [each for each in self.attempts.values() if each.is_running]
+
+    @property
+    def ledgers(self) -> Iterator[ModelLedger]:
+        """Every ledger that a topic has."""
+        for owner in self.owners:
+            for topic in owner.topics.values():
+                yield from topic.ledgers
+
+    def needed(self, owner: Owner) -> set[str]:
+        """Names of the objects in the bucket that somebody needs."""
+        found: set[str] = set()
+        if owner.offloads_here:
+            for topic in owner.topics.values():
+                for ledger in topic.ledgers:
+                    attempt = ledger.attempt
+                    if attempt is not None and (ledger.is_offloaded or attempt.is_running):
+                        found.update(attempt.objects)
+        return found
+
+    def end_step(self) -> None:
+        """Note what is needed now."""
+        self.step += 1
+        for owner in self.owners:
+            for name in self.needed(owner):
+                self._needed_until[owner, name] = self.step
+
+    def was_needed_since(self, owner: Owner, name: str, step: int) -> bool:
+        """Whether somebody needed an object at the end of a step, or later."""
+        return self._needed_until.get((owner, name), -1) >= step
+
+    def _open_ledger(self, owner: Owner, topic: ModelTopic) -> None:
+        topic.ledgers.append(ModelLedger(owner, topic.name, owner.next_id, self.now_ms))
+        owner.next_id += 1
+
+    def _release(self, ledger: ModelLedger, *, remove: bool) -> None:
+        attempt = ledger.attempt
+        if attempt is not None:
+            attempt.is_running = False
+            if remove:
+                self._delete(ledger.owner, *attempt.objects)
+
+    def _put(self, owner: Owner, name: str, data: bytes, user_metadata: dict[str, str]) -> None:
+        (self.bucket if owner.offloads_here else self.elsewhere).put(name, data, user_metadata)
+
+    def _delete(self, owner: Owner, *names: str) -> None:
+        (self.bucket if owner.offloads_here else self.elsewhere).delete(*names)
+
+    def _user_metadata(self, ledger: ModelLedger) -> dict[str, str]:
+        cluster = ledger.owner.cluster
+        return {
+            FORMAT_VERSION_KEY: FORMAT_VERSION,
+            MANAGED_LEDGER_NAME_KEY: TopicName.parse(ledger.topic).managed_ledger_name,
+            **({} if cluster is None else {CLUSTER_NAME_KEY: cluster}),
+        }
+
+
+@lru_cache(maxsize=10_000)
+def _entry(row: str) -> bytes:
+    message = Message(payload=row.encode())
+    return encode_entry(
+        [message], batched=False, producer_name="p", sequence_id=0, publish_time=START_MS
+    )
+
+
+@lru_cache(maxsize=10_000)
+def _encoded(
+    entries: tuple[bytes, ...], managed_ledger: str, created_ms: int, bookie: str
+) -> EncodedLedger:
+    metadata = new_ledger_metadata(
+        map(len, entries), managed_ledger=managed_ledger, ctime_ms=created_ms
+    )
+    metadata = replace(metadata, segments=(LedgerSegment(0, (bookie,)),))
+    return encode_ledger(entries, metadata, block_bytes=_BLOCK_BYTES)
