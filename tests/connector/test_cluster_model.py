@@ -12,6 +12,7 @@ from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
     initialize,
+    invariant,
     precondition,
     rule,
     run_state_machine_as_test,
@@ -19,7 +20,7 @@ from hypothesis.stateful import (
 
 from tests.support.admin_server import running_admin_server
 from tests.support.cluster_model import DAY_MS, HOUR_MS, ModelTopic, ModelWorld, Owner, Stage
-from tests.support.model_checks import check_cleaning, check_reading
+from tests.support.model_checks import check_audit, check_cleaning, check_reading
 from tests.support.offline_topics import has_metadata, save_folder, write_offline
 from tests.support.saved_metadata import (
     FORMS,
@@ -88,6 +89,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.world = world = ModelWorld(skew_ms=skew_ms, tells_times=tells_times)
         world.first.cluster, world.first.next_id = cluster, next_id
         self.offline = Owner("offline", cluster=None)
+        self.kept: list[SavedMetadata] = []
         self.grow(world.create(world.first, ORDERS))
         world.end_step()
 
@@ -201,6 +203,14 @@ class ClusterMachine(RuleBasedStateMachine):
         self.world.end_step()
 
     @precondition(lambda self: self.offloaded())
+    @rule(ledger=_INDEXES, index=st.booleans(), data=st.booleans())
+    def lose(self, ledger: int, index: bool, data: bool) -> None:
+        """Objects of an offloaded ledger are deleted by mistake."""
+        ledgers = self.offloaded()
+        self.world.lose(ledgers[ledger % len(ledgers)], index=index, data=data)
+        self.world.end_step()
+
+    @precondition(lambda self: self.offloaded())
     @rule(index=_INDEXES)
     def delete_from_bookkeeper(self, index: int) -> None:
         """BookKeeper's copy of an offloaded ledger is deleted."""
@@ -287,14 +297,15 @@ class ClusterMachine(RuleBasedStateMachine):
         """Metadata is saved, whole or damaged."""
         owners = [each for each in self.clusters if each.topics]
         chosen = owners[owner % len(owners)]
-        return save(self.world, chosen, forms, layout=layout, damage=damage, damaged=damaged)
+        saved = save(self.world, chosen, forms, layout=layout, damage=damage, damaged=damaged)
+        return self.keep(saved)
 
     @rule(target=saved, older=saved, forms=st.sampled_from(FORMS))
     def save_more(self, older: SavedMetadata, forms: tuple[Form, ...]) -> SavedMetadata:
         """Further files are saved beside older ones."""
         if older.is_snapshot or not older.files or not older.is_whole or not older.owner.topics:
             return older
-        return save(self.world, older.owner, forms, older=older)
+        return self.keep(save(self.world, older.owner, forms, older=older))
 
     @precondition(lambda self: any(each.topics for each in self.clusters))
     @rule(target=saved, owner=_INDEXES, forms=st.sampled_from(FORMS), damage=st.none() | _DAMAGES)
@@ -304,13 +315,26 @@ class ClusterMachine(RuleBasedStateMachine):
         """A snapshot is saved, whole or damaged."""
         owners = [each for each in self.clusters if each.topics]
         snapshot = save_snapshot(self.world, save(self.world, owners[owner % len(owners)], forms))
-        return snapshot if damage is None else damage_snapshot(self.world, snapshot, damage)
+        if damage is not None:
+            snapshot = damage_snapshot(self.world, snapshot, damage)
+        return self.keep(snapshot)
 
     @precondition(lambda self: has_metadata(self.world))
     @rule(target=saved)
     def save_written(self) -> SavedMetadata:
         """The folder that offline writing made is kept as it is."""
-        return save_folder(self.world, self.offline)
+        return self.keep(save_folder(self.world, self.offline))
+
+    def keep(self, saved: SavedMetadata) -> SavedMetadata:
+        """Let this metadata be used for audits from now on."""
+        self.kept.append(saved)
+        return saved
+
+    @invariant()
+    def audits_are_right(self) -> None:
+        """Whenever an audit is made, by metadata of whatever age, it is right."""
+        for number, saved in enumerate(self.kept[-3:]):
+            check_audit(self.world, saved, is_one_cluster=(self.world.step + number) % 3 > 0)
 
     @rule()
     def look_at_the_bucket_alone(self) -> None:

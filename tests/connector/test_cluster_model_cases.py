@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from connector.upkeep.audit import FindingKind
+from tests.support.admin_server import running_admin_server
 from tests.support.cluster_model import (
     DAY_MS,
     HOUR_MS,
@@ -20,7 +21,14 @@ from tests.support.cluster_model import (
     Owner,
     Stage,
 )
-from tests.support.model_checks import check_audit, check_cleaning, check_reading, opened, read
+from tests.support.model_checks import (
+    audited,
+    check_audit,
+    check_cleaning,
+    check_reading,
+    opened,
+    read,
+)
 from tests.support.offline_topics import save_folder, write_offline
 from tests.support.saved_metadata import (
     FORMS,
@@ -28,6 +36,7 @@ from tests.support.saved_metadata import (
     Form,
     Layout,
     SavedMetadata,
+    ask_live,
     save,
     save_snapshot,
 )
@@ -215,21 +224,48 @@ def test_metadata_with_a_wrong_bit(world: ModelWorld, forms: tuple[Form, ...]) -
         check_audit(world, damaged, is_one_cluster=True)
 
 
-@pytest.mark.parametrize("is_live_name", [True, False])
+@pytest.mark.parametrize("names", [("pulsar", "pulsar"), ("a", "b"), ("a", None), (None, None)])
+@pytest.mark.parametrize("bookie", ["bookie-b:3181", "bookie-a:3181", "127.0.0.1:3181"])
 @pytest.mark.parametrize("next_id", [0, 2, 50])
-def test_two_clusters_of_one_name(world: ModelWorld, next_id: int, *, is_live_name: bool) -> None:
-    """What another cluster of the same name wrote under the same topic is kept."""
-    cluster = "pulsar" if is_live_name else None
-    world.first.cluster = cluster
-    second = world.add_owner(Owner("second", cluster, "bookie-b:3181", next_id))
+def test_two_clusters(
+    world: ModelWorld, names: tuple[str | None, str | None], bookie: str, next_id: int
+) -> None:
+    """What another cluster wrote under the same topic is kept, whatever tells them apart."""
+    world.first.cluster = names[0]
+    second = world.add_owner(Owner("second", names[1], bookie, next_id))
     theirs = world.create(second, ORDERS)
     grow(world, theirs, 3)
     topic = world.create(world.first, ORDERS)
     grow(world, topic, 4)
+    for stage in (Stage.UPLOAD, Stage.DATA):
+        world.produce(theirs)
+        world.roll(theirs)
+        world.begin_offload(theirs.ledgers[-2], stage)
 
     saved = saved_later(world, topic)
 
     check_reading(world, saved)
+    check_cleaning(world, saved, is_one_cluster=False)
+
+
+@pytest.mark.parametrize("stage", [Stage.UPLOAD, Stage.DATA])
+@pytest.mark.parametrize("names", [("pulsar", "pulsar"), ("a", "b"), ("a", None), (None, None)])
+def test_offload_of_another_cluster(
+    world: ModelWorld, names: tuple[str | None, str | None], stage: Stage
+) -> None:
+    """An offload that another cluster has under way is kept, whole ledgers of it beside it."""
+    world.first.cluster = names[0]
+    second = world.add_owner(Owner("second", names[1], "bookie-b:3181", 0))
+    theirs = world.create(second, ORDERS)
+    grow(world, theirs, 1)
+    world.produce(theirs)
+    world.roll(theirs)
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic, 4)
+    world.begin_offload(theirs.ledgers[-2], stage)
+
+    saved = saved_later(world, topic)
+
     check_cleaning(world, saved, is_one_cluster=False)
 
 
@@ -263,6 +299,56 @@ def test_cluster_that_has_no_ledger_here(world: ModelWorld) -> None:
 
     for forms in FORMS:
         check_cleaning(world, save(world, second, forms), is_one_cluster=False)
+
+
+@pytest.mark.parametrize(("index", "data"), [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("forms", FORMS)
+def test_last_copy_of_a_ledger(
+    world: ModelWorld, forms: tuple[Form, ...], *, index: bool, data: bool
+) -> None:
+    """Where the copy that counts is lost, another one is kept, by which it can be mended."""
+    topic = world.create(world.first, ORDERS)
+    first, _ = grow(world, topic, 2)
+    world.tick(DAY_MS)
+    world.offload_again(first)
+    world.lose(first, index=index, data=data)
+
+    saved = saved_later(world, topic, forms)
+
+    check_reading(world, saved)
+    check_cleaning(world, saved, is_one_cluster=True)
+
+
+def test_topic_that_a_live_cluster_does_not_have(world: ModelWorld) -> None:
+    """It may be another's of the same name, unless the user says that there is one cluster."""
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic, 3)
+    second = world.add_owner(Owner("second", "pulsar", world.first.bookie, next_id=50))
+    theirs = world.create(second, SHOP)
+    grow(world, theirs, 3)
+
+    with running_admin_server() as server:
+        live = ask_live(world, world.first, server)
+        check_reading(world, live)
+        assert check_cleaning(world, live, is_one_cluster=False) == []
+        world.delete_topic(theirs, remove=False)
+        world.end_step()
+        live = ask_live(world, world.first, server)
+        assert len(check_cleaning(world, live, is_one_cluster=True)) == 6
+
+
+def test_topic_that_a_live_cluster_lists_and_does_not_tell_of(world: ModelWorld) -> None:
+    """It has the topic, so all of it is kept."""
+    grow(world, world.create(world.first, ORDERS), 3)
+    grow(world, world.create(world.first, SHOP), 3)
+
+    with running_admin_server() as server:
+        live = ask_live(world, world.first, server)
+        for path in list(server.answers):
+            if path[-2:-1] == ("shop",):
+                del server.answers[path]
+        found = audited(world, live, is_one_cluster=True)
+        assert not any(each.deletable for each in found.findings)
 
 
 @pytest.mark.parametrize("tells_times", [True, False])

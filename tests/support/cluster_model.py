@@ -292,6 +292,13 @@ class ModelWorld:
             self._delete(ledger.owner, *before.objects)
         return attempt
 
+    def lose(self, ledger: ModelLedger, *, index: bool, data: bool) -> None:
+        """Let objects of an offloaded ledger be deleted by mistake."""
+        assert ledger.attempt is not None
+        name = ledger.attempt.name
+        names = [name.index_name] * index + [name.data_name] * data
+        self._delete(ledger.owner, *names)
+
     def delete_from_bookkeeper(self, ledger: ModelLedger) -> None:
         """Let BookKeeper forget a ledger that is offloaded."""
         ledger.bookkeeper_deleted = True
@@ -340,7 +347,7 @@ class ModelWorld:
                 yield from topic.ledgers
 
     def needed(self, owner: Owner) -> set[str]:
-        """Names of the objects in the bucket that somebody needs."""
+        """Names of objects that somebody needs: of copies that count, or of all that is left."""
         found: set[str] = set()
         if owner.offloads_here:
             for topic in owner.topics.values():
@@ -348,7 +355,21 @@ class ModelWorld:
                     attempt = ledger.attempt
                     if attempt is not None and (ledger.is_offloaded or attempt.is_running):
                         found.update(attempt.objects)
+                    if ledger.is_offloaded and not self.is_there(ledger):
+                        found.update(self._other_copies(ledger))
         return found
+
+    def is_there(self, ledger: ModelLedger) -> bool:
+        """Whether the copy that counts is in the bucket."""
+        return ledger.attempt is not None and self.bucket.objects.keys() >= {
+            *ledger.attempt.objects
+        }
+
+    def _other_copies(self, ledger: ModelLedger) -> Iterator[str]:
+        """The objects of copies that do not count, of which a ledger can still be read."""
+        for each in self.attempts.values():
+            if each.ledger is ledger and each.stage is Stage.COMPLETE:
+                yield from each.objects
 
     def end_step(self) -> None:
         """Note what is needed now."""

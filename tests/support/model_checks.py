@@ -151,8 +151,8 @@ def _check_all_told(  # noqa: PLR0917 - what is compared
         if ledger.is_offloaded and reading.rows.get(ledger.ledger_id) != ledger.rows
     ]
     if saved is None or name not in saved.known:
-        # Of the ledgers of two clusters that have one id, a bucket alone shows the newest.
-        missing = [each for each in missing if _owner_count(world, name, each) == 1]
+        # A bucket alone does not show what was deleted, and of one id of two clusters the newest.
+        missing = [each for each in missing if _is_shown(world, owner, name, each)]
     elif not saved.is_whole:
         # Cut at its beginning, a list of ledgers looks as if retention had trimmed it.
         metadata = catalog.ledgers(TopicName.parse(name)).metadata
@@ -173,14 +173,13 @@ def _check_all_told(  # noqa: PLR0917 - what is compared
     )
 
 
-def _owner_count(world: ModelWorld, name: str, ledger_id: int) -> int:
-    return len(
-        {
-            attempt.ledger.owner
-            for attempt in world.attempts.values()
-            if attempt.ledger.topic == name and attempt.ledger.ledger_id == ledger_id
-        }
-    )
+def _is_shown(world: ModelWorld, owner: Owner, name: str, ledger_id: int) -> bool:
+    ledgers = {
+        attempt.ledger
+        for attempt in world.attempts.values()
+        if attempt.ledger.topic == name and attempt.ledger.ledger_id == ledger_id
+    }
+    return all(each.owner is owner for each in ledgers) and any(map(world.is_there, ledgers))
 
 
 def _check_soundness(
@@ -195,8 +194,9 @@ def _check_soundness(
     ledgers = [each for each in ledgers if each.is_recorded]
     states = [ledger.is_offloaded for ledger in ledgers if ledger.rows]
     has_gap = states != sorted(states, reverse=True)
-    if has_gap:
-        assert reading.error is not None, f"a gap in {name} is passed over"
+    if has_gap or not all(world.is_there(each) for each in ledgers if each.is_offloaded):
+        if saved.tells_completion or has_gap:
+            assert reading.error is not None, f"what is not there of {name} is passed over"
         return
     assert reading.error is None, f"{name} is whole, and cannot be read: {reading.error}"
     expected = {ledger.ledger_id: ledger.rows for ledger in ledgers if ledger.is_offloaded}
@@ -311,9 +311,11 @@ def _is_told_apart(world: ModelWorld, ours: Owner, attempt: Attempt) -> bool:
             and _is_there(world, each.name)
         )
     topic = ours.topics.get(attempt.ledger.topic)
+    if topic is None or attempt.name.ledger_id > topic.ledgers[-1].ledger_id:
+        return True
     witnesses = [
         each
-        for each in (topic.ledgers if topic else ())
+        for each in topic.ledgers
         if each.attempt is not None and each.is_offloaded and _is_there(world, each.attempt.name)
     ]
     if ours.bookie != theirs.bookie or not witnesses:
