@@ -337,6 +337,29 @@ def test_topic_that_a_live_cluster_does_not_have(world: ModelWorld) -> None:
         assert len(check_cleaning(world, live, is_one_cluster=True)) == 6
 
 
+@pytest.mark.parametrize("stage", [Stage.UPLOAD, Stage.DATA, Stage.COMPLETE])
+def test_ledger_that_is_newer_than_the_last_of_a_live_cluster(
+    world: ModelWorld, stage: Stage
+) -> None:
+    """A cluster has given out no such id yet, so another one did, and needs it."""
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic, 3)
+    second = world.add_owner(Owner("second", "pulsar", world.first.bookie, next_id=50))
+    theirs = world.create(second, ORDERS)
+    world.produce(theirs)
+    world.roll(theirs)
+    attempt = world.begin_offload(theirs.ledgers[0], min(stage, Stage.DATA, key=list(Stage).index))
+    if stage is Stage.COMPLETE:
+        world.finish_offload(attempt)
+    world.end_step()
+    world.tick(DAY_MS)
+
+    with running_admin_server() as server:
+        live = ask_live(world, world.first, server)
+        assert check_cleaning(world, live, is_one_cluster=False) == []
+        assert world.bucket.objects.keys() >= set(attempt.objects)
+
+
 def test_topic_that_a_live_cluster_lists_and_does_not_tell_of(world: ModelWorld) -> None:
     """It has the topic, so all of it is kept."""
     grow(world, world.create(world.first, ORDERS), 3)
@@ -368,6 +391,19 @@ def test_ledger_that_was_offloaded_again_since(skew_ms: int, *, tells_times: boo
     check_reading(world, older)
     check_cleaning(world, older, is_one_cluster=True)
     world.drop()
+
+
+def test_metadata_that_tells_no_time(world: ModelWorld) -> None:
+    """Where all its times lie in the future, nothing is surely older than it."""
+    topic = world.create(world.first, ORDERS)
+    first, _ = grow(world, topic, 2)
+    older = save(world, world.first, FORMS[-1])
+    world.offload_again(first)
+    world.end_step()
+
+    # The clock of whoever looks is far behind.
+    world.tick(-100 * DAY_MS)
+    check_audit(world, older, is_one_cluster=True)
 
 
 def test_answers_that_name_two_copies(world: ModelWorld) -> None:

@@ -347,7 +347,7 @@ class ModelWorld:
                 yield from topic.ledgers
 
     def needed(self, owner: Owner) -> set[str]:
-        """Names of objects that somebody needs: of copies that count, or of all that is left."""
+        """Names of the objects in the bucket that somebody needs."""
         found: set[str] = set()
         if owner.offloads_here:
             for topic in owner.topics.values():
@@ -355,21 +355,19 @@ class ModelWorld:
                     attempt = ledger.attempt
                     if attempt is not None and (ledger.is_offloaded or attempt.is_running):
                         found.update(attempt.objects)
-                    if ledger.is_offloaded and not self.is_there(ledger):
-                        found.update(self._other_copies(ledger))
         return found
+
+    def copies(self, ledger: ModelLedger) -> list[set[str]]:
+        """The objects of each copy that is there, of which the ledger can be read."""
+        attempts = (each for each in self.attempts.values() if each.ledger is ledger)
+        objects = (set(each.objects) for each in attempts if each.stage is Stage.COMPLETE)
+        return [each for each in objects if each <= self.bucket.objects.keys()]
 
     def is_there(self, ledger: ModelLedger) -> bool:
         """Whether the copy that counts is in the bucket."""
         return ledger.attempt is not None and self.bucket.objects.keys() >= {
             *ledger.attempt.objects
         }
-
-    def _other_copies(self, ledger: ModelLedger) -> Iterator[str]:
-        """The objects of copies that do not count, of which a ledger can still be read."""
-        for each in self.attempts.values():
-            if each.ledger is ledger and each.stage is Stage.COMPLETE:
-                yield from each.objects
 
     def end_step(self) -> None:
         """Note what is needed now."""

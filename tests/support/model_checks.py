@@ -148,7 +148,9 @@ def _check_all_told(  # noqa: PLR0917 - what is compared
     missing = [
         ledger.ledger_id
         for ledger in owner.topics[name].ledgers
-        if ledger.is_offloaded and reading.rows.get(ledger.ledger_id) != ledger.rows
+        if ledger.is_offloaded
+        and reading.rows.get(ledger.ledger_id) != ledger.rows
+        and (world.is_there(ledger) or _known(saved, name, ledger.ledger_id) is not None)
     ]
     if saved is None or name not in saved.known:
         # A bucket alone does not show what was deleted, and of one id of two clusters the newest.
@@ -165,6 +167,7 @@ def _check_all_told(  # noqa: PLR0917 - what is compared
         report.pending_ledgers
         + report.unlisted_ledgers
         + report.unfinished_ledgers
+        + report.substituted_ledgers
         + sum(count for (unit, _), count in report.lost.items() if unit is Unit.LEDGER)
     )
     assert reading.told, f"ledgers {missing} of {name} are left out with no word"
@@ -239,6 +242,7 @@ def check_audit(world: ModelWorld, saved: SavedMetadata, *, is_one_cluster: bool
     for each in found.findings:
         if each.deletable:
             _check_unneeded(world, saved, each, is_one_cluster=is_one_cluster)
+    _check_last_copies(world, saved, found)
     if saved.is_whole and saved.is_of_one_time and saved.layout is not Layout.JOINED:
         for each in found.findings:
             _check_right(world, saved, each)
@@ -286,6 +290,17 @@ def check_cleaning(
 def _protected(world: ModelWorld, saved: SavedMetadata, *, is_one_cluster: bool) -> list[Owner]:
     """Those whose objects must stay: of what the user says is of one cluster, that cluster."""
     return [saved.owner] if is_one_cluster else world.owners
+
+
+def _check_last_copies(world: ModelWorld, saved: SavedMetadata, found: Audit) -> None:
+    """Where the copy that counts is lost, something stays by which the ledger can be mended."""
+    deletable = {name for each in found.findings if each.deletable for name in each.objects}
+    for topic in saved.owner.topics.values():
+        for ledger in topic.ledgers:
+            copies = world.copies(ledger) if ledger.is_offloaded else []
+            assert not copies or any(deletable.isdisjoint(each) for each in copies), (
+                f"all copies of ledger {ledger.ledger_id} of {topic.name} are deletable"
+            )
 
 
 def _is_needed(world: ModelWorld, saved: SavedMetadata, owner: Owner, name: str) -> bool:
@@ -351,9 +366,9 @@ def _objects_of(world: ModelWorld, finding: Finding) -> list[str]:
     ]
 
 
-def _known(saved: SavedMetadata, topic: object, ledger_id: int | None) -> LedgerInfo | None:
+def _known(saved: SavedMetadata | None, topic: object, ledger_id: int | None) -> LedgerInfo | None:
     """What the metadata says of a ledger."""
-    metadata = saved.known.get(str(topic))
+    metadata = saved.known.get(str(topic)) if saved else None
     ledgers = metadata.ledgers if metadata else ()
     return next((each for each in ledgers if each.ledger_id == ledger_id), None)
 
