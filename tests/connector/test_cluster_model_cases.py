@@ -226,13 +226,16 @@ def test_metadata_with_a_wrong_bit(world: ModelWorld, forms: tuple[Form, ...]) -
 
 @pytest.mark.parametrize("names", [("pulsar", "pulsar"), ("a", "b"), ("a", None), (None, None)])
 @pytest.mark.parametrize("bookie", ["bookie-b:3181", "bookie-a:3181", "127.0.0.1:3181"])
-@pytest.mark.parametrize("next_id", [0, 2, 50])
+@pytest.mark.parametrize("next_ids", [(0, 0), (0, 2), (0, 50), (10, 0)])
 def test_two_clusters(
-    world: ModelWorld, names: tuple[str | None, str | None], bookie: str, next_id: int
+    world: ModelWorld,
+    names: tuple[str | None, str | None],
+    bookie: str,
+    next_ids: tuple[int, int],
 ) -> None:
     """What another cluster wrote under the same topic is kept, whatever tells them apart."""
-    world.first.cluster = names[0]
-    second = world.add_owner(Owner("second", names[1], bookie, next_id))
+    world.first.cluster, world.first.next_id = names[0], next_ids[0]
+    second = world.add_owner(Owner("second", names[1], bookie, next_ids[1]))
     theirs = world.create(second, ORDERS)
     grow(world, theirs, 3)
     topic = world.create(world.first, ORDERS)
@@ -249,15 +252,18 @@ def test_two_clusters(
 
 
 @pytest.mark.parametrize("stage", [Stage.UPLOAD, Stage.DATA])
-@pytest.mark.parametrize("names", [("pulsar", "pulsar"), ("a", "b"), ("a", None), (None, None)])
+@pytest.mark.parametrize("bookie", ["bookie-b:3181", "bookie-a:3181"])
+@pytest.mark.parametrize(
+    "names", [("pulsar", "pulsar"), ("a", "b"), ("b", "a"), ("a", None), (None, None)]
+)
 def test_offload_of_another_cluster(
-    world: ModelWorld, names: tuple[str | None, str | None], stage: Stage
+    world: ModelWorld, names: tuple[str | None, str | None], bookie: str, stage: Stage
 ) -> None:
-    """An offload that another cluster has under way is kept, whole ledgers of it beside it."""
-    world.first.cluster = names[0]
-    second = world.add_owner(Owner("second", names[1], "bookie-b:3181", 0))
+    """An offload that another cluster has under way is kept, a whole ledger of it beside it."""
+    world.first.cluster, world.first.next_id = names[0], 1
+    second = world.add_owner(Owner("second", names[1], bookie))
     theirs = world.create(second, ORDERS)
-    grow(world, theirs, 1)
+    grow(world, theirs)
     world.produce(theirs)
     world.roll(theirs)
     topic = world.create(world.first, ORDERS)
@@ -266,6 +272,23 @@ def test_offload_of_another_cluster(
 
     saved = saved_later(world, topic)
 
+    check_cleaning(world, saved, is_one_cluster=False)
+
+
+def test_topic_that_is_in_bookkeeper_only(world: ModelWorld) -> None:
+    """That another topic of the cluster is in the bucket tells nothing of who wrote this one."""
+    second = world.add_owner(Owner("second", "pulsar", world.first.bookie))
+    grow(world, world.create(second, SHOP), 3)
+    world.first.next_id = 10
+    topic, shop = world.create(world.first, ORDERS), world.create(world.first, SHOP)
+    grow(world, topic, 3)
+    world.produce(shop)
+    world.roll(shop)
+    grow(world, topic, 1)
+
+    saved = saved_later(world, topic)
+
+    check_reading(world, saved)
     check_cleaning(world, saved, is_one_cluster=False)
 
 
@@ -335,6 +358,21 @@ def test_topic_that_a_live_cluster_does_not_have(world: ModelWorld) -> None:
         world.end_step()
         live = ask_live(world, world.first, server)
         assert len(check_cleaning(world, live, is_one_cluster=True)) == 6
+
+
+def test_topic_that_was_written_beside_a_live_cluster(world: ModelWorld) -> None:
+    """What tells no cluster and was in no bookie of this one is none of its deleted topics."""
+    world.first.next_id = 10
+    grow(world, world.create(world.first, ORDERS), 3)
+    writer = world.add_owner(Owner("writer", cluster=None, bookie="127.0.0.1:3181"))
+    theirs = world.create(writer, SHOP)
+    grow(world, theirs, 2)
+    world.tick(DAY_MS)
+
+    with running_admin_server() as server:
+        live = ask_live(world, world.first, server)
+        check_reading(world, live)
+        assert check_cleaning(world, live, is_one_cluster=True) == []
 
 
 @pytest.mark.parametrize("stage", [Stage.UPLOAD, Stage.DATA, Stage.COMPLETE])
