@@ -125,6 +125,21 @@ def test_ledger_that_was_being_offloaded(world: ModelWorld, forms: tuple[Form, .
     check_cleaning(world, older, is_one_cluster=True)
 
 
+def test_ledger_that_was_passed_over(world: ModelWorld) -> None:
+    """One that is only in BookKeeper, with an offloaded one behind it, is an error and a gap."""
+    topic = world.create(world.first, ORDERS)
+    world.produce(topic)
+    world.roll(topic)
+    grow(world, topic)
+
+    saved = save(world, world.first, FORMS[-1])
+
+    check_reading(world, saved)
+    found = check_audit(world, saved, is_one_cluster=True)
+    assert found is not None
+    assert [each.kind for each in found.findings] == [FindingKind.GAP]
+
+
 def test_appended_without_the_folder(world: ModelWorld) -> None:
     """Whoever reads by the metadata folder is told of what was appended without it."""
     writer = world.add_owner(Owner("writer", cluster=None))
@@ -292,22 +307,23 @@ def test_topic_that_is_in_bookkeeper_only(world: ModelWorld) -> None:
     check_cleaning(world, saved, is_one_cluster=False)
 
 
-def test_two_clusters_on_one_machine(world: ModelWorld) -> None:
+@pytest.mark.parametrize("is_early", [True, False])
+def test_two_clusters_on_one_machine(world: ModelWorld, *, is_early: bool) -> None:
     """Bookies of one name tell no clusters apart; the order in which ledgers were made does."""
-    second = world.add_owner(Owner("second", "pulsar", world.first.bookie, next_id=2))
-    theirs = world.create(second, ORDERS)
+    second = world.add_owner(Owner("second", "pulsar", world.first.bookie, next_id=20))
+    if is_early:
+        grow(world, world.create(second, ORDERS), 2)
+    world.first.next_id = 10
     topic = world.create(world.first, ORDERS)
-    grow(world, topic, 3)
-    world.trim(topic, remove=True)
-    grow(world, topic, 1)
-    ours = topic.ledgers.pop(2)
-    assert ours.attempt is not None
-    world.bucket.delete(*ours.attempt.objects)
-    world.tick(10 * DAY_MS)
-    grow(world, theirs, 1)
+    grow(world, topic, 2)
+    world.first.next_id = 30
+    grow(world, topic, 2)
+    if not is_early:
+        grow(world, world.create(second, ORDERS), 2)
 
     saved = saved_later(world, topic)
 
+    check_reading(world, saved)
     check_cleaning(world, saved, is_one_cluster=False)
 
 
