@@ -298,6 +298,7 @@ def _told(first: int, more: int, older: str, newer: str) -> str:
         ({"value": (3, 4), "info": (2, 3)}, [3, 4], _told(2, 1, _ANSWERS, _VALUE)),
         ({"info": (1, 2), "stats": (2,)}, [2], _told(1, 1, "internal-info", "internalStats")),
         ({"info": (2,), "stats": (1, 2)}, [2], _told(1, 1, "internalStats", "internal-info")),
+        ({"value": (2, 3, 4), "stats": (3, 5, 6)}, [3, 5, 6], _told(2, 2, _VALUE, _ANSWERS)),
         ({"value": (), "stats": (1,)}, [1], None),
         ({"value": (1,), "stats": ()}, [1], None),
         ({"value": (1, 2), "stats": (1, 2)}, [1, 2], None),

@@ -136,6 +136,17 @@ def test_system_exit_comes_through() -> None:
         next(items)
 
 
+def test_thread_keeps_no_program_from_ending() -> None:
+    """A program that ends with a read half done does not wait for the rest of it."""
+    items = _ahead(Parts(1000).makers()[0])
+    next(items)
+
+    threads = [each for each in threading.enumerate() if each.name == "pulsar-offload-read-ahead"]
+
+    assert [each.daemon for each in threads] == [True]
+    items.close()
+
+
 @pytest.mark.parametrize("taken", [1, 3])
 def test_closing_ends_the_thread_and_the_items(taken: int) -> None:
     """A consumer that has enough closes the iterator: thread and generator end with it."""
