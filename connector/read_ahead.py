@@ -20,7 +20,10 @@ class _Finished:
 
 
 class _Producer(Generic[_T]):
-    """Makes items in a thread that starts at once; at most `_DEPTH` wait for the consumer."""
+    """Makes items in a thread that starts at once; at most `_DEPTH` wait for the consumer.
+
+    Once it has ended or failed, nothing more may be asked of it but to be closed.
+    """
 
     def __init__(self, items: Iterator[_T]) -> None:
         self._items = items
@@ -35,10 +38,8 @@ class _Producer(Generic[_T]):
     def __next__(self) -> _T:
         item = self._made.get()
         if isinstance(item, _Finished):
-            self._made.put(item)
             raise StopIteration
         if isinstance(item, BaseException):
-            self._made.put(_Finished())
             raise item
         return item
 

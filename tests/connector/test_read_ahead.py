@@ -174,6 +174,31 @@ def test_dropping_ends_the_thread() -> None:
     assert _threads() == 0
 
 
+@pytest.mark.parametrize("length", [1, 1000])
+def test_items_are_closed_by_the_thread_that_made_them(length: int) -> None:
+    """What items hold open is given back at their end, and where the consumer has enough."""
+    closed_in: list[str] = []
+
+    class Items:
+        def __init__(self) -> None:
+            self._left = iter(range(length))
+
+        def __iter__(self) -> Items:
+            return self
+
+        def __next__(self) -> int:
+            return next(self._left)
+
+        def close(self) -> None:
+            closed_in.append(threading.current_thread().name)
+
+    items = _ahead(Items)
+    assert next(items) == 0
+    items.close()
+
+    assert closed_in == ["pulsar-offload-read-ahead"]
+
+
 def test_iterator_that_cannot_be_closed_is_fine() -> None:
     """Not every iterator is a generator."""
     items = _ahead(lambda: iter([1, 2, 3]))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
+from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
@@ -67,6 +70,29 @@ def test_ledgers_beside_a_task_are_read_by_the_same_ranges(where: str) -> None:
         assert each.start is not None
         assert each.stop is not None
         assert each.stop - each.start <= 300
+
+
+def test_outcome_far_behind_in_another_ledger_is_found(build: ModuleType) -> None:
+    """A look ahead that stops keeping entries goes on in the ledger where it stopped."""
+    opened = encode_entry(
+        [Message(payload=b"committed")], batched=False, txnid_most_bits=1, txnid_least_bits=1
+    )
+    ledgers = [
+        (_LEDGER, [opened]),
+        (_LEDGER + 1, [_SINGLE, _SINGLE, _SINGLE, encode_marker(21, txn_id=(1, 1))]),
+        (_LEDGER + 2, [_SINGLE]),
+    ]
+    hurried = partial(TransactionLookahead, max_kept_bytes=1)
+    with (
+        memory_bucket(offload(ledgers)) as bucket,
+        patch("connector.scan.TransactionLookahead", hurried),
+    ):
+        scan = open_topic(bucket.url, TOPIC, range_bytes=100).scan.select(["__value__"])
+        first = scan.plan(_TASK_PER_BLOCK)[0]
+        values = read(scan, [first])["__value__"].to_pylist()
+
+    assert values == [b"committed"]
+    assert build is not None
 
 
 def test_duplicates_behind_the_start_are_ignored(build: ModuleType) -> None:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arrow_io.errors import IncompleteReadWarning
 from arrow_io.format.index_block import BlockEntry, read_index_block, write_index_block
 from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
 from arrow_io.read_report import ReadReport, Unit
@@ -257,3 +259,16 @@ def test_scan_gives_what_the_model_gives(
     # Behind lost entries, the next ledger is asked whether they leave anything open.
     assert planned == read_ledgers or (lost and planned < read_ledgers)
     assert sum(task.data_bytes for task in tasks) == data_bytes
+
+
+def test_salvage_needs_no_report() -> None:
+    """`execute` on its own salvages as the scan's options say, and warns of what was lost."""
+    with memory_bucket(Layout(5, (2, 0, 0), 2, 1 << 20).objects()) as bucket:
+        scan = open_topic(bucket.url, TOPIC, columns=_COLUMNS, on_corruption="salvage").scan
+        (task,) = scan.plan()
+
+        with pytest.warns(IncompleteReadWarning, match="lost: MissingEntriesError") as told:
+            rows = sum(batch.num_rows for batch in execute(task))
+
+    assert rows == 3
+    assert len(told) == 1
