@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arrow_io.errors import IncompleteReadWarning
+from arrow_io.errors import ChecksumError, IncompleteReadWarning
 from arrow_io.format.index_block import BlockEntry, read_index_block, write_index_block
 from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
 from arrow_io.read_report import ReadReport, Unit
@@ -272,3 +272,30 @@ def test_salvage_needs_no_report() -> None:
 
     assert rows == 3
     assert len(told) == 1
+
+
+def test_scan_compares_checksums_unless_told_not_to() -> None:
+    """Bytes that a checksum contradicts are an error, unless the user asked for no comparison."""
+    objects = Layout(5, (0, 0), 2, 1 << 20).objects()
+    changed = {name: data.replace(b"(5, 1, 0)", b"(5, 1, 9)") for name, data in objects.items()}
+    with memory_bucket(changed) as bucket:
+        with pytest.raises(ChecksumError) as caught:
+            open_topic(bucket.url, TOPIC, columns=_COLUMNS).to_table()
+        unchecked = open_topic(
+            bucket.url, TOPIC, columns=_COLUMNS, verify_checksums=False
+        ).to_table()
+
+    assert caught.value.entry_id == 1
+    assert unchecked["__value__"].to_pylist() == [b"(5, 0, 0)", b"(5, 1, 9)"]
+
+
+@pytest.mark.parametrize("stored", [1, 2, 3])
+def test_last_block_before_lost_entries_is_planned(stored: int) -> None:
+    """What has to be read goes up to the last entry that was stored, be it alone in its block."""
+    with memory_bucket(Layout(5, (0, 0, 0, 0), stored, 140).objects()) as bucket:
+        dataset = open_topic(bucket.url, TOPIC, columns=_COLUMNS)
+        index = dataset.scan.topics[0].ledgers[0].index
+        planned = sum(task.data_bytes for task in dataset.scan.plan(1))
+
+    assert index.block_count == stored
+    assert planned == index.data_object_length_bytes
