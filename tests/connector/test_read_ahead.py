@@ -247,6 +247,32 @@ def test_at_most_so_many_parts_are_under_way(most: int) -> None:
     assert sorted(parts.closed) == list(range(most))
 
 
+def test_each_item_taken_begins_one_part_more() -> None:
+    """A consumer that takes two items has begun two parts, whatever the bound is."""
+    parts = Parts(*[10] * 6)
+    items = _closable(read_ahead(parts.makers(), most=5))
+
+    next(items)
+    next(items)
+
+    assert _threads() == 2
+    items.close()
+
+
+def test_slow_consumer_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the thread finds no room for an item, it keeps it until there is."""
+    monkeypatch.setattr("connector.read_ahead._POLL_SECONDS", 0.0)
+    parts = Parts(100)
+    items = _ahead(parts.makers()[0])
+    taken = []
+
+    for made in range(4, 101):
+        taken.append(next(items))
+        parts.wait_until(lambda made=made: len(parts.made) >= made)  # type: ignore[misc]
+
+    assert [*taken, *items] == parts.expected()
+
+
 def test_errors_of_parts_come_in_their_place() -> None:
     """The items of the parts before come first, though the broken part was made meanwhile."""
     parts = Parts(4, 1, 4, broken=1)
