@@ -27,8 +27,9 @@ from arrow_io.errors import (
     TopicNotFoundError,
     UndecodedValuesWarning,
 )
-from connector.cli.interrupts import cleaned_up, exit_at_once
+from connector.cli import interrupts
 from connector.cli.output import say
+from connector.plain_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,6 +49,7 @@ class ExitCode(IntEnum):
     UNREADABLE = 5
     INCOMPLETE = 6
     FOUND = 7
+    INTERRUPTED = interrupts.EXIT_CODE
     CLOSED_PIPE = 141
 
 
@@ -113,7 +115,7 @@ def command(
     def register(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
         @functools.wraps(function)
         def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> None:
-            with _errors_told(), cleaned_up() if writes else nullcontext():
+            with _errors_told(), interrupts.cleaned_up() if writes else nullcontext():
                 function(*args, **kwargs)
 
         # A command whose name Python or its module has taken ends with an underscore there.
@@ -141,9 +143,11 @@ def _errors_told() -> Iterator[None]:
         raise typer.Exit(ExitCode.CLOSED_PIPE) from None
     except KeyboardInterrupt:
         # Else Python would wait for requests that are under way in other threads.
-        exit_at_once()
+        interrupts.exit_at_once()
     except PulsarOffloadError as error:
         say("error", str(error))
+        for line in (line for note in getattr(error, "__notes__", ()) for line in note.split("\n")):
+            sys.stderr.write(f"{printable(line)}\n")
         # Who got no values need not know what form they have.
         caught = [each for each in caught if each.category is not UndecodedValuesWarning]
         raise typer.Exit(_exit_code(error)) from None

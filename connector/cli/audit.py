@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -24,7 +25,7 @@ from connector.cli.options import (
     place_of,
 )
 from connector.cli.output import print_json, print_table, progress, say
-from connector.cli.place import catalog_at
+from connector.cli.place import catalog_at, tell_place
 from connector.listings import counted_topics
 from connector.plain_text import counted, size_text
 from connector.pulsar_time import time_of
@@ -166,6 +167,7 @@ def report(
     output: Annotated[
         Path, typer.Option(metavar="FILE", help="The page; replaces what was there.")
     ],
+    as_json: AsJson = False,
     metadata: Metadata = None,
     metadata_option: MetadataOptions = None,
     bucket: Buckets = None,
@@ -185,6 +187,9 @@ def report(
     except OSError as error:
         message = f"no page can be written to {output}: {error.strerror}"
         raise OptionError(message) from None
+    if as_json:
+        typer.echo(json.dumps({"file": str(output), "bytes": len(page)}))
+        return
     typer.echo(f"{size_text(len(page))} written to {output}")
 
 
@@ -210,6 +215,7 @@ def _audit(
             say("note", warning)
     if lag is not None:
         _tell_unsure_copies(catalog)
+    tell_place(catalog)
     return catalog, found
 
 

@@ -20,7 +20,7 @@ from connector.cli.options import (
     place_of,
 )
 from connector.cli.output import print_json, print_table, say
-from connector.cli.place import catalog_at
+from connector.cli.place import catalog_at, tell_place
 from connector.listings import (
     TEXTS,
     blocks_table,
@@ -59,6 +59,7 @@ def topics(
     """
     catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
     table = topics_table(catalog, pattern)
+    tell_place(catalog)
     if catalog.contents.unfinished and catalog.source is None:
         offloads = counted(len(catalog.contents.unfinished), "offload")
         say("note", f"{offloads} never completed: no index object")

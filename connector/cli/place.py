@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestTrace
 from connector.catalog.catalog import open_catalog
-from connector.cli.output import progress
+from connector.catalog.place_contents import what_lies_there
+from connector.cli.output import progress, say
 
 if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.cli.options import Place
+
+
+def tell_place(catalog: Catalog) -> None:
+    """Tell what lies where no ledger does: it may be the wrong place."""
+    if not catalog.contents.copies:
+        say("note", what_lies_there(catalog.contents))
 
 
 def catalog_at(

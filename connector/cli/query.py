@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _MAX_SQL_BYTES = 1 << 20
 _ERROR_NAME = re.compile(r"(\w+Error): (.+)")
 # In the second case DuckDB found a variable of this module under the name.
+_UNQUOTED = re.compile(r"\w[\w.]*(?:-[\w.]+)+")
+"""What may be meant as a name, and is a subtraction to DuckDB."""
 _NO_TABLE = re.compile(
     r'Table with name (?P<table>.+?) does not exist|Python Object "(?P<variable>.+?)"'
 )
@@ -136,7 +138,25 @@ def _connected(
         yield connection
     except duckdb.Error as error:
         wrong = isinstance(error, duckdb.ProgrammingError | duckdb.DataError)
-        raise _as_ours(str(error), catalog, OptionError if wrong else PulsarOffloadError) from None
+        ours = _as_ours(str(error), catalog, OptionError if wrong else PulsarOffloadError)
+        _add_place(ours, str(error), sql, catalog)
+        raise ours from None
+
+
+def _add_place(error: PulsarOffloadError, text: str, sql: str, catalog: Catalog) -> None:
+    """Add to an error where in the SQL DuckDB saw it, and which names there need quotes."""
+    _, _, place = text.partition("\n\n")
+    if not place.startswith("LINE "):
+        return
+    error.add_note(place.rstrip())
+    topics = _named_topics(catalog)
+    names = [f'"{name}"' for name in _UNQUOTED.findall(sql) if _is_one_of(topics, name)]
+    if names:
+        error.add_note(f"in SQL, a name with a hyphen needs quotes: {', '.join(names)}")
+
+
+def _named_topics(catalog: Catalog) -> set[TopicName]:
+    return {name for topic in catalog.topics() for name in (topic, topic.base)}
 
 
 def _explain(connection: DuckDBPyConnection, sql: str) -> None:
@@ -176,7 +196,7 @@ def _create_views(
     connection.execute("CREATE SCHEMA pulsar")
     connection.execute("SET search_path = 'main,pulsar'")
     connection.execute("SET TimeZone = 'UTC'")
-    topics = {name for topic in catalog.topics() for name in (topic, topic.base)}
+    topics = _named_topics(catalog)
     named: dict[str, set[str]] = {}
     for word in _words(duckdb, sql):
         if _is_one_of(topics, word):

@@ -21,8 +21,10 @@ from connector.cli import catalog as cli_catalog
 from connector.listings import LEDGER_SCHEMA
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.command_line import (
+    FOUND,
     INCOMPLETE,
     NOT_FOUND,
+    OK,
     ORDERS,
     STORAGE,
     UNREADABLE,
@@ -78,10 +80,8 @@ TELLING: Final = ("save", "audit", "clean", "report")
         (["topics", URL, "--storage-option", "a=1", "--storage-option", "a.b=1"], USAGE, "a.b"),
         (["head", URL, "json-orders", "--columns", "nothing"], USAGE, "__key__"),
         (["head", URL, "json-orders", "--start", "soon"], USAGE, "'soon'"),
-        (["query", URL, "CHOOSE 1"], USAGE, 'Parser Error: syntax error at or near "CHOOSE"'),
         (["query", URL, ""], USAGE, "no statement"),
         (["query", URL, "SELECT x FROM string"], USAGE, 'column "x" not found'),
-        (["query", URL, "SELECT 'a'::INT"], USAGE, "Conversion Error"),
         (["query", URL, "FROM read_pulsar('string', start := 'soon')"], USAGE, "'soon'"),
         (["head", URL, "encrypted"], UNREADABLE, "client-rsa"),
         (["query", URL, "SELECT __value__ FROM encrypted"], UNREADABLE, "client-rsa"),
@@ -94,6 +94,50 @@ def test_errors_are_one_line_and_an_exit_code(arguments: list[str], ends: int, s
     assert re.fullmatch(r"error: [^\n]*\n", result.stderr)
     assert said in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("sql", "caret_at", "hint"),
+    [
+        ("CHOOSE 1", "CHOOSE", ""),
+        ("SELECT 'a'::INT", "::INT", ""),
+        (
+            "FROM json-orders",
+            "-orders",
+            'in SQL, a name with a hyphen needs quotes: "json-orders"\n',
+        ),
+        (
+            "SELECT 1\nFROM a-b, multi-ledger",
+            "-b",
+            'in SQL, a name with a hyphen needs quotes: "multi-ledger"\n',
+        ),
+    ],
+)
+def test_wrong_sql_is_shown_with_its_place(sql: str, caret_at: str, hint: str) -> None:
+    """The line and a caret, as DuckDB has them, and which names need quotes."""
+    told = run("query", URL, sql, ends=USAGE).stderr
+
+    error, line, caret, *others = told.splitlines(keepends=True)
+    assert re.match("error: (Parser|Conversion) Error: ", error)
+    assert line[caret.index("^") :].startswith(caret_at)
+    assert "".join(others) == hint
+
+
+@pytest.mark.parametrize("command", ["topics", "audit"])
+def test_a_wrong_place_is_told_apart_from_an_empty_one(command: str, tmp_path: Path) -> None:
+    """Who named the folder above the bucket's hears what lies there instead."""
+    empty, above = tmp_path / "empty", tmp_path / "above"
+    empty.mkdir()
+    (above / "bucket").mkdir(parents=True)
+    (above / "page.html").write_text("<html></html>")
+
+    assert f"note: nothing lies at {empty}\n" in run(command, str(empty)).stderr
+    ends = OK if command == "topics" else FOUND
+    told = run(command, str(above), ends=ends).stderr
+    assert (
+        f"note: {above} has no offloaded ledger, but 1 other object (page.html) and 1 folder"
+        " (bucket)\n" in told
+    )
 
 
 @pytest.mark.parametrize(
@@ -285,7 +329,16 @@ def test_saving_is_told_in_json(tmp_path: Path) -> None:
     """What was saved, and where, for scripts."""
     file = str(tmp_path / "catalog.json.gz")
 
-    assert lines_of("save", URL, file) == [{"file": file, "topics": 47, "ledgers": 52}]
+    assert lines_of("save", URL, file) == [{"file": file, "topics": 45, "ledgers": 52}]
+
+
+def test_reporting_is_told_in_json(tmp_path: Path) -> None:
+    """Where the page is, and its size, for scripts."""
+    file = tmp_path / "report.html"
+
+    told = lines_of("report", URL, "json-orders", "--output", str(file))
+
+    assert told == [{"file": str(file), "bytes": file.stat().st_size}]
 
 
 def test_version_is_told() -> None:
