@@ -25,6 +25,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from arrow_io.errors import FormatError, OptionError, StorageError
 from arrow_io.storage.failures import RetryPolicy, http_status, is_transient
+from arrow_io.storage.hidden import HiddenBytes, HiddenText
 from arrow_io.storage.redaction import redacted, redacted_urls
 from connector.catalog.topic_metadata import MAX_METADATA_BYTES
 
@@ -90,6 +91,7 @@ class AdminOptions:
             message = "both token and token_file: give one of them"
             raise OptionError(message)
         if self.token is not None:
+            object.__setattr__(self, "token", HiddenText(self.token))
             _check_token(self.token, "the token")
         if self.key_file is not None and self.cert_file is None:
             message = "key_file needs cert_file, the certificate of the key"
@@ -194,8 +196,9 @@ class AdminConnection:
                 raise
             if http_status(error) == _NOT_FOUND:
                 return None
-            # Not chained: nothing of the library's own text is shown unmasked.
-            raise StorageError(self._failure(path, error, token)) from None
+            failure = StorageError(self._failure(path, error, token))
+        # From here no error of the library goes with it: its frames have the token in the header.
+        raise failure
 
     def _followed(self, path: str, token: str | None) -> bytes:
         url = urlsplit(f"{self._server.geturl()}{path}")
@@ -221,7 +224,7 @@ class AdminConnection:
             connection.sock = _TimedSocket(connection.sock, self._deadline_check())
             headers = {"Accept": "application/json", "Connection": "close"}
             if token is not None:
-                headers["Authorization"] = f"Bearer {token}"
+                headers["Authorization"] = HiddenText(f"Bearer {token}")
             target = f"{url.path}?{url.query}" if url.query else url.path
             connection.request("GET", target or "/", headers=headers)
             with connection.getresponse() as response:
@@ -290,7 +293,8 @@ class AdminConnection:
             return self.options.token
         try:
             with Path(file).open("rb") as opened:
-                token = opened.read(_MAX_TOKEN_BYTES + 1).decode("ascii", "replace").strip()
+                data = HiddenBytes(opened.read(_MAX_TOKEN_BYTES + 1))
+            token = HiddenText(data.decode("ascii", "replace")).strip()
         except OSError as error:
             message = f"the token file {file} cannot be read: {error.strerror}"
             raise OptionError(message) from None

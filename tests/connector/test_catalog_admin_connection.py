@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 
 from arrow_io.errors import FormatError, OptionError, StorageError
 from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.hidden import HiddenText
 from connector.catalog import admin_connection
 from connector.catalog.admin_client import AdminApi
 from connector.catalog.admin_connection import AdminConnection, AdminOptions, parse_options
@@ -516,6 +517,28 @@ class TestOptions:
 
         assert TOKEN not in f"{connection!r}{AdminApi(connection)!r}{connection.options!r}"
         assert "http://host" in repr(AdminApi(connection))
+
+    @pytest.mark.parametrize("is_file", [False, True])
+    @pytest.mark.parametrize(
+        "answer",
+        [b"", b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"],
+        ids=["silence", "500"],
+    )
+    def test_token_is_not_in_frames(self, *, is_file: bool, answer: bytes, tmp_path: Path) -> None:
+        """Tools that print the variables of an error's frames, and of its context's, show none."""
+        file = tmp_path / "token"
+        file.write_text(TOKEN)
+        options = {"token_file": str(file)} if is_file else {"token": HiddenText(TOKEN)}
+        permits = threading.Semaphore(0)
+        with _dripping(answer, permits) as url:
+            connection, _ = _connection(url, **options, timeout_s=0.01)
+            with pytest.raises(StorageError) as error:
+                connection.get(TENANTS)
+
+        assert error.value.__context__ is None
+        frames = [frame.locals for frame in error.traceback[1:]]
+        assert frames
+        assert TOKEN not in repr(frames)
 
     def test_https_is_checked_by_default(self) -> None:
         """Without options the system's authorities count, and the host's name."""
