@@ -223,7 +223,7 @@ class EntryWriter:
         """The entry of a message that is no member of a batch, or one entry for each chunk."""
         message, sequence_id, _ = numbered
         payload = message.payload or b""
-        # Of nothing, what ZLIB makes is dropped by the clients of C++, Python and Node.
+        # Of nothing, what ZLIB makes is dropped by the clients of C++ and Python.
         codec = self._compression if payload or self._compression != ZLIB else NONE
         compressed = compress(codec, payload)
 
