@@ -9,6 +9,7 @@ plain: to it, all that is hidden would be the same.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any, SupportsIndex, TypeVar
 
@@ -86,12 +87,18 @@ def hidden_url(url: _T) -> _T:
 
 
 def _mapped(value: Any, text: type[str], data: type[bytes]) -> Any:  # noqa: ANN401 - as it came
+    """The value with its texts and bytes of these classes; itself if all are of them already."""
+    if type(value) in {text, data}:
+        return value
     if isinstance(value, str):
         return text(value)
     if isinstance(value, bytes):
         return data(value)
     if isinstance(value, Mapping):
-        return {name: _mapped(each, text, data) for name, each in value.items()}
+        pairs = {name: _mapped(each, text, data) for name, each in value.items()}
+        return pairs if any(pairs[name] is not value[name] for name in pairs) else value
     if type(value) in {list, tuple}:
-        return type(value)(_mapped(each, text, data) for each in value)
+        items = [_mapped(each, text, data) for each in value]
+        is_same = all(map(operator.is_, items, value))
+        return value if is_same else type(value)(items)
     return value
