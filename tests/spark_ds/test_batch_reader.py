@@ -107,20 +107,22 @@ def test_nothing_to_read(bucket: str) -> None:
 def test_executors_open_only_their_own_objects(tmp_path: Path) -> None:
     """A task reads the data objects of its own ledgers; all else that it needs travels with it."""
     topic = golden_topic("multi-ledger")
+    bucket, aside = tmp_path / "bucket", tmp_path / "aside"
+    bucket.mkdir()
     for _, data_object, index_object in topic.offloaded_objects():
         for path in (data_object, index_object):
-            (tmp_path / path.name).write_bytes(path.read_bytes())
-    reader = reader_of(open_topic(str(tmp_path), "multi-ledger", columns=COLUMNS), 1)
+            (bucket / path.name).write_bytes(path.read_bytes())
+    reader = reader_of(open_topic(str(bucket), "multi-ledger", columns=COLUMNS), 1)
     partitions = reader.partitions()
-    for path in tmp_path.iterdir():
-        path.unlink()
+    bucket.rename(aside)
+    bucket.mkdir()
 
     batches: list[pa.RecordBatch] = []
     for partition, ledger in zip(partitions, topic.ledgers, strict=True):
-        own = tmp_path / ledger.data_object.name
-        own.write_bytes(ledger.data_object.read_bytes())
+        name = ledger.data_object.name
+        (aside / name).rename(bucket / name)
         batches.extend(reader.read(partition))
-        own.unlink()
+        (bucket / name).unlink()
 
     assert table_rows(pa.Table.from_batches(batches)) == golden_rows([topic])
 
