@@ -39,6 +39,7 @@ TOPIC_SCHEMA = pa.schema(
             "bytes",
             "pending_ledgers",
             "pending_entries",
+            "unlisted_ledgers",
             "unsound",
         ),
         _INTEGER,
@@ -46,8 +47,9 @@ TOPIC_SCHEMA = pa.schema(
     | {"problems": TEXTS}
 )
 """One row a topic, whatever partitions it has: what can be read of it, in ledgers, entries and
-bytes of data objects; what is in BookKeeper only and behind that, null without metadata; and how
-many ledgers cannot be read, and why."""
+bytes of data objects; what is in BookKeeper only and behind that, and how many ledgers are in the
+bucket that the metadata, which may be older, does not have as offloaded, null without metadata; and
+how many ledgers cannot be read, and why."""
 
 LEDGER_SCHEMA = pa.schema(
     {
@@ -226,6 +228,7 @@ def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
         "pending_entries": (
             _storable(sum(ledger.entries or 0 for ledger in pending)) if is_known else None
         ),
+        "unlisted_ledgers": sum(len(part.unknown) for part in parts) if is_known else None,
         "unsound": len(problems),
         "problems": problems,
     }

@@ -28,6 +28,7 @@ from urllib.parse import quote
 
 from arrow_io.errors import (
     CorruptMetadataError,
+    FormatError,
     OptionError,
     PulsarOffloadError,
     StorageError,
@@ -136,16 +137,15 @@ class AdminApi:
         named = self._connection.options.namespaces
         if named:
             return named
-        tenants = self._get(_TENANTS)
+        tenants = self._get(_TENANTS, read_names)
         if tenants is None:
             raise StorageError(self._no_admin_api(_TENANTS))
         with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
-            of_each = executor.map(self._namespaces_of, read_names(tenants))
+            of_each = executor.map(self._namespaces_of, tenants)
             return tuple(chain.from_iterable(of_each))
 
     def _namespaces_of(self, tenant: str) -> list[str]:
-        data = self._get(f"/admin/v2/namespaces/{_encoded(tenant)}")
-        return [] if data is None else read_names(data)
+        return self._get(f"/admin/v2/namespaces/{_encoded(tenant)}", read_names) or []
 
     def _topics_of(self, namespace: str) -> list[TopicName]:
         return self._topics.get(namespace, lambda: self._ask_for_topics(namespace))
@@ -153,15 +153,15 @@ class AdminApi:
     def _ask_for_topics(self, namespace: str) -> list[TopicName]:
         parts = namespace.split("/")
         path = f"{_persistent(len(parts))}/{'/'.join(map(_encoded, parts))}"
-        data = self._get(path)
-        if data is None and namespace in self._connection.options.namespaces:
+        names = self._get(path, read_names)
+        if names is None and namespace in self._connection.options.namespaces:
             message = (
                 f"the cluster at {self._connection.url} has no namespace {namespace!r}, which the"
                 " option namespaces names"
             )
             raise StorageError(message)
         try:
-            return [TopicName.parse(name) for name in ([] if data is None else read_names(data))]
+            return [TopicName.parse(name) for name in names or ()]
         except OptionError as error:
             raise CorruptMetadataError(error.message) from error
 
@@ -173,7 +173,7 @@ class AdminApi:
         if listed is not None and topic not in listed and self._is_unknown(path):
             return _Told(None, [])
         try:
-            answer = self._answer(f"{path}/internal-info")
+            answer = self._get(f"{path}/internal-info", read_answer)
         except StorageError:
             if not self._is_unknown(path):
                 raise
@@ -182,7 +182,7 @@ class AdminApi:
         stats: TopicMetadata | None = None
         # Makes a broker load the topic: only where it has to tell which offloads are complete.
         if info is not None and any(ledger.offload for ledger in info.ledgers):
-            answer = self._answer(f"{path}/internalStats")
+            answer = self._get(f"{path}/internalStats", read_answer)
             stats = None if answer is None else parse_internal_stats(answer, topic).get(topic)
         # An answer that is cut is an error of the connection.
         merged = merge_metadata(None, info, stats, warnings, is_checked=True)
@@ -191,25 +191,29 @@ class AdminApi:
     def _is_unknown(self, path: str) -> bool:
         """Whether the cluster says that there is no topic at a path."""
         try:
-            return self._get(f"{path}/internalStats") is None
+            return self._get(f"{path}/internalStats", bytes) is None
         except PulsarOffloadError:
             return False
 
     def _ask_for_schemas(self, topic: TopicName) -> bytes | None:
         place = "/".join(map(_encoded, _parts(topic)))
-        data = self._get(f"/admin/v2/schemas/{place}/schemas")
-        return data if data and has_schemas(read_answer(data)) else None
 
-    def _answer(self, path: str) -> Mapping[str, object] | None:
-        data = self._get(path)
-        return None if data is None else read_answer(data)
+        def with_schemas(data: bytes) -> bytes | None:
+            return data if data and has_schemas(read_answer(data)) else None
 
-    def _get(self, path: str) -> bytes | None:
+        return self._get(f"/admin/v2/schemas/{place}/schemas", with_schemas)
+
+    def _get(self, path: str, read: Callable[[bytes], _Value]) -> _Value | None:
         """The answer; None if the cluster, and not just some web server, knows nothing of it."""
-        data = self._connection.get(path)
-        if data is None and not self._is_answering.get(None, self._has_clusters):
+        try:
+            data = self._connection.get(path)
+            if data is not None:
+                return read(data)
+        except FormatError as error:
+            raise error.located(object_key=f"{self._connection.url}{path}") from None
+        if not self._is_answering.get(None, self._has_clusters):
             raise StorageError(self._no_admin_api(path))
-        return data
+        return None
 
     def _has_clusters(self) -> bool:
         return self._connection.get(_CLUSTERS) is not None

@@ -270,14 +270,20 @@ class Catalog:
     def _with_named(
         self, copies: Sequence[LedgerCopy], metadata: TopicMetadata
     ) -> list[LedgerCopy]:
-        """A topic's copies, and those that it names, though they tell another topic or none."""
+        """A topic's copies, and those that it names, though they tell another topic or none.
+
+        Of its ledgers that are not offloaded, says the metadata, also copies that tell no topic: no
+        other topic of the cluster has a ledger of these ids.
+        """
         named = (
             self._attempt_copies.get((info.ledger_id, info.offload.uuid))
             for info in metadata.ledgers
             if info.offload is not None
         )
         others = (copy for copy in named if copy is not None and copy.topic != metadata.topic)
-        return [*copies, *others]
+        begun = {info.ledger_id for info in metadata.ledgers if info.offload is None}
+        nameless = (copy for copy in self._copies.get(None, []) if copy.name.ledger_id in begun)
+        return [*copies, *others, *nameless]
 
     def select(
         self,

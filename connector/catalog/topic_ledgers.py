@@ -5,9 +5,10 @@ ledger lies there under several uuids, the newest copy whose index object is sou
 index object is written last). With metadata, its list of ledgers is the topic, and the copy is the
 one whose uuid it names.
 
-What the bucket has whole and the metadata does not have as offloaded, because it is older or of
-something else, is not read, and always told: the ledger is `UNKNOWN`, whether the metadata does not
-list it, or lists it as open, as closed in BookKeeper, or as being offloaded.
+What the bucket has and the metadata does not have as offloaded, because it is older or of something
+else, is not read, and always told: the ledger is `UNKNOWN`, whether the metadata does not list it,
+or lists it as open, as closed in BookKeeper, or as being offloaded. (Damaged copies of a closed one
+do not count: it is in BookKeeper, and told for that.)
 """
 
 from __future__ import annotations
@@ -353,6 +354,9 @@ def _not_offloaded(
         return ledger
     # The bucket has it nevertheless: an open ledger is never offloaded, so that came later.
     newer = next(iter(_sound(metadata.topic, info, ledger.others)), None)
+    if newer is None and _is_open(metadata, info):
+        # That much a damaged copy tells too, and else nothing would tell of its messages.
+        newer = next(iter(ledger.others), None)
     is_behind = info.ledger_id > last_offloaded
     if newer is not None and (is_behind or info.entries == 0):
         others = tuple(copy for copy in ledger.others if copy is not newer)

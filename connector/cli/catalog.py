@@ -64,6 +64,14 @@ def topics(
         offloads = counted(len(catalog.contents.unfinished), "offload")
         say("note", f"{offloads} never completed: no index object")
     _print_listing(table, catalog, on_corruption, as_json=as_json)
+    unlisted = sum(each or 0 for each in table["unlisted_ledgers"].to_pylist())
+    if unlisted:
+        say(
+            "note",
+            f"the metadata, which may be older, does not have {counted(unlisted, 'ledger')} of the"
+            " bucket as offloaded: what reads a topic leaves them out",
+        )
+        raise typer.Exit(ExitCode.INCOMPLETE)
 
 
 @command("multi-ledger")

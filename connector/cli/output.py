@@ -36,7 +36,7 @@ _NARROWEST_COLUMN = 20
 _WIDEST_COLUMN = 200
 """Characters to which a column is padded elsewhere; a longer cell sticks out."""
 _PATIENCE_S = 1.0
-_NAME = re.compile(r"(\w+://|…)\S+")
+_NAME = re.compile(r"(\w+://|…).+")
 """A name with a scheme, perhaps cut already."""
 _UNITS_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _WHITE_SPACE = str.maketrans("", "", "\t\n\r")

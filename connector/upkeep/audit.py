@@ -294,6 +294,8 @@ class _Auditor:
             text = f"a further copy: the one under {ledger.copy.name.uuid} counts"
         elif ledger.info is not None and not ledger.info.is_offloaded:
             text = "not offloaded, says the metadata, which may be older than the copy"
+        if copy.error is not None:
+            text = f"{text}; {copy.error}"
         found = _finding(kind, text, copy, topic.topic)
         if self._catalog.source is None:
             return found

@@ -22,7 +22,7 @@ from arrow_io.messages.entry_writer import (
     EntryOptions,
     EntryWriter,
 )
-from arrow_io.option_values import check_whole_number
+from arrow_io.option_values import check_flag, check_whole_number
 from arrow_io.storage.store_kinds import prefix_in_store, store_kind
 from connector.catalog.bucket import read_bucket
 from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
@@ -176,6 +176,7 @@ def write_messages(
     name = _topic_name(topic)
     names = _partition_names(name, partitions)
     limits = _ledger_limits(ledger_entries, ledger_bytes, len(names))
+    _check_types(cluster, append=append, chunking=chunking, broker_metadata=broker_metadata)
     if first_ledger_id is not None:
         check_whole_number("first_ledger_id", first_ledger_id, 0, MAX_LEDGER_ID)
     options = EntryOptions(
@@ -222,6 +223,14 @@ def write_messages(
     elif has_ledgers:
         warnings.append(_UNTOLD)
     return replace(written, warnings=tuple(warnings))
+
+
+def _check_types(cluster: object, **flags: object) -> None:
+    for option, value in flags.items():
+        check_flag(option, value)
+    if cluster is not None and not (isinstance(cluster, str) and cluster):
+        message = f"cluster must be the name of a cluster, not {cluster!r}"
+        raise OptionError(message)
 
 
 def _topic_name(topic: object) -> TopicName:

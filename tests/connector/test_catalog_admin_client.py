@@ -330,12 +330,14 @@ def test_answer_about_a_partitioned_topic_is_none_of_the_topic(server: AdminServ
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b"[1]", b'["sink"', b'["a/b://c"]'])
 def test_malformed_answers_are_typed_errors(server: AdminServer, body: bytes) -> None:
-    """A login page of a proxy, or anything else that no broker sends."""
+    """A login page of a proxy, or anything else that no broker sends; the URL is told."""
     api = _api(server.url, token=TOKEN, namespaces=["public/default"])
     server.script.append(Answer(200, body))
 
-    with pytest.raises(CorruptMetadataError):
+    with pytest.raises(CorruptMetadataError) as error:
         api.topics()
+    if not body.startswith(b'["a'):
+        assert f"{server.url}/admin/v2/persistent/public/default" in str(error.value)
 
 
 def test_golden_answers_have_every_topic() -> None:

@@ -299,6 +299,36 @@ def test_ledger_that_older_metadata_has_as_open_is_told(bucket: OwnedBucket) -> 
     assert dataset.report.unlisted_ledgers == 1
 
 
+@pytest.mark.parametrize(
+    "damage",
+    ["index flipped", "index cut", "index empty", "data cut", "data gone"],
+)
+def test_damaged_ledger_that_older_metadata_has_as_open_is_told(
+    bucket: OwnedBucket, damage: str
+) -> None:
+    """A copy of it shows that it was offloaded since, however damaged, and whatever that tells."""
+    bucket.change(CHUNKED.name, {21: lambda info: LedgerInfo(ledger_id=info.ledger_id), 62: gone})
+    ledger = next(each for each in CHUNKED.ledgers if each.ledger_id == 21)
+    index, data = ledger.index_object.read_bytes(), ledger.data_object.read_bytes()
+    match damage:
+        case "index flipped":
+            bucket.write(ledger.index_object.name, bytes([index[0] ^ 1]) + index[1:])
+        case "index cut":
+            bucket.write(ledger.index_object.name, index[:-20])
+        case "index empty":
+            bucket.write(ledger.index_object.name, b"")
+        case "data cut":
+            bucket.write(ledger.data_object.name, data[:-20])
+        case _:
+            bucket.delete(ledger.data_object.name)
+
+    dataset = _dataset(bucket)
+
+    assert _ledger_ids(dataset) == list(range(14, 21))
+    assert _told(dataset)
+    assert dataset.report.unlisted_ledgers == 1
+
+
 def test_gap_is_an_error(bucket: OwnedBucket) -> None:
     """A ledger that is only in BookKeeper, with offloaded ones behind it, would be left out."""
     ledger = CHUNKED.ledgers[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,6 +24,10 @@ from tests.support.command_line import (
 )
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import golden_topic, golden_topics
+from tests.support.owned_bucket import OwnedBucket
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def incomplete_ledger() -> dict[str, bytes]:
@@ -66,7 +71,21 @@ def test_topics_lists_what_the_broker_offloaded() -> None:
     listed = lines_of("topics", URL)
 
     sound: Row = {"unsound": 0, "problems": [], "pending_ledgers": None, "pending_entries": None}
+    sound["unlisted_ledgers"] = None
     assert {row.pop("topic"): row for row in listed} == {n: r | sound for n, r in expected.items()}
+
+
+def test_topics_tells_what_older_metadata_does_not_have(tmp_path: Path) -> None:
+    """A listing leaves as little out without a word as a read does."""
+    bucket = OwnedBucket.copied(tmp_path)
+    known = bucket.known("persistent://public/default/small-chunked")
+    bucket.tell(replace(known, ledgers=known.ledgers[:-2]))
+    arguments = ("topics", str(bucket.objects), "small-chunked", "--metadata", str(bucket.metadata))
+
+    [row] = lines_of(*arguments, ends=INCOMPLETE)
+
+    assert row["unlisted_ledgers"] == 1
+    assert "does not have 1 ledger of the bucket" in run(*arguments, ends=INCOMPLETE).stderr
 
 
 def test_topics_as_a_table_takes_a_pattern() -> None:
