@@ -200,9 +200,6 @@ def _audit(
     trace = RequestTrace()
     catalog, metadata = catalog_at(url, place, trace=trace), place["metadata"]
     if metadata is not None and is_snapshot(metadata):
-        if catalog.source is not None:
-            when = f"{catalog.taken:%F %T} UTC"
-            say("note", f"the metadata is that of {when}, when the snapshot was made")
         with progress(trace):
             catalog = catalog.relisted()
     uploads = _unfinished_uploads(catalog, trace)

@@ -8,9 +8,12 @@ from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestTrace
 from connector.catalog.catalog import open_catalog
 from connector.catalog.place_contents import what_lies_there
+from connector.catalog.snapshot import is_snapshot
 from connector.cli.output import progress, say
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from connector.catalog.catalog import Catalog
     from connector.cli.options import Place
 
@@ -19,6 +22,18 @@ def tell_place(catalog: Catalog) -> None:
     """Tell what lies where no ledger does: it may be the wrong place."""
     if not catalog.contents.copies:
         say("note", what_lies_there(catalog.contents))
+
+
+def tell_snapshot(metadata: str | None, taken: datetime | None = None) -> None:
+    """Tell what no snapshot can know.
+
+    Args:
+        metadata: What the command was given as metadata.
+        taken: When the snapshot was made, if that is known by now.
+    """
+    if metadata is not None and is_snapshot(metadata):
+        when = "" if taken is None else f" of {taken:%F %T} UTC"
+        say("note", f"the metadata is a snapshot{when}: ledgers that came since are not in it")
 
 
 def catalog_at(
@@ -31,4 +46,6 @@ def catalog_at(
     """Open the catalog of a place, with progress shown; arguments and errors of `open_catalog`."""
     counted = trace or RequestTrace()
     with progress(counted):
-        return open_catalog(url, range_bytes=range_bytes, trace=counted, **place)
+        catalog = open_catalog(url, range_bytes=range_bytes, trace=counted, **place)
+    tell_snapshot(place["metadata"], catalog.taken)
+    return catalog

@@ -37,7 +37,7 @@ from connector.cli.options import (
     place_of,
 )
 from connector.cli.output import cost_text, print_json, print_table, progress, say, watched
-from connector.cli.place import catalog_at
+from connector.cli.place import catalog_at, tell_snapshot
 from connector.cli.query import run_sql, sql_text
 from connector.plain_text import counted, size_text
 from connector.scan import tell
@@ -87,6 +87,7 @@ def head(
     """
     trace = RequestTrace()
     place = place_of(storage_option, metadata, metadata_option, bucket)
+    tell_snapshot(metadata)
     with progress(trace):
         dataset = open_topic(
             url,
@@ -138,6 +139,7 @@ def plan(
     """
     trace = RequestTrace()
     place = place_of(storage_option, metadata, metadata_option, bucket)
+    tell_snapshot(metadata)
     with progress(trace):
         dataset = open_topic(
             url,
