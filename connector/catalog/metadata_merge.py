@@ -74,14 +74,20 @@ def _terminated(*sources: TopicMetadata | None) -> Iterator[TopicMetadata | None
     positions = (each.terminated_position for each in sources if each is not None)
     position = next((each for each in positions if each is not None), None)
     for source in sources:
-        if source is None or position is None or not source.ledgers:
+        if source is None or position is None:
             yield source
-            continue
-        *ledgers, last = source.ledgers
-        if not last.entries and position[0] <= last.ledger_id:
-            entries = position[1] + 1 if position[0] == last.ledger_id else 0
-            last = replace(last, entries=entries, size_bytes=last.size_bytes or None)
-        yield replace(source, ledgers=(*ledgers, last), terminated_position=position)
+        else:
+            ledgers = _ended(source.ledgers, position)
+            yield replace(source, ledgers=ledgers, terminated_position=position)
+
+
+def _ended(ledgers: tuple[LedgerInfo, ...], position: tuple[int, int]) -> tuple[LedgerInfo, ...]:
+    """The ledgers of a topic that ends with an entry, the last of them with its entries."""
+    if not ledgers or ledgers[-1].entries or position[0] > ledgers[-1].ledger_id:
+        return ledgers
+    *before, last = ledgers
+    entries = position[1] + 1 if position[0] == last.ledger_id else 0
+    return *before, replace(last, entries=entries, size_bytes=last.size_bytes or None)
 
 
 def _joined_answers(
@@ -155,7 +161,6 @@ def _merged(
     return replace(
         first,
         ledgers=in_order(ledgers),
-        terminated_position=_either(first.terminated_position, second.terminated_position),
         properties=first.properties or second.properties,
         cursors=_joined_cursors(first.cursors, second.cursors),
     )

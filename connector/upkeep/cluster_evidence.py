@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.catalog.topic_metadata import LedgerInfo
-    from connector.topic_name import TopicName
 
 _BROKER_CLOCKS_MS: Final = 60_000
 """How far the clocks of brokers, which note these times, may be apart."""
@@ -59,7 +58,12 @@ class ClusterEvidence:
             for copy in copies
         }
         self._all_own = [copy for copies in self._own.values() for copy in copies]
-        self._kept_times: dict[TopicName | None, _Times] = {}
+        self._times = {
+            topic.topic: _Times(own, topic.metadata.ledgers)
+            for topic in topics
+            if topic.metadata and (own := self._own[topic.topic])
+        }
+        self._times_of_all = _Times(self._all_own, ())
         self._bookies = {bookie for copy in self._all_own for bookie in _bookies(copy)}
 
     def doubt_of_copy(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
@@ -133,19 +137,11 @@ class ClusterEvidence:
             return "it is of another ledger than the copy that counts: another cluster's, perhaps"
         if self._bookies and self._bookies.isdisjoint(_bookies(copy)):
             return "it was in bookies that no ledger of the cluster was in"
-        created_ms = metadata.ctime_ms
-        if created_ms is not None and not self._times(topic).allow(copy.name.ledger_id, created_ms):
+        # Ledgers of a topic that the cluster lacks are judged by those of all others.
+        times = self._times.get(topic.topic, self._times_of_all)
+        if not times.allow(copy.name.ledger_id, metadata.ctime_ms):
             return "its ledger was not created between those before and behind it"
         return None
-
-    def _times(self, topic: TopicLedgers) -> _Times:
-        """When ledgers of a topic were made; for a topic that the cluster lacks, those of all."""
-        key = topic.topic if self._own.get(topic.topic) else None
-        if key not in self._kept_times:
-            own = self._all_own if key is None else self._own[key]
-            infos = topic.metadata.ledgers if topic.metadata and key is not None else ()
-            self._kept_times[key] = _Times(own, infos)
-        return self._kept_times[key]
 
     @cached_property
     def _has_strangers(self) -> bool:
@@ -195,8 +191,10 @@ class _Times:
         self._latest_ms = list(accumulate((time for _, time in times), max))
         self._earliest_ms = list(accumulate((time for _, time in reversed(times)), min))[::-1]
 
-    def allow(self, ledger_id: int, created_ms: int) -> bool:
+    def allow(self, ledger_id: int, created_ms: int | None) -> bool:
         """Whether a ledger can have been created then: ids are given out in the order of time."""
+        if created_ms is None:
+            return True
         before = bisect_left(self._ledger_ids, ledger_id)
         behind = bisect_right(self._ledger_ids, ledger_id)
         is_early = before > 0 and created_ms < self._latest_ms[before - 1] - _BROKER_CLOCKS_MS

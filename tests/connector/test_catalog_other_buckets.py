@@ -35,6 +35,7 @@ def s3_server() -> Iterator[S3Server]:
     """An S3 server on loopback."""
     with running_s3_server() as server:
         yield server
+        server.drop(BUCKET_NAME)
 
 
 def _dataset(bucket: OwnedBucket, **options: Any) -> Any:  # noqa: ANN401

@@ -9,11 +9,13 @@ from uuid import UUID
 import pytest
 
 from arrow_io.errors import MissingObjectError
+from connector.catalog.topic_metadata import LedgerInfo
 from tests.support.deletion_scenes import (
     OTHER_UUID,
     SCENES,
     TOPIC,
     Scene,
+    Store,
     change_offload,
     changed,
     double,
@@ -24,6 +26,7 @@ from tests.support.deletion_scenes import (
     orphan,
     told,
     under,
+    unreadable,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ def test_topic_must_show_itself_that_its_cluster_wrote_the_bucket(*, is_one_clus
     kept = "no ledger of the topic shows that the metadata is of the cluster that wrote the bucket"
     scene = orphan()
     scene.is_one_cluster = is_one_cluster
+    # Ledgers of another topic show nothing of this one.
+    scene.others = of_deleted_topic().others
     for info in scene.infos or ():
         if info.ledger_id != 14:
             change_offload(scene, info.ledger_id, uuid=None)
@@ -58,10 +63,10 @@ def test_copies_that_cannot_be_read_are_no_witnesses() -> None:
         for copy in scene.own
     ]
 
-    doubt = scene.doubt()
-
-    assert doubt is not None
-    assert doubt.startswith("no ledger of the topic shows")
+    assert (scene.doubt() or "").startswith("no ledger of the topic shows")
+    scene.subject = unreadable(scene.subject)
+    for doubt in (scene.doubt(), scene.doubt_of_data(), scene.doubt_of_upload()):
+        assert (doubt or "").startswith("no ledger of the topic shows")
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -103,6 +108,40 @@ def test_what_tells_no_cluster_is_kept_unless_there_is_one(
     unnamed.is_one_cluster = True
     assert unnamed.doubt() is None
     assert unnamed.doubt_of_data() is None
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_unreadable_index_object_is_judged_by_what_the_store_keeps_with_it(
+    scene: Callable[[], Scene],
+) -> None:
+    """It tells no bookies and no time; of a topic that the cluster lacks, its name is enough."""
+    damaged = scene()
+    damaged.subject = unreadable(damaged.subject)
+    assert damaged.doubt() == (
+        None
+        if damaged.is_one_cluster and damaged.infos is not None
+        else "nothing tells which cluster wrote it"
+    )
+    damaged.store.clusters[damaged.subject.name.index_name] = "other"
+    assert damaged.doubt() == "it is another cluster's"
+    damaged.store.clusters[damaged.subject.name.index_name] = "pulsar"
+    assert damaged.doubt() is None
+
+
+@pytest.mark.parametrize("scene", [double, orphan])
+def test_name_that_only_a_request_tells_is_asked_for_once(scene: Callable[[], Scene]) -> None:
+    """Some stores give no user metadata with an object; each further request costs money."""
+    asked = scene()
+    store = Store()
+    asked.own = [store.keeps(copy, "pulsar") for copy in asked.own]
+    for cluster, doubt in (("pulsar", None), ("other", "it is another cluster's")):
+        store.asked.clear()
+        asked.subject = store.keeps(asked.subject, cluster)
+        deletability, topic = asked.deletability()
+        for _ in range(2):
+            assert deletability.doubt_of_copy(topic, asked.subject, asked.modified) == doubt
+        names = {asked.subject.name.index_name, asked.own[-1].name.index_name}
+        assert sorted(store.asked) == sorted(names)
 
 
 def _in_other_bookies(copy: LedgerCopy) -> LedgerCopy:
@@ -178,6 +217,53 @@ def test_trimmed_ledger_was_not_created_behind_the_first() -> None:
         assert scene.doubt() == "its ledger was not created between those before and behind it"
 
 
+def test_one_ledger_before_or_behind_is_enough() -> None:
+    """If it tells when it was created, and nothing else tells any time."""
+    subject = golden()[1]
+    for witness, by_ms in ((golden()[0], -_DAY_MS), (golden()[2], _DAY_MS)):
+        infos = [told(witness), LedgerInfo(ledger_id=30, entries=0)]
+        scene = Scene(subject, own=[witness], infos=infos, is_live=True, last=None)
+        assert scene.doubt() is None
+        scene.subject = _created(by_ms)(subject)
+        assert scene.doubt() == "its ledger was not created between those before and behind it"
+
+
+def test_ledger_may_be_closed_when_it_is_created() -> None:
+    """Such a time is one of closing, as those of the other ledgers are."""
+    subject, own = golden()[7], golden()[:7]
+    infos = list(map(told, own))
+    infos[0] = replace(infos[0], timestamp_ms=ledger_metadata(own[0]).ctime_ms)
+    scene = Scene(subject, own=list(own), infos=infos)
+    assert scene.doubt() is None
+    infos[-1] = replace(infos[-1], timestamp_ms=(ledger_metadata(subject).ctime_ms or 0) + _DAY_MS)
+    assert scene.doubt() == "its ledger was not created between those before and behind it"
+
+
+@pytest.mark.parametrize("whose", ["subject", "own"])
+def test_ledger_that_does_not_tell_when_it_was_created_speaks_against_none(whose: str) -> None:
+    """Older releases of BookKeeper did not note it."""
+    scene = orphan()
+    if whose == "subject":
+        scene.subject = changed(scene.subject, ctime_ms=None)
+    else:
+        scene.own = [changed(copy, ctime_ms=None) for copy in scene.own]
+
+    assert scene.doubt() is None
+
+
+def test_topic_is_not_judged_by_the_times_of_another() -> None:
+    """One that was written without a broker may have any ids, and any times."""
+    scene = orphan()
+    (other,) = of_deleted_topic().others
+    states = tuple(
+        replace(each, copy=each.copy and _created(365 * _DAY_MS)(each.copy))
+        for each in other.states
+    )
+    scene.others = [replace(other, states=states)]
+
+    assert scene.doubt() is None
+
+
 def test_times_of_messages_are_no_times_of_closing() -> None:
     """Who wrote a topic without a broker noted those, and they may be years older."""
     scene = orphan()
@@ -195,6 +281,9 @@ def test_what_tells_nothing_is_kept_beside_a_stranger() -> None:
         assert scene.doubt() is None
         assert scene.doubt_of_data() == several
         assert scene.doubt_of_upload() == several
+        scene.subject = unreadable(subject)
+        scene.store.clusters[subject.name.index_name] = "pulsar"
+        assert scene.doubt() == several
 
 
 def test_bookie_of_what_was_written_offline_is_none() -> None:

@@ -20,6 +20,7 @@ from tests.support.deletion_scenes import (
     OTHER_UUID,
     SCENES,
     TAKEN,
+    TOPIC,
     Scene,
     change_offload,
     changed,
@@ -28,6 +29,7 @@ from tests.support.deletion_scenes import (
     of_deleted_topic,
     orphan,
     told,
+    under,
 )
 
 if TYPE_CHECKING:
@@ -124,6 +126,20 @@ def test_attempt_that_another_answer_names_is_kept() -> None:
     assert scene.doubt() == "the metadata names it: another of its answers names another"
 
 
+def test_owners_of_an_id_are_all_topics_that_have_it() -> None:
+    """Topics of two clusters may have ledgers of one id; then an upload tells of neither."""
+    scene = double()
+    other = TopicName.parse("another")
+    metadata = TopicMetadata(topic=other, ledgers=(told(golden()[0]), LedgerInfo(ledger_id=99)))
+    scene.others.append(from_metadata(metadata, (), lambda _: None))
+
+    owners = scene.deletability()[0].owners
+
+    assert [each.topic for each in owners[14]] == [TOPIC, other]
+    assert [each.topic for each in owners[15]] == [TOPIC]
+    assert [each.topic for each in owners[99]] == [other]
+
+
 @pytest.mark.parametrize("scene", [orphan, of_deleted_topic])
 def test_attempt_that_another_topic_names_is_kept(scene: Callable[[], Scene]) -> None:
     """Whatever an index object says of its topic."""
@@ -136,25 +152,30 @@ def test_attempt_that_another_topic_names_is_kept(scene: Callable[[], Scene]) ->
 
 
 def test_ledger_behind_the_last_is_kept() -> None:
-    """The metadata may be older than the ledger; the last itself is not newer than it."""
-    for ledger_id, doubt in (
-        (30, None),
-        (31, "the ledger is newer than the topic's last in the metadata"),
-    ):
-        scene = orphan()
-        name = replace(scene.subject.name, ledger_id=ledger_id)
-        scene.subject = changed(replace(scene.subject, name=name), ctime_ms=None)
-        if ledger_id == 30:
-            assert scene.infos is not None
-            scene.infos.append(LedgerInfo(ledger_id=29, entries=0))
-            scene.subject = replace(scene.subject, name=replace(name, ledger_id=28))
-        assert scene.doubt() == doubt
+    """The metadata may be older than the ledger, unless it knows a later one."""
+    scene = orphan()
+    name = replace(scene.subject.name, ledger_id=31)
+    scene.subject = changed(replace(scene.subject, name=name), ctime_ms=None)
+    assert scene.doubt() == "the ledger is newer than the topic's last in the metadata"
+    assert scene.infos is not None
+    scene.infos.append(LedgerInfo(ledger_id=29, entries=0))
+    scene.subject = replace(scene.subject, name=replace(name, ledger_id=28))
+    assert scene.doubt() is None
+
+
+def test_double_of_the_last_ledger_is_deletable() -> None:
+    """It is not newer than the metadata, which has the ledger."""
+    scene = Scene(under(golden()[-1], OTHER_UUID), is_live=True, last=None)
+
+    assert scene.doubt() is None
+    assert scene.doubt_of_data() is None
+    assert scene.doubt_of_upload() is None
 
 
 def test_attempt_of_a_ledger_that_nothing_else_tells_of_is_deletable() -> None:
     """Not the metadata, nor a copy in the bucket: it is what a trimmed ledger left behind."""
-    deletability, topic = orphan().deletability()
     name = LedgerObjectName(OTHER_UUID, 28)
+    deletability, topic = replace(orphan(), attempts=(name,)).deletability()
 
     assert deletability.doubt_of_data(topic, name, OLD) is None
     assert deletability.doubt_of_upload(topic, name, OLD) is None

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
+from arrow_io.errors import CorruptIndexError
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
 from arrow_io.storage.location import Location
 from connector.catalog.bucket import BucketContents, LedgerCopy, read_bucket
@@ -20,9 +21,10 @@ from connector.upkeep.deletability import CLOCK_DIFFERENCE, Deletability
 from tests.support.golden import GOLDEN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from arrow_io.format.ledger_metadata import LedgerMetadata
+    from arrow_io.format.object_names import LedgerObjectName
     from connector.catalog.catalog import Catalog
 
 TOPIC: Final = TopicName.parse("small-chunked")
@@ -68,6 +70,36 @@ def under(copy: LedgerCopy, uuid: UUID) -> LedgerCopy:
     return replace(copy, name=replace(copy.name, uuid=uuid))
 
 
+def unreadable(copy: LedgerCopy) -> LedgerCopy:
+    """The copy, with an index object that cannot be read."""
+    return replace(copy, ledger=None, error=CorruptIndexError("damaged"))
+
+
+@dataclass
+class Store:
+    """What tells an object's user metadata, by a request each.
+
+    Attributes:
+        clusters: Names of clusters, by name of the index object.
+        asked: Names of the objects that were asked for.
+    """
+
+    clusters: dict[str, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def user_metadata(self, name: str) -> dict[str, str]:
+        """The cluster's name, if it is known."""
+        self.asked.append(name)
+        return {CLUSTER_NAME_KEY: self.clusters[name]} if name in self.clusters else {}
+
+    def keeps(self, copy: LedgerCopy, cluster: str) -> LedgerCopy:
+        """The copy, of a cluster whose name only a request tells."""
+        assert copy.ledger is not None
+        self.clusters[copy.name.index_name] = cluster
+        ledger = replace(copy.ledger, user_metadata=None, location=cast("Location", self))
+        return replace(copy, ledger=ledger)
+
+
 def told(copy: LedgerCopy) -> LedgerInfo:
     """What the cluster says of a copy of its own."""
     metadata = ledger_metadata(copy)
@@ -96,6 +128,8 @@ class Scene:
     listed: Sequence[TopicName] = ()
     others: list[TopicLedgers] = field(default_factory=list)
     attempt_cluster: str | None = "pulsar"
+    attempts: Sequence[LedgerObjectName] = ()
+    store: Store = field(default_factory=Store)
 
     def deletability(self) -> tuple[Deletability, TopicLedgers]:
         """What is asked, and the topic."""
@@ -106,18 +140,22 @@ class Scene:
             topic = from_metadata(self._metadata(self.infos), copies, lambda _: None)
         contents = BucketContents(Location("memory://none"), tuple(copies))
         told = None if self.attempt_cluster is None else {CLUSTER_NAME_KEY: self.attempt_cluster}
+        attempts = dict.fromkeys((self.subject.name, *self.attempts), told)
         catalog = SimpleNamespace(
             contents=contents,
             taken=TAKEN,
-            source=SimpleNamespace(is_live=self.is_live, topics=lambda _: list(self.listed)),
-            location=contents.location,
-            attempt_metadata=lambda _: told,
+            source=SimpleNamespace(is_live=self.is_live, topics=self._listed_in),
+            location=self.store,
+            attempt_metadata=attempts.__getitem__,
         )
         topics = [topic, *self.others]
         return (
             Deletability(cast("Catalog", catalog), topics, is_one_cluster=self.is_one_cluster),
             topic,
         )
+
+    def _listed_in(self, namespaces: Collection[str]) -> list[TopicName]:
+        return [each for each in self.listed if each.full_namespace in namespaces]
 
     def _metadata(self, infos: list[LedgerInfo]) -> TopicMetadata:
         if self.last is None:

@@ -77,6 +77,16 @@ class S3Server:
         self.client.create_bucket(Bucket=bucket)
         return bucket
 
+    def drop(self, bucket: str) -> None:
+        """Delete a bucket with all that lies in it, if it is there.
+
+        All servers of a process have the same buckets, also those that come later.
+        """
+        if bucket in {each["Name"] for each in self.client.list_buckets()["Buckets"]}:
+            for each in self.client.list_objects_v2(Bucket=bucket).get("Contents", ()):
+                self.client.delete_object(Bucket=bucket, Key=each["Key"])
+            self.client.delete_bucket(Bucket=bucket)
+
     def upload(self, objects: Mapping[str, bytes], *, prefix: str = "") -> S3Address:
         """Put objects into a new bucket, without user metadata.
 
