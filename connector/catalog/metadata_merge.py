@@ -176,11 +176,9 @@ def _joined_cursors(
     return joined
 
 
-def _age_rank(metadata: TopicMetadata) -> tuple[int, int]:
-    """Greater for what was read later."""
-    if not metadata.ledgers:
-        return -1, -1
-    return metadata.ledgers[-1].ledger_id, metadata.ledgers[0].ledger_id
+def _age_rank(metadata: TopicMetadata) -> tuple[int, ...]:
+    """Greater for what was read later; a list of no ledgers is older than any."""
+    return tuple(each.ledger_id for each in (*metadata.ledgers[-1:], *metadata.ledgers[:1]))
 
 
 def _merged_ledger(ledger: LedgerInfo, other: LedgerInfo, joined: Joined) -> LedgerInfo:

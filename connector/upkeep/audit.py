@@ -188,8 +188,14 @@ def audit(
     found += [auditor.of_unfinished(each) for each in catalog.contents.unfinished]
     found += [auditor.of_upload(each) for each in begun]
     found = _kept_where_messages_are_lost(found)
-    found.sort(key=lambda each: (str(each.topic or "~"), each.ledger_id or -1, each.objects))
+    found.sort(key=_place)
     return Audit(tuple(found), catalog.source is not None, catalog.taken)
+
+
+def _place(finding: Finding) -> tuple[str, int, tuple[str, ...]]:
+    """Where it stands among others: what belongs to no topic behind all topics."""
+    ledger_id = -1 if finding.ledger_id is None else finding.ledger_id
+    return str(finding.topic or "~"), ledger_id, finding.objects
 
 
 def _kept_where_messages_are_lost(findings: list[Finding]) -> list[Finding]:

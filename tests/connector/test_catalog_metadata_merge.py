@@ -153,6 +153,27 @@ def test_newer_list_is_the_topics() -> None:
     assert list(_merged(_topic(), stats=_topic(_ledger(2)))[0]) == [2]
 
 
+def test_cursors_are_where_they_were_seen_last() -> None:
+    """Acknowledging moves a cursor on, so the later position was read later."""
+    value, stats = (
+        replace(_topic(_ledger(1)), cursors=cursors)
+        for cursors in (
+            {"ahead": (1, 3), "behind": (1, 1), "only here": (1, 2)},
+            {"ahead": (1, 2), "behind": (2, 0), "only there": (1, 4)},
+        )
+    )
+
+    merged = merge_metadata(value, None, stats, [])
+
+    assert merged is not None
+    assert merged.cursors == {
+        "ahead": (1, 3),
+        "behind": (2, 0),
+        "only here": (1, 2),
+        "only there": (1, 4),
+    }
+
+
 def _proven_to(*sources: TopicMetadata | None, is_checked: bool = False) -> int:
     value, info, stats = sources
     merged = merge_metadata(value, info, stats, [], is_checked=is_checked)
@@ -165,6 +186,9 @@ def test_two_sources_that_agree_prove_what_both_reach() -> None:
     whole = _topic(*(_ledger(number) for number in (1, 2, 4)), _ledger(5, entries=None))
     older, trimmed = _topic(*whole.ledgers[:2]), _topic(*whole.ledgers[1:])
 
+    unchecked = merge_metadata(whole, None, None, [])
+    assert unchecked is not None
+    assert unchecked.proven_to_ledger_id == -1
     for alone in ((whole, None, None), (None, whole, None), (None, None, whole)):
         assert _proven_to(*alone) == -1
         assert _proven_to(*alone, is_checked=True) == 5
@@ -318,8 +342,14 @@ def _lacks(lost: int, first: int, source: str) -> str:
             [2, 3, 4, 5, 6],
             [_lacks(1, 5, _ANSWERS), _lacks(2, 3, _VALUE)],
         ),
-        ({"value": (), "stats": (1,)}, [1], []),
-        ({"value": (1,), "stats": ()}, [1], []),
+        # Neither of the two is newer, so the first is taken for it.
+        (
+            {"value": (1, 2, 9), "info": (1, 3, 9)},
+            [1, 2, 3, 9],
+            [_lacks(1, 3, _VALUE), _lacks(1, 2, _ANSWERS)],
+        ),
+        ({"value": (), "stats": (0,)}, [0], []),
+        ({"value": (0,), "stats": ()}, [0], []),
         ({"value": (1, 2), "stats": (1, 2)}, [1, 2], []),
     ],
     ids=str,

@@ -1,0 +1,187 @@
+"""`connector.upkeep.audit`: a finding says whole what it is about, and findings have one order."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.storage.store_uploads import aside_path
+from connector import Catalog
+from connector.pulsar_time import time_of
+from connector.topic_name import TopicName
+from connector.upkeep.audit import Finding, FindingKind, audit, findings_table
+from tests.support.bucket_faults import FAULTS, TARGETS, copied, foreign_file, index_removed
+from tests.support.golden import golden_topic
+from tests.support.owned_bucket import LONG_AGO, OTHER_UUID, OwnedBucket
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.bucket_faults import Fault
+
+CHUNKED: Final = golden_topic("small-chunked")
+TARGET: Final = next(target for target in TARGETS if target.topic == CHUNKED)
+TOPIC: Final = TopicName.parse(CHUNKED.name)
+_OF_NO_TOPIC: Final = {FindingKind.FOREIGN, FindingKind.STREAMING}
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> OwnedBucket:
+    """A copy of the small golden set."""
+    return OwnedBucket.copied(tmp_path)
+
+
+def _modified(bucket: OwnedBucket, names: tuple[str, ...]) -> datetime | None:
+    times = [(bucket.objects / name).stat().st_mtime for name in names]
+    return datetime.fromtimestamp(max(times), UTC) if times else None
+
+
+def _size(bucket: OwnedBucket, names: tuple[str, ...]) -> int:
+    return sum((bucket.objects / name).stat().st_size for name in names)
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_finding_tells_topic_bytes_and_time_of_its_objects(
+    bucket: OwnedBucket, fault: Fault, *, has_metadata: bool
+) -> None:
+    """As they lie in the folder, for whoever decides what to do with them."""
+    fault(bucket, TARGET)
+    metadata: dict[str, Any] = {} if has_metadata else {"metadata": None}
+
+    for each in bucket.audited(**metadata).findings:
+        if each.kind == FindingKind.UNFINISHED_UPLOAD:
+            assert each.upload_id == "0123456789abcdef"
+            aside = aside_path(each.objects[0], each.upload_id)
+            assert (each.stored_bytes, each.modified) == (0, _modified(bucket, (aside,)))
+        elif each.kind == FindingKind.EXTRA_BYTES:
+            assert (each.stored_bytes, each.modified) == (6, LONG_AGO)
+            assert each.text.startswith("6 bytes behind")
+        else:
+            assert each.stored_bytes == _size(bucket, each.objects)
+            assert each.modified == _modified(bucket, each.objects)
+        if has_metadata and fault.__name__ != "attached_under_another_name":
+            assert str(each.topic) == ("None" if each.kind in _OF_NO_TOPIC else CHUNKED.name), (
+                each.kind
+            )
+
+
+def test_finding_is_a_row_of_the_table() -> None:
+    """Each value under its own name; of what belongs to no topic, none."""
+    whole = Finding(
+        kind=FindingKind.DOUBLE,
+        text="a further copy",
+        objects=("index", "data"),
+        topic=TOPIC,
+        ledger_id=7,
+        stored_bytes=12,
+        modified=LONG_AGO,
+        deletable=True,
+    )
+    lost = Finding(kind=FindingKind.MISSING, text="gone", is_loss=True)
+
+    assert findings_table([whole, lost]).to_pylist() == [
+        {
+            "kind": "double",
+            "topic": CHUNKED.name,
+            "ledger_id": 7,
+            "objects": ["index", "data"],
+            "bytes": 12,
+            "modified": LONG_AGO,
+            "is_loss": False,
+            "deletable": True,
+            "text": "a further copy",
+        },
+        {
+            "kind": "missing",
+            "topic": None,
+            "ledger_id": None,
+            "objects": [],
+            "bytes": 0,
+            "modified": None,
+            "is_loss": True,
+            "deletable": False,
+            "text": "gone",
+        },
+    ]
+
+
+def test_findings_are_by_topic_and_ledger_and_what_has_no_topic_is_last(
+    bucket: OwnedBucket,
+) -> None:
+    """So that two audits of one bucket tell the same, and a reader finds a topic at one place."""
+    by_topic = sorted(TARGETS, key=lambda each: (each.topic.name, each.ledger.ledger_id))
+    assert by_topic != sorted(TARGETS, key=lambda each: each.ledger.ledger_id)
+    for target in reversed(by_topic):
+        copied(bucket, target)
+    bucket.write(LedgerObjectName(OTHER_UUID, 5).data_name, b"cut off")
+    bucket.write(LedgerObjectName(OTHER_UUID, 0).data_name, b"cut off")
+    foreign_file(bucket, TARGET)
+    bucket.write("0-of-another-tool", b"")
+
+    found = [(str(each.topic), each.ledger_id) for each in bucket.audited().findings]
+
+    of_topics = [(each.topic.name, each.ledger.ledger_id) for each in by_topic]
+    assert found == [*of_topics, ("None", None), ("None", None), ("None", 0), ("None", 5)]
+    names = [each.objects for each in bucket.audited().findings if each.ledger_id is None]
+    assert names == sorted(names)
+
+
+def test_bookkeeper_copy_is_due_when_its_lag_has_passed(bucket: OwnedBucket) -> None:
+    """Not before; the finding names the topic, the ledger and the time."""
+    (info,) = (each for each in bucket.known(CHUNKED.name).ledgers if each.ledger_id == 17)
+    assert info.offload is not None
+    offloaded = time_of(info.offload.timestamp_ms or 0)
+    assert offloaded is not None
+    catalog = bucket.catalog()
+    lag = catalog.taken - offloaded
+
+    due = [each for each in audit(catalog, deletion_lag=lag).findings if each.ledger_id == 17]
+
+    (finding,) = due
+    assert finding.topic == TOPIC
+    assert f"offloaded at {offloaded:%F %T} UTC" in finding.text
+    later = audit(catalog, deletion_lag=lag + timedelta(microseconds=1)).findings
+    assert 17 not in [each.ledger_id for each in later]
+
+
+def _losses_alone(bucket: OwnedBucket) -> list[tuple[FindingKind, int | None]]:
+    """Those that the bucket shows without metadata."""
+    return [(each.kind, each.ledger_id) for each in bucket.audited(metadata=None).losses]
+
+
+def test_data_without_index_is_a_loss_where_ledgers_are_behind_it(
+    bucket: OwnedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without metadata: the last may be under way, and of another attempt nothing is lost."""
+    monkeypatch.setattr(Catalog, "owner", lambda _, name: TOPIC if name.ledger_id < 22 else None)
+    unfinished = FindingKind.DATA_WITHOUT_INDEX
+    bucket.write(LedgerObjectName(OTHER_UUID, 17).data_name, b"cut off")
+    assert _losses_alone(bucket) == []
+    bucket.delete(CHUNKED.ledgers[-1].index_object.name)
+    assert _losses_alone(bucket) == []
+    index_removed(bucket, TARGET)
+    assert _losses_alone(bucket) == [(unfinished, TARGET.ledger.ledger_id)]
+    for ledger in CHUNKED.ledgers[:-1]:
+        if ledger is not TARGET.ledger:
+            bucket.delete(ledger.index_object.name)
+    assert _losses_alone(bucket) == []
+
+
+def test_index_that_tells_no_topic_is_a_loss_without_metadata(bucket: OwnedBucket) -> None:
+    """It may be any topic's; metadata would tell which ledger is lost."""
+    damaged = LedgerObjectName(OTHER_UUID, 99_999)
+    bucket.write(damaged.index_name, b"no index block")
+    alone = FindingKind.INDEX_WITHOUT_DATA
+    assert _losses_alone(bucket) == [(alone, 99_999)]
+    bucket.write(damaged.data_name, b"no data")
+    assert _losses_alone(bucket) == [(FindingKind.FORMAT_MISMATCH, 99_999)]
+
+    (finding,) = bucket.audited().findings
+
+    assert (finding.kind, finding.is_loss) == (FindingKind.FORMAT_MISMATCH, False)
+    assert finding.objects == (damaged.index_name, damaged.data_name)
+    assert finding.text
