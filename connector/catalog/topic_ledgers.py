@@ -29,6 +29,7 @@ from connector.catalog.bucket import LedgerCopy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from uuid import UUID
 
     from arrow_io.ledger_reader import OffloadedLedger
     from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
@@ -209,10 +210,10 @@ def from_metadata(
         (each.ledger_id for each in listed if each.state is not LedgerState.BOOKKEEPER), default=-1
     )
     states = [
-        _not_offloaded(metadata, each, last_offloaded)
+        _not_offloaded(metadata, info, each, last_offloaded)
         if each.state is LedgerState.BOOKKEEPER
         else each
-        for each in listed
+        for info, each in zip(metadata.ledgers, listed, strict=True)
     ]
     for ledger_id, (copy, *others) in here.items():
         state = LedgerState.TRIMMED if ledger_id < first else LedgerState.UNKNOWN
@@ -258,10 +259,12 @@ def _offloaded(
         if offload.complete is None and not isinstance(found, LedgerCopy):
             return not_offloaded
         if found is None or isinstance(found, PulsarOffloadError):
-            error = _missing(info, others, found)
+            error = _missing(ledger_id, offload.uuid, others, found)
             return TopicLedger(ledger_id, LedgerState.MISSING, info, others=others, error=error)
         chosen = found
-    error = _objection(topic, info, chosen) or _ambiguity(topic, info, copies)
+    error = _objection(topic, info, chosen)
+    if error is None and offload.uuid is None:
+        error = _ambiguity(topic, info, copies)
     if offload.complete is None and error is not None:
         # What is there may be half of an offload that is under way.
         return not_offloaded
@@ -274,17 +277,19 @@ def _offloaded(
 
 
 def _missing(
-    info: LedgerInfo, others: Sequence[LedgerCopy], cause: PulsarOffloadError | None
+    ledger_id: int,
+    uuid: UUID | None,
+    others: Sequence[LedgerCopy],
+    cause: PulsarOffloadError | None,
 ) -> PulsarOffloadError:
-    uuid = info.offload.uuid if info.offload else None
     message = "the ledger is offloaded, says the metadata, and its index object is not there"
     if cause is not None:
         message = f"{message}: {cause}"
     sound = next((copy for copy in others if copy.ledger is not None), None)
     if sound is not None:
         message = f"{message}; there is another copy, under the uuid {sound.name.uuid}"
-    key = None if uuid is None else LedgerObjectName(uuid, info.ledger_id).index_name
-    return MissingObjectError(message, object_key=key, ledger_id=info.ledger_id)
+    key = None if uuid is None else LedgerObjectName(uuid, ledger_id).index_name
+    return MissingObjectError(message, object_key=key, ledger_id=ledger_id)
 
 
 def _sound(topic: TopicName, info: LedgerInfo, copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:
@@ -294,21 +299,21 @@ def _sound(topic: TopicName, info: LedgerInfo, copies: Iterable[LedgerCopy]) -> 
 
 def _objection(topic: TopicName, info: LedgerInfo, copy: LedgerCopy) -> PulsarOffloadError | None:
     """Why a copy cannot be read as a ledger of the topic."""
-    if copy.error is None and copy.topic != topic:
+    if copy.ledger is None:
+        return copy.error
+    if copy.topic != topic:
         message = (
             f"the metadata of {topic} names this ledger, which is there under the name of another"
             f" topic, {copy.topic}"
         )
         return CorruptIndexError(message, object_key=copy.name.index_name, ledger_id=info.ledger_id)
-    return copy.error or _contradiction(info, copy)
+    return _contradiction(info, copy.ledger)
 
 
 def _ambiguity(
     topic: TopicName, info: LedgerInfo, copies: Sequence[LedgerCopy]
 ) -> PulsarOffloadError | None:
     """What is wrong where no uuid is told, and copies are not of one ledger, as of two clusters."""
-    if info.offload is None or info.offload.uuid is not None:
-        return None
     told = {
         copy.name.uuid: copy.ledger.index.ledger_metadata
         for copy in _sound(topic, info, copies)
@@ -323,11 +328,9 @@ def _ambiguity(
     return CorruptMetadataError(message, ledger_id=info.ledger_id)
 
 
-def _contradiction(info: LedgerInfo, copy: LedgerCopy) -> PulsarOffloadError | None:
+def _contradiction(info: LedgerInfo, ledger: OffloadedLedger) -> PulsarOffloadError | None:
     """What an index object says otherwise than the metadata, which leaves numbers out at times."""
-    if copy.ledger is None:
-        return None
-    index = copy.ledger.index
+    index = ledger.index
     for what, said, found in (
         ("entries", info.entries, index.entry_count),
         ("bytes", info.size_bytes, index.ledger_metadata.length_bytes),
@@ -336,22 +339,19 @@ def _contradiction(info: LedgerInfo, copy: LedgerCopy) -> PulsarOffloadError | N
         if said and found and said != found:
             message = f"{found} {what} by its index object, {said} by the metadata"
             return CorruptIndexError(
-                message, object_key=copy.name.index_name, ledger_id=info.ledger_id
+                message, object_key=ledger.name.index_name, ledger_id=info.ledger_id
             )
     return None
 
 
 def _not_offloaded(
-    metadata: TopicMetadata, ledger: TopicLedger, last_offloaded: int
+    metadata: TopicMetadata, info: LedgerInfo, ledger: TopicLedger, last_offloaded: int
 ) -> TopicLedger:
     """The state of a ledger that is not offloaded, says the metadata.
 
     Pulsar offloads the oldest ledgers first, so what is not offloaded is the end of the topic, but
     where an offload failed: an error if offloaded ledgers are behind it.
     """
-    info = ledger.info
-    if info is None:
-        return ledger
     # The bucket has it nevertheless: an open ledger is never offloaded, so that came later.
     newer = next(iter(_sound(metadata.topic, info, ledger.others)), None)
     if newer is None and _is_open(metadata, info):
