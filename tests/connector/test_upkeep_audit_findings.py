@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,12 +11,30 @@ import pytest
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.storage.store_uploads import aside_path
 from connector import Catalog
+from connector.catalog.topic_metadata import LedgerInfo
 from connector.pulsar_time import time_of
 from connector.topic_name import TopicName
 from connector.upkeep.audit import Finding, FindingKind, audit, findings_table
-from tests.support.bucket_faults import FAULTS, TARGETS, copied, foreign_file, index_removed
+from tests.support.bucket_faults import (
+    FAULTS,
+    TARGETS,
+    attached_under_another_name,
+    copied,
+    copied_since,
+    data_left_of_another_attempt,
+    foreign_file,
+    index_alone,
+    index_removed,
+    never_offloaded,
+    newer_than_the_metadata,
+    replaced_by_another_attempt,
+    streaming_object,
+    trimmed,
+    upload_left,
+    upload_under_way,
+)
 from tests.support.golden import golden_topic
-from tests.support.owned_bucket import LONG_AGO, OTHER_UUID, OwnedBucket
+from tests.support.owned_bucket import LONG_AGO, OTHER_UUID, VALUE_FILE, OwnedBucket
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +86,95 @@ def test_finding_tells_topic_bytes_and_time_of_its_objects(
             assert str(each.topic) == ("None" if each.kind in _OF_NO_TOPIC else CHUNKED.name), (
                 each.kind
             )
+
+
+_SINCE: Final = "it was written after the metadata, perhaps"
+_ONLY: Final = "no copy that the metadata names can be read in its place"
+_NAMED: Final = "the metadata names it: complete"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "words", "doubt"),
+    [
+        (copied, FindingKind.DOUBLE, "a further copy: the one under", None),
+        (copied_since, FindingKind.DOUBLE, "a further copy: the one under", _SINCE),
+        (index_alone, FindingKind.INDEX_WITHOUT_DATA, "an index object without its data", None),
+        (index_removed, FindingKind.DATA_WITHOUT_INDEX, "the data object is there, its", _NAMED),
+        (replaced_by_another_attempt, FindingKind.UNLISTED, "the metadata, which may be", _ONLY),
+        (data_left_of_another_attempt, FindingKind.DATA_WITHOUT_INDEX, "the data object", _ONLY),
+        (never_offloaded, FindingKind.UNLISTED, "not offloaded, says the metadata", _ONLY),
+        (trimmed, FindingKind.ORPHAN, "the topic does not have the ledger any more", None),
+        (newer_than_the_metadata, FindingKind.UNLISTED, "the ledger is newer than the", None),
+        (attached_under_another_name, FindingKind.ORPHAN, "a ledger of a topic that", _NAMED),
+        (upload_left, FindingKind.UNFINISHED_UPLOAD, "an upload was begun, and neither", None),
+        (upload_under_way, FindingKind.UNFINISHED_UPLOAD, "an upload was begun", _SINCE),
+        (foreign_file, FindingKind.FOREIGN, "no offloader of Pulsar names an object so", None),
+        (streaming_object, FindingKind.STREAMING, "an object of streaming offload", None),
+    ],
+)
+def test_finding_says_what_it_is_and_why_it_is_kept(
+    bucket: OwnedBucket, fault: Fault, kind: FindingKind, words: str, doubt: str | None
+) -> None:
+    """The doubt stands at the end of the words, and by itself."""
+    fault(bucket, TARGET)
+
+    (finding,) = (each for each in bucket.audited().findings if each.kind == kind)
+
+    assert finding.text.startswith(words)
+    assert finding.doubt == doubt
+    assert ("; kept, because" in finding.text) == (doubt is not None)
+    assert finding.text.endswith(doubt or "")
+
+
+def test_what_belongs_to_no_topic_is_kept_where_there_is_metadata(bucket: OwnedBucket) -> None:
+    """Nothing tells whose it is; without metadata nothing is asked."""
+    name = LedgerObjectName(OTHER_UUID, 77_777).data_name
+    bucket.write(name, b"cut off")
+    bucket.write(aside_path(name, "0123456789abcdef"), b"cut off")
+
+    assert [each.doubt for each in bucket.audited().findings] == ["nothing tells its topic"] * 2
+    assert [each.doubt for each in bucket.audited(metadata=None).findings] == [None] * 2
+
+
+def test_ledger_that_two_topics_have_is_neithers_attempt(bucket: OwnedBucket) -> None:
+    """Two clusters give out the same ids, so a data object and an upload belong to no topic."""
+    other = bucket.known("small-encrypted")
+    strange = LedgerInfo(ledger_id=TARGET.ledger.ledger_id, entries=0)
+    bucket.tell(replace(other, ledgers=(strange, *other.ledgers)))
+    bucket.write(TARGET.other.data_name, b"cut off")
+    bucket.write(aside_path(TARGET.other.data_name, "0123456789abcdef"), b"cut off")
+
+    findings = bucket.audited().findings
+
+    assert [(each.topic, each.doubt) for each in findings] == [
+        (None, "nothing tells its topic")
+    ] * 2
+
+
+def test_malformed_metadata_is_the_only_finding_of_a_topic(bucket: OwnedBucket) -> None:
+    """What should be there is not known; the cause is told, and nothing of it is deletable."""
+    copied(bucket, TARGET)
+    (bucket.metadata / CHUNKED.folder.name / VALUE_FILE).write_bytes(b"cut")
+
+    (finding,) = bucket.audited().findings
+
+    assert (finding.kind, finding.topic, finding.is_loss) == (FindingKind.METADATA, TOPIC, True)
+    assert "cannot be read: managed-ledger-info.bin" in finding.text
+
+
+def test_index_object_that_is_cut_is_told_as_cut(bucket: OwnedBucket) -> None:
+    """It tells no topic, so without metadata it is one that cannot be read."""
+    index_name, _ = TARGET.names
+    bucket.write(index_name, TARGET.ledger.index_object.read_bytes()[:-20])
+
+    (finding,) = bucket.audited().findings
+    (alone,) = bucket.audited(metadata=None).findings
+
+    assert (finding.kind, alone.kind) == (FindingKind.SIZE_MISMATCH, FindingKind.FORMAT_MISMATCH)
+    assert (finding.ledger_id, alone.ledger_id) == (14, 14)
+    assert finding.topic == TOPIC
+    assert finding.is_loss
+    assert alone.is_loss
 
 
 def test_finding_is_a_row_of_the_table() -> None:
