@@ -202,18 +202,19 @@ def from_metadata(
     """
     here = dict(_by_ledger(copies))
     listed = [
-        _offloaded(metadata.topic, info, here.pop(info.ledger_id, ()), elsewhere)
+        (info, _offloaded(metadata.topic, info, here.pop(info.ledger_id, ()), elsewhere))
         for info in metadata.ledgers
     ]
     first = min((info.ledger_id for info in metadata.ledgers), default=0)
     last_offloaded = max(
-        (each.ledger_id for each in listed if each.state is not LedgerState.BOOKKEEPER), default=-1
+        (info.ledger_id for info, each in listed if each.state is not LedgerState.BOOKKEEPER),
+        default=-1,
     )
     states = [
         _not_offloaded(metadata, info, each, last_offloaded)
         if each.state is LedgerState.BOOKKEEPER
         else each
-        for info, each in zip(metadata.ledgers, listed, strict=True)
+        for info, each in listed
     ]
     for ledger_id, (copy, *others) in here.items():
         state = LedgerState.TRIMMED if ledger_id < first else LedgerState.UNKNOWN

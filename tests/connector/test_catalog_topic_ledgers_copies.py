@@ -13,6 +13,7 @@ from arrow_io.errors import (
     CorruptMetadataError,
     MissingObjectError,
     StorageError,
+    TruncatedObjectError,
 )
 from connector.catalog.topic_ledgers import LedgerState, from_bucket, from_metadata
 from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
@@ -178,22 +179,54 @@ def test_missing_ledger_is_told_with_all_that_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("info", "copy"),
+    ("info", "copy", "words"),
     [
-        (told(golden()[_COPY]), replace(golden()[_COPY], topic=TopicName.parse("another"))),
-        (replace(told(golden()[_COPY]), entries=12_345), golden()[_COPY]),
-        (replace(told(golden()[_COPY]), size_bytes=12_345), golden()[_COPY]),
+        (
+            told(golden()[_COPY]),
+            replace(golden()[_COPY], topic=TopicName.parse("another")),
+            (
+                f"the metadata of {TOPIC} names this ledger, which is there under the name of"
+                " another topic, persistent://public/default/another"
+            ),
+        ),
+        (
+            replace(told(golden()[_COPY]), entries=12_345),
+            golden()[_COPY],
+            "7 entries by its index object, 12345 by the metadata",
+        ),
+        (
+            replace(told(golden()[_COPY]), size_bytes=12_345),
+            golden()[_COPY],
+            "43957 bytes by its index object, 12345 by the metadata",
+        ),
     ],
     ids=["topic", "entries", "bytes"],
 )
 def test_copy_that_is_of_something_else_is_told_with_its_place(
-    info: LedgerInfo, copy: LedgerCopy
+    info: LedgerInfo, copy: LedgerCopy, words: str
 ) -> None:
     """The object and the ledger, so that a user finds it."""
     (problem,) = _topic(info, copy).problems
 
     assert isinstance(problem, CorruptIndexError)
+    assert problem.message == words
     assert (problem.object_key, problem.ledger_id) == (copy.name.index_name, _ID)
+
+
+def test_salvaging_reads_a_cut_copy_as_far_as_it_goes() -> None:
+    """Once: what was salvaged has nothing left to salvage, and is of the same metadata."""
+    sound = golden()[_COPY]
+    error = TruncatedObjectError("cut", ledger_id=_ID)
+    topic = _topic(told(sound), replace(sound, ledger=None, error=error, cut=sound.ledger))
+    assert (topic.problems, topic.cut) == ((error,), (sound.ledger,))
+    assert topic.metadata is not None
+    assert len(topic.metadata.ledgers) == len(golden())
+
+    salvaged = topic.salvaged()
+
+    assert salvaged.ledgers == tuple(copy.ledger for copy in golden())
+    assert (salvaged.problems, salvaged.cut) == ((), ())
+    assert salvaged.metadata is topic.metadata
 
 
 @pytest.mark.parametrize("entries", [0, 1])
