@@ -132,8 +132,21 @@ def test_what_belongs_to_no_topic_is_kept_where_there_is_metadata(bucket: OwnedB
     bucket.write(name, b"cut off")
     bucket.write(aside_path(name, "0123456789abcdef"), b"cut off")
 
-    assert [each.doubt for each in bucket.audited().findings] == ["nothing tells its topic"] * 2
-    assert [each.doubt for each in bucket.audited(metadata=None).findings] == [None] * 2
+    bucket.write("backup.tar.0123456789abcdef.unfinished", b"")
+
+    with_metadata, alone = bucket.audited().findings, bucket.audited(metadata=None).findings
+
+    told = "nothing tells its topic"
+    assert [(each.ledger_id, each.doubt) for each in with_metadata] == [
+        (None, None),
+        (77_777, told),
+        (77_777, told),
+    ]
+    assert [(each.ledger_id, each.doubt) for each in alone] == [
+        (None, None),
+        (77_777, None),
+        (77_777, None),
+    ]
 
 
 def test_ledger_that_two_topics_have_is_neithers_attempt(bucket: OwnedBucket) -> None:
