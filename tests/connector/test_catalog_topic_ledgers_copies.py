@@ -69,8 +69,10 @@ def test_bucket_alone_takes_the_newest_sound_copy_and_tells_of_the_others() -> N
     sound = golden()[_COPY]
     newer, older = unreadable(under(sound, UUID(int=8))), under(sound, UUID(int=9))
 
-    ledger = _ledger(from_bucket(TOPIC, [newer, sound, older]))
+    topic = from_bucket(TOPIC, [newer, sound, older])
 
+    assert topic.topic == TOPIC
+    ledger = _ledger(topic)
     assert (ledger.state, ledger.copy, ledger.others) == (
         LedgerState.OFFLOADED,
         sound,
@@ -205,9 +207,11 @@ def test_missing_ledger_is_told_with_all_that_is_known() -> None:
 def test_copy_that_is_of_something_else_is_told_with_its_place(
     info: LedgerInfo, copy: LedgerCopy, words: str
 ) -> None:
-    """The object and the ledger, so that a user finds it."""
-    (problem,) = _topic(info, copy).problems
+    """The object and the ledger, so that a user finds it, and what the metadata says of it."""
+    topic = _topic(info, copy)
 
+    (problem,) = topic.problems
+    assert (_ledger(topic).info, _ledger(topic).copy) == (info, copy)
     assert isinstance(problem, CorruptIndexError)
     assert problem.message == words
     assert (problem.object_key, problem.ledger_id) == (copy.name.index_name, _ID)
