@@ -14,40 +14,48 @@ from arrow_io.errors import EntryOrderError
 from arrow_io.messages import tables
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.read_report import ReadReport
 
 
 class BrokerOrder:
-    """Compares the first and the last entry of each run with what came before.
+    """Compares each entry that it is shown with the one that it was shown before.
 
-    Args:
-        report: Told of runs that are out of order, if it is salvaging.
+    Attributes:
+        first: Broker's index of the first entry; None if it has none or begins a count.
+        last: That of the last entry; None if it has none.
     """
 
-    def __init__(self, report: ReadReport) -> None:
-        self._report = report
-        self._last: int | None = None
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.last: int | None = None
+        self._is_empty = True
 
-    def check(self, run: EntryRun) -> None:
-        """Compare the next run of a topic's entries.
+    def errors(self, run: EntryRun, entries: Iterable[int]) -> Iterator[EntryOrderError]:
+        """Compare some of the next run of entries.
 
-        Raises:
-            EntryOrderError: The index of an entry is not above that of one before it.
+        Args:
+            run: The run.
+            entries: Which of its entries, ascending, counted from its first.
+
+        Yields:
+            An error for each entry whose index is not above that of the one before it.
         """
-        for entry in (0, run.count - 1)[: run.count]:
-            index = broker_index(run, entry)
-            if goes_back(self._last, index) and not begins_count(run, entry):
-                error = out_of_order(self._last, index)
+        for entry in entries:
+            index = _broker_index(run, entry)
+            begins = _begins_count(run, entry)
+            if self._is_empty:
+                self.first, self._is_empty = None if begins else index, False
+            if goes_back(self.last, index) and not begins:
+                error = out_of_order(self.last, index)
                 run.locate(error, entry)
-                if not self._report.salvage:
-                    raise error
-                self._report.doubts.append(str(error))
+                yield error
             # An entry without an index: the broker did not count, and may have begun anew since.
-            self._last = index
+            self.last = index
 
 
-def broker_index(run: EntryRun, entry: int) -> int | None:
+def _broker_index(run: EntryRun, entry: int) -> int | None:
     """The broker's index of an entry's last message; None where it has none, or is broken."""
     flags = run.number(entry, tables.FLAGS)
     if not flags & tables.HAS_BROKER_INDEX or flags & tables.BROKEN:
@@ -60,16 +68,18 @@ def goes_back(before: int | None, index: int | None) -> bool:
     return before is not None and index is not None and index <= before
 
 
-def begins_count(run: EntryRun, entry: int) -> bool:
+def _begins_count(run: EntryRun, entry: int) -> bool:
     """Whether the first message of an entry is the first that a broker counted."""
-    last = broker_index(run, entry)
+    last = _broker_index(run, entry)
     return last is not None and last + 1 == max(run.number(entry, tables.BATCH_SIZE), 1)
 
 
 def out_of_order(before: int | None, index: int | None) -> EntryOrderError:
     """The error for an entry that has this broker index, behind one that has that before."""
     message = (
-        f"the broker gave index {index} behind {before}: the objects of two ledgers were swapped,"
-        " or one is of another ledger"
+        f"the broker gave index {index} behind {before}: either objects of ledgers were swapped, or"
+        " these are ledgers of two topics of one name, of which the older was deleted and the first"
+        " ledgers of the newer are gone; metadata tells which ledgers the topic has, and start can"
+        " leave out the older ones"
     )
     return EntryOrderError(message)

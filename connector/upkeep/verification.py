@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from arrow_io.errors import FormatError, MissingObjectError, OptionError, StorageError
 from arrow_io.format.index_block import check_format_version
 from arrow_io.messages import tables
-from arrow_io.messages.broker_order import begins_count, broker_index, goes_back, out_of_order
+from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
 from arrow_io.read_report import ReadReport, Unit
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from arrow_io.ledger_reader import OffloadedLedger
-    from arrow_io.messages.entry_run import EntryRun
     from connector.catalog.topic_ledgers import TopicLedgers
 
 _LINE_START = b'{"url": '
@@ -189,7 +188,7 @@ def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
     """
     report = ReadReport(salvage=True)
     entries = unchecked = 0
-    indexes = _BrokerIndexes()
+    order = BrokerOrder()
     problems = [*_wrong_metadata(ledger)]
     try:
         for run in ledger.entry_runs(0, ledger.last_entry_id, report, verify_checksums=True):
@@ -197,7 +196,8 @@ def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
             for index in broken:
                 report.lose(Unit.ENTRY, run.error(index))
             entries += run.count - len(broken)
-            indexes.add(run, report)
+            for error in order.errors(run, range(run.count)):
+                report.lose(Unit.ENTRY, error)
             stop = run.count * tables.ENTRY_WIDTH
             checksums = run.table[tables.CHECKSUM : stop : tables.ENTRY_WIDTH].tolist()
             unchecked += checksums.count(tables.ABSENT)
@@ -219,36 +219,9 @@ def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
         entries=entries,
         unchecked_entries=unchecked,
         problems=tuple(problems),
-        first_index=indexes.first,
-        last_index=indexes.last,
+        first_index=order.first,
+        last_index=order.last,
     )
-
-
-class _BrokerIndexes:
-    """The broker's indexes of a ledger's entries, of which each must be above the one before.
-
-    Attributes:
-        first: That of the first entry; None if it has none or begins a count.
-        last: That of the last entry; None if it has none.
-    """
-
-    def __init__(self) -> None:
-        self.first: int | None = None
-        self.last: int | None = None
-        self._is_empty = True
-
-    def add(self, run: EntryRun, report: ReadReport) -> None:
-        """Compare the entries of the next run; those out of order are reported as lost."""
-        for entry in range(run.count):
-            index = broker_index(run, entry)
-            if goes_back(self.last, index) and not begins_count(run, entry):
-                error = out_of_order(self.last, index)
-                run.locate(error, entry)
-                report.lose(Unit.ENTRY, error)
-            self.last = index
-            if self._is_empty:
-                self.first = None if begins_count(run, entry) else index
-                self._is_empty = False
 
 
 def _wrong_metadata(ledger: OffloadedLedger) -> Iterator[str]:

@@ -65,6 +65,8 @@ def test_what_goes_back_is_an_error(
             rows = salvaging.to_table().num_rows
         problems = [each.problems for each in verify(open_catalog(bucket.url).every_ledger())]
 
+    message = str(caught.value)
+    assert all(word in message for word in ("swapped", "deleted", "metadata", "start"))
     assert (caught.value.ledger_id, caught.value.entry_id) == place
     assert rows == sum(map(len, ledgers))
     assert [bool(each) for each in problems] == [n == place[0] for n in range(len(ledgers))]
