@@ -35,6 +35,7 @@ from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.offset_memory import OffsetMemory
 from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.object_version import agree
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES, RangeReader, RangeStream
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from arrow_io.messages.encryption import DecryptionKeys
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.storage.location import Location
+    from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.trace import RequestTrace
 
 _OFFSETS = OffsetMemory()
@@ -64,13 +66,12 @@ class Entry:
 class ObjectVersions:
     """Versions of the two objects of a ledger (`ObjectInfo.version`); None where not known."""
 
-    index: str | None = None
-    data: str | None = None
+    index: ObjectVersion | None = None
+    data: ObjectVersion | None = None
 
-    def may_be(self, other: ObjectVersions) -> bool:
+    def agrees_with(self, other: ObjectVersions) -> bool:
         """Whether nothing that is known tells these versions from others."""
-        pairs = ((self.index, other.index), (self.data, other.data))
-        return all(None in pair or pair[0] == pair[1] for pair in pairs)
+        return agree(self.index, other.index) and agree(self.data, other.data)
 
 
 UNKNOWN_VERSIONS = ObjectVersions()

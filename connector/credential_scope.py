@@ -9,7 +9,7 @@ Two URLs lead to the same place, as far as credentials go, if all this is equal:
 | … with an account, `abfs://container@account…` | the account too |
 | a local path, `file`, `memory` | nothing: no request leaves the machine |
 
-Of a chain, such as `simplecache::https://host`, every link counts.
+Of a chain, such as `zip::https://host`, every link counts.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from arrow_io.errors import FormatError, MissingObjectError, OptionError
+from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError, OptionError
 from arrow_io.storage.connection import open_store
 from arrow_io.storage.failures import RetryPolicy, http_status, storage_errors
 from arrow_io.storage.object_store import (
@@ -43,6 +43,8 @@ from arrow_io.storage.uploads import ObjectUpload, run_to_its_end
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from arrow_io.storage.object_version import ObjectVersion
+
 _Result = TypeVar("_Result")
 _HTTP_RANGE_NOT_SATISFIABLE = 416
 
@@ -68,14 +70,18 @@ class Location:
     retry: RetryPolicy = field(default=RetryPolicy(), compare=False)
     """How often a request that failed is sent again, and how long it may take."""
     _opened: tuple[int, ObjectStore] | None = field(default=None, init=False, compare=False)
+    _served: dict[tuple[str, ObjectVersion], ObjectVersion] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    """Of objects that the store lists under another version than it serves, the latter."""
 
     def __post_init__(self) -> None:
         """Copy the options, and check what can be checked without a request.
 
         Raises:
             OptionError: The URL is no text, names no bucket, holds credentials that belong in the
-                options, or has a `?` on S3, from which on s3fs would cut it off; or a number among
-                the options is out of bounds.
+                options, has a `?` on S3, from which on s3fs would cut it off, or leads through a
+                cache; or a number among the options is out of bounds.
         """
         if not isinstance(self.url, str):
             message = f"a URL or path is text, not {type(self.url).__name__}"
@@ -103,10 +109,9 @@ class Location:
         return (type(self), (self.url, self.storage_options, self.retry))
 
     def check_writable(self) -> None:
-        """Refuse a chain of URLs, such as `simplecache::s3://bucket`.
+        """Refuse a chain of URLs, such as `dir::s3://bucket`.
 
-        What is written to it may stay in a cache, and what it has of a store's own ways to write
-        whole objects is unknown.
+        What it has of a store's own ways to write whole objects is unknown.
 
         Raises:
             OptionError: The URL is a chain.
@@ -168,7 +173,7 @@ class Location:
         name: str,
         *,
         max_bytes: int,
-        version: str | None = None,
+        version: ObjectVersion | None = None,
         trace: RequestTrace | None = None,
     ) -> ObjectContent:
         """Read a whole object in one request: on S3 its user metadata comes with it.
@@ -176,7 +181,8 @@ class Location:
         Args:
             name: Name of the object.
             max_bytes: Greatest length accepted, in bytes; no more than one byte beyond it is read.
-            version: The version that it must be of, where the request tells that; None: any.
+            version: The version that it must be of, where the request tells that, as it was listed
+                or first read; None: any.
             trace: Counts the request as an index GET.
 
         Returns:
@@ -190,15 +196,17 @@ class Location:
         """
         counted = trace or RequestTrace()
 
-        def send(store: ObjectStore) -> ObjectContent:
+        def send(store: ObjectStore, wanted: ObjectVersion | None) -> ObjectContent:
             counted.sent(RequestKind.INDEX_GET, name)
             content = of_version(
-                name, version, lambda: store.get_object(name, max_bytes + 1, version)
+                name, wanted, lambda: store.get_object(name, max_bytes + 1, wanted)
             )
             counted.received(RequestKind.INDEX_GET, len(content.data))
             return content
 
-        content = self._request(name, send)
+        content = self._as_served(
+            name, version, counted, lambda v: self._request(name, partial(send, wanted=v))
+        )
         if len(content.data) > max_bytes:
             message = f"the object is longer than the {max_bytes} bytes allowed"
             raise FormatError(message, object_key=name)
@@ -210,7 +218,7 @@ class Location:
         start: int,
         stop: int,
         *,
-        version: str | None = None,
+        version: ObjectVersion | None = None,
         trace: RequestTrace | None = None,
     ) -> ObjectContent:
         """Read at least the first byte of a range of an object, in one request.
@@ -219,7 +227,8 @@ class Location:
             name: Name of the object.
             start: First byte, in bytes from the object's start.
             stop: Byte behind the last one wanted (half-open); greater than `start`.
-            version: The version that it must be of, where the request tells that; None: any.
+            version: The version that it must be of, where the request tells that, as it was listed
+                or first read; None: any.
             trace: Counts the request as a range GET.
 
         Returns:
@@ -233,11 +242,11 @@ class Location:
         """
         counted = trace or RequestTrace()
 
-        def send(store: ObjectStore) -> ObjectContent:
+        def send(store: ObjectStore, wanted: ObjectVersion | None) -> ObjectContent:
             counted.sent(RequestKind.RANGE_GET, name, start, stop)
             try:
                 content = of_version(
-                    name, version, lambda: store.get_range(name, start, stop, version)
+                    name, wanted, lambda: store.get_range(name, start, stop, wanted)
                 )
             except storage_errors() as error:
                 if http_status(error) != _HTTP_RANGE_NOT_SATISFIABLE:
@@ -247,13 +256,20 @@ class Location:
             if not content.data:
                 counted.sent(RequestKind.HEAD, name)
                 head = store.head(name)
-                check_version(name, version, head.version)
+                check_version(name, wanted, head.version)
                 raise no_bytes(name, start, head)
             return content
 
-        return self._request(name, send, offset=start)
+        return self._as_served(
+            name,
+            version,
+            counted,
+            lambda v: self._request(name, partial(send, wanted=v), offset=start),
+        )
 
-    def check_version(self, name: str, version: str, *, trace: RequestTrace | None = None) -> None:
+    def check_version(
+        self, name: str, version: ObjectVersion, *, trace: RequestTrace | None = None
+    ) -> None:
         """Ask whether an object is still of a version, by a HEAD request.
 
         Raises:
@@ -261,7 +277,8 @@ class Location:
             ObjectChangedError: It is of another version.
             StorageError: The store refused, or went on failing.
         """
-        check_version(name, version, self._head(name, trace).version)
+        found = self._head(name, trace).version
+        self._as_served(name, version, trace, lambda v: check_version(name, v, found))
 
     def size_bytes(self, name: str, *, trace: RequestTrace | None = None) -> int:
         """Length of an object, in bytes.
@@ -427,6 +444,47 @@ class Location:
             store.abort_upload(name, upload_id)
 
         self._request(name, send)
+
+    def _as_served(
+        self,
+        name: str,
+        version: ObjectVersion | None,
+        trace: RequestTrace | None,
+        read: Callable[[ObjectVersion | None], _Result],
+    ) -> _Result:
+        """What `read` gives of a version, by the name under which the store serves it.
+
+        Some stores list another ETag than they serve, as of encrypted objects. If an object seems
+        to be of another version, a new listing tells these from a store where it was replaced.
+        """
+        known = None if version is None else self._served.get((name, version))
+        try:
+            return read(known or version)
+        except ObjectChangedError:
+            if version is None or known is not None:
+                raise
+            served = self._served_version(name, version, trace)
+            if served is None:
+                raise
+        result = read(served)
+        self._served[name, version] = served
+        return result
+
+    def _served_version(
+        self, name: str, version: ObjectVersion, trace: RequestTrace | None
+    ) -> ObjectVersion | None:
+        """What a HEAD tells of the version that is still listed; None if that is gone."""
+        counted = trace or RequestTrace()
+
+        def send(store: ObjectStore) -> ObjectInfo | None:
+            counted.sent(RequestKind.LIST, "")
+            return store.listed(name)
+
+        info = self._request(None, send)
+        if info is None or info.version != version:
+            return None
+        head = self._head(name, trace)
+        return head.version if head.size_bytes == info.size_bytes else None
 
     def _head(self, name: str, trace: RequestTrace | None) -> ObjectHead:
         counted = trace or RequestTrace()

@@ -20,6 +20,7 @@ from fsspec.implementations.memory import MemoryFile
 
 from arrow_io.errors import StorageError
 from arrow_io.storage.failures import storage_errors
+from arrow_io.storage.object_version import WriteTime, modified_in, version_in
 from arrow_io.storage.store_uploads import (
     AsideUpload,
     ClosingUpload,
@@ -35,6 +36,8 @@ from arrow_io.storage.store_uploads import (
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
 
+    from arrow_io.storage.object_version import ObjectVersion
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -45,8 +48,8 @@ class ObjectInfo:
     size_bytes: int
     modified: datetime | None
     """When it was written, with time zone; None where the store does not tell."""
-    version: str | None = field(default=None, compare=False)
-    """What no other version of the object has: its ETag, or its size and when it was written."""
+    version: ObjectVersion | None = field(default=None, compare=False)
+    """None where nothing tells it from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class ObjectHead:
     size_bytes: int
     user_metadata: dict[str, str] | None
     """Names in lower case; None where the store has no user metadata."""
-    version: str | None = None
+    version: ObjectVersion | None = None
     """As `ObjectInfo.version`."""
 
 
@@ -79,7 +82,7 @@ class ObjectContent:
     data: bytes
     user_metadata: dict[str, str] | None
     """Names in lower case; None where the store does not give it together with the bytes."""
-    version: str | None = field(default=None, compare=False)
+    version: ObjectVersion | None = field(default=None, compare=False)
     """As `ObjectInfo.version`; None where the store does not give it together with the bytes."""
 
 
@@ -141,9 +144,15 @@ class ObjectStore:
     def _object_info(self, entry: Mapping[str, Any]) -> ObjectInfo:
         name = entry["name"].removeprefix(self._folder)
         size_bytes = entry["size"]
+        version = version_in(entry, size_bytes)
         if size_bytes is None:
-            size_bytes = self.head(name).size_bytes
-        return ObjectInfo(name, size_bytes, modified_in(entry), version_in(entry))
+            head = self.head(name)
+            size_bytes, version = head.size_bytes, version or head.version
+        return ObjectInfo(name, size_bytes, modified_in(entry), version)
+
+    def listed(self, name: str) -> ObjectInfo | None:
+        """What a listing says of one object; None if it has no such object."""
+        return next((info for info in self.list_objects() if info.name == name), None)
 
     def head(self, name: str) -> ObjectHead:
         """Size, user metadata and version of an object.
@@ -156,9 +165,13 @@ class ObjectStore:
         info = self._file_system.info(path)
         if info["type"] == "directory":
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return ObjectHead(int(info["size"]), lower_names(info.get("metadata")), version_in(info))
+        size_bytes = int(info["size"])
+        version = version_in(info, size_bytes)
+        return ObjectHead(size_bytes, lower_names(info.get("metadata")), version)
 
-    def get_object(self, name: str, limit_bytes: int, version: str | None = None) -> ObjectContent:
+    def get_object(
+        self, name: str, limit_bytes: int, version: ObjectVersion | None = None
+    ) -> ObjectContent:
         """The first `limit_bytes` bytes of an object, or all of it if it is shorter.
 
         Args:
@@ -169,7 +182,7 @@ class ObjectStore:
         return self._content(name, 0, limit_bytes, version)
 
     def get_range(
-        self, name: str, start: int, stop: int, version: str | None = None
+        self, name: str, start: int, stop: int, version: ObjectVersion | None = None
     ) -> ObjectContent:
         """The bytes `[start, stop)` of an object, or fewer, as the store answers.
 
@@ -187,7 +200,9 @@ class ObjectStore:
             raise range_ignored(name, start, stop)
         return content
 
-    def _content(self, name: str, start: int, stop: int, version: str | None) -> ObjectContent:
+    def _content(
+        self, name: str, start: int, stop: int, version: ObjectVersion | None
+    ) -> ObjectContent:
         del version
         data = self._file_system.cat_file(self._path(name), start=start, end=stop)
         return ObjectContent(bytes(data), None)
@@ -236,16 +251,17 @@ class ObjectStore:
 class LocalObjectStore(ObjectStore):
     """A local folder, made when something is written to it."""
 
-    def _content(self, name: str, start: int, stop: int, version: str | None) -> ObjectContent:
+    def _content(
+        self, name: str, start: int, stop: int, version: ObjectVersion | None
+    ) -> ObjectContent:
         del version
         with Path(self._path(name)).open("rb") as file:
             file.seek(start)
             data = file.read(stop - start)
             # Behind the bytes: what was written into the file while they were read shows here.
             status = os.fstat(file.fileno())
-        return ObjectContent(
-            data, None, version_in({"size": status.st_size, "mtime": status.st_mtime})
-        )
+        modified = datetime.fromtimestamp(status.st_mtime, tz=UTC)
+        return ObjectContent(data, None, WriteTime(status.st_size, modified))
 
     def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """Files written aside whose names begin so; no other file is looked at closely."""
@@ -283,14 +299,16 @@ class _WithoutLeftovers(ObjectStore):
 class MemoryObjectStore(_WithoutLeftovers):
     """A folder of fsspec's file system in memory."""
 
-    def _content(self, name: str, start: int, stop: int, version: str | None) -> ObjectContent:
+    def _content(
+        self, name: str, start: int, stop: int, version: ObjectVersion | None
+    ) -> ObjectContent:
         del version
         path = self._path(name)
         file = self._file_system.store.get(path)
         if file is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         data = bytes(file.getbuffer()[start:stop])
-        return ObjectContent(data, None, version_in({"size": file.size, "created": file.created}))
+        return ObjectContent(data, None, version_in({"created": file.created}, file.size))
 
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin an object that is written in parts."""
@@ -332,36 +350,3 @@ def lower_names(metadata: object) -> dict[str, str] | None:
     if not isinstance(metadata, Mapping):
         return None
     return {str(name).lower(): str(value) for name, value in metadata.items()}
-
-
-def version_in(entry: Mapping[str, Any]) -> str | None:
-    """What no other version of the object has; None if nothing of the kind is told.
-
-    Args:
-        entry: What a file system tells of the object, in its own words.
-    """
-    # The field's name in s3fs, adlfs and gcsfs, obstore.
-    for name in ("ETag", "etag", "e_tag"):
-        tag = entry.get(name)
-        if tag:
-            return str(tag).removeprefix("W/").strip('"')
-    modified = modified_in(entry)
-    return None if modified is None else f"{entry['size']} bytes, {modified.isoformat()}"
-
-
-def modified_in(entry: Mapping[str, Any]) -> datetime | None:
-    """When an object was written, with time zone; None if that is not told.
-
-    Args:
-        entry: What a file system tells of the object, in its own words.
-    """
-    # The field's name in s3fs, adlfs, local and sftp, gcsfs, memory.
-    for name in ("LastModified", "last_modified", "mtime", "updated", "created"):
-        value = entry.get(name)
-        if isinstance(value, int | float):
-            return datetime.fromtimestamp(value, tz=UTC)
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        if isinstance(value, datetime):
-            return value if value.tzinfo else value.replace(tzinfo=UTC)
-    return None

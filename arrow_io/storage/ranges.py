@@ -4,8 +4,8 @@ What comes in is a location, the name of a data object and the length that its i
 (`data_object_length` of PIP-17); what goes out is read-only views of the bytes asked for. A short
 answer is continued where it stopped; that the object ends is believed only when a HEAD says so.
 All bytes are of one version of the object: the one that was listed, or else the one that the first
-answer is of. Where answers do not tell it (all but S3, folders and memory), a HEAD does, before the
-last range is given.
+answer is of. Where answers do not tell it (all but S3, folders and memory), a HEAD does: before the
+stream's last range is given or, of a stream that ends before it, when it is closed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from arrow_io.storage.object_store import ObjectContent
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
+    from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.trace import RequestTrace
 
 DEFAULT_RANGE_BYTES = 1 << 20
@@ -48,7 +49,7 @@ class RangeReader:
     """Most requests of a stream under way at once; 0 or 1: each is sent when it is needed."""
     trace: RequestTrace | None = None
     """Counts the requests."""
-    version: str | None = None
+    version: ObjectVersion | None = None
     """Version of the object that was listed (`ObjectInfo.version`); None if that is not known."""
 
     def __post_init__(self) -> None:
@@ -178,6 +179,7 @@ class RangeStream:
         self._window = 0
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
+        self._is_unsure = False  # whether an answer did not tell its version
         self.first: ObjectContent | None = None
         """What the first answer told of the object, without its bytes; None until it came."""
 
@@ -186,8 +188,17 @@ class RangeStream:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Close the stream."""
+        """Close the stream; behind a use that went well, ask whether its bytes are of one version.
+
+        Raises:
+            MissingObjectError: There is no such object any more.
+            ObjectChangedError: The object was replaced.
+            StorageError: The store refused, or went on failing.
+        """
         self.close()
+        # Not behind an error, nor where a consumer gives up: a HEAD would hold them up.
+        if exc_info[0] is None:
+            self._check_version()
 
     def close(self) -> None:
         """Drop all bytes and cancel what is prefetched; waits for no request that is under way."""
@@ -286,10 +297,17 @@ class RangeStream:
             # It is asked for alone: those behind it must be of its version.
             self._reader = replace(self._reader, version=self._reader.version or content.version)
             self.first = replace(content, data=b"")
-        if request.stop == self._stop and content.version is None:
-            self._reader.check_version()
+        self._is_unsure |= content.version is None
+        if request.stop == self._stop:
+            self._check_version()
         self._pending.popleft()
         self._held.append((request.start, memoryview(content.data)))
+
+    def _check_version(self) -> None:
+        """Ask for the version, if an answer since the last time did not tell its own."""
+        if self._is_unsure:
+            self._reader.check_version()
+            self._is_unsure = False
 
     def _request_ahead(self) -> None:
         # A range still held takes the place of one under way, but one request is always allowed.

@@ -14,6 +14,7 @@ from arrow_io.errors import (
 )
 from arrow_io.extras import install_command
 from arrow_io.storage.failures import http_status, is_transient, s3_error_code, storage_errors
+from arrow_io.storage.object_version import agree
 from arrow_io.storage.redaction import redacted
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from arrow_io.storage.object_store import ObjectContent, ObjectHead
+    from arrow_io.storage.object_version import ObjectVersion
 
 _HTTP_PRECONDITION_FAILED = 412
 
@@ -83,17 +85,19 @@ class RequestErrors:
         return redacted(text, self._options)
 
 
-def check_version(name: str, wanted: str | None, found: str | None) -> None:
+def check_version(name: str, wanted: ObjectVersion | None, found: ObjectVersion | None) -> None:
     """Compare two versions of an object; of one that is not known, nothing can be said.
 
     Raises:
         ObjectChangedError: They differ.
     """
-    if None not in (wanted, found) and wanted != found:
+    if not agree(wanted, found):
         raise _changed(name)
 
 
-def of_version(name: str, wanted: str | None, get: Callable[[], ObjectContent]) -> ObjectContent:
+def of_version(
+    name: str, wanted: ObjectVersion | None, get: Callable[[], ObjectContent]
+) -> ObjectContent:
     """What a request gives, if it is of the version wanted; of one not known, nothing can be said.
 
     Raises:

@@ -24,16 +24,17 @@ from arrow_io.storage.object_store import (
     ObjectStore,
     UnfinishedUpload,
     lower_names,
-    modified_in,
     range_ignored,
-    version_in,
 )
+from arrow_io.storage.object_version import ETag, etag_in, modified_in
 from arrow_io.storage.store_uploads import ObjectAttributes, S3Upload, StoreUpload
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from fsspec.asyn import AsyncFileSystem
+
+    from arrow_io.storage.object_version import ObjectVersion
 
 _Result = TypeVar("_Result")
 
@@ -98,8 +99,7 @@ class S3ObjectStore(ObjectStore):
                 name = entry["Key"].removeprefix(prefix)
                 # A key that ends in a slash stands for an empty folder.
                 if entry["Key"].startswith(prefix) and name and not name.endswith("/"):
-                    version, modified = version_in(entry), modified_in(entry)
-                    objects.append(ObjectInfo(name, entry["Size"], modified, version))
+                    objects.append(_listed_object(name, entry))
             for entry in page.get("CommonPrefixes", ()):
                 is_there = True
                 folders.append(entry["Prefix"].removeprefix(prefix).rstrip("/"))
@@ -107,6 +107,15 @@ class S3ObjectStore(ObjectStore):
             self._check_no_object(bucket, prefix.rstrip("/"))
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return objects, [name for name in folders if name and "/" not in name]
+
+    def listed(self, name: str) -> ObjectInfo | None:
+        """What a listing says of one object, which is the first of all that begin with its name."""
+        address = self._bucket_and_key(name)
+        page = self._call(
+            "list_objects_v2", Bucket=address["Bucket"], Prefix=address["Key"], MaxKeys=1
+        )
+        entries = (each for each in page.get("Contents", ()) if each["Key"] == address["Key"])
+        return next((_listed_object(name, entry) for entry in entries), None)
 
     def _pages(self, bucket: str, prefix: str) -> Iterator[Mapping[str, Any]]:
         marker: dict[str, str] = {}
@@ -143,10 +152,12 @@ class S3ObjectStore(ObjectStore):
         return ObjectHead(
             response["ContentLength"],
             lower_names(response.get("Metadata", {})),
-            version_in(response),
+            etag_in(response),
         )
 
-    def get_object(self, name: str, limit_bytes: int, version: str | None = None) -> ObjectContent:
+    def get_object(
+        self, name: str, limit_bytes: int, version: ObjectVersion | None = None
+    ) -> ObjectContent:
         """The first `limit_bytes` bytes of an object and its user metadata, by one GET."""
 
         async def get(limit: asyncio.Timeout) -> ObjectContent:
@@ -159,7 +170,7 @@ class S3ObjectStore(ObjectStore):
         return self._wait_for(get)
 
     def get_range(
-        self, name: str, start: int, stop: int, version: str | None = None
+        self, name: str, start: int, stop: int, version: ObjectVersion | None = None
     ) -> ObjectContent:
         """The bytes `[start, stop)` of an object, or those that came before the body was cut.
 
@@ -186,10 +197,12 @@ class S3ObjectStore(ObjectStore):
             raise range_ignored(name, start, stop)
         return content
 
-    async def _get(self, name: str, version: str | None, **options: str) -> Mapping[str, Any]:
+    async def _get(
+        self, name: str, version: ObjectVersion | None, **options: str
+    ) -> Mapping[str, Any]:
         """The headers of an object, and its body, of which nothing is read yet."""
-        if version is not None:
-            options["IfMatch"] = f'"{version}"'
+        if isinstance(version, ETag):
+            options["IfMatch"] = f'"{version.text}"'
         response: Mapping[str, Any] = await self._file_system._call_s3(  # noqa: SLF001
             "get_object", **self._bucket_and_key(name), **options
         )
@@ -332,9 +345,13 @@ def _sent(attributes: ObjectAttributes) -> dict[str, object]:
     }
 
 
+def _listed_object(name: str, entry: Mapping[str, Any]) -> ObjectInfo:
+    return ObjectInfo(name, entry["Size"], modified_in(entry), etag_in(entry))
+
+
 def _content(response: Mapping[str, Any], received: list[bytes]) -> ObjectContent:
     metadata = lower_names(response.get("Metadata", {}))
-    return ObjectContent(b"".join(received), metadata, version_in(response))
+    return ObjectContent(b"".join(received), metadata, etag_in(response))
 
 
 def _answers_range(response: Mapping[str, Any], start: int) -> bool:

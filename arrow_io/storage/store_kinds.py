@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from fsspec.registry import known_implementations
+
 from arrow_io.errors import OptionError
 
 if TYPE_CHECKING:
@@ -32,6 +34,13 @@ OBJECT_STORE_SCHEMES: Final[Mapping[str, StoreKind]] = {
 }
 """By scheme of a URL, in lower case."""
 
+_CACHING: Final = frozenset(
+    protocol
+    for protocol, known in known_implementations.items()
+    if known["class"].startswith("fsspec.implementations.cached.")
+)
+"""Protocols of fsspec that keep copies of objects: `simplecache`, `filecache`, `blockcache`, …"""
+
 _WITHOUT_USER_PART = (StoreKind.S3, StoreKind.GCS)
 """Stores whose URLs begin with the bucket; Azure's may have the container before an `@`."""
 
@@ -42,7 +51,7 @@ def store_kind(url: str) -> StoreKind | None:
     Of a chain of URLs, the first that has a scheme counts.
 
     Example:
-        >>> store_kind("simplecache::S3A://bucket/prefix")
+        >>> store_kind("zip::S3A://bucket/prefix")
         <StoreKind.S3: 'S3'>
     """
     scheme = url.partition("://")[0].rpartition("::")[2]
@@ -68,7 +77,8 @@ def check_url(url: str, shown: str) -> None:
 
     Raises:
         OptionError: It names no bucket; it holds credentials, which belong in the options; or it
-            has a `?` on S3, from which on s3fs would cut it off.
+            has a `?` on S3, from which on s3fs would cut it off; or it leads through a cache, whose
+            copies stay when objects are replaced.
     """
     for link in url.split("::"):
         kind = store_kind(link)
@@ -82,6 +92,13 @@ def check_url(url: str, shown: str) -> None:
             raise OptionError(message)
         if kind is StoreKind.S3 and "?" in rest:
             message = f"{shown} has a '?', behind which s3fs looks for the version of an object"
+            raise OptionError(message)
+    for link in url.split("::"):
+        if link.partition("://")[0].lower() in _CACHING:
+            message = (
+                f"{shown} leads through a cache, which gives old bytes of objects that were"
+                " replaced: give the URL of the store itself"
+            )
             raise OptionError(message)
 
 

@@ -74,16 +74,16 @@ class LedgerCopy:
 
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Whether a later listing shows the same sound objects."""
-        same = (self.index, self.data) == (index, data) and _versions(self.index, self.data).may_be(
-            _versions(index, data)
-        )
+        versions = object_versions(self.index, self.data)
+        same = (self.index, self.data) == (index, data)
+        same = same and versions.agrees_with(object_versions(index, data))
         return same and index.modified is not None and self.ledger is not None
 
     def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> LedgerCopy:
         """The copy, of which a later listing shows the same sound objects, of these versions."""
-        if self.ledger is None or self.ledger.versions == _versions(index, data):
+        if self.ledger is None or self.ledger.versions == object_versions(index, data):
             return self
-        ledger = replace(self.ledger, versions=_versions(index, data))
+        ledger = replace(self.ledger, versions=object_versions(index, data))
         return replace(self, index=index, data=data, ledger=ledger)
 
 
@@ -205,7 +205,7 @@ def _read_copy(
         ledger = OffloadedLedger.open(
             location,
             name,
-            versions=_versions(index, data),
+            versions=object_versions(index, data),
             range_bytes=range_bytes,
             trace=trace,
         )
@@ -234,7 +234,8 @@ def _read_copy(
     return LedgerCopy(name, index, data, topic, None if error else ledger, error, cut)
 
 
-def _versions(index: ObjectInfo, data: ObjectInfo | None) -> ObjectVersions:
+def object_versions(index: ObjectInfo, data: ObjectInfo | None) -> ObjectVersions:
+    """The versions of a ledger's two objects, as they were listed."""
     return ObjectVersions(index.version, None if data is None else data.version)
 
 

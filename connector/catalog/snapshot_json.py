@@ -6,7 +6,7 @@ What comes back is checked: a file may hold anything.
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -18,7 +18,13 @@ from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectInfo
-from connector.catalog.bucket import BucketContents, LedgerCopy, UnfinishedOffload
+from arrow_io.storage.object_version import ETag, ObjectVersion, WriteTime
+from connector.catalog.bucket import (
+    BucketContents,
+    LedgerCopy,
+    UnfinishedOffload,
+    object_versions,
+)
 from connector.catalog.topic_metadata import (
     LedgerInfo,
     OffloadContext,
@@ -89,7 +95,14 @@ def _name(name: LedgerObjectName) -> tuple[str, int]:
 
 
 def _info(info: ObjectInfo) -> list[Any]:
-    return [info.name, info.size_bytes, info.modified and info.modified.isoformat()]
+    modified = info.modified and info.modified.isoformat()
+    return [info.name, info.size_bytes, modified, _version(info.version)]
+
+
+def _version(version: ObjectVersion | None) -> list[Any] | None:
+    if isinstance(version, WriteTime):
+        return [version.size_bytes, version.modified.isoformat()]
+    return None if version is None else [version.text]
 
 
 def _copy(copy: LedgerCopy) -> dict[str, Any]:
@@ -209,6 +222,8 @@ class SnapshotReader:
         topic = None if topic is None else TopicName.parse(topic)
         error = None if error is None else _read_error(*error)
         ledger = None if value["block"] is None else self._ledger(value, name, location)
+        if ledger is not None:
+            ledger = replace(ledger, versions=object_versions(index, data))
         if error is not None:
             is_whole = ledger is None or ledger.cut_bytes is not None
         else:
@@ -242,12 +257,19 @@ def _read_name(uuid: object, ledger_id: object) -> LedgerObjectName:
 
 def _read_info(value: list[Any], expected: str | None = None) -> ObjectInfo:
     """What a listing said; a name that is not the expected one must never be asked for."""
-    name, size_bytes, modified = value
+    name, size_bytes, modified, version = value
     if expected not in {None, name}:
         message = f"another object than {expected}"
         raise CorruptSnapshotError(message)
     when = None if modified is None else _time(modified)
-    return ObjectInfo(_text(name), _number(size_bytes), when)
+    known = None if version is None else _read_version(*version)
+    return ObjectInfo(_text(name), _number(size_bytes), when, known)
+
+
+def _read_version(value: object, modified: object = None) -> ObjectVersion:
+    if modified is None:
+        return ETag(_text(value))
+    return WriteTime(_number(value), _time(modified))
 
 
 def _read_unfinished(value: list[Any]) -> UnfinishedOffload:

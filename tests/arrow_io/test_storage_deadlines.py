@@ -11,6 +11,7 @@ from botocore.parsers import ResponseParserError
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.failures import RequestGivenUpError, RetryPolicy
 from arrow_io.storage.location import Location
+from arrow_io.storage.object_version import ETag
 from arrow_io.storage.ranges import RangeReader
 from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, cut_to, s3_error
 from tests.support.stalling_server import (
@@ -184,8 +185,8 @@ def test_a_listing_of_pages_is_whole() -> None:
     infos = store.location().list_objects()
 
     assert [(info.name, info.size_bytes, info.version) for info in infos] == [
-        ("a", 1, "e"),
-        ("b", 1, "e"),
+        ("a", 1, ETag("e")),
+        ("b", 1, ETag("e")),
     ]
     assert [call.get("ContinuationToken") for call in store.calls] == [None, "t"]
 

@@ -145,7 +145,7 @@ class TestOptions:
             Location(url)
 
     @pytest.mark.parametrize(
-        "url", ["s3://bucket/x?versionId=1", "S3A://bucket?", "simplecache::s3://bucket/x?y"]
+        "url", ["s3://bucket/x?versionId=1", "S3A://bucket?", "zip::s3://bucket/x?y"]
     )
     def test_a_question_mark_is_refused_on_s3(self, url: str) -> None:
         """s3fs would take what is before it for the key of an object that is there."""
@@ -166,8 +166,8 @@ class TestOptions:
             Location(**{"url": "memory://x", **options})
 
     def test_a_chain_is_not_written_to(self) -> None:
-        """What is written to a cache before a bucket may never come to the bucket."""
-        location = Location("simplecache::memory://chained")
+        """What it has of a store's own ways to write whole objects is unknown."""
+        location = Location("dir::memory://chained")
 
         with pytest.raises(OptionError, match="chain of URLs"):
             location.write_object("a", b"", user_metadata={})

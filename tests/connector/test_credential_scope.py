@@ -84,7 +84,7 @@ _TOKEN: Final = {"token": _SECRET.removeprefix("Bearer ")}
     "argument",
     [
         "url := '{other}/bucket'",
-        "url := 'simplecache::{other}/bucket'",
+        "url := 'zip::{other}/bucket'",
         "schema := '{other}/schema.json'",
         "schema := ['{other}/schema.json', '{own}/schema.json']",
         "schema := '[\"{other}/schema.json\"]'",

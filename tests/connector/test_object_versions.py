@@ -14,7 +14,7 @@ from arrow_io.errors import ObjectChangedError, PulsarOffloadError
 from arrow_io.format.index_block import read_index_block
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.trace import RequestTrace
-from connector import open_topic
+from connector import open_catalog, open_topic
 from connector.scan import execute
 from tests.support.buckets import TOPIC, object_name, offload_ledger
 from tests.support.changing_buckets import Meddler, changing_bucket
@@ -23,6 +23,7 @@ from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from arrow_io.format.object_names import LedgerObjectName
     from connector import TopicDataset
@@ -181,7 +182,10 @@ def server() -> Iterator[S3Server]:
 
 
 def _opened(
-    bucket: ChangingBucket, trace: RequestTrace | None = None, batch_rows: int = 1000
+    bucket: ChangingBucket,
+    trace: RequestTrace | None = None,
+    batch_rows: int = 1000,
+    metadata: Path | None = None,
 ) -> TopicDataset:
     return open_topic(
         bucket.url,
@@ -190,6 +194,7 @@ def _opened(
         range_bytes=100,
         columns=["__value__"],
         batch_rows=batch_rows,
+        metadata=metadata,
         trace=trace,
     )
 
@@ -236,7 +241,7 @@ def _assert_right(
         assert given == values
 
 
-@pytest.mark.parametrize("store", ["memory", "folder"])
+@pytest.mark.parametrize("store", ["memory", "folder", "plain"])
 @given(data=st.data(), has_indexes=st.booleans())
 @settings(max_examples=100)
 def test_changed_objects_give_right_rows_or_an_error(
@@ -286,6 +291,47 @@ def test_object_replaced_at_any_request_is_named(store: str, server: S3Server) -
             assert given == list(values[: len(given)])
             assert trace.counts.range_requests <= sound.counts.range_requests
             assert trace.counts.head_requests == 0
+
+
+@pytest.mark.parametrize("store", [*_STORES, "plain"])
+@pytest.mark.parametrize("last", range(8))
+def test_a_read_of_some_entries_is_of_one_version(store: str, last: int, server: S3Server) -> None:
+    """It ends before the last range of the object: where nothing else tells, a HEAD does then."""
+    ledger = _ledger(0, [60] * 8)
+    with changing_bucket(store, server) as bucket:
+        _fill(bucket, [ledger])
+        (sound,) = _opened(bucket).scan.topics[0].ledgers
+        before = [each.data for each in sound.read_entries(0, last)]
+        for number in range(4):
+            _fill(bucket, [ledger])
+            trace = Meddler(
+                number,
+                lambda: bucket.write(ledger.name.data_name, ledger.older, _MANAGED_LEDGER),
+            )
+            (listed,) = _opened(bucket, trace).scan.topics[0].ledgers
+            try:
+                given = [each.data for each in listed.read_entries(0, last)]
+            except ObjectChangedError:
+                continue
+            assert given == before
+            assert trace.counts.range_requests <= number
+
+
+@pytest.mark.parametrize("store", [*_STORES, "plain"])
+def test_a_saved_catalog_holds_the_versions_that_were_listed(
+    store: str, server: S3Server, tmp_path: Path
+) -> None:
+    """What was replaced since it was saved is an error, all else is read."""
+    first, second, path = _ledger(0, [60] * 8), _ledger(1, [60]), tmp_path / "catalog.json.gz"
+    with changing_bucket(store, server) as bucket:
+        values = _fill(bucket, [first, second])
+        open_catalog(bucket.url, storage_options=bucket.storage_options).save(path)
+        assert _values(_opened(bucket, metadata=path)) == values
+
+        bucket.write(first.name.data_name, first.older, _MANAGED_LEDGER)
+
+        with pytest.raises(ObjectChangedError, match=first.name.data_name):
+            _values(_opened(bucket, metadata=path))
 
 
 @pytest.mark.parametrize("store", _STORES)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 def test_a_chain_of_urls_is_refused() -> None:
-    """What is written to a cache may stay there."""
+    """What it has of a store's own ways to write whole objects is unknown."""
     with pytest.raises(OptionError, match="chain of URLs"):
-        LedgerOffloader("simplecache::memory://bucket")
+        LedgerOffloader("dir::memory://bucket")
 
 
 def test_the_retry_policy_reaches_the_requests() -> None:

@@ -197,7 +197,7 @@ class TestWarnings:
     ("options", "reason"),
     [
         ({"url": 5}, "not int"),
-        ({"url": "simplecache::s3://bucket"}, "chain of URLs"),
+        ({"url": "dir::s3://bucket"}, "chain of URLs"),
         ({"url": "s3://bucket/orders?versionId=1"}, r"has a '\?'"),
         ({"topic": 5}, "not int"),
         ({"storage_options": "key"}, "storage options are a mapping, not str"),
@@ -215,7 +215,7 @@ class TestWarnings:
         ({"chunking": 1}, "chunking must be true or false"),
         ({"broker_metadata": "true"}, "broker_metadata must be true or false"),
         ({"metadata_folder": 5}, "metadata_folder is a path or URL, not int"),
-        ({"metadata_folder": "simplecache::memory://m"}, "chain of URLs"),
+        ({"metadata_folder": "dir::memory://m"}, "chain of URLs"),
         ({"first_ledger_id": 2**63 - 1}, "ledger ids end with 9223372036854775807"),
     ],
     ids=str,

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import fsspec
+from fsspec.spec import AbstractFileSystem
+
 from arrow_io.format.index_block import FORMAT_VERSION_KEY
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from tests.support.buckets import memory_bucket
@@ -19,6 +22,39 @@ if TYPE_CHECKING:
     from tests.support.s3_server import S3Server
 
 _FIRST_WRITE_S = 1_700_000_000
+
+
+# fsspec carries no types, so its class is Any.
+class PlainFileSystem(AbstractFileSystem):  # type: ignore[misc]
+    """Folders in memory; what is told of a file's version comes in listings and HEADs alone."""
+
+    protocol = "plain"
+    cachable = False
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
+        self._memory = fsspec.filesystem("memory")
+
+    def _told(self, entry: dict[str, object]) -> dict[str, object]:
+        return {**entry, "name": str(entry["name"]).removeprefix("/")}
+
+    def ls(self, path: str, **_options: object) -> list[dict[str, object]]:
+        """List a folder."""
+        return [self._told(entry) for entry in self._memory.ls(path, detail=True)]
+
+    def info(self, path: str, **_options: object) -> dict[str, object]:
+        """Describe one file."""
+        return self._told(self._memory.info(path))
+
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **_options: object
+    ) -> bytes:
+        """Read a range."""
+        data: bytes = self._memory.cat_file(path, start, end)
+        return data
+
+
+fsspec.register_implementation(PlainFileSystem.protocol, PlainFileSystem, clobber=True)
 
 
 class ChangingBucket(Protocol):
@@ -76,12 +112,13 @@ def changing_bucket(kind: str, server: S3Server | None = None) -> Iterator[Chang
     """An empty bucket.
 
     Args:
-        kind: `memory`, `folder` or `s3`.
+        kind: `memory`, `folder`, `s3`, or `plain`: a store that tells versions only in listings and
+            by HEAD.
         server: The server, of `s3`.
     """
-    if kind == "memory":
+    if kind in {"memory", "plain"}:
         with memory_bucket({}) as bucket:
-            yield _Memory(bucket.url, bucket.put)
+            yield _Memory(bucket.url.replace("memory", kind, 1), bucket.put)
     elif kind == "folder":
         path = tempfile.mkdtemp()
         try:

@@ -1,0 +1,176 @@
+"""Versions of objects: what stores tell of them, and what follows where two differ."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from arrow_io.errors import ObjectChangedError, OptionError
+from arrow_io.storage.location import Location
+from arrow_io.storage.object_version import ETag, WriteTime, agree
+from arrow_io.storage.ranges import RangeReader
+from arrow_io.storage.trace import RequestTrace
+from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, s3_error
+
+if TYPE_CHECKING:
+    from arrow_io.storage.object_version import ObjectVersion
+
+_TIME: Final = datetime(2026, 1, 1, 12, 0, 0, 250_000, UTC)
+_GONE: Final = s3_error(412, "PreconditionFailed")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (ETag("a"), ETag("a"), True),
+        (ETag("a"), ETag("b"), False),
+        (ETag("a"), None, True),
+        (None, None, True),
+        (ETag("a"), WriteTime(1, _TIME), True),
+        (WriteTime(1, _TIME), WriteTime(1, _TIME), True),
+        (WriteTime(1, _TIME), WriteTime(2, _TIME), False),
+        (WriteTime(1, _TIME), WriteTime(1, _TIME.replace(microsecond=0)), True),
+        (WriteTime(1, _TIME), WriteTime(2, _TIME.replace(microsecond=0)), False),
+        (WriteTime(1, _TIME), WriteTime(1, _TIME.replace(microsecond=1)), False),
+        (WriteTime(1, _TIME), WriteTime(1, _TIME.replace(second=1, microsecond=0)), False),
+    ],
+)
+def test_only_versions_of_one_kind_are_compared(
+    one: ObjectVersion | None, other: ObjectVersion | None, *, expected: bool
+) -> None:
+    """Whichever comes first; times on whole seconds where one of them has no fraction."""
+    assert agree(one, other) is agree(other, one) is expected
+
+
+def _listing(tag: str | None, size_bytes: int = 4) -> dict[str, Any]:
+    entry = {"Key": "a", "Size": size_bytes, "LastModified": _TIME}
+    return {"Contents": [entry | ({"ETag": f'"{tag}"'} if tag else {})], "KeyCount": 1}
+
+
+def _answer(data: bytes, start: int = 0, tag: str | None = None) -> dict[str, Any]:
+    named = {"ETag": f'"{tag}"'} if tag else {}
+    body = {"Body": FakeBody(data), "LastModified": _TIME, "ContentLength": len(data)}
+    return body | named | {"ContentRange": f"bytes {start}-{start + len(data) - 1}/4"}
+
+
+def _head(tag: str | None, size_bytes: int = 4) -> dict[str, Any]:
+    return {"ContentLength": size_bytes, "LastModified": _TIME} | (
+        {"ETag": f'"{tag}"'} if tag else {}
+    )
+
+
+def test_s3_without_etags_is_read() -> None:
+    """No answer needs one, and nothing else that is told is asked for as one."""
+    head = _head(None)
+    store = FakeS3(_listing(None), head, _answer(b"data"), _answer(b"da"), _answer(b"ta", 2), head)
+    location = store.location()
+
+    (info,) = location.list_objects()
+    assert location.size_bytes("a") == info.size_bytes
+    assert location.read_object("a", max_bytes=9, version=info.version).data == b"data"
+    reader = RangeReader(location, "a", 4, range_bytes=2, version=info.version)
+    assert reader.read(0, 4) == b"data"
+
+    assert not any("IfMatch" in call for call in store.calls)
+
+
+def test_a_time_is_never_asked_for_as_an_etag() -> None:
+    """Whoever gives S3 a version of another kind."""
+    store = FakeS3(_answer(b"data"))
+
+    store.location().read_range("a", 0, 4, version=WriteTime(4, _TIME))
+
+    assert "IfMatch" not in store.calls[0]
+
+
+def test_a_store_that_lists_another_etag_than_it_serves_is_read() -> None:
+    """A new listing and a HEAD prove it, once for each object; all ranges are of what is served."""
+    store = FakeS3(
+        _listing("listed"),
+        _GONE,
+        _listing("listed"),
+        _head("served"),
+        _answer(b"da", tag="served"),
+        _answer(b"ta", 2, tag="served"),
+        _GONE,
+    )
+    location, trace = store.location(), RequestTrace()
+    (info,) = location.list_objects()
+
+    def read(start: int) -> bytes:
+        return location.read_range("a", start, start + 2, version=info.version, trace=trace).data
+
+    assert read(0) + read(2) == b"data"
+    with pytest.raises(ObjectChangedError):
+        read(0)
+
+    matched = [call.get("IfMatch") for call in store.calls if call["method"] == "get_object"]
+    assert matched == ['"listed"', '"served"', '"served"', '"served"']
+    assert (trace.counts.list_requests, trace.counts.head_requests) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [_listing("new")],
+        [_listing("listed", 5), _head("served")],
+        [{"KeyCount": 0}],
+        [_listing("listed"), _head("served", 5)],
+        [_listing("listed"), _head(None)],
+        [_listing("listed"), _head("listed"), _GONE],
+        [_listing("listed"), _head("served"), _GONE],
+    ],
+)
+def test_a_replaced_object_is_no_other_name_of_the_listed_one(answers: list[Any]) -> None:
+    """The listing shows it, or the length, or the store does not serve what its HEAD told."""
+    store = FakeS3(_listing("listed"), _GONE, *answers)
+    location = store.location()
+    (info,) = location.list_objects()
+
+    with pytest.raises(ObjectChangedError):
+        location.read_object("a", max_bytes=9, version=info.version)
+
+    assert not store.answers
+
+
+@pytest.mark.parametrize("prefetch_stop", [0, None])
+def test_a_stream_that_ends_early_asks_for_the_version_once(prefetch_stop: int | None) -> None:
+    """Where answers do not tell it; not where nothing was read, nor behind an error."""
+    script, trace = FaultScript({"a": bytes(1000)}), RequestTrace()
+    version = WriteTime(999, _TIME)
+    reader = RangeReader(
+        script.location(), "a", 1000, range_bytes=100, version=version, trace=trace
+    )
+
+    for position, expected in [(None, 0), (0, 1), (300, 1), (950, 1)]:
+        before = trace.counts.head_requests
+        with reader.stream(0, 1000, prefetch_stop=prefetch_stop) as stream:
+            if position is not None:
+                stream.at(position, 50)
+        assert trace.counts.head_requests - before == expected
+
+    before = trace.counts.head_requests
+    stream = reader.stream(0, 1000)
+    stream.at(0, 50)
+    with pytest.raises(OptionError, match="-1 bytes"), stream:
+        stream.at(0, -1)
+    assert trace.counts.head_requests == before
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "simplecache::s3://bucket",
+        "filecache::file:///folder",
+        "blockcache::memory://folder",
+        "cached::sftp://host/folder",
+        "zip::simplecache::s3://bucket/x",
+        "simplecache://bucket",
+    ],
+)
+def test_a_cache_is_refused(url: str) -> None:
+    """It would give old bytes of objects that were replaced, of the length that is listed."""
+    with pytest.raises(OptionError, match="leads through a cache"):
+        Location(url)
