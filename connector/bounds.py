@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Bound: TypeAlias = "date | np.datetime64 | tuple[int, int] | tuple[int, int, int] | str | bytes"
 
 _MS = timedelta(milliseconds=1)
+_COARSE_UNITS = ("Y", "M", "W", "D", "h", "m", "s")
+"""Units of NumPy whose times can lie beyond those that have a number of ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,4 +158,8 @@ def _numpy_milliseconds(bound: Any) -> int | None:  # noqa: ANN401 - a datetime6
     if bound != bound:  # noqa: PLR0124 - NaT is unlike itself
         return None
     floor = bound.astype("datetime64[ms]")
+    unit = bound.dtype.str.partition("[")[2].strip("0123456789]")
+    if unit in _COARSE_UNITS and floor.astype(bound.dtype) != bound:
+        # It wrapped around.
+        return None
     return int(floor.astype("int64")) + bool(floor < bound)

@@ -26,6 +26,9 @@ from arrow_io.storage.store_kinds import StoreKind, store_kind
 Origin: TypeAlias = tuple[str, str, int | None]
 """Scheme or kind of store, host or account, port."""
 
+HOSTLESS: Final[frozenset[Origin]] = frozenset((str(kind), "", None) for kind in StoreKind)
+"""Stores whose host the options name: a URL that leads there brings no host of its own."""
+
 _URL: Final = re.compile(r"[A-Za-z][\w+.-]*(?:://|::)")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443, "sftp": 22, "ssh": 22, "ftp": 21}
 _LOCAL_SCHEMES: Final = frozenset({"", "file", "local", "memory"})

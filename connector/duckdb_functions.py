@@ -23,7 +23,7 @@ from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.option_values import check_instance
 from arrow_io.storage.hidden import hidden, hidden_url
 from connector.catalog.catalog import Catalog
-from connector.credential_scope import origins
+from connector.credential_scope import HOSTLESS, origins
 from connector.duckdb_binding import (
     PLACE_OPTIONS,
     Catalogs,
@@ -119,8 +119,8 @@ def register_duckdb(
             `buckets`.
 
     Raises:
-        OptionError: There is no such option, or its value is not allowed; or `con` or `on_bind` is
-            none.
+        OptionError: There is no such option, or its value is not allowed; `con` is no
+            connection, or `on_bind` no function.
 
     Example:
         >>> import duckdb
@@ -314,7 +314,11 @@ class _Binder:
         withheld = self._withheld(given)
         if not withheld:
             return ""
-        return f" (the {' and '.join(withheld)} of register_duckdb hold for what it names itself)"
+        names = " and ".join(withheld)
+        return (
+            f" (register_duckdb's {names} were not sent there: they are for the URL registered with"
+            f" them. Give {names} in the statement.)"
+        )
 
     def _is_known(self, places: Sequence[str], given: Mapping[str, object]) -> bool:
         """Whether what a statement names leads where that leads which is registered.
@@ -323,7 +327,7 @@ class _Binder:
         """
         registered = [self._defaults[place] for place in places if place in self._defaults]
         new = origins([given.get(place) for place in places]) - origins(registered)
-        return not new or not (registered or any(host for _, host, _ in new))
+        return not new or not (registered or new - HOSTLESS)
 
     def _open(self, topic: str | list[str], options: dict[str, Any]) -> TopicDataset:
         of_topic = {

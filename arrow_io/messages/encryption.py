@@ -233,8 +233,8 @@ class PayloadDecryptor:
             return parsed
         if not self._keys:
             message = (
-                "the payload is encrypted, with the keys: names that cannot be decoded; give the"
-                " private key of one as decryption_keys, none is given"
+                "the payload is encrypted, with the keys: names that cannot be decoded; no private"
+                " key was given: pass one as decryption_keys"
             )
             raise EncryptedPayloadError(message)
         message = "the encryption keys in the message metadata cannot be decoded"
@@ -276,11 +276,12 @@ class PayloadDecryptor:
                 tried.append(name)
         if not tried:
             names = ", ".join(sorted({name for name, _ in wrapped_keys}))
-            given = f"those given are: {self._keys}" if self._keys else "none is given"
-            message = (
-                f"the payload is encrypted, with the keys: {names}; give the private key of one as"
-                f" decryption_keys, {given}"
+            lack = (
+                f"the private keys that were given are others: {self._keys}; pass the key of one"
+                if self._keys
+                else "no private key was given: pass one"
             )
+            message = f"the payload is encrypted, with the keys: {names}; {lack} as decryption_keys"
             raise EncryptedPayloadError(message)
         return ", ".join(tried)
 

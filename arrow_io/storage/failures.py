@@ -160,7 +160,7 @@ class RetryPolicy:
     """Time for a request with all its attempts, in seconds; behind it no attempt begins. On S3 one
     that is under way is given up then, unless bytes have come."""
     least_bytes_per_s: float = 8 << 10
-    """Each so many bytes of a body that come put off the end by a second."""
+    """So many bytes of a body, received or to be sent, extend the deadline by one second."""
     sleep: Callable[[float], object] = time.sleep
     """What waits for a number of seconds."""
     clock: Callable[[], float] = time.monotonic
@@ -180,11 +180,13 @@ class RetryPolicy:
         """
         return self.call_within(lambda _seconds: request())
 
-    def call_within(self, request: Callable[[float], _Result]) -> _Result:
+    def call_within(self, request: Callable[[float], _Result], sent_bytes: int = 0) -> _Result:
         """As `call`, of a request that can be given up.
 
         Args:
-            request: Sends the request once, and gives it up after so many seconds.
+            request: Sends the request once, and gives it up after so many seconds, to which the
+                time for its body has to be added.
+            sent_bytes: Length of the body that each attempt sends, in bytes.
 
         Returns:
             What `request` returned.
@@ -193,12 +195,13 @@ class RetryPolicy:
             Exception: What the last attempt raised, as the library raised it; or what the one
                 before it did, if the last was given up.
         """
-        stop = self.clock() + self.deadline_s
+        body_s = sent_bytes / self.least_bytes_per_s
+        stop = self.clock() + self.deadline_s + body_s
         delay_s = self.first_delay_s
         told: Exception | None = None
         for attempt in itertools.count(1):
             try:
-                return request(stop - self.clock())
+                return request(stop - self.clock() - body_s)
             except storage_errors() as error:
                 if not is_transient(error):
                     raise

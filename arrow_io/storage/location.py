@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError, OptionError
 from arrow_io.storage.connection import open_store
 from arrow_io.storage.failures import RetryPolicy, http_status, storage_errors
+from arrow_io.storage.listing_pages import ListingPages
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectHead,
@@ -137,13 +138,8 @@ class Location:
             MissingObjectError: There is no such folder, or no object below the prefix.
             StorageError: The store refused, or went on failing.
         """
-        counted = trace or RequestTrace()
-
-        def send(store: ObjectStore) -> list[ObjectInfo]:
-            counted.sent(RequestKind.LIST, "")
-            return store.list_objects()
-
-        return sorted(self._request(None, send), key=lambda info: info.name)
+        infos = self._listing(lambda store: store.list_objects(), trace)
+        return sorted(infos, key=lambda info: info.name)
 
     def list_folders(self, *, trace: RequestTrace | None = None) -> list[str]:
         """List the folders directly at the location: their names, in order.
@@ -154,13 +150,7 @@ class Location:
             MissingObjectError: There is no such folder, or no object below the prefix.
             StorageError: The store refused, or went on failing.
         """
-        counted = trace or RequestTrace()
-
-        def send(store: ObjectStore) -> list[str]:
-            counted.sent(RequestKind.LIST, "")
-            return store.list_folders()
-
-        return sorted(self._request(None, send))
+        return sorted(self._listing(lambda store: store.list_folders(), trace))
 
     def child(self, name: str) -> Location:
         """The folder of this name in this one, reached in the same way."""
@@ -348,7 +338,7 @@ class Location:
             store.put_object(name, data, attributes)
             counted.written(RequestKind.PUT, len(data))
 
-        run_to_its_end(lambda: self._request(name, send))
+        run_to_its_end(lambda: self._request(name, send, sent_bytes=len(data)))
 
     def upload(
         self,
@@ -418,13 +408,7 @@ class Location:
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        counted = trace or RequestTrace()
-
-        def send(store: ObjectStore) -> list[UnfinishedUpload]:
-            counted.sent(RequestKind.LIST, "")
-            return store.list_uploads(prefix)
-
-        return self._request(None, send)
+        return self._listing(lambda store: store.list_uploads(prefix), trace)
 
     def abort_upload(self, name: str, upload_id: str, *, trace: RequestTrace | None = None) -> None:
         """Remove what was written of an object that is not complete; not there is no error.
@@ -495,6 +479,19 @@ class Location:
 
         return self._request(name, send)
 
+    def _listing(
+        self, listed: Callable[[ObjectStore], _Result], trace: RequestTrace | None
+    ) -> _Result:
+        """A listing, of whose pages each is a request with attempts and time of its own."""
+        counted = trace or RequestTrace()
+        pages = ListingPages(self.retry, partial(self._request, None))
+
+        def send(store: ObjectStore) -> _Result:
+            counted.sent(RequestKind.LIST, "")
+            return listed(store.in_pages(pages))
+
+        return self._request(None, send)
+
     def _request(
         self,
         name: str | None,
@@ -502,6 +499,7 @@ class Location:
         offset: int | None = None,
         *,
         repeat: bool = True,
+        sent_bytes: int = 0,
     ) -> _Result:
         store = self._store()
         attempts = 0
@@ -513,7 +511,7 @@ class Location:
 
         try:
             retry = self.retry if repeat else replace(self.retry, attempts=1)
-            return retry.call_within(attempt)
+            return retry.call_within(attempt, sent_bytes)
         except storage_errors() as error:
             # Not chained: a traceback would print the library's own text, which may hold secrets.
             raise self._errors.typed(error, name, offset, attempts) from None

@@ -36,6 +36,7 @@ from arrow_io.storage.store_uploads import (
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
 
+    from arrow_io.storage.listing_pages import ListingPages
     from arrow_io.storage.object_version import ObjectVersion
 
 
@@ -109,6 +110,11 @@ class ObjectStore:
     def within(self, seconds: float, least_bytes_per_s: float) -> Self:
         """The same store; of most, a request that is under way cannot be given up."""
         del seconds, least_bytes_per_s
+        return self
+
+    def in_pages(self, pages: ListingPages) -> Self:
+        """The same store, for a listing; most fetch the pages of it by themselves."""
+        del pages
         return self
 
     def _path(self, name: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import OptionError
+from arrow_io.storage.hidden import shown_to_library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,7 @@ def with_options(policy: RetryPolicy, storage_options: Mapping[str, object]) -> 
         storage_options: Options of the file system, and perhaps ours; numbers may be text.
 
     Raises:
-        OptionError: A number is none, or out of bounds.
+        OptionError: An option is not a number, or out of bounds.
     """
     if ATTEMPTS_OPTION in storage_options:
         attempts = _number(storage_options, ATTEMPTS_OPTION, 1, _MAX_ATTEMPTS)
@@ -50,7 +51,8 @@ def without_ours(storage_options: Mapping[str, object]) -> dict[str, object]:
 def _number(
     storage_options: Mapping[str, object], name: str, least: float, greatest: float
 ) -> float:
-    value = storage_options[name]
+    # It is no secret, as the file system's options may be.
+    value = shown_to_library(storage_options[name])
     try:
         number = float(value) if isinstance(value, int | float | str) else math.nan
     except ValueError:

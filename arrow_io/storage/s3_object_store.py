@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from fsspec.asyn import AsyncFileSystem
 
+    from arrow_io.storage.listing_pages import ListingPages
     from arrow_io.storage.object_version import ObjectVersion
 
 _Result = TypeVar("_Result")
@@ -51,6 +52,7 @@ class S3ObjectStore(ObjectStore):
         super().__init__(file_system, root)
         self._seconds: float | None = None
         self._least_bytes_per_s = 1.0
+        self._pages_of_listing: ListingPages | None = None
 
     def connect(self) -> None:
         """Make s3fs build its client, which checks its options; sends nothing to the bucket."""
@@ -68,6 +70,12 @@ class S3ObjectStore(ObjectStore):
         limited = copy.copy(self)
         limited._seconds, limited._least_bytes_per_s = seconds, least_bytes_per_s  # noqa: SLF001
         return limited
+
+    def in_pages(self, pages: ListingPages) -> Self:
+        """The same bucket, for a listing whose pages are fetched so."""
+        paged = copy.copy(self)
+        paged._pages_of_listing = pages  # noqa: SLF001
+        return paged
 
     def list_objects(self) -> list[ObjectInfo]:
         """List the objects directly in the folder, in the store's order.
@@ -121,10 +129,9 @@ class S3ObjectStore(ObjectStore):
         marker: dict[str, str] = {}
         seen: set[str] = set()
         while True:
-            page = self._call(
+            page, count = self._page(
                 "list_objects_v2", Bucket=bucket, Prefix=prefix, Delimiter="/", **marker
             )
-            count = len(page.get("Contents", ())) + len(page.get("CommonPrefixes", ()))
             if count < page.get("KeyCount", 0):
                 message = f"a page of a listing has {count} of the {page['KeyCount']} keys it tells"
                 raise StorageError(message)
@@ -254,7 +261,7 @@ class S3ObjectStore(ObjectStore):
         found: list[UnfinishedUpload] = []
         pages = _UploadPages()
         while True:
-            page = self._call(
+            page, _ = self._page(
                 "list_multipart_uploads", Bucket=bucket, Prefix=folder + prefix, **pages.marker
             )
             for upload in page.get("Uploads", ()):
@@ -270,6 +277,20 @@ class S3ObjectStore(ObjectStore):
     def abort_upload(self, name: str, upload_id: str) -> None:
         """Abort a multipart upload, if there is such a one."""
         S3Upload(self._call, self._bucket_and_key(name), upload_id).abort()
+
+    def _page(self, method: str, **parameters: object) -> tuple[Mapping[str, Any], int]:
+        """A page of a listing, and how many keys it has."""
+
+        def send(store: Any) -> Mapping[str, Any]:  # noqa: ANN401 - this one, with its time
+            answer: Mapping[str, Any] = store._call(method, **parameters)  # noqa: SLF001
+            return answer
+
+        pages = self._pages_of_listing
+        page = send(self) if pages is None else pages.fetch(send)
+        count = sum(len(page.get(keys, ())) for keys in ("Contents", "CommonPrefixes", "Uploads"))
+        if pages is not None:
+            pages.count(count)
+        return page, count
 
     def _call(self, method: str, **parameters: object) -> Mapping[str, Any]:
         async def call(_limit: asyncio.Timeout) -> Mapping[str, Any]:

@@ -28,7 +28,9 @@ _Result = TypeVar("_Result")
 class Requests(Protocol):
     """Sends requests about one object, again where they fail in a way that may pass."""
 
-    def __call__(self, send: Callable[[ObjectStore], _Result], *, repeat: bool = True) -> _Result:
+    def __call__(
+        self, send: Callable[[ObjectStore], _Result], *, repeat: bool = True, sent_bytes: int = 0
+    ) -> _Result:
         """Send a request; `repeat`: whether it may be sent again. Raises typed errors."""
 
 
@@ -144,7 +146,7 @@ class ObjectUpload:
             upload.write_part(number, data)
             self._trace.written(RequestKind.PART, len(data))
 
-        self._request(send, repeat=upload.is_repeatable)
+        self._request(send, repeat=upload.is_repeatable, sent_bytes=len(data))
 
     def _complete(self) -> None:
         upload = self._begun

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from arrow_io.extras import install_command
+from connector.cli import interrupts
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -37,6 +38,7 @@ def load_app() -> Typer:
 
 def main() -> None:
     """Run the command with the arguments of the process; Ctrl-C ends it with exit code 130."""
+    interrupts.end_at_interrupts()
     try:
         app = load_app()
     except ModuleNotFoundError as error:
@@ -47,6 +49,4 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # What a topic holds can be any text, whatever the terminal's encoding is.
             stream.reconfigure(errors="backslashreplace")
-    interrupts = importlib.import_module("connector.cli.interrupts")
-    interrupts.end_at_interrupts()
     app(prog_name="pulsar-offload")

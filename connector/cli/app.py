@@ -68,7 +68,7 @@ Exit codes:
   6  something was left out, and told as a note; all the rest was printed
   7  the audit found something, and all messages can be read
 130  interrupted by Ctrl-C
-141  what read the output, such as head, ended first
+141  the reader of the output, such as head, closed it
 \b
 Results go to stdout, everything else to stderr. Tables on a terminal are cut to
 its width; elsewhere, and with --json, everything is printed whole.

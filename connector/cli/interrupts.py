@@ -1,8 +1,8 @@
 """Ctrl-C ends the process at once, with exit code 130, whatever its threads wait for.
 
 Python's own handler runs in the main thread, when that comes back from what it does: DuckDB waits
-for its threads, and Python itself waits for requests that are under way before it exits. What is
-told of a signal at once is the file that `signal.set_wakeup_fd` names; a thread reads it.
+for its threads, and Python itself waits for requests that are under way before it exits. Only the
+file descriptor given to `set_wakeup_fd` hears of a signal at once. A thread reads it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ EXIT_CODE: Final = 128 + signal.SIGINT
 _SHOW_CURSOR: Final = "\x1b[?25h"
 
 _writing = threading.Event()
+_interrupted = threading.Event()
 
 
 def end_at_interrupts() -> None:
@@ -44,18 +45,26 @@ def cleaned_up() -> Iterator[None]:
         yield
     finally:
         _writing.clear()
+        if _interrupted.is_set():
+            # What was called may have caught the `KeyboardInterrupt`.
+            exit_at_once()
 
 
 def exit_at_once() -> None:
     """End the process as an interrupt does, without waiting for threads."""
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        # What reads it may have ended.
+        with suppress(OSError):
+            stream.flush()
     os._exit(EXIT_CODE)
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    _interrupted.set()
     if _writing.is_set():
         raise KeyboardInterrupt
+    # The thread may have read the byte before the writing ended, and have left the end to this.
+    _exit()
 
 
 def _end_at_signal(reading: int) -> None:
@@ -63,8 +72,14 @@ def _end_at_signal(reading: int) -> None:
     while True:
         for number in os.read(reading, 1):
             interrupts += number == signal.SIGINT
+        if interrupts:
+            _interrupted.set()
         if interrupts > _writing.is_set():
-            if sys.stderr.isatty():
-                # A progress bar hides it.
-                os.write(sys.stderr.fileno(), _SHOW_CURSOR.encode())
-            os._exit(EXIT_CODE)
+            _exit()
+
+
+def _exit() -> NoReturn:
+    if sys.stderr.isatty():
+        # A progress bar hides it.
+        os.write(sys.stderr.fileno(), _SHOW_CURSOR.encode())
+    os._exit(EXIT_CODE)

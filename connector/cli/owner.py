@@ -108,8 +108,8 @@ _ConsumedTo = Annotated[
     str | None,
     typer.Option(
         metavar="LEDGER:ENTRY",
-        help="Last message that every subscription has acknowledged; else as the metadata tells,"
-        " and all where it tells nothing.",
+        help="Last message that every subscription has acknowledged. Default: the subscriptions'"
+        " positions in the metadata; if it has none, everything is consumed.",
     ),
 ]
 

@@ -39,7 +39,7 @@ def check_appendable(
     names: Sequence[TopicName],
     copies: Iterable[LedgerCopy],
     metadata: Collection[TopicMetadata] | None,
-) -> bool:
+) -> set[int]:
     """Check that what is appended fits what is there.
 
     Args:
@@ -49,7 +49,7 @@ def check_appendable(
         metadata: What stands in the metadata that is to be extended; None: none is written.
 
     Returns:
-        Whether the topic, or a partition, has ledgers in the bucket.
+        Ids of the ledgers that the topic or its partitions have in the bucket.
 
     Raises:
         OptionError: The topic has another number of partitions; or there is metadata to be written,
@@ -59,8 +59,9 @@ def check_appendable(
     standing = {copy.topic.partition for copy in kin if copy.topic is not None}
     check_partitions(topic, names, standing, "the bucket has ledgers", is_whole=not metadata)
     ours = [copy for copy in kin if copy.topic in names]
+    ids = {copy.name.ledger_id for copy in ours}
     if metadata is None:
-        return bool(ours)
+        return ids
     known = {(each.topic, ledger.ledger_id) for each in metadata for ledger in each.ledgers[:-1]}
     for copy in ours:
         if (copy.topic, copy.name.ledger_id) not in known:
@@ -69,7 +70,26 @@ def check_appendable(
                 " what is appended would hide it: give the folder that was written with it, or none"
             )
             raise OptionError(message, ledger_id=copy.name.ledger_id)
-    return bool(ours)
+    return ids
+
+
+def check_behind(first_ledger_id: int, standing: Collection[int]) -> None:
+    """Refuse ledgers before those that a topic has: ids ascend with the order of messages.
+
+    Args:
+        first_ledger_id: The first id that was chosen for what is appended.
+        standing: Ids of the ledgers that are there.
+
+    Raises:
+        OptionError: It is not greater than all of these.
+    """
+    greatest = max(standing, default=-1)
+    if first_ledger_id <= greatest:
+        message = (
+            f"first_ledger_id must be greater than {greatest}, the topic's last ledger: readers"
+            " would get what is appended before what is there"
+        )
+        raise OptionError(message, ledger_id=first_ledger_id)
 
 
 def check_partitions(

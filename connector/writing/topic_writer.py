@@ -34,7 +34,7 @@ from connector.writing.message_router import MessageRouter
 from connector.writing.message_rows import MessageRows
 from connector.writing.metadata_files import MetadataFiles
 from connector.writing.new_folders import NewFolders
-from connector.writing.standing_topic import check_appendable, check_new
+from connector.writing.standing_topic import check_appendable, check_behind, check_new
 
 if TYPE_CHECKING:
     import os
@@ -55,8 +55,8 @@ _MAX_PARTITIONS: Final = 500
 _MAX_LIMIT: Final = 2**63 - 1
 _IN_MEMORY_BYTES: Final = 32 << 20
 _UNTOLD: Final = (
-    "the topic had ledgers already: metadata that was saved or written of it before does not have"
-    " the new ones, and who reads by it may miss them; metadata_folder extends what write made"
+    "Metadata that was saved before lacks the new ledgers, so whoever reads by it misses these"
+    " messages. Give metadata_folder to extend metadata that write made."
 )
 
 
@@ -203,7 +203,9 @@ def write_messages(
     new_folders = NewFolders(offloader.location)
     taken = files.ledger_ids if files else ()
     series = LedgerSeries(offloader, first_ledger_id=first_ledger_id, taken=taken)
-    has_ledgers = not series.is_first and _check_standing(name, names, offloader, files, append)
+    standing = set() if series.is_first else _check_standing(name, names, offloader, files, append)
+    if first_ledger_id is not None:
+        check_behind(first_ledger_id, standing.union(taken))
     now_ms = time.time_ns() // 1_000_000
     rows = MessageRows(known, publish_time_ms=now_ms).messages(messages)
     try:
@@ -220,7 +222,7 @@ def write_messages(
     warnings = [*series.warnings]
     if files is not None:
         warnings += _for_readers_alone(offloader.location, first_ledger_id)
-    elif has_ledgers:
+    elif standing:
         warnings.append(_UNTOLD)
     return replace(written, warnings=tuple(warnings))
 
@@ -257,12 +259,12 @@ def _check_standing(
     offloader: LedgerOffloader,
     files: MetadataFiles | None,
     append: bool,  # noqa: FBT001
-) -> bool:
-    """Check what the bucket has of the topic, and tell whether that is anything."""
+) -> set[int]:
+    """Check what the bucket has of the topic; ids of its ledgers."""
     copies = read_bucket(offloader.location, trace=offloader.trace).copies
     if not append:
         check_new(topic, copies)
-        return False
+        return set()
     return check_appendable(topic, names, copies, None if files is None else files.standing)
 
 

@@ -382,7 +382,7 @@ def test_entry_that_cannot_be_decrypted_is_passed_over_when_salvaging() -> None:
 
     assert _values(columns) == [b"a", b"f"]
     assert report.lost == {(Unit.ENTRY, "DecryptionError"): 3}
-    with pytest.raises(EncryptedPayloadError, match=r"keys: other; .*those given are: key"):
+    with pytest.raises(EncryptedPayloadError, match=r"keys: other; .*given are others: key"):
         _read(
             [entry_run([sealed_entry(_single("g"), other)])],
             report=ReadReport(salvage=True),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.parsers import ResponseParserError
 
 from arrow_io.errors import OptionError, StorageError
+from arrow_io.storage import listing_pages
 from arrow_io.storage.failures import RequestGivenUpError, RetryPolicy
+from arrow_io.storage.hidden import hidden
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
 from arrow_io.storage.ranges import RangeReader
@@ -132,6 +135,12 @@ def test_storage_options_say_how_long_a_request_may_take(
     assert pickle.loads(pickle.dumps(plain)).retry == plain.retry
 
 
+def test_our_own_options_are_shown_though_others_are_hidden() -> None:
+    """A number is no secret, and whoever mistyped it has to see it."""
+    with pytest.raises(OptionError, match=r"request_deadline_s must be .* not '1m'"):
+        Location("memory://folder", hidden({"request_deadline_s": "1m"}))
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -189,6 +198,112 @@ def test_a_listing_of_pages_is_whole() -> None:
         ("b", 1, ETag("e")),
     ]
     assert [call.get("ContinuationToken") for call in store.calls] == [None, "t"]
+
+
+class _SlowS3(FakeS3):
+    """Takes a time for each answer; the clock is its own."""
+
+    def __init__(self, *answers: Any, seconds: float) -> None:  # noqa: ANN401 - as of `FakeS3`
+        super().__init__(*answers)
+        self.clock = _Clock()
+        self._seconds = seconds
+
+    def location(self, *, attempts: int = 5) -> Location:
+        """The bucket, where each attempt takes so many seconds."""
+        clock, seconds = self.clock, self._seconds
+
+        class Answers(deque[Any]):
+            def popleft(self) -> Any:  # noqa: ANN401
+                clock.pass_by(seconds)
+                return super().popleft()
+
+        retry = RetryPolicy(attempts=attempts, sleep=self.pauses_s.append, clock=clock)
+        options = {"answers": Answers(self.answers), "calls": self.calls}
+        return Location("fake-s3://bucket", options, retry)
+
+
+def _long_listing(count: int) -> list[dict[str, Any]]:
+    names = [[f"{number:04}-{each:04}" for each in range(1000)] for number in range(count)]
+    tokens = [
+        {"IsTruncated": True, "NextContinuationToken": str(number)} for number in range(count)
+    ]
+    tokens[-1] = {}
+    return [_page(*each, **fields) for each, fields in zip(names, tokens, strict=True)]
+
+
+@pytest.mark.parametrize("listing", ["list_objects", "list_folders"])
+def test_each_page_of_a_listing_has_its_attempts(listing: str) -> None:
+    """However long the pages before it took, for it is a request of its own."""
+    pages: list[Any] = _long_listing(4)
+    pages.insert(3, s3_error(503, "SlowDown"))
+    store = _SlowS3(*pages, seconds=29)
+
+    found = getattr(store.location(), listing)()
+
+    assert len(found) == (4000 if listing == "list_objects" else 0)
+    assert store.clock.now_s - 1000 == 5 * 29
+    assert len(store.pauses_s) == 1
+
+
+def test_each_page_of_uploads_has_its_attempts() -> None:
+    """As with the pages of objects."""
+    uploads = [{"Key": "a", "UploadId": str(number)} for number in range(1000)]
+    page = {"Uploads": uploads, "IsTruncated": True, "NextKeyMarker": "a"}
+    first = {**page, "NextUploadIdMarker": "999"}
+    second = {**page, "NextKeyMarker": "b", "NextUploadIdMarker": "1"}
+    store = _SlowS3(first, second, s3_error(503, "SlowDown"), {"Uploads": []}, seconds=29)
+
+    assert len(store.location().unfinished_uploads()) == 2000
+
+
+def test_pages_that_bring_nothing_have_a_deadline_together() -> None:
+    """A server that always has another, empty page is given up."""
+    pages = [_page(IsTruncated=True, NextContinuationToken=str(each)) for each in range(100)]
+    store = _SlowS3(*pages, seconds=25)
+
+    with pytest.raises(StorageError, match="3 pages of a listing, with 0 keys"):
+        store.location().list_objects()
+
+
+@pytest.mark.parametrize("limit", ["MAX_KEYS", "MAX_PAGES"])
+def test_a_listing_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """However fast its pages come."""
+    monkeypatch.setattr(listing_pages, limit, 3)
+
+    with pytest.raises(StorageError, match="no end"):
+        _SlowS3(*_long_listing(5), seconds=0).location().list_objects()
+
+
+@pytest.mark.parametrize("what", ["object", "part"])
+def test_bytes_that_are_sent_extend_the_deadline(what: str) -> None:
+    """A body of 64 MiB at 1 MB/s takes longer than a minute, and has its second attempt then."""
+    begun: list[Any] = [{"UploadId": "u"}] if what == "part" else []
+    answers = [*begun, ConnectionResetError("reset"), {"ETag": '"e"'}, {}]
+    store = _SlowS3(*answers, seconds=70)
+    location, body = store.location(), bytes(64 << 20)
+
+    if what == "object":
+        location.write_object("name", body, user_metadata={})
+    else:
+        with location.upload("name", user_metadata={}) as upload:
+            upload.write_part(body)
+
+    assert len(store.pauses_s) == 1
+
+
+def test_an_attempt_that_sends_a_body_is_given_up_at_the_end() -> None:
+    """What the body is allowed is added once: a second attempt gets what the first has left."""
+    clock, told = _Clock(), []
+    policy = RetryPolicy(deadline_s=60, least_bytes_per_s=10, sleep=clock.pass_by, clock=clock)
+
+    def request(seconds: float) -> None:
+        told.append(seconds + 100)
+        clock.pass_by(90)
+        raise s3_error(503, "SlowDown")
+
+    with pytest.raises(OSError, match="no"):
+        policy.call_within(request, sent_bytes=1000)
+    assert told == pytest.approx([160, 69.9])
 
 
 def test_a_body_that_comes_in_time_is_whole() -> None:

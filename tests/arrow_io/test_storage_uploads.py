@@ -299,7 +299,8 @@ def blocked_upload() -> tuple[BlockedUpload, ObjectUpload]:
     """An upload that waits."""
     store = BlockedUpload()
 
-    def request(send: Callable[[Any], Any], *, repeat: bool = True) -> Any:  # noqa: ANN401
+    def request(send: Callable[[Any], Any], *, repeat: bool = True, sent_bytes: int = 0) -> Any:  # noqa: ANN401
+        del sent_bytes
         assert repeat
         return send(store)
 

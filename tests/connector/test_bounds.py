@@ -177,6 +177,8 @@ def test_nothing_given_bounds_nothing() -> None:
         bytes.fromhex("08071003") + bytes(5000),
         pd.NaT,
         np.datetime64("NaT"),
+        np.datetime64("9999999999", "Y"),
+        np.datetime64(2**62, "s"),
         np.timedelta64(7, "ms"),
         np.array([7, 3]),
         {},

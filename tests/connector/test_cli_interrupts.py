@@ -107,3 +107,48 @@ def test_command_that_waits_for_data_ends(arguments: list[str]) -> None:
             no_data.over.set()
 
     assert code == _INTERRUPTED
+
+
+_START = "import signal, sys; from connector.cli import interrupts; interrupts.end_at_interrupts()"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        # The handler runs when nothing is being written any more.
+        "with interrupts.cleaned_up(): pass\ninterrupts._interrupt(signal.SIGINT, None)",
+        # What is being written catches what the handler raises.
+        """with interrupts.cleaned_up():
+    try: signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt: print("cleaned up")""",
+        # Nobody reads what is printed.
+        """import os
+reading, writing = os.pipe()
+os.close(reading)
+os.dup2(writing, 1)
+sys.stdout = open(1, "w")
+sys.stdout.write("x")
+interrupts.exit_at_once()""",
+    ],
+)
+def test_no_interrupt_is_lost(code: str) -> None:
+    """Whoever hears of it first, and whoever catches what it raises."""
+    ended = _run(f"{_START}\n{code}\nprint('lost')")
+
+    assert (ended.returncode, ended.stderr) == (_INTERRUPTED, "")
+    assert "lost" not in ended.stdout
+
+
+def test_interrupt_while_modules_are_imported_ends() -> None:
+    """Without a traceback."""
+    ended = _run(
+        "import signal\nfrom connector import cli\n"
+        "cli.load_app = lambda: signal.raise_signal(signal.SIGINT)\ncli.main()"
+    )
+
+    assert (ended.returncode, ended.stderr) == (_INTERRUPTED, "")
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WAIT_S)

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from connector import register_duckdb
-from connector.credential_scope import origins
+from connector.credential_scope import HOSTLESS, origins
 from tests.support.golden import GOLDEN
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def test_metadata_options_stay(own: _Host, other: _Host, function: str, form: st
 
     assert other.told
     assert _SECRET not in other.told
-    assert "the metadata_options of register_duckdb hold for what it names itself" in text
+    assert "register_duckdb's metadata_options were not sent there" in text
 
 
 def test_options_go_where_they_were_registered_for(own: _Host, other: _Host) -> None:
@@ -154,6 +154,15 @@ def test_options_without_a_place_go_to_no_host_of_a_statement(other: _Host) -> N
 
     assert other.told
     assert _SECRET not in other.told
+
+
+def test_options_without_a_place_go_to_listed_stores_only() -> None:
+    """A URL that names no host may still lead to one, which its scheme implies."""
+    text = _run("FROM read_pulsar('t', url := 'unheard:///x')", None, storage_options=_STORAGE)
+
+    assert "register_duckdb's storage_options were not sent there" in text
+    assert origins(["s3://bucket", "az://container"]) <= HOSTLESS
+    assert origins("github://org:repo@/").isdisjoint(HOSTLESS)
 
 
 @pytest.mark.parametrize(

@@ -114,17 +114,33 @@ def test_ledgers_of_other_topics_stand_between(bucket: MemoryBucket, tmp_path: P
         ]
 
 
-def test_older_messages_are_put_before(bucket: MemoryBucket, tmp_path: Path) -> None:
-    """Ledgers of lower ids come first, and the open ledger stays the last."""
-    write_messages(bucket.url, TOPIC, _MORE, first_ledger_id=100, metadata_folder=tmp_path)
-    write_messages(
-        bucket.url, TOPIC, _TABLE, first_ledger_id=10, append=True, metadata_folder=tmp_path
-    )
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_what_is_appended_comes_last(
+    bucket: MemoryBucket, tmp_path: Path, *, has_metadata: bool
+) -> None:
+    """A ledger id before the topic's last is refused, and one behind it stands at the end."""
+    folder = tmp_path if has_metadata else None
+    write_messages(bucket.url, TOPIC, _TABLE, first_ledger_id=100, metadata_folder=folder)
+    objects = names(Location(bucket.url))
 
-    (metadata,) = _metadata(tmp_path)
-    assert [each.ledger_id for each in metadata.ledgers] == [10, 100, 101]
-    assert metadata.ledgers[-1].entries is None
-    assert _values(bucket.url, tmp_path) == [b"one", b"two", b"three", b"four"]
+    for first in (10, 100):
+        with pytest.raises(OptionError, match="first_ledger_id must be greater than 100"):
+            _append(bucket, folder, first)
+    assert names(Location(bucket.url)) == objects
+    _append(bucket, folder, 101)
+
+    assert _values(bucket.url, folder) == [b"one", b"two", b"three", b"four"]
+
+
+def _append(bucket: MemoryBucket, folder: Path | None, first_ledger_id: int) -> None:
+    write_messages(
+        bucket.url,
+        TOPIC,
+        _MORE,
+        first_ledger_id=first_ledger_id,
+        append=True,
+        metadata_folder=folder,
+    )
 
 
 def _metadata(folder: Path) -> list[Any]:
@@ -168,7 +184,7 @@ class TestWithoutTheFolder:
         more = write_messages(bucket.url, TOPIC, _MORE, append=True)
 
         assert first.warnings == ()
-        assert ["does not have the new ones" in each for each in more.warnings] == [True]
+        assert ["lacks the new ledgers" in each for each in more.warnings] == [True]
 
     def test_it_cannot_be_extended_afterwards(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """Metadata with a hole would hide the rows of that ledger."""
