@@ -1,4 +1,4 @@
-"""Values of options, which may be of any type: a user's mistake is told by the option's name."""
+"""Values of options, which may be of any type: errors name the option."""
 
 from __future__ import annotations
 

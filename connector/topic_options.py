@@ -1,4 +1,4 @@
-"""What each option of `open_topic` may be, whatever the others are: a mistake is told by its name.
+"""What each option of `open_topic` may be, whatever the others are: errors name it.
 
 Options whose form is a matter of its own are read, and refused, where that is done: schemas by
 `connector.catalog.schemas`, keys by `connector.decryption_keys`, sources of metadata by
@@ -23,7 +23,7 @@ from arrow_io.option_values import (
 )
 from connector.bounds import Bounds
 from connector.catalog.catalog import Catalog
-from connector.catalog.place_options import PLACE_CHECKS
+from connector.catalog.catalog_option_checks import PLACE_CHECKS
 from connector.topic_name import topic_names
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ custom metadata in the index, else from the user metadata of the object.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -120,6 +121,13 @@ class BucketContents:
     unfinished: tuple[UnfinishedOffload, ...] = ()
     streaming: tuple[ObjectInfo, ...] = ()
     foreign: tuple[ObjectInfo, ...] = ()
+
+    def copies_by_topic(self) -> dict[TopicName | None, list[LedgerCopy]]:
+        """Copies of each topic's ledgers, in their order; under None, those that tell no topic."""
+        grouped = defaultdict(list)
+        for copy in self.copies:
+            grouped[copy.topic].append(copy)
+        return dict(grouped)
 
 
 def read_bucket(

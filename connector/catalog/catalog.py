@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,11 +18,12 @@ from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.catalog.bucket import read_bucket, streaming_error
+from connector.catalog.bucket_summary import what_lies_there
+from connector.catalog.catalog_option_checks import check_place
 from connector.catalog.metadata_source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
-from connector.catalog.place_contents import what_lies_there
-from connector.catalog.place_options import check_place
 from connector.catalog.schemas import load_schema
+from connector.catalog.shown_catalog import catalog_line, catalog_table
 from connector.catalog.snapshot import (
     SnapshotSource,
     is_snapshot,
@@ -32,8 +32,6 @@ from connector.catalog.snapshot import (
 )
 from connector.catalog.snapshot_json import Snapshot
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
-from connector.plain_text import counted, size_text
-from connector.shown_html import html_table
 from connector.topic_name import TopicName, namespaces_of, select_topics
 
 if TYPE_CHECKING:
@@ -98,7 +96,7 @@ class Catalog:
             trace=options.trace,
             known=snapshot.elsewhere,
         )
-        self._copies = _by_topic(self.contents.copies)
+        self._copies = self.contents.copies_by_topic()
         self._attempt_copies: dict[tuple[int, UUID | None], LedgerCopy] = {
             (copy.name.ledger_id, copy.name.uuid): copy for copy in self.contents.copies
         }
@@ -107,22 +105,12 @@ class Catalog:
 
     def __repr__(self) -> str:
         """The URL, and what was found there; sends no request, so the metadata is not asked."""
-        bases = {topic.base for topic in self._copies if topic is not None}
-        ledgers = counted(len({copy.name.ledger_id for copy in self.contents.copies}), "ledger")
-        known = "" if self.source is None else ", with metadata"
-        return f"Catalog({str(self.location)!r}: {counted(len(bases), 'topic')}, {ledgers}{known})"
+        has_metadata = self.source is not None
+        return catalog_line(self.contents, self._copies, has_metadata=has_metadata)
 
     def _repr_html_(self) -> str:
         """The same as a table of the topics, as a notebook shows it."""
-        sizes: dict[str, list[int]] = {}
-        for topic, copies in self._copies.items():
-            size = sizes.setdefault(
-                "(topic not told)" if topic is None else str(topic.base), [0, 0]
-            )
-            size[0] += len({copy.name.ledger_id for copy in copies})
-            size[1] += sum(copy.data.size_bytes for copy in copies if copy.data is not None)
-        rows = [(name, count, size_text(size)) for name, (count, size) in sorted(sizes.items())]
-        return html_table(repr(self), ["topic", "ledgers", "bytes"], rows)
+        return catalog_table(repr(self), self._copies)
 
     def refreshed(self) -> Catalog:
         """The catalog as it is now: one listing, and one request for each new index object.
@@ -392,7 +380,11 @@ class Catalog:
             MissingObjectError: The data object is not there any more.
             StorageError: It cannot be asked for.
         """
-        return _topic((self.attempt_metadata(name) or {}).get(MANAGED_LEDGER_NAME_KEY))
+        managed_ledger = (self.attempt_metadata(name) or {}).get(MANAGED_LEDGER_NAME_KEY)
+        try:
+            return TopicName.from_managed_ledger_name(managed_ledger) if managed_ledger else None
+        except FormatError:
+            return None
 
     def attempt_metadata(self, name: LedgerObjectName) -> Mapping[str, str] | None:
         """The user metadata of the data object of an unfinished offload.
@@ -460,7 +452,7 @@ def open_catalog(
     Raises:
         OptionError: An option has a value that is not allowed.
         StorageError: The bucket, or the snapshot, cannot be read.
-        CorruptSnapshotError: The snapshot is none.
+        CorruptSnapshotError: The file is no snapshot.
     """
     url, metadata = hidden_url(url), hidden_url(metadata)
     storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
@@ -510,19 +502,3 @@ def _opened(options: CatalogOptions, known: BucketContents | None = None) -> Cat
     taken = datetime.now(UTC)
     contents = read_bucket(location, range_bytes=options.range_bytes, trace=trace, known=known)
     return Catalog(options, Snapshot(contents, taken=taken), source)
-
-
-def _topic(managed_ledger: str | None) -> TopicName | None:
-    """The topic of a managed ledger; None where the name is none of a topic."""
-    try:
-        return TopicName.from_managed_ledger_name(managed_ledger) if managed_ledger else None
-    except FormatError:
-        return None
-
-
-def _by_topic(copies: Iterable[LedgerCopy]) -> dict[TopicName | None, list[LedgerCopy]]:
-    """Copies of each topic's ledgers, in their order; under None, those that tell no topic."""
-    grouped = defaultdict(list)
-    for copy in copies:
-        grouped[copy.topic].append(copy)
-    return dict(grouped)

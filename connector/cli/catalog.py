@@ -54,8 +54,8 @@ def topics(
     """List topics, and what of them is offloaded.
 
     Bytes are those of the data objects. Pending is what is in BookKeeper only, by the metadata.
-    Unsound are ledgers that cannot be read, or not whole; one whose topic nothing tells is told by
-    itself, and is a line without a topic in JSON.
+    Unsound are ledgers that cannot be read, or not whole; one whose topic is unknown has a
+    note of its own, and is a line without a topic in JSON.
     """
     catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
     table = topics_table(catalog, pattern)

@@ -201,8 +201,8 @@ def policy(
     """Tell what offload and retention settings would do to a topic.
 
     One line a ledger: what a broker would do to it next, and when at the earliest, as though
-    nothing more was written. A setting that is not given is as brokers have it by default: a note
-    says which do something. Without --metadata, only offloaded ledgers are known, and not when they
+    nothing more was written. A setting that is not given takes the broker's default; a note lists
+    defaults that matter. Without --metadata, only offloaded ledgers are known, and not when they
     were closed.
     """
     wanted, defaults = _policy(settings, conf)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestTrace
+from connector.catalog.bucket_summary import what_lies_there
 from connector.catalog.catalog import open_catalog
-from connector.catalog.place_contents import what_lies_there
 from connector.catalog.snapshot import is_snapshot
 from connector.cli.output import progress, say
 

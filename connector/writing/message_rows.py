@@ -190,17 +190,17 @@ class MessageRows:
         if "__key__" in names and "__key_bytes__" not in names:
             for row, key in enumerate(column_values(batch, "__key__", first_row), first_row):
                 if isinstance(key, str) and _may_be_bytes(key):
-                    reason = f"{key[:_SHOWN]!r} may be a text, or bytes in Base64"
-                    raise _untold("__key__", row, reason, "__key_bytes__")
+                    reason = f"its key {key[:_SHOWN]!r} may be text or Base64"
+                    raise _untold(row, reason, "__key_bytes__")
         if self._is_json and "__null_value__" not in names:
             for row, is_empty in enumerate(self._empty_rows(batch).to_pylist(), first_row):
                 if is_empty:
-                    reason = "it may be a null value, or a record of nulls"
-                    raise _untold("value", row, reason, "__null_value__")
+                    reason = "its value may be a null value or a record of nulls"
+                    raise _untold(row, reason, "__null_value__")
         has_bytes = VALUE_COLUMN in names and is_binary(batch.schema.field(VALUE_COLUMN).type)
         if has_bytes and self._has_versions and "__schema_version__" not in names:
-            reason = "the schema has several versions, and its bytes are of any of them"
-            raise _untold(VALUE_COLUMN, first_row, reason, "__schema_version__")
+            reason = "its bytes may be of any of the schema's versions"
+            raise _untold(first_row, reason, "__schema_version__")
 
     def _empty_rows(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows have no value; none of those whose values are bytes."""
@@ -346,11 +346,11 @@ def _may_be_bytes(key: str) -> bool:
     return base64.b64encode(base64.b64decode(key)).decode() == key
 
 
-def _untold(column: str, row: int, reason: str, asked_for: str) -> OptionError:
+def _untold(row: int, reason: str, asked_for: str) -> OptionError:
     """The error for rows of a topic that lack a column."""
     return OptionError(
-        f"the {column} of row {row} (from 0), which was read of a topic: {reason}; read the column"
-        f" {asked_for} too, which tells, or give one of that name"
+        f"row {row} (from 0) was read from a topic, and {reason}: read {asked_for} too, or add"
+        " that column"
     )
 
 

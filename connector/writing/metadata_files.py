@@ -62,8 +62,9 @@ class MetadataFiles:
         append: Whether the topic may have metadata already, which is extended then.
 
     Raises:
-        OptionError: The path is none; there is metadata of the topic already and `append` is not
-            given, or it is of another number of partitions, or was not written here.
+        OptionError: The path is not a path or URL; there is metadata of the topic already and
+            `append` is not given, or it is of another number of partitions, or was not written
+            here.
         CorruptMetadataError: The metadata that is to be extended is malformed.
         StorageError: The store refused, or went on failing.
     """
@@ -171,7 +172,8 @@ class MetadataFiles:
         matches = [partition.fullmatch(folder) for folder in folders]
         standing = {int(match[1]) for match in matches if match}
         standing.update([-1] * (base in folders))
-        check_partitions(topic, self._names, standing, f"{self._root} has metadata", is_whole=True)
+        place = f"the metadata in {self._root}"
+        check_partitions(topic, self._names, standing, place, is_whole=True)
 
 
 def _checked_path(path: str | os.PathLike[str]) -> str:

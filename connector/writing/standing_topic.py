@@ -57,7 +57,7 @@ def check_appendable(
     """
     kin = [each for each in copies if each.topic is not None and each.topic.base == topic.base]
     standing = {copy.topic.partition for copy in kin if copy.topic is not None}
-    check_partitions(topic, names, standing, "the bucket has ledgers", is_whole=not metadata)
+    check_partitions(topic, names, standing, "the bucket", is_whole=not metadata)
     ours = [copy for copy in kin if copy.topic in names]
     ids = {copy.name.ledger_id for copy in ours}
     if metadata is None:
@@ -96,7 +96,7 @@ def check_partitions(
     topic: TopicName,
     names: Sequence[TopicName],
     standing: Collection[int],
-    what: str,
+    place: str,
     *,
     is_whole: bool,
 ) -> None:
@@ -106,7 +106,7 @@ def check_partitions(
         topic: The topic that is appended to.
         names: The topic, or all the partitions that messages are to go to.
         standing: Numbers of the partitions that are there; -1: the topic has none.
-        what: What was found of them, for messages.
+        place: Where they were found, for messages.
         is_whole: Whether the topic has no further partition behind the greatest of `standing`.
 
     Raises:
@@ -123,9 +123,8 @@ def check_partitions(
         fits = -1 not in standing and (count == len(names) or (not is_whole and count < len(names)))
     if not fits:
         has = "no partitions" if -1 in standing else f"{count} partitions"
-        given = "partitions of it" if topic.partition >= 0 or names != [topic] else "none"
-        option = "without partitions" if -1 in standing else f"with partitions={count}"
-        message = (
-            f"{what} of {topic.base} with {has}, and {given} would be appended: append {option}"
-        )
+        how = "append to it without partitions"
+        if -1 not in standing:
+            how = f"give partitions={count} to append to it"
+        message = f"{topic.base} has {has} in {place}: {how}"
         raise OptionError(message)

@@ -218,9 +218,9 @@ class TestPartitions:
         ("before", "after", "reason"),
         [
             (("orders", None), ("orders", 2), "without partitions"),
-            (("orders", 2), ("orders", None), "with partitions=2"),
-            (("orders", 2), ("orders", 1), "with partitions=2"),
-            (("orders", 2), ("orders", 3), "with partitions=2"),
+            (("orders", 2), ("orders", None), "give partitions=2"),
+            (("orders", 2), ("orders", 1), "give partitions=2"),
+            (("orders", 2), ("orders", 3), "give partitions=2"),
             (("orders", None), ("orders-partition-0", None), "without partitions"),
         ],
         ids=str,
@@ -256,7 +256,7 @@ class TestPartitions:
         table = pa.table({"__key__": ["a"], "__value__": [b"1"]})
         write_messages(bucket.url, TOPIC, table, partitions=40, metadata_folder=tmp_path)
 
-        with pytest.raises(OptionError, match="with partitions="):
+        with pytest.raises(OptionError, match="give partitions="):
             write_messages(bucket.url, TOPIC, table, partitions=40, append=True)
         write_messages(
             bucket.url, TOPIC, table, partitions=40, append=True, metadata_folder=tmp_path
