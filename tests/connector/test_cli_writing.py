@@ -70,7 +70,7 @@ def test_what_was_written_is_told_in_a_line(tmp_path: Path, parquet: str) -> Non
     result = run("write", bucket, "orders", parquet, parquet, "--append", "--json")
 
     note, line = result.stderr.splitlines()
-    assert note.startswith("note: the topic had ledgers already")
+    assert note.startswith("note: Metadata that was saved before")
     assert re.fullmatch(
         r"wrote: 4 messages of 2 files in 1 ledger, \d+ B of entries, \d+\.\d\d s", line
     )
