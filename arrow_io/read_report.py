@@ -136,13 +136,10 @@ class ReadReport:
         said.extend(self.doubts)
         if self.unlisted_ledgers:
             said.append(
-                f"{self.unlisted_ledgers} ledgers in the bucket are not offloaded by the metadata,"
-                " which may be older than they are; they were not read"
+                f"the metadata does not list {self.unlisted_ledgers} ledgers in the bucket as"
+                " offloaded, so they were not read; it may be older"
             )
         if self.replaced_texts:
-            said.append(
-                f"{self.replaced_texts} texts have bytes that are no text, for which U+FFFD stands"
-                " in them"
-            )
+            said.append(f"{self.replaced_texts} texts had invalid bytes; U+FFFD replaces them")
         said.extend(f"{n} × {unit} lost: {reason}" for (unit, reason), n in self.lost.items())
         return said

@@ -7,18 +7,19 @@ a value was saved, in which ledgers stand in no order. What is known of a ledger
 all sources; an offload that one of them knows to be complete is complete, and uuids that only the
 others name are kept beside its own.
 
-That a list is whole is proven by checksums, or by two sources that agree, as far as both go.
+That a list is whole is proven by checksums, or by two sources that agree, as far as both go and
+below the first ledger upon which they disagree.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from connector.catalog.topic_metadata import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 
@@ -54,15 +55,19 @@ def merge_metadata(
     """
     given = [each for each in (value, info, stats) if each is not None]
     value, info, stats = _terminated(value, info, stats)
-    told_before = len(warnings)
-    answers = _merged(stats, info, _joined_answers, ("internalStats", "internal-info"), warnings)
+    names = ("internalStats", "internal-info")
+    answers, of_answers = _merged(stats, info, _joined_answers, names)
     names = ("the metadata store's value", "the admin API's answers")
-    merged = _merged(value, answers, _joined_offloads, names, warnings)
-    if merged is None or len(warnings) > told_before:
-        return merged
+    merged, of_all = _merged(value, answers, _joined_offloads, names)
+    if merged is None:
+        return None
     # What two of the lists reach, both confirm.
     lasts = sorted((each.last_ledger_id for each in given), reverse=True)
     proven_to = lasts[0] if is_checked else [*lasts, -1][1]
+    for disagreement in (of_answers, of_all):
+        warnings.extend(f"{merged.topic}: {text}" for text in disagreement.texts())
+        if disagreement.first_ledger_id is not None:
+            proven_to = min(proven_to, disagreement.first_ledger_id - 1)
     return replace(merged, proven_to_ledger_id=proven_to)
 
 
@@ -72,8 +77,9 @@ def _terminated(*sources: TopicMetadata | None) -> Iterator[TopicMetadata | None
     Pulsar's `asyncTerminate` notes where the topic ends, and nothing of the ledger that was open.
     """
     positions = (each.terminated_position for each in sources if each is not None)
-    position = next((each for each in positions if each is not None), None)
+    told = next((each for each in positions if each is not None), None)
     for source in sources:
+        position = told if source is None else _either(source.terminated_position, told)
         if source is None or position is None:
             yield source
         else:
@@ -112,58 +118,143 @@ def _joined_offloads(
     return replace(taken, other_uuids=(other.uuid,))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Disagreement:
+    """What two lists of one topic's ledgers say against each other, as far as both go.
+
+    Attributes:
+        older: What the source of the older list is called.
+        newer: What that of the newer list is called.
+        trimmed: Ids that only the older list has, before the newer list begins.
+        lost: Those that only it has, among the newer list's.
+        left_open: Those too, where it does not tell how many entries the ledger has.
+        added: Ids that only the newer list has, though the older one goes further.
+        empty: Ids that only one of them has, of ledgers without entries.
+        contradictions: Ledger id and words for each number that differs.
+    """
+
+    older: str = ""
+    newer: str = ""
+    trimmed: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    left_open: tuple[int, ...] = ()
+    added: tuple[int, ...] = ()
+    empty: tuple[int, ...] = ()
+    contradictions: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def first_ledger_id(self) -> int | None:
+        """The least id upon which they disagree; None if they agree.
+
+        Empty ledgers count: nothing tells one that a broker dropped from one that a damaged list
+        lacks.
+        """
+        disputed = (
+            *(*self.trimmed, *self.lost, *self.left_open, *self.added, *self.empty),
+            *(ledger_id for ledger_id, _ in self.contradictions),
+        )
+        return min(disputed, default=None)
+
+    def texts(self) -> Iterator[str]:
+        """What a reader is told, but for empty ledgers: a broker that loads a topic drops them."""
+        for ledger_id, text in self.contradictions:
+            yield f"ledger {ledger_id} has {text}"
+        if self.trimmed:
+            yield (
+                f"{self.older} has {len(self.trimmed)} ledgers more than {self.newer}, which is"
+                f" newer, the first: {self.trimmed[0]}; they are taken to be trimmed"
+            )
+        for ledger_id in self.left_open:
+            yield (
+                f"{self.newer} lacks ledger {ledger_id}, which is open in {self.older}; unless the"
+                " ledger stayed empty, more of the list may be missing"
+            )
+        for lacking, missing in ((self.newer, self.lost), (self.older, self.added)):
+            if missing:
+                yield (
+                    f"{lacking} lacks {len(missing)} ledgers among those that it has, the first:"
+                    f" {missing[0]}; it may be damaged"
+                )
+
+
+def _disagreement(
+    older: TopicMetadata,
+    newer: TopicMetadata,
+    names: tuple[str, str],
+    contradictions: Iterable[tuple[int, str]],
+) -> _Disagreement:
+    """What two lists say against each other.
+
+    Args:
+        older: The older list.
+        newer: The newer one.
+        names: What their sources are called.
+        contradictions: Ledger id and words for each number that differs.
+    """
+    if not older.ledgers or not newer.ledgers:
+        return _Disagreement()
+    of_older, of_newer = ({each.ledger_id for each in of.ledgers} for of in (older, newer))
+    gone = [each for each in older.ledgers if each.ledger_id not in of_newer]
+    added = [
+        each
+        for each in newer.ledgers
+        if each.ledger_id not in of_older and each.ledger_id < older.last_ledger_id
+    ]
+    first = newer.ledgers[0].ledger_id
+    filled = [each for each in gone if each.entries != 0]
+    middle = [each for each in filled if each.ledger_id > first]
+    return _Disagreement(
+        older=names[0],
+        newer=names[1],
+        trimmed=_ids(each for each in filled if each.ledger_id < first),
+        lost=_ids(each for each in middle if each.entries is not None),
+        left_open=_ids(each for each in middle if each.entries is None),
+        added=_ids(each for each in added if each.entries != 0),
+        empty=_ids(each for each in (*gone, *added) if each.entries == 0),
+        contradictions=tuple(contradictions),
+    )
+
+
+def _ids(ledgers: Iterable[LedgerInfo]) -> tuple[int, ...]:
+    return tuple(each.ledger_id for each in ledgers)
+
+
 def _merged(
     first: TopicMetadata | None,
     second: TopicMetadata | None,
     joined: Joined,
     names: tuple[str, str],
-    warnings: list[str],
-) -> TopicMetadata | None:
+) -> tuple[TopicMetadata | None, _Disagreement]:
     """Two sources of one topic; what both know is as the first says."""
     if first is None or second is None:
-        return first or second
+        return first or second, _Disagreement()
     known = {ledger.ledger_id: ledger for ledger in first.ledgers}
     also_known = {ledger.ledger_id: ledger for ledger in second.ledgers}
     newer, older = sorted((first, second), key=_age_rank, reverse=True)
+    disagreement = _disagreement(
+        older,
+        newer,
+        names if older is first else names[::-1],
+        (
+            (ledger_id, contradiction)
+            for ledger_id in sorted(known.keys() & also_known.keys())
+            for contradiction in _contradictions(known[ledger_id], also_known[ledger_id], names)
+        ),
+    )
     ledgers: list[LedgerInfo] = []
-    listed = {ledger.ledger_id for ledger in newer.ledgers}
-    gone = [each for each in older.ledgers if each.ledger_id not in listed and each.entries]
-    middle = [each.ledger_id for each in gone if each.ledger_id > newer.ledgers[0].ledger_id]
-    for ledger_id in sorted((*listed, *middle)):
+    for ledger_id in sorted((*_ids(newer.ledgers), *disagreement.lost)):
         ledger, other = known.get(ledger_id), also_known.get(ledger_id)
         if ledger is None or other is None:
             ledgers.extend(each for each in (ledger, other) if each is not None)
-            continue
-        ledgers.append(_merged_ledger(ledger, other, joined))
-        warnings.extend(
-            f"{first.topic}: ledger {ledger_id} has {contradiction}"
-            for contradiction in _contradictions(ledger, other, names)
-        )
-    source, newer_source = names if older is first else names[::-1]
-    if len(gone) > len(middle):
-        warnings.append(
-            f"{first.topic}: {source} has {len(gone) - len(middle)} ledgers more than"
-            f" {newer_source}, which is newer, the first: {gone[0].ledger_id}; they are taken to be"
-            " trimmed"
-        )
-    also_has = {each.ledger_id for each in older.ledgers}
-    more = [
-        each.ledger_id
-        for each in newer.ledgers
-        if each.ledger_id not in also_has and each.entries and each.ledger_id < older.last_ledger_id
-    ]
-    for lacking, missing in ((newer_source, middle), (source, more)):
-        if missing:
-            warnings.append(
-                f"{first.topic}: {lacking} lacks {len(missing)} ledgers among those that it has,"
-                f" the first: {missing[0]}; it may be damaged"
-            )
-    return replace(
+        else:
+            ledgers.append(_merged_ledger(ledger, other, joined))
+    merged = replace(
         first,
         ledgers=in_order(ledgers),
         properties=first.properties or second.properties,
         cursors=_joined_cursors(first.cursors, second.cursors),
     )
+    return merged, disagreement
 
 
 def _joined_cursors(

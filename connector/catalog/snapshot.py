@@ -12,7 +12,13 @@ import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import CorruptSnapshotError, FormatError, MissingObjectError, OptionError
+from arrow_io.errors import (
+    CorruptSnapshotError,
+    FormatError,
+    MissingObjectError,
+    OptionError,
+    StorageError,
+)
 from arrow_io.storage.location import Location, folder_and_name
 from connector.catalog.snapshot_json import FORMAT, VERSION, Snapshot, SnapshotReader, as_json
 
@@ -72,17 +78,16 @@ def is_snapshot(path: object) -> bool:
 def begins_snapshot(location: Location, name: str) -> bool:
     """Whether an object begins as a snapshot does; only its first bytes are read.
 
+    What cannot be read, as for want of a permission, is none.
+
     Args:
         location: Where it is.
         name: Name of the object.
-
-    Raises:
-        StorageError: It cannot be read.
     """
     try:
         data = location.read_range(name, 0, _BEGINNING_BYTES).data
         text = zlib.decompressobj(wbits=_GZIP).decompress(data, _BEGINNING_BYTES)
-    except (FormatError, MissingObjectError, zlib.error):
+    except (FormatError, MissingObjectError, StorageError, zlib.error):
         return False
     return text.startswith(json.dumps({"format": FORMAT}, separators=(",", ":"))[:-1].encode())
 
@@ -139,8 +144,14 @@ def load_snapshot(
     with _corruption_told(name):
         content = folder.read_object(name, max_bytes=MAX_SNAPSHOT_BYTES, trace=trace)
         value = json.loads(_uncompressed(content.data))
-        if value["format"] != FORMAT or value["version"] != VERSION:
-            message = f"it is of another format or version; {FORMAT}, {VERSION} is known"
+        if value["format"] != FORMAT:
+            message = f"it is no {FORMAT}: its format is {_shown(value['format'])!r}"
+            raise CorruptSnapshotError(message, object_key=name)
+        if value["version"] != VERSION:
+            message = (
+                f"the snapshot has version {_shown(value['version'])}, and this release reads"
+                f" version {VERSION}: save it anew with this release"
+            )
             raise CorruptSnapshotError(message, object_key=name)
         return SnapshotReader(location, buckets or {}, range_bytes, trace).snapshot(value)
 
@@ -184,6 +195,6 @@ def _corruption_told(name: str) -> Iterator[None]:
         raise CorruptSnapshotError(message, object_key=name) from None
 
 
-def _shown(error: BaseException) -> str:
-    text = str(error)
+def _shown(value: object) -> str:
+    text = str(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from arrow_io.storage.trace import RequestTrace
 
 FORMAT = "pulsar-offload catalog"
-VERSION = 1
+VERSION = 2
+"""Version 1 told neither cursors nor how far the metadata is proven."""
 
 
 @dataclass(frozen=True)

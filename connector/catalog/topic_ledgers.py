@@ -323,7 +323,7 @@ def _ambiguity(
     if len({each.serialize() for each in told.values()}) <= 1:
         return None
     message = (
-        f"{len(told)} copies of the ledger are not of one ledger, and the metadata does not tell"
+        f"the bucket has {len(told)} different ledgers under this id, and the metadata does not say"
         " which uuid counts"
     )
     return CorruptMetadataError(message, ledger_id=info.ledger_id)

@@ -7,6 +7,7 @@ the metadata store's value (`managed_ledger`), the admin API's answers (`admin_a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -91,6 +92,16 @@ class TopicMetadata:
     def last_ledger_id(self) -> int:
         """The greatest id of a ledger; -1 if there is none."""
         return self.ledgers[-1].ledger_id if self.ledgers else -1
+
+    def lacks(self, ledger_id: int) -> bool:
+        """Whether there are ledgers before and behind an id, and none of it.
+
+        Brokers trim a topic from its front only, so such a ledger is another cluster's, or the list
+        is damaged; but for one that stayed empty, of which nothing was offloaded.
+        """
+        place = bisect_left(self.ledgers, ledger_id, key=lambda ledger: ledger.ledger_id)
+        is_between = 0 < place < len(self.ledgers)
+        return is_between and self.ledgers[place].ledger_id != ledger_id
 
 
 def in_order(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:

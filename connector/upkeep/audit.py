@@ -284,6 +284,12 @@ class _Auditor:
         if listed and copy.name.ledger_id > listed[-1].ledger_id:
             text = "the ledger is newer than the topic's last in the metadata, which may be older"
             return _finding(FindingKind.UNLISTED, text, copy, topic.topic)
+        if topic.metadata is not None and topic.metadata.lacks(copy.name.ledger_id):
+            text = (
+                "the metadata lacks the ledger between ledgers that it has: it is damaged, or the"
+                " ledger is another cluster's"
+            )
+            return _finding(FindingKind.UNLISTED, text, copy, topic.topic)
         text = "the topic does not have the ledger any more"
         if topic.metadata is None:
             text = "a ledger of a topic that the metadata does not know"

@@ -2,8 +2,9 @@
 
 Two clusters may write into one bucket, and have topics of one name, ledgers of one id, and one name
 themselves. What tells them apart: the cluster's name in the user metadata; and in the index object
-the bookies, which one cluster does not share with another, and when the ledger was created, since
-BookKeeper gives out its ids in their order.
+the names of the bookies, and when the ledger was created, since BookKeeper gives out its ids in
+their order. Clusters that were installed alike, as on Kubernetes, may share all names: then only
+ids and times tell, and if they do of one ledger, no other is taken to be the cluster's.
 
 A copy that is there as the metadata says, uuid and all, is the cluster's own; by it others are
 judged.
@@ -31,7 +32,9 @@ _BROKER_CLOCKS_MS: Final = 60_000
 """How far the clocks of brokers, which note these times, may be apart."""
 _NO_BOOKIE: Final = "127.0.0.1:3181"
 """What `new_ledger_metadata` says where there was no bookie, and clusters of one machine too."""
-_SEVERAL: Final = "ledgers of several clusters lie in the bucket, perhaps, and it tells of none"
+_SEVERAL: Final = (
+    "the bucket may hold ledgers of several clusters, and nothing says which wrote this one"
+)
 
 
 class ClusterEvidence:
@@ -64,7 +67,7 @@ class ClusterEvidence:
             if topic.metadata and (own := self._own[topic.topic])
         }
         self._times_of_all = _Times(self._all_own, ())
-        self._bookies = {bookie for copy in self._all_own for bookie in _bookies(copy)}
+        self._bookies = {bookie for copy in self._all_own for bookie in bookies_of(copy)}
 
     def doubt_of_copy(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
         """Why a copy may be another cluster's; None if it is surely not.
@@ -77,8 +80,12 @@ class ClusterEvidence:
             MissingObjectError: It was deleted since the bucket was listed.
             StorageError: What the store keeps with an object cannot be asked for.
         """
-        return self._contradiction(topic, copy) or self._doubt_of_name(
-            topic, self._name_of(copy), is_told=not self._bookies.isdisjoint(_bookies(copy))
+        return (
+            self._contradiction(topic, copy)
+            or self._doubt_of_name(
+                topic, self._name_of(copy), is_told=not self._bookies.isdisjoint(bookies_of(copy))
+            )
+            or self._doubt_of_lookalikes(topic, copy)
         )
 
     def doubt_of_data(self, topic: TopicLedgers, name: str | None) -> str | None:
@@ -92,7 +99,7 @@ class ClusterEvidence:
             StorageError: What the store keeps with an object cannot be asked for.
         """
         return self._doubt_of_name(topic, name, is_told=False) or (
-            _SEVERAL if self._has_strangers else None
+            _SEVERAL if self._strangers else None
         )
 
     def doubt_of_upload(self, topic: TopicLedgers) -> str | None:
@@ -131,29 +138,66 @@ class ClusterEvidence:
         metadata = _ledger_metadata(copy)
         if metadata is None:
             # It tells nothing, so all others must speak for one cluster.
-            return _SEVERAL if self._has_strangers else None
+            return _SEVERAL if self._strangers else None
+        if topic.metadata is not None and topic.metadata.lacks(copy.name.ledger_id):
+            return "the metadata lacks its ledger between ledgers that it has"
         same = self._own_by_name.get((topic.topic, copy.name.ledger_id), metadata)
         if same != metadata:
             return "it is of another ledger than the copy that counts: another cluster's, perhaps"
-        if self._bookies and self._bookies.isdisjoint(_bookies(copy)):
+        if self._bookies and self._bookies.isdisjoint(bookies_of(copy)):
             return "it was in bookies that no ledger of the cluster was in"
         # Ledgers of a topic that the cluster lacks are judged by those of all others.
-        times = self._times.get(topic.topic, self._times_of_all)
-        if not times.allow(copy.name.ledger_id, metadata.ctime_ms):
+        times = [self._times.get(topic.topic, self._times_of_all)]
+        if bookies_of(copy):
+            times.append(self._bookkeeper_times)
+        if not all(each.allow(copy.name.ledger_id, metadata.ctime_ms) for each in times):
             return "its ledger was not created between those before and behind it"
         return None
 
     @cached_property
-    def _has_strangers(self) -> bool:
-        """Whether any copy in the bucket has what a ledger of the cluster would not have."""
+    def _bookkeeper_times(self) -> _Times:
+        """When the cluster's ledgers of all topics were created, as BookKeeper gave out their ids.
+
+        What was written without BookKeeper has ids of another order.
+        """
+        return _Times([copy for copy in self._all_own if bookies_of(copy)], ())
+
+    @cached_property
+    def _strangers(self) -> list[tuple[TopicLedgers, LedgerCopy]]:
+        """The copies in the bucket that have what a ledger of the cluster would not have."""
         own = {copy.name for copy in self._all_own}
-        return any(
-            self._contradiction(topic, copy) is not None
+        return [
+            (topic, copy)
             for topic in self._topics
             for state in topic.states
             for copy in (state.copy, *state.others)
             if copy is not None and copy.name not in own and _ledger_metadata(copy) is not None
+            if self._contradiction(topic, copy) is not None
+        ]
+
+    def _doubt_of_lookalikes(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
+        """Whether the copy may be of a cluster that only ids and times of other ledgers tell."""
+        if self._is_double(topic, copy) or not self._has_lookalike:
+            return None
+        return "another cluster of the same name and bookies seems to write into the bucket too"
+
+    @cached_property
+    def _has_lookalike(self) -> bool:
+        """Whether neither names nor bookies tell a stranger from the cluster."""
+        return any(
+            not self._is_double(topic, copy)
+            and (not self._bookies or not self._bookies.isdisjoint(bookies_of(copy)))
+            and self._name_of(copy)
+            in {None, self._name_of((self._own[topic.topic] or all_own)[-1])}
+            for topic, copy in self._strangers
+            if (all_own := self._all_own)
         )
+
+    def _is_double(self, topic: TopicLedgers, copy: LedgerCopy) -> bool:
+        """Whether a copy is of a ledger of the cluster's, though its bookies may have changed."""
+        own = self._own_by_name.get((topic.topic, copy.name.ledger_id))
+        metadata = _ledger_metadata(copy)
+        return own is not None and metadata is not None and own.ctime_ms == metadata.ctime_ms
 
     def _name_of(self, copy: LedgerCopy) -> str | None:
         key = copy.name.index_name
@@ -225,7 +269,7 @@ def _ledger_metadata(copy: LedgerCopy) -> LedgerMetadata | None:
     return None if ledger is None else ledger.index.ledger_metadata
 
 
-def _bookies(copy: LedgerCopy) -> set[str]:
+def bookies_of(copy: LedgerCopy) -> set[str]:
     """The bookies that had the ledger; none of one that was written without BookKeeper."""
     metadata = _ledger_metadata(copy)
     segments = () if metadata is None else metadata.segments

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.format.object_names import LedgerObjectName
 from connector.pulsar_time import time_of
-from connector.upkeep.cluster_evidence import ClusterEvidence, told_cluster
+from connector.upkeep.cluster_evidence import ClusterEvidence, bookies_of, told_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -51,9 +51,7 @@ class Deletability:
             (topic.topic, state.ledger_id): state for topic in topics for state in topic.states
         }
         self._times: dict[TopicName, datetime | None] = {
-            topic.topic: self._metadata_time(topic.metadata.ledgers)
-            for topic in topics
-            if topic.metadata
+            topic.topic: self._metadata_time(topic.states) for topic in topics if topic.metadata
         }
         for topic in topics:
             for info in topic.metadata.ledgers if topic.metadata else ():
@@ -103,6 +101,8 @@ class Deletability:
             )
         if name.ledger_id > metadata.last_ledger_id:
             return "the ledger is newer than the topic's last in the metadata"
+        if metadata.lacks(name.ledger_id):
+            return "the metadata lacks it between ledgers that it has"
         state = self._states.get((topic.topic, name.ledger_id))
         doubt = _doubt_of_place(state)
         if doubt is None and name.ledger_id > metadata.proven_to_ledger_id:
@@ -119,26 +119,36 @@ class Deletability:
             return "the topic may be another cluster's"
         if source is None or not source.is_live:
             return (
-                "the metadata may not be of all topics: only a live cluster knows each of its own"
+                "saved metadata may lack topics; only a live cluster can say that one was deleted"
             )
         if topic in source.topics([topic.full_namespace]):
             return "the cluster lists the topic"
         return None
 
-    def _metadata_time(self, ledgers: Iterable[LedgerInfo]) -> datetime | None:
+    def _metadata_time(self, ledgers: Iterable[TopicLedger]) -> datetime | None:
         """A time at which the metadata was surely made, or later, by the store's clock."""
         taken, source = self._catalog.taken, self._catalog.source
         if source is not None and source.is_live:
             return taken
-        times_ms = (
-            time_ms
-            for info in ledgers
-            for time_ms in (info.timestamp_ms, info.offload and info.offload.timestamp_ms)
-            if time_ms
-        )
+        times_ms = (time_ms for each in ledgers for time_ms in _noted_times(each) if time_ms)
         # What lies in the future was noted by a clock that tells nothing.
         past = [time for time in map(time_of, times_ms) if time is not None and time <= taken]
         return max(past) - CLOCK_DIFFERENCE if past else None
+
+
+def _noted_times(ledger: TopicLedger) -> Iterator[int | None]:
+    """When the cluster noted something of a ledger, ms since the epoch.
+
+    Who writes messages without a broker chooses their publish times, one of which is then the time
+    of closing: it counts only of ledgers that are seen to have been in BookKeeper.
+    """
+    info = ledger.info
+    if info is None:
+        return
+    if info.offload is None or (ledger.copy is not None and bookies_of(ledger.copy)):
+        yield info.timestamp_ms
+    if info.offload is not None:
+        yield info.offload.timestamp_ms
 
 
 def _doubt_of_age(modified: datetime | None, known: datetime | None) -> str | None:
@@ -151,7 +161,7 @@ def _doubt_of_age(modified: datetime | None, known: datetime | None) -> str | No
     if modified is None:
         return "the store does not tell when it was written"
     if known is None or modified >= known:
-        return "it was written after the metadata, perhaps"
+        return "it may have been written after the metadata"
     return None
 
 
@@ -172,7 +182,7 @@ def _named_attempts(info: LedgerInfo) -> Iterator[tuple[UUID, str]]:
     if offload is None:
         return
     for uuid in offload.other_uuids:
-        yield uuid, "another of its answers names another"
+        yield uuid, "another answer of the same cluster names this uuid"
     if offload.uuid is not None:
         state = {True: "complete", False: "under way, or failed", None: "begun"}
         yield offload.uuid, state[offload.complete]

@@ -122,7 +122,7 @@ def test_notices_say_what_was_left_out() -> None:
             " ledgers"
         ),
         "5 data objects have no index object: ledgers whose offload is under way or has failed",
-        "6 texts have bytes that are no text, for which U+FFFD stands in them",
+        "6 texts had invalid bytes; U+FFFD replaces them",
         "4 × entry lost: ChecksumError",
         "1 × ledger lost: CorruptBlockError",
     ]

@@ -285,7 +285,7 @@ def test_offload_under_way_is_not_read(bucket: OwnedBucket) -> None:
     dataset = _dataset(bucket)
 
     assert _ledger_ids(dataset) == list(range(14, 21))
-    assert re.search("1 ledgers in the bucket are not offloaded by the metadata", _told(dataset))
+    assert re.search("does not list 1 ledgers in the bucket as offloaded", _told(dataset))
 
 
 def test_ledger_that_older_metadata_has_as_open_is_told(bucket: OwnedBucket) -> None:
@@ -295,7 +295,7 @@ def test_ledger_that_older_metadata_has_as_open_is_told(bucket: OwnedBucket) -> 
     dataset = _dataset(bucket)
 
     assert _ledger_ids(dataset) == list(range(14, 21))
-    assert re.search("1 ledgers in the bucket are not offloaded by the metadata", _told(dataset))
+    assert re.search("does not list 1 ledgers in the bucket as offloaded", _told(dataset))
     assert dataset.report.unlisted_ledgers == 1
 
 

@@ -139,7 +139,7 @@ def test_info_without_stats_makes_no_offload_of_the_value_complete() -> None:
 
 def test_newer_list_is_the_topics() -> None:
     """The one that ends later, or begins later; trimmed ledgers are told, empty ones are not."""
-    value = _topic(_ledger(1), _ledger(2), _ledger(4, entries=None))
+    value = _topic(_ledger(1), _ledger(2), _ledger(4, entries=0))
     stats = _topic(_ledger(2), _ledger(5, entries=None))
 
     offloads, warnings = _merged(value, stats=stats)
@@ -200,8 +200,8 @@ def test_two_sources_that_agree_prove_what_both_reach() -> None:
     assert _proven_to(_topic(), whole, None) == -1
     # What was trimmed only one of them tells.
     for is_checked in (False, True):
-        assert _proven_to(whole, trimmed, None, is_checked=is_checked) == -1
-        assert _proven_to(None, trimmed, whole, is_checked=is_checked) == -1
+        assert _proven_to(whole, trimmed, None, is_checked=is_checked) == 0
+        assert _proven_to(None, trimmed, whole, is_checked=is_checked) == 0
 
 
 @pytest.mark.parametrize("lost", [2, 3, 4])
@@ -223,21 +223,21 @@ def test_sources_that_disagree_in_the_middle_are_a_doubt(
     assert list(offloads) == [1, 2, 3, 4, 5]
     assert len(warnings) == 1
     assert f"lacks 1 ledgers among those that it has, the first: {lost}" in warnings[0]
-    assert _proven_to(*sources) == _proven_to(*sources, is_checked=True) == -1
+    assert _proven_to(*sources) == _proven_to(*sources, is_checked=True) == lost - 1
 
 
 def test_empty_ledgers_may_come_and_go() -> None:
     """A broker that loads a topic drops the empty open ledger, and makes another."""
-    before = _topic(_ledger(1), _ledger(2, entries=None))
+    before = _topic(_ledger(1), _ledger(2, entries=0))
     later = _topic(_ledger(1), _ledger(3, entries=None), _ledger(4, entries=None))
 
-    assert _proven_to(before, later, None) == 2
+    assert _proven_to(before, later, None) == 1
     assert _merged(before, later)[1] == []
 
 
 def test_numbers_that_differ_prove_nothing() -> None:
     """Of two sources that disagree one is wrong, and nothing tells which."""
-    assert _proven_to(_topic(_ledger(1)), None, _topic(_ledger(1, entries=6))) == -1
+    assert _proven_to(_topic(_ledger(1)), None, _topic(_ledger(1, entries=6))) == 0
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -403,7 +403,7 @@ def test_uuid_of_an_offload_that_is_not_complete_contradicts_nothing() -> None:
 
 
 def test_where_both_sources_know_the_first_is_believed() -> None:
-    """The value before the answers; where a topic ends, internal-info before internalStats."""
+    """The value before the answers, and of these the one that tells a number."""
     value, answers = (
         TopicMetadata(
             topic=TOPIC,
@@ -415,4 +415,4 @@ def test_where_both_sources_know_the_first_is_believed() -> None:
     )
 
     assert merge_metadata(value, answers, None, []) == value
-    assert merge_metadata(None, answers, value, []) == replace(value, terminated_position=(1, 7))
+    assert merge_metadata(None, answers, value, []) == value

@@ -307,6 +307,13 @@ class ClusterMachine(RuleBasedStateMachine):
             return older
         return self.keep(save(self.world, older.owner, forms, older=older))
 
+    @rule(target=saved, older=saved, lacking=_INDEXES)
+    def save_part(self, older: SavedMetadata, lacking: int) -> SavedMetadata:
+        """A value that lacks one ledger is saved beside older answers."""
+        if older.is_snapshot or not older.files or not older.is_whole or not older.owner.topics:
+            return older
+        return self.keep(save(self.world, older.owner, (Form.VALUE,), older=older, lacking=lacking))
+
     @precondition(lambda self: any(each.topics for each in self.clusters))
     @rule(target=saved, owner=_INDEXES, forms=st.sampled_from(FORMS), damage=st.none() | _DAMAGES)
     def save_catalog(

@@ -332,7 +332,7 @@ def test_names_that_become_the_same_text_stand_once(build: str) -> None:
     with memory_bucket(offload_ledger(object_name(_LEDGER), [entry])) as bucket:
         dataset = open_topic(bucket.url, TOPIC)
 
-        with pytest.warns(IncompleteReadWarning, match="2 texts have bytes that are no text"):
+        with pytest.warns(IncompleteReadWarning, match="2 texts had invalid bytes"):
             table = dataset.to_table(columns=["__properties__"])
 
     assert build is not None
@@ -359,7 +359,7 @@ def test_text_that_is_none_is_told(column: str, sound: Message) -> None:
         told = open_topic(bucket.url, TOPIC, schema="STRING", columns=[column])
         untold = open_topic(bucket.url, TOPIC, schema="STRING", columns=["__publish_time__"])
 
-        with pytest.warns(IncompleteReadWarning, match="1 texts have bytes that are no text"):
+        with pytest.warns(IncompleteReadWarning, match="1 texts had invalid bytes"):
             rows = told.to_table().to_pylist()
         assert untold.to_table().num_rows == 2
 

@@ -196,9 +196,8 @@ def double() -> Scene:
 
 
 def orphan() -> Scene:
-    """Ledger 17, which the metadata does not have any more."""
-    first, subject, behind = golden()[:3], golden()[3], golden()[4:]
-    own = [*first, *behind]
+    """Ledger 14, the topic's first, which the metadata does not have any more."""
+    subject, *own = golden()
     return Scene(subject, own=own, infos=list(map(told, own)))
 
 

@@ -169,6 +169,7 @@ def save(
     older: SavedMetadata | None = None,
     damage: Damage | None = None,
     damaged: int = 0,
+    lacking: int | None = None,
 ) -> SavedMetadata:
     """Save what somebody knows now.
 
@@ -180,10 +181,11 @@ def save(
         older: Whose other files lie beside these.
         damage: What becomes of one file.
         damaged: Which, counted from 0, in a round.
+        lacking: Which ledger the new files lack of each topic, counted from 0, in a round.
     """
     known = {name: topic.known for name, topic in sorted(owner.topics.items())}
     files = {
-        (name, form.file): form.content(metadata)
+        (name, form.file): form.content(_without(metadata, lacking))
         for name, metadata in known.items()
         for form in forms
     }
@@ -205,13 +207,22 @@ def save(
         {name: each for name, each in known.items() if name in written},
         tuple(form for form in FORM_ORDER if form in all_forms),
         layout,
-        is_whole=damage is None,
+        is_whole=damage is None and lacking is None,
         is_of_one_time=not kept,
         files=files,
     )
 
 
 FORM_ORDER: Final = tuple(Form)
+
+
+def _without(metadata: TopicMetadata, lacking: int | None) -> TopicMetadata:
+    """The list of ledgers as a part of a value may have it: Java's HashMap knows no order."""
+    if lacking is None or not metadata.ledgers:
+        return metadata
+    place = lacking % len(metadata.ledgers)
+    ledgers = (*metadata.ledgers[:place], *metadata.ledgers[place + 1 :])
+    return replace(metadata, ledgers=ledgers)
 
 
 def save_snapshot(world: ModelWorld, saved: SavedMetadata) -> SavedMetadata:
