@@ -9,8 +9,8 @@ tells a topic for sure. So whoever writes a topic's folder writes `manifest.json
  "sha256": "…"}
 ```
 
-`files` has each file of the folder, and the last field is the checksum of the manifest itself: of
-its other two fields, as JSON with sorted names and without spaces.
+`files` has each file of the folder. `sha256` is the checksum of `topic` and `files`, written as
+JSON with sorted names and without spaces.
 """
 
 from __future__ import annotations

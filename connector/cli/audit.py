@@ -51,9 +51,9 @@ _OneCluster = Annotated[
     bool,
     typer.Option(
         "--one-cluster",
-        help="All that lies in the bucket is of the metadata's cluster, topics too that a live one"
-        " does not have any more. Else what tells no cluster, as in a folder, is never said to be"
-        " deletable: another may have topics of these names.",
+        help="The bucket is used by one cluster only, the metadata's. Topics that a live cluster"
+        " does not know count as deleted. Otherwise an object that names no cluster is always"
+        " kept.",
     ),
 ]
 _SHOWN = ("kind", "topic", "ledger_id", "objects", "bytes", "deletable", "text")
@@ -129,10 +129,15 @@ def clean_(
 ) -> None:
     """Delete what the audit says nothing needs: orphans, doubles, offloads that never completed.
 
-    Only tells what it would do, unless --yes is given, and why it keeps the rest. Needs --metadata
-    as it is now, and proven to be whole: from a live cluster, with a manifest, or by two files that
-    agree. What is not surely older than the metadata is kept, and so is what is younger than the
-    safety age, another cluster's, perhaps, or foreign; and all of a topic that has losses.
+    Prints what it would delete, and why it keeps the rest; --yes deletes.
+
+    The metadata must be proven whole: by a live cluster, a manifest, or two files that agree.
+
+    Objects must be older than the metadata, and than the safety age.
+
+    They must be of the metadata's cluster, as far as anything tells.
+
+    Nothing is deleted of a topic that has losses.
     """
     age = _duration("--safety-age", safety_age)
     if metadata is not None and is_snapshot(metadata):

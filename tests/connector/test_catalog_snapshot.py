@@ -295,7 +295,7 @@ def _refused(data: bytes, folder: Path) -> CorruptSnapshotError:
         gzip.compress(b"\xff\xfe\xff"),
         gzip.compress(b"[" * 100_000),
         gzip.compress(b'{"format": ' + b"9" * 10_000 + b"}"),
-        gzip.compress(b'{"format": "pulsar-offload catalog", "version": 2}'),
+        gzip.compress(b'{"format": "pulsar-offload catalog", "version": 3}'),
         _packed({"format": "x" * 10_000, "version": "y" * 10_000}),
     ],
     ids=range(12),
@@ -461,3 +461,12 @@ def test_snapshot_keeps_how_far_metadata_is_proven(tmp_path: Path) -> None:
 
     assert found == audit(catalog, is_one_cluster=True)
     assert [each.deletable for each in found.findings] == [True, False]
+
+
+def test_snapshot_of_an_earlier_version_says_what_to_do(tmp_path: Path) -> None:
+    """It is not called damaged for lack of what it never had."""
+    path = tmp_path / "old.json.gz"
+    path.write_bytes(gzip.compress(b'{"format": "pulsar-offload catalog", "version": 1}'))
+
+    with pytest.raises(CorruptSnapshotError, match="has version 1, and this release"):
+        open_catalog(str(tmp_path), metadata=str(path))

@@ -17,12 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arrow_io.errors import StorageError
 from connector import open_catalog
+from connector.catalog.snapshot import begins_snapshot
 from connector.catalog.topic_metadata import LedgerInfo
 from connector.upkeep.audit import FINDING_SCHEMA, FindingKind, audit, findings_table
 from connector.upkeep.cleaning import clean, plan_cleaning
 from tests.support.admin_server import running_admin_server
-from tests.support.bucket_faults import FAULTS, TARGETS, Found, copied, trimmed
+from tests.support.bucket_faults import FAULTS, TARGETS, Found, copied, lost_from_the_list
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
 from tests.support.owned_bucket import (
     LONG_AGO,
@@ -475,7 +477,7 @@ def test_deleted_topics_are_covered_where_the_bucket_is_of_one_live_cluster(
 
 def test_losses_are_told_apart(bucket: OwnedBucket) -> None:
     """What cannot be read, and what only costs money."""
-    trimmed(bucket, TARGET)
+    lost_from_the_list(bucket, TARGET)
     ledger = CHUNKED.ledgers[4]
     bucket.delete(ledger.index_object.name)
 
@@ -483,3 +485,19 @@ def test_losses_are_told_apart(bucket: OwnedBucket) -> None:
 
     assert [each.kind for each in found.losses] == [FindingKind.MISSING]
     assert len(found.findings) == 3
+
+
+def test_object_that_may_not_be_read_is_foreign(
+    bucket: OwnedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object that is named as snapshots are, and refused, does not end the audit."""
+    bucket.write("secret.json.gz", b"x")
+
+    def refused(*_args: object, **_options: object) -> None:
+        message = "403"
+        raise StorageError(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("arrow_io.storage.location.Location.read_range", refused)
+        catalog = bucket.catalog()
+        assert not begins_snapshot(catalog.location, "secret.json.gz")

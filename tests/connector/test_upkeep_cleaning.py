@@ -22,7 +22,7 @@ from tests.support.bucket_faults import (
     failed_before_its_index,
     foreign_file,
     index_alone,
-    trimmed,
+    lost_from_the_list,
     upload_left,
 )
 from tests.support.owned_bucket import LONG_AGO, OTHER_UUID, OwnedBucket
@@ -42,7 +42,7 @@ def bucket(tmp_path: Path) -> OwnedBucket:
     """A bucket with something of everything that may be deleted, and of what may not."""
     bucket = OwnedBucket.copied(tmp_path)
     copied(bucket, _FIRST)
-    trimmed(bucket, _SECOND)
+    lost_from_the_list(bucket, _SECOND)
     failed_before_its_index(bucket, _THIRD)
     upload_left(bucket, _FOURTH)
     index_alone(bucket, _FIFTH)

@@ -12,9 +12,11 @@ import pytest
 from arrow_io.format.object_names import LedgerObjectName
 from connector.catalog.topic_ledgers import from_metadata
 from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
+from connector.pulsar_time import milliseconds_of
 from connector.topic_name import TopicName
 from connector.upkeep.deletability import CLOCK_DIFFERENCE
 from tests.support.deletion_scenes import (
+    LAST,
     NEWEST,
     OLD,
     OTHER_UUID,
@@ -26,6 +28,7 @@ from tests.support.deletion_scenes import (
     changed,
     double,
     golden,
+    ledger_metadata,
     of_deleted_topic,
     orphan,
     told,
@@ -223,3 +226,17 @@ def test_copy_is_kept_where_no_uuid_is_told() -> None:
     change_offload(scene, 17, uuid=None)
 
     assert scene.doubt() == "the metadata does not tell which copy counts"
+
+
+def test_publish_times_of_what_no_bookie_had_are_no_times_of_the_metadata() -> None:
+    """Who writes messages chooses them, and one may be later than the metadata."""
+    scene = double()
+    scene.last = None
+    scene.infos = [replace(told(copy), timestamp_ms=milliseconds_of(LAST)) for copy in golden()]
+    (segment,) = ledger_metadata(golden()[0]).segments
+    offline = replace(segment, ensemble_members=("127.0.0.1:3181",))
+    scene.own = [changed(copy, segments=(offline,)) for copy in golden()]
+    scene.subject = under(scene.own[3], OTHER_UUID)
+    scene.last = TAKEN + timedelta(days=1)
+
+    assert scene.doubt() == "it may have been written after the metadata"

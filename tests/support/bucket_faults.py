@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.storage.store_uploads import aside_path
+from connector.catalog.topic_metadata import LedgerInfo
 from connector.upkeep.audit import FindingKind
 from tests.support.golden import golden_topics
 from tests.support.owned_bucket import OTHER_UUID, SINCE, SMALL, gone, not_offloaded
@@ -166,10 +167,12 @@ def size_contradicted(bucket: OwnedBucket, target: Target) -> set[Found]:
     return {target.found(FindingKind.SIZE_MISMATCH, *target.names, is_loss=True)}
 
 
-def trimmed(bucket: OwnedBucket, target: Target) -> set[Found]:
-    """The topic does not have the ledger any more."""
-    bucket.change(target.topic.name, {target.ledger.ledger_id: gone})
-    return {target.found(FindingKind.ORPHAN, *target.names, deletable=True)}
+def lost_from_the_list(bucket: OwnedBucket, target: Target) -> set[Found]:
+    """The metadata lacks the ledger, and has an older one."""
+    bucket.change(target.topic.name, {target.ledger.ledger_id: gone, 0: gone})
+    known = bucket.known(target.topic.name)
+    bucket.tell(replace(known, ledgers=(LedgerInfo(ledger_id=0, entries=0), *known.ledgers)))
+    return {target.found(FindingKind.UNLISTED, *target.names)}
 
 
 def never_offloaded(bucket: OwnedBucket, target: Target) -> set[Found]:
@@ -268,7 +271,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     index_of_another_format,
     entries_contradicted,
     size_contradicted,
-    trimmed,
+    lost_from_the_list,
     never_offloaded,
     failed_before_its_index,
     failed_before_its_index_since,
