@@ -22,7 +22,7 @@ from tests.support.bucket_faults import (
     failed_before_its_index,
     foreign_file,
     index_alone,
-    lost_from_the_list,
+    trimmed,
     upload_left,
 )
 from tests.support.owned_bucket import LONG_AGO, OTHER_UUID, OwnedBucket
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOW: Final = LONG_AGO + timedelta(days=30)
-_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH = TARGETS[:5]
+_SECOND, _FIRST, _THIRD, _FOURTH, _FIFTH = TARGETS[:5]
 _ELSEWHERE: Final = next(target for target in TARGETS if target.topic != _FIRST.topic)
 """A ledger of another topic."""
 
@@ -42,7 +42,7 @@ def bucket(tmp_path: Path) -> OwnedBucket:
     """A bucket with something of everything that may be deleted, and of what may not."""
     bucket = OwnedBucket.copied(tmp_path)
     copied(bucket, _FIRST)
-    lost_from_the_list(bucket, _SECOND)
+    trimmed(bucket, _SECOND)
     failed_before_its_index(bucket, _THIRD)
     upload_left(bucket, _FOURTH)
     index_alone(bucket, _FIFTH)

@@ -175,6 +175,12 @@ def lost_from_the_list(bucket: OwnedBucket, target: Target) -> set[Found]:
     return {target.found(FindingKind.UNLISTED, *target.names)}
 
 
+def trimmed(bucket: OwnedBucket, target: Target) -> set[Found]:
+    """The topic does not have the ledger any more, which was its first."""
+    bucket.change(target.topic.name, {target.ledger.ledger_id: gone})
+    return {target.found(FindingKind.ORPHAN, *target.names, deletable=True)}
+
+
 def never_offloaded(bucket: OwnedBucket, target: Target) -> set[Found]:
     """The metadata knows of no offload: the ledger is only in BookKeeper."""
     bucket.change(target.topic.name, {target.ledger.ledger_id: not_offloaded})

@@ -316,6 +316,9 @@ def _is_told_apart(world: ModelWorld, ours: Owner, attempt: Attempt) -> bool:
     theirs = attempt.ledger.owner
     if None in (ours.cluster, theirs.cluster) or ours.cluster != theirs.cluster:
         return True
+    topic = ours.topics.get(attempt.ledger.topic)
+    if topic is not None and topic.known.lacks(attempt.name.ledger_id):
+        return True
     if attempt.stage is not Stage.COMPLETE:
         # Only a whole copy tells more than a name.
         return any(
@@ -325,7 +328,6 @@ def _is_told_apart(world: ModelWorld, ours: Owner, attempt: Attempt) -> bool:
             and each.stage is Stage.COMPLETE
             and _is_there(world, each.name)
         )
-    topic = ours.topics.get(attempt.ledger.topic)
     if topic is None or attempt.name.ledger_id > topic.ledgers[-1].ledger_id:
         return True
     witnesses = [
