@@ -16,7 +16,7 @@ from arrow_io.storage.hidden import hidden
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
 from arrow_io.storage.ranges import RangeReader
-from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, cut_to, s3_error
+from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, s3_error
 from tests.support.stalling_server import (
     fail_503,
     never,
@@ -91,26 +91,6 @@ def test_error_that_the_server_gave_is_told_of_a_request_given_up() -> None:
 
     with pytest.raises(OSError, match="fewer, please"):
         policy.call(request)
-
-
-def test_pieces_of_a_range_have_a_deadline_together() -> None:
-    """A server that sends one byte for each request is given up, whatever its haste is."""
-    clock = _Clock()
-    script = FaultScript({"a": bytes(1000)}, [cut_to(1)] * 1000)
-    retry = RetryPolicy(deadline_s=60, least_bytes_per_s=1, clock=clock)
-    location = Location("faulty://folder", {"script": script}, retry)
-    original = script.answer
-
-    def answer(path: str, start: int, stop: int) -> bytes:
-        clock.pass_by(3)
-        return original(path, start, stop)
-
-    script.answer = answer  # type: ignore[method-assign]
-
-    with pytest.raises(StorageError, match="took longer than 60 s") as caught:
-        RangeReader(location, "a", 1000).read(0, 1000)
-    # 3 s a byte are allowed 60 s, and 1 s a byte.
-    assert caught.value.offset == len(script.requests) == 31
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,9 @@ class TestStream:
             stream.at(0, 1)
             stream.at(95, 10)
             stream.at(150, 10)
-            with pytest.raises(OptionError, match="has passed 100"):
+            with pytest.raises(OptionError, match=r"1 bytes at 99: .* has passed 100") as raised:
                 stream.at(99, 1)
+            assert (raised.value.object_key, raised.value.offset) == (NAME, 99)
             with pytest.raises(OptionError):
                 stream.at(150, -1)
             assert _take(stream, 100, 1) == DATA[100:101]
@@ -101,11 +102,23 @@ class TestStream:
         """At the object's end it is cut; within the object the caller is wrong."""
         reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000)
 
-        with reader.stream(0, 1000) as stream, pytest.raises(TruncatedObjectError) as raised:
+        cut = pytest.raises(TruncatedObjectError, match="up to 1001 of an object of 1000 bytes")
+        with reader.stream(0, 1000) as stream, cut as raised:
             stream.at(999, 2)
         with reader.stream(0, 500) as stream, pytest.raises(OptionError, match="ends at 500"):
             stream.at(499, 2)
-        assert raised.value.offset == 1000
+        assert (raised.value.object_key, raised.value.offset) == (NAME, 1000)
+
+    def test_no_bytes_are_no_request(self) -> None:
+        """An empty view comes with an index into it, wherever the stream stands."""
+        script = FaultScript({NAME: DATA})
+        reader = RangeReader(script.location(), NAME, 1000, range_bytes=100)
+
+        with reader.stream(0, 1000) as stream:
+            for position in (0, 500, 1000):
+                view, index = stream.at(position, 0)
+                assert (bytes(view), index) == (b"", 0)
+        assert script.requests == []
 
     def test_what_is_skipped_is_not_fetched(self) -> None:
         """After a skip the next range begins at the position asked for."""
@@ -131,6 +144,16 @@ class TestStream:
                 with pytest.raises(OptionError):
                     stream.at(0, 10)
             assert _take(stream, 130, 10) == DATA[130:140]
+
+    def test_a_failed_range_can_be_passed(self) -> None:
+        """A range that failed, and that nobody needs any more, is in nobody's way."""
+        script = FaultScript({NAME: DATA}, [raising(s3_error(403, "AccessDenied"))])
+        reader = RangeReader(script.location(), NAME, 1000, range_bytes=100)
+
+        with reader.stream(0, 1000) as stream:
+            with pytest.raises(StorageError):
+                stream.at(0, 10)
+            assert _take(stream, 250, 10) == DATA[250:260]
 
     def test_a_closed_stream_gives_nothing(self) -> None:
         """Closing is final, and doing it twice is no error."""
@@ -197,6 +220,54 @@ class TestPrefetch:
             assert stream._executor is None
         assert len(script.requests) == 10
 
+    def test_what_may_not_be_needed_is_not_prefetched(self) -> None:
+        """From `prefetch_stop` on, each range is asked for when it is needed."""
+        script = FaultScript({NAME: DATA})
+
+        with self._reader(script).stream(0, 100, prefetch_stop=30) as stream:
+            for position in (0, 10, 20):
+                assert _take(stream, position, 10) == DATA[position : position + 10]
+            assert script.wait_for_requests(3) == [(0, 10), (10, 20), (20, 30)]
+            for position in range(30, 100, 10):
+                assert _take(stream, position, 10) == DATA[position : position + 10]
+                assert max(script.requests) == (position, position + 10)
+        _join_prefetch_threads()
+
+        assert len(script.requests) == 10
+
+    def test_behind_the_last_range_nothing_is_prefetched(self) -> None:
+        """Two ranges are both asked for by the consumer: no thread begins for what is not there."""
+        script = FaultScript({NAME: DATA})
+
+        with self._reader(script).stream(0, 20) as stream:
+            for position in (0, 10):
+                stream.at(position, 10)
+            assert stream._executor is None
+
+    @pytest.mark.parametrize("leave", ["skip", "close"])
+    def test_what_waits_for_a_thread_is_never_sent_once_it_is_left(self, leave: str) -> None:
+        """Requests that have not begun are cancelled by a skip over them, and by closing."""
+        released = threading.Event()
+
+        def hang_ahead(data: bytes) -> bytes:
+            assert data not in (DATA[20:30], DATA[510:520]) or released.wait(30)
+            return data
+
+        script = FaultScript({NAME: DATA}, [hang_ahead] * 20)
+        stream = self._reader(script, 2).stream(0, 1000)
+        for position in (0, 10, 500):
+            stream.at(position, 10)
+        script.wait_for_requests(5)
+        stream.at(700, 10)  # both threads are busy: (710, 720) has to wait
+        if leave == "skip":
+            stream.at(900, 10)
+        stream.close()
+        released.set()
+        _join_prefetch_threads()
+
+        assert sorted(script.requests)[4:6] == [(510, 520), (700, 710)]
+        assert [start for start, _ in script.requests if start > 700] == [900] * (leave == "skip")
+
     def test_ranges_under_way_that_are_skipped_are_dropped(self) -> None:
         """A skip over prefetched ranges goes on right where the consumer wants to."""
         script = FaultScript({NAME: DATA})
@@ -259,6 +330,18 @@ class TestPrefetch:
         _join_prefetch_threads()
 
         assert not any(thread.is_alive() for thread in threads)
+
+    def test_a_closed_stream_holds_nothing(self) -> None:
+        """Neither what was read nor what was prefetched, though somebody keeps the stream."""
+        script = FaultScript({NAME: DATA})
+
+        with self._reader(script).stream(0, 1000) as stream:
+            for position in (0, 10, 20):
+                stream.at(position, 10)
+            script.wait_for_requests(6)
+        _join_prefetch_threads()
+
+        assert (len(stream._held), len(stream._pending), len(stream._current)) == (0, 0, 0)
 
     def test_an_abandoned_consumer_holds_a_bounded_number_of_ranges(self) -> None:
         """Held and requested ranges together are never more than `max_prefetch + 1`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import fsspec
@@ -17,6 +18,7 @@ from arrow_io.errors import (
     StorageError,
     TruncatedObjectError,
 )
+from arrow_io.storage.failures import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import RangeReader, RangeStream
 from arrow_io.storage.trace import RequestCounts, RequestTrace
@@ -101,6 +103,7 @@ class RangeReaderContract:
             with pytest.raises(TruncatedObjectError) as raised:
                 read(start, stop)
             assert (raised.value.object_key, raised.value.offset) == (NAME, len(DATA))
+            assert f"bytes up to {stop} of an object of 1000 bytes" in str(raised.value)
         assert reader.trace is not None
         assert reader.trace.counts.requests == 0
 
@@ -108,8 +111,9 @@ class RangeReaderContract:
     def test_no_range_is_refused(self, reader: RangeReader, start: int, stop: int) -> None:
         """A negative start, or a stop before the start, is an error of the caller."""
         for read in (reader.read, reader.stream):
-            with pytest.raises(OptionError, match="no range"):
+            with pytest.raises(OptionError, match="no range") as raised:
                 read(start, stop)
+            assert raised.value.object_key == NAME
 
     def test_an_object_shorter_than_told_is_truncated(self, location: Location) -> None:
         """Where the object really ends is found out, also when a range ends short there."""
@@ -244,6 +248,29 @@ class TestRead:
             reader.read(0, 1 << 62)
         assert all(stop - start == 500 for start, stop in script.requests)
         assert len(script.requests) == 3
+
+    @pytest.mark.parametrize(("start", "came"), [(0, 31), (500, 31), (972, 28)])
+    def test_pieces_of_a_range_have_a_deadline_together(self, start: int, came: int) -> None:
+        """A server that sends one byte for each request is given up, unless it was the last one."""
+        now_s = [1000.0]
+
+        def slow(data: bytes) -> bytes:
+            now_s[0] += 3
+            return data[:1]
+
+        script = FaultScript({NAME: DATA}, [slow] * 1000)
+        retry = RetryPolicy(deadline_s=60, least_bytes_per_s=1, clock=lambda: now_s[0])
+        location = replace(script.location(), retry=retry)
+        reader = RangeReader(location, NAME, len(DATA))
+
+        # 3 s a byte are allowed 60 s, and 1 s a byte.
+        if start + came == len(DATA):
+            assert reader.read(start, len(DATA)) == DATA[start:]
+        else:
+            with pytest.raises(StorageError, match="31 bytes took longer than 60 s") as caught:
+                reader.read(start, len(DATA))
+            assert (caught.value.object_key, caught.value.offset) == (NAME, start + came)
+        assert len(script.requests) == came
 
     @pytest.mark.parametrize(
         ("option", "value"), [("range_bytes", 0), ("max_prefetch", -1), ("size_bytes", -1)]

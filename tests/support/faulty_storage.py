@@ -180,10 +180,9 @@ class FakeS3FileSystem(AsyncFileSystem):  # type: ignore[misc]
     cachable = False
     s3 = None
 
-    def __init__(self, answers: deque[Any], calls: list[dict[str, Any]], **options: object) -> None:
+    def __init__(self, store: FakeS3, **options: object) -> None:
         super().__init__(**options)
-        self._answers = answers
-        self._calls = calls
+        self._store = store
 
     def split_path(self, path: str) -> tuple[str, str, None]:
         """Split a path into bucket, key and version."""
@@ -191,8 +190,8 @@ class FakeS3FileSystem(AsyncFileSystem):  # type: ignore[misc]
         return bucket, key, None
 
     async def _call_s3(self, method: str, **parameters: object) -> object:
-        self._calls.append({"method": method, **parameters})
-        answer = self._answers.popleft()
+        self._store.calls.append({"method": method, **parameters})
+        answer = self._store.answers.popleft()
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -215,8 +214,7 @@ class FakeS3:
     def location(self, *, attempts: int = 5) -> Location:
         """The bucket; pauses between attempts are noted in `pauses_s`, not made."""
         retry = RetryPolicy(attempts=attempts, sleep=self.pauses_s.append)
-        options = {"answers": self.answers, "calls": self.calls}
-        return Location("fake-s3://bucket", options, retry)
+        return Location("fake-s3://bucket", {"store": self}, retry)
 
 
 def s3_error(status: int, code: str, message: str = "no") -> Exception:

@@ -1,0 +1,147 @@
+"""All ranges of an object are of one version of it, or the one that is not is an error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from arrow_io.errors import ObjectChangedError
+from arrow_io.storage.location import Location
+from arrow_io.storage.ranges import RangeReader, RangeStream
+from arrow_io.storage.trace import RequestTrace
+from tests.support.changing_buckets import changing_bucket
+from tests.support.faulty_storage import FaultScript, cut_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.changing_buckets import ChangingBucket
+
+DATA = bytes(range(100))
+NAME = "data"
+
+
+def _take(stream: RangeStream, position: int, length: int = 10) -> bytes:
+    view, index = stream.at(position, length)
+    return bytes(view[index : index + length])
+
+
+class _ToldByHead(FaultScript):
+    """A store whose answers tell no version: only a HEAD does."""
+
+    version = "first"
+
+    def info(self, path: str) -> dict[str, object]:
+        return {**super().info(path), "ETag": self.version}
+
+    def reader(self, *, is_async: bool = False, version: str | None = "first") -> RangeReader:
+        location = self.location(is_async=is_async)
+        return RangeReader(location, NAME, 100, 10, trace=RequestTrace(), version=version)
+
+
+def _heads(reader: RangeReader) -> int:
+    assert reader.trace is not None
+    return reader.trace.counts.head_requests
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_version_is_asked_for_once_before_the_last_range(*, is_async: bool) -> None:
+    """Where answers do not tell it; a reader that stops before the end needs no request more."""
+    reader = _ToldByHead({NAME: DATA}).reader(is_async=is_async)
+
+    with reader.stream(0, 50) as stream:
+        for position in range(0, 40, 10):
+            assert _take(stream, position) == DATA[position : position + 10]
+        assert _heads(reader) == 0
+        assert _take(stream, 40) == DATA[40:50]
+    assert _heads(reader) == 1
+
+
+def test_unknown_version_is_not_asked_for() -> None:
+    """There is nothing to compare it with."""
+    reader = _ToldByHead({NAME: DATA}).reader(version=None)
+
+    with reader.stream(0, 10) as stream:
+        assert _take(stream, 0) == DATA[:10]
+    reader.check_version()
+
+    assert _heads(reader) == 0
+
+
+def test_other_version_is_an_error_before_the_last_range() -> None:
+    """However often it is asked for; its name is told."""
+    script = _ToldByHead({NAME: DATA})
+    reader = script.reader()
+
+    with reader.stream(0, 20) as stream:
+        assert _take(stream, 0) == DATA[:10]
+        script.version = "second"
+        for _ in range(2):
+            with pytest.raises(ObjectChangedError) as caught:
+                stream.at(10, 10)
+            assert caught.value.object_key == NAME
+    with pytest.raises(ObjectChangedError):
+        reader.check_version()
+
+
+@pytest.fixture(params=["memory", "folder"])
+def bucket(request: pytest.FixtureRequest) -> Iterator[ChangingBucket]:
+    """A bucket whose answers tell versions, with the object."""
+    with changing_bucket(request.param) as changing:
+        changing.write(NAME, DATA, "")
+        yield changing
+
+
+def _listed(bucket: ChangingBucket) -> RangeReader:
+    location = Location(bucket.url)
+    (info,) = location.list_objects()
+    return RangeReader(location, NAME, 100, 10, trace=RequestTrace(), version=info.version)
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_ranges_of_two_versions_are_an_error(bucket: ChangingBucket, *, is_listed: bool) -> None:
+    """The version that was listed is the only one, or else that of the first range."""
+    reader = _listed(bucket)
+    reader = reader if is_listed else replace(reader, version=None)
+
+    with reader.stream(0, 100) as stream:
+        assert _take(stream, 0) == DATA[:10]
+        bucket.write(NAME, DATA[::-1], "")
+        with pytest.raises(ObjectChangedError):
+            stream.at(10, 10)
+    assert _heads(reader) == 0
+
+
+def test_version_that_was_listed_is_the_only_one(bucket: ChangingBucket) -> None:
+    """Already the first range is compared with it."""
+    reader = _listed(bucket)
+    bucket.write(NAME, DATA[::-1], "")
+
+    with reader.stream(0, 100) as stream, pytest.raises(ObjectChangedError):
+        stream.at(0, 10)
+    with pytest.raises(ObjectChangedError):
+        reader.read(0, 10)
+    assert replace(reader, version=None).read(0, 10) == DATA[::-1][:10]
+
+
+def test_first_answer_is_told(bucket: ChangingBucket) -> None:
+    """What it says of the object, without the bytes; nothing before it came."""
+    reader = _listed(bucket)
+
+    with replace(reader, version=None).stream(0, 100) as stream:
+        assert stream.first is None
+        stream.at(0, 10)
+        stream.at(10, 10)
+        assert stream.first is not None
+        assert (stream.first.version, stream.first.data) == (reader.version, b"")
+
+
+def test_range_in_pieces_tells_what_the_first_piece_told() -> None:
+    """An empty range, of which nothing was asked, is of the version that the reader is of."""
+    script = FaultScript({NAME: DATA}, [cut_to(3)])
+    reader = RangeReader(script.location(), NAME, 100, version="first")
+
+    assert reader.read_content(0, 10).data == DATA[:10]
+    assert reader.read_content(0, 0).version == "first"
