@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arrow_io.errors import ChecksumError, MissingObjectError, OptionError
+from arrow_io.errors import ChecksumError, MissingObjectError, OptionError, StorageError
 from arrow_io.messages.entry_writer import EntryWriter
 from arrow_io.messages.message_metadata import Message
 from arrow_io.storage.failures import RetryPolicy
@@ -84,6 +84,24 @@ def test_the_requests_of_a_failure_are_counted() -> None:
 
     assert trace.counts.head_requests == 2
     assert trace.counts.list_requests == 1
+    assert names(offloader.location) == []
+
+
+def test_deleting_what_was_published_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure of the index object takes both objects away: two requests, and none is left."""
+
+    def refuse(*_args: object, **_options: object) -> None:
+        message = "no"
+        raise StorageError(message)
+
+    monkeypatch.setattr("arrow_io.storage.location.Location.write_object", refuse)
+    trace = RequestTrace()
+    offloader = memory_offloader(trace=trace)
+
+    with pytest.raises(StorageError):
+        offloader.offload(ledger_of(ENTRIES), UUID_1)
+
+    assert trace.counts.delete_requests == 2
     assert names(offloader.location) == []
 
 

@@ -289,6 +289,18 @@ def test_scan_compares_checksums_unless_told_not_to() -> None:
     assert unchecked["__value__"].to_pylist() == [b"(5, 0, 0)", b"(5, 1, 9)"]
 
 
+def test_batches_are_no_larger_than_asked_for() -> None:
+    """The user says how many rows; what fits comes together."""
+    with memory_bucket(Layout(5, (3, 0, 4, 0), 4, 1 << 20).objects()) as bucket:
+        sizes = []
+        for batch_rows in (4, 100):
+            dataset = open_topic(bucket.url, TOPIC, columns=_COLUMNS, batch_rows=batch_rows)
+            batches = [batch for task in dataset.scan.plan() for batch in execute(task)]
+            sizes.append([batch.num_rows for batch in batches])
+
+    assert sizes == [[4, 4, 1], [9]]
+
+
 @pytest.mark.parametrize("stored", [1, 2, 3])
 def test_last_block_before_lost_entries_is_planned(stored: int) -> None:
     """What has to be read goes up to the last entry that was stored, be it alone in its block."""
