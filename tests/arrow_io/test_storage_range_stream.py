@@ -45,11 +45,16 @@ class TestStream:
         with reader.stream(50, 1000) as stream:
             view, index = stream.at(50, 10)
             later, later_index = stream.at(90, 60)
+            behind, behind_index = stream.at(150, 10)
+            stream.at(240, 20)
+            end, end_index = stream.at(260, 90)
 
         assert bytes(view) == DATA[50:150]
         assert index == 0
         assert later is view
         assert later_index == 40
+        assert (bytes(behind), behind_index) == (DATA[150:250], 0)
+        assert (bytes(end), end_index) == (DATA[250:350], 10)
 
     def test_bytes_over_several_ranges_are_joined_exactly(self) -> None:
         """A view of straddling bytes holds these bytes and no others."""

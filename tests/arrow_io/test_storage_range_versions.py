@@ -133,8 +133,9 @@ def test_first_answer_is_told(bucket: ChangingBucket) -> None:
     with replace(reader, version=None).stream(0, 100) as stream:
         assert stream.first is None
         stream.at(0, 10)
+        first = stream.first
         stream.at(10, 10)
-        assert stream.first is not None
+        assert stream.first is first is not None
         assert (stream.first.version, stream.first.data) == (reader.version, b"")
 
 
