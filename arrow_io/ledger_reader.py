@@ -342,6 +342,7 @@ class OffloadedLedger:
         )
         with stream:
             for block in range(walk.block, last_block + 1):
+                wanted = max(index.first_entry_id(block), first)
                 try:
                     for run in walk.runs(stream, block, last):
                         self._check_data_owner(stream)
@@ -353,10 +354,10 @@ class OffloadedLedger:
                         if verify_checksums:
                             run.verify_checksums()
                         run.owned = owned
+                        wanted = run.last_entry_id + 1
                         yield run
                 except (CorruptBlockError, TruncatedObjectError, UnknownFormatError) as error:
                     _OFFSETS.forget(self.memory_key)
-                    wanted = max(walk.entry_id, first)
                     lost = min(last, index.last_entry_id_of_block(block)) - wanted + 1
                     report.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
 
