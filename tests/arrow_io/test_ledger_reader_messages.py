@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from arrow_io import ledger_reader
 from arrow_io.errors import CorruptBlockError, EntryNotInLedgerError, ObjectChangedError
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
+from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload_ledger
@@ -43,9 +46,11 @@ def _values(
 @pytest.mark.parametrize("marker", [TXN_COMMIT, TXN_ABORT])
 @pytest.mark.parametrize("between", [0, 5])
 def test_outcome_of_a_transaction_is_looked_for_in_the_whole_ledger(
-    marker: int, between: int
+    monkeypatch: pytest.MonkeyPatch, marker: int, between: int
 ) -> None:
-    """However many blocks behind its messages it stands; each message is given, or left out."""
+    """Though no entry on the way to it is kept; each message is given, or left out."""
+    keeping_none = partial(TransactionLookahead, max_kept_bytes=0)
+    monkeypatch.setattr(ledger_reader, "TransactionLookahead", keeping_none)
     inside = encode_entry(
         [Message(payload=b"inside")], batched=False, txnid_most_bits=1, txnid_least_bits=2
     )
