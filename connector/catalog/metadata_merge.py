@@ -77,9 +77,8 @@ def _terminated(*sources: TopicMetadata | None) -> Iterator[TopicMetadata | None
     Pulsar's `asyncTerminate` notes where the topic ends, and nothing of the ledger that was open.
     """
     positions = (each.terminated_position for each in sources if each is not None)
-    told = next((each for each in positions if each is not None), None)
+    position = next((each for each in positions if each is not None), None)
     for source in sources:
-        position = told if source is None else _either(source.terminated_position, told)
         if source is None or position is None:
             yield source
         else:
@@ -127,9 +126,8 @@ class _Disagreement:
         newer: What that of the newer list is called.
         trimmed: Ids that only the older list has, before the newer list begins.
         lost: Those that only it has, among the newer list's.
-        left_open: Those too, where it does not tell how many entries the ledger has.
         added: Ids that only the newer list has, though the older one goes further.
-        empty: Ids that only one of them has, of ledgers without entries.
+        empty: Ids that only one of them has, of ledgers that are not known to have an entry.
         contradictions: Ledger id and words for each number that differs.
     """
 
@@ -137,7 +135,6 @@ class _Disagreement:
     newer: str = ""
     trimmed: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
-    left_open: tuple[int, ...] = ()
     added: tuple[int, ...] = ()
     empty: tuple[int, ...] = ()
     contradictions: tuple[tuple[int, str], ...] = ()
@@ -146,28 +143,23 @@ class _Disagreement:
     def first_ledger_id(self) -> int | None:
         """The least id upon which they disagree; None if they agree.
 
-        Empty ledgers count: nothing tells one that a broker dropped from one that a damaged list
-        lacks.
+        Empty ledgers count, and open ones, which may have stayed empty: nothing tells one that a
+        broker dropped from one that a damaged list lacks.
         """
         disputed = (
-            *(*self.trimmed, *self.lost, *self.left_open, *self.added, *self.empty),
+            *(*self.trimmed, *self.lost, *self.added, *self.empty),
             *(ledger_id for ledger_id, _ in self.contradictions),
         )
         return min(disputed, default=None)
 
     def texts(self) -> Iterator[str]:
-        """What a reader is told, but for empty ledgers: a broker that loads a topic drops them."""
+        """What a reader is told; not of empty ledgers, which a broker that loads a topic drops."""
         for ledger_id, text in self.contradictions:
             yield f"ledger {ledger_id} has {text}"
         if self.trimmed:
             yield (
                 f"{self.older} has {len(self.trimmed)} ledgers more than {self.newer}, which is"
                 f" newer, the first: {self.trimmed[0]}; they are taken to be trimmed"
-            )
-        for ledger_id in self.left_open:
-            yield (
-                f"{self.newer} lacks ledger {ledger_id}, which is open in {self.older}; unless the"
-                " ledger stayed empty, more of the list may be missing"
             )
         for lacking, missing in ((self.newer, self.lost), (self.older, self.added)):
             if missing:
@@ -201,16 +193,14 @@ def _disagreement(
         if each.ledger_id not in of_older and each.ledger_id < older.last_ledger_id
     ]
     first = newer.ledgers[0].ledger_id
-    filled = [each for each in gone if each.entries != 0]
-    middle = [each for each in filled if each.ledger_id > first]
+    filled = [each for each in gone if each.entries]
     return _Disagreement(
         older=names[0],
         newer=names[1],
         trimmed=_ids(each for each in filled if each.ledger_id < first),
-        lost=_ids(each for each in middle if each.entries is not None),
-        left_open=_ids(each for each in middle if each.entries is None),
-        added=_ids(each for each in added if each.entries != 0),
-        empty=_ids(each for each in (*gone, *added) if each.entries == 0),
+        lost=_ids(each for each in filled if each.ledger_id > first),
+        added=_ids(each for each in added if each.entries),
+        empty=_ids(each for each in (*gone, *added) if not each.entries),
         contradictions=tuple(contradictions),
     )
 

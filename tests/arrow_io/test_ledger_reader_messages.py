@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
+from arrow_io.storage.object_version import ETag, WriteTime
 from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload_ledger
 from tests.support.encryption import key_pair, sealed_entry
 from tests.support.entries import Message, encode_entry, encode_marker
@@ -105,13 +107,14 @@ def test_index_object_of_another_version_is_not_read() -> None:
     with memory_bucket(offload_ledger(_NAME, [b"one"])) as bucket:
         location = Location(bucket.url)
         listed = {each.name: each.version for each in location.list_objects()}
-        version = listed[_NAME.index_name]
+        version, of_data = listed[_NAME.index_name], ETag("data")
 
         for known in (None, version):
-            ledger = OffloadedLedger.open(location, _NAME, versions=ObjectVersions(known, "data"))
-            assert ledger.versions == ObjectVersions(version, "data")
+            ledger = OffloadedLedger.open(location, _NAME, versions=ObjectVersions(known, of_data))
+            assert ledger.versions == ObjectVersions(version, of_data)
+        other = WriteTime(1, datetime(2026, 1, 1, tzinfo=UTC))
         with pytest.raises(ObjectChangedError) as caught:
-            OffloadedLedger.open(location, _NAME, versions=ObjectVersions("other"))
+            OffloadedLedger.open(location, _NAME, versions=ObjectVersions(other))
 
     assert (caught.value.object_key, caught.value.ledger_id) == (_NAME.index_name, 7)
 

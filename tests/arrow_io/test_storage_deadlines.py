@@ -198,8 +198,8 @@ class _SlowS3(FakeS3):
                 return super().popleft()
 
         retry = RetryPolicy(attempts=attempts, sleep=self.pauses_s.append, clock=clock)
-        options = {"answers": Answers(self.answers), "calls": self.calls}
-        return Location("fake-s3://bucket", options, retry)
+        self.answers = Answers(self.answers)
+        return Location("fake-s3://bucket", {"store": self}, retry)
 
 
 def _long_listing(count: int) -> list[dict[str, Any]]:

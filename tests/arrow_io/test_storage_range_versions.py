@@ -9,6 +9,7 @@ import pytest
 
 from arrow_io.errors import ObjectChangedError
 from arrow_io.storage.location import Location
+from arrow_io.storage.object_version import ETag
 from arrow_io.storage.ranges import RangeReader, RangeStream
 from arrow_io.storage.trace import RequestTrace
 from tests.support.changing_buckets import changing_bucket
@@ -17,10 +18,12 @@ from tests.support.faulty_storage import FaultScript, cut_to
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from arrow_io.storage.object_version import ObjectVersion
     from tests.support.changing_buckets import ChangingBucket
 
 DATA = bytes(range(100))
 NAME = "data"
+FIRST = ETag("first")
 
 
 def _take(stream: RangeStream, position: int, length: int = 10) -> bytes:
@@ -31,12 +34,14 @@ def _take(stream: RangeStream, position: int, length: int = 10) -> bytes:
 class _ToldByHead(FaultScript):
     """A store whose answers tell no version: only a HEAD does."""
 
-    version = "first"
+    version = FIRST.text
 
     def info(self, path: str) -> dict[str, object]:
         return {**super().info(path), "ETag": self.version}
 
-    def reader(self, *, is_async: bool = False, version: str | None = "first") -> RangeReader:
+    def reader(
+        self, *, is_async: bool = False, version: ObjectVersion | None = FIRST
+    ) -> RangeReader:
         location = self.location(is_async=is_async)
         return RangeReader(location, NAME, 100, 10, trace=RequestTrace(), version=version)
 
@@ -142,7 +147,7 @@ def test_first_answer_is_told(bucket: ChangingBucket) -> None:
 def test_range_in_pieces_tells_what_the_first_piece_told() -> None:
     """An empty range, of which nothing was asked, is of the version that the reader is of."""
     script = FaultScript({NAME: DATA}, [cut_to(3)])
-    reader = RangeReader(script.location(), NAME, 100, version="first")
+    reader = RangeReader(script.location(), NAME, 100, version=FIRST)
 
     assert reader.read_content(0, 10).data == DATA[:10]
-    assert reader.read_content(0, 0).version == "first"
+    assert reader.read_content(0, 0).version == FIRST

@@ -350,7 +350,9 @@ def test_ledgers_newer_than_the_metadata_are_told(bucket: OwnedBucket) -> None:
     dataset = _dataset(bucket)
 
     assert _ledger_ids(dataset) == list(range(14, 20))
-    assert re.search("2 ledgers in the bucket are not offloaded by the meta", _told(dataset))
+    assert re.search(
+        "the metadata does not list 2 ledgers in the bucket as offloaded", _told(dataset)
+    )
     assert dataset.report.unlisted_ledgers == 2
 
 

@@ -403,7 +403,7 @@ def test_uuid_of_an_offload_that_is_not_complete_contradicts_nothing() -> None:
 
 
 def test_where_both_sources_know_the_first_is_believed() -> None:
-    """The value before the answers, and of these the one that tells a number."""
+    """The value before the answers; where a topic ends, internal-info before internalStats."""
     value, answers = (
         TopicMetadata(
             topic=TOPIC,
@@ -415,4 +415,4 @@ def test_where_both_sources_know_the_first_is_believed() -> None:
     )
 
     assert merge_metadata(value, answers, None, []) == value
-    assert merge_metadata(None, answers, value, []) == value
+    assert merge_metadata(None, answers, value, []) == replace(value, terminated_position=(1, 7))

@@ -134,7 +134,7 @@ def test_copies_of_two_clusters_are_ambiguous_where_no_uuid_is_told() -> None:
     (problem,) = topic.problems
     assert isinstance(problem, CorruptMetadataError)
     assert problem.ledger_id == _ID
-    assert problem.message.startswith("2 copies of the ledger are not of one ledger")
+    assert problem.message.startswith("the bucket has 2 different ledgers under this id")
     assert _ledger(topic).state == LedgerState.UNSOUND
     # Neither one that is under another topic's name nor one that cannot be read makes a doubt.
     elsewhere = replace(foreign, topic=TopicName.parse("another"))

@@ -88,7 +88,7 @@ def test_finding_tells_topic_bytes_and_time_of_its_objects(
             )
 
 
-_SINCE: Final = "it was written after the metadata, perhaps"
+_SINCE: Final = "it may have been written after the metadata"
 _ONLY: Final = "no copy that the metadata names can be read in its place"
 _NAMED: Final = "the metadata names it: complete"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,7 +80,7 @@ def _check(given_messages: list[Message], columns: Sequence[str], **options: Any
 
 def _assert_refusal(error: OptionError, columns: Sequence[str]) -> None:
     """The error names a column that is not there yet."""
-    asked_for = str(error).rpartition("read the column ")[2].partition(" ")[0]
+    (asked_for,) = re.findall(r"read (?:the column )?(__\w+__)", str(error))
     assert asked_for in {*_TELLING, "__schema_version__"}
     assert asked_for not in columns
 
@@ -164,7 +165,9 @@ def test_golden_topics_are_written_as_they_were_read(
         said, is_refused = "", False
 
     if is_refused:
-        assert any(each in said for each in ("read the column __", "not encoded", "lost it"))
+        assert any(
+            each in said for each in ("read __", "read the column __", "not encoded", "lost it")
+        )
         assert value == "flat" or not on_request
     else:
         again = open_topic(bucket.url, topic.name, **options).to_table()

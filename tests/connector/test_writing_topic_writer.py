@@ -264,15 +264,15 @@ class TestLedgers:
         assert _values(bucket.url) == _TABLE["__value__"].to_pylist()
 
     def test_ids_can_be_chosen(self, bucket: MemoryBucket) -> None:
-        """Older messages can be put before those that are there."""
-        write_messages(bucket.url, TOPIC, _TABLE.slice(30), first_ledger_id=100)
-        write_messages(bucket.url, TOPIC, _TABLE.slice(0, 30), first_ledger_id=10, append=True)
+        """Behind those that are there, with or without a gap."""
+        write_messages(bucket.url, TOPIC, _TABLE.slice(0, 30), first_ledger_id=10)
+        write_messages(bucket.url, TOPIC, _TABLE.slice(30), first_ledger_id=100, append=True)
 
         assert _values(bucket.url) == _TABLE["__value__"].to_pylist()
 
     def test_a_taken_id_undoes_all(self, bucket: MemoryBucket) -> None:
-        """Where ids run into those of the bucket, nothing is written."""
-        write_messages(bucket.url, TOPIC, _TABLE, first_ledger_id=12)
+        """Where ids run into those of another topic, nothing is written."""
+        write_messages(bucket.url, "another", _TABLE, first_ledger_id=12)
         before = names(Location(bucket.url))
 
         with pytest.raises(OptionError, match="ledger of this id"):

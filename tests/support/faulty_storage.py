@@ -119,6 +119,10 @@ class FaultyFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Describe one object."""
         return self.script.info(path)
 
+    def ls(self, path: str, **_options: object) -> list[dict[str, object]]:
+        """Describe all objects."""
+        return [self.script.info(f"{path}/{name}") for name in self.script.objects]
+
 
 # fsspec carries no types, so its class is Any.
 class FaultyAsyncFileSystem(AsyncFileSystem):  # type: ignore[misc]
@@ -139,6 +143,9 @@ class FaultyAsyncFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     async def _info(self, path: str, **_options: object) -> dict[str, object]:
         return self.script.info(path)
+
+    async def _ls(self, path: str, **_options: object) -> list[dict[str, object]]:
+        return [self.script.info(f"{path}/{name}") for name in self.script.objects]
 
 
 class FakeBody:
