@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -76,17 +77,20 @@ def test_unknown_version_is_not_asked_for() -> None:
 
 
 def test_other_version_is_an_error_before_the_last_range() -> None:
-    """However often it is asked for; its name is told."""
+    """However often it is asked for, and once more when the stream ends; its name is told."""
     script = _ToldByHead({NAME: DATA})
     reader = script.reader()
 
-    with reader.stream(0, 20) as stream:
+    with ExitStack() as stack:
+        stream = stack.enter_context(reader.stream(0, 20))
         assert _take(stream, 0) == DATA[:10]
         script.version = "second"
         for _ in range(2):
             with pytest.raises(ObjectChangedError) as caught:
                 stream.at(10, 10)
             assert caught.value.object_key == NAME
+        with pytest.raises(ObjectChangedError):
+            stack.close()
     with pytest.raises(ObjectChangedError):
         reader.check_version()
 
