@@ -319,7 +319,10 @@ class S3ObjectStore(ObjectStore):
             except TimeoutError:
                 if not limit.expired():
                     raise
-                message = f"no answer, or one that was too slow, within {seconds:.3g} s"
+                message = (
+                    f"no sound and whole answer within {seconds:.3g} s, with all that s3fs and"
+                    " botocore sent again; the storage option request_deadline_s sets that time"
+                )
                 raise RequestGivenUpError(message) from None
 
         result: _Result = sync(self._file_system.loop, limited)
