@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -185,7 +185,8 @@ class ObjectStore:
             limit_bytes: Most bytes that are read.
             version: The version wanted: a store that can be asked for it alone fails if it is gone.
         """
-        return self._content(name, 0, limit_bytes, version)
+        content = self._content(name, 0, limit_bytes, version)
+        return replace(content, data=bytes(content.data))
 
     def get_range(
         self, name: str, start: int, stop: int, version: ObjectVersion | None = None
@@ -210,8 +211,9 @@ class ObjectStore:
         self, name: str, start: int, stop: int, version: ObjectVersion | None
     ) -> ObjectContent:
         del version
+        # Not copied: a range may be tens of megabytes, which a file system in memory hands out.
         data = self._file_system.cat_file(self._path(name), start=start, end=stop)
-        return ObjectContent(bytes(data), None)
+        return ObjectContent(data, None)
 
     def put_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
         """Write a whole object, in place of one that has its name."""
