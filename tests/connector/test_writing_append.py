@@ -19,11 +19,12 @@ from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic, write_messages
 from connector.catalog.metadata_folder import MetadataFolder
 from connector.upkeep.audit import audit
+from tests.support.appended_topics import files_below, keyed_rows, payloads_of
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.offloads import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 _TABLE = pa.table({"__value__": [b"one", b"two"]})
 _MORE = pa.table({"__value__": [b"three", b"four"]})
@@ -35,30 +36,6 @@ def bucket() -> Iterator[MemoryBucket]:
     empty = MemoryBucket()
     yield empty
     empty.drop()
-
-
-def _rows(values: Sequence[int]) -> pa.Table:
-    return pa.table(
-        {
-            "__key__": [f"key {each % 7}" for each in values],
-            "__value__": [str(each).encode() for each in values],
-        }
-    )
-
-
-def _values(url: str, folder: Path | None, topic: str = TOPIC) -> list[bytes]:
-    catalog = None if folder is None else open_catalog(url, metadata=str(folder))
-    table = open_topic(url, topic, columns=["__value__"], value="raw", catalog=catalog).to_table()
-    values: list[bytes] = table["__value__"].to_pylist()
-    return values
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    return {
-        str(each.relative_to(folder)): each.read_bytes()
-        for each in folder.rglob("*")
-        if each.is_file()
-    }
 
 
 @settings(max_examples=20)
@@ -80,7 +57,7 @@ def test_who_reads_by_the_metadata_misses_nothing(
             written = write_messages(
                 bucket.url,
                 TOPIC,
-                _rows(values),
+                keyed_rows(values),
                 partitions=partitions,
                 ledger_entries=ledger_entries,
                 batch_messages=2,
@@ -91,7 +68,7 @@ def test_who_reads_by_the_metadata_misses_nothing(
 
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                read = [int(each) for each in _values(bucket.url, Path(folder))]
+                read = [int(each) for each in payloads_of(bucket.url, Path(folder))]
             assert written.warnings == ()
             assert sorted(read) == expected
             assert partitions not in {None, 1} or read == expected
@@ -109,7 +86,7 @@ def test_ledgers_of_other_topics_stand_between(bucket: MemoryBucket, tmp_path: P
             write_messages(bucket.url, topic, table, append=number > 0, metadata_folder=tmp_path)
 
     for topic in ("orders", "payments"):
-        assert _values(bucket.url, tmp_path, topic) == [
+        assert payloads_of(bucket.url, tmp_path, topic) == [
             f"{topic} {number}".encode() for number in range(3)
         ]
 
@@ -129,7 +106,7 @@ def test_what_is_appended_comes_last(
     assert names(Location(bucket.url)) == objects
     _append(bucket, folder, 101)
 
-    assert _values(bucket.url, folder) == [b"one", b"two", b"three", b"four"]
+    assert payloads_of(bucket.url, folder) == [b"one", b"two", b"three", b"four"]
 
 
 def _append(bucket: MemoryBucket, folder: Path | None, first_ledger_id: int) -> None:
@@ -152,7 +129,7 @@ def test_a_broker_counts_on_behind_the_greatest_index(bucket: MemoryBucket, tmp_
     """Fewer messages that are appended do not take the number back."""
     for number, count in enumerate((5, 2)):
         write_messages(
-            bucket.url, TOPIC, _rows(range(count)), append=number > 0, broker_metadata=True,
+            bucket.url, TOPIC, keyed_rows(range(count)), append=number > 0, broker_metadata=True,
             metadata_folder=tmp_path,
         )  # fmt: skip
 
@@ -190,13 +167,13 @@ class TestWithoutTheFolder:
         """Metadata with a hole would hide the rows of that ledger."""
         write_messages(bucket.url, TOPIC, _TABLE, metadata_folder=tmp_path)
         write_messages(bucket.url, TOPIC, _TABLE, append=True)
-        before, there = _files(tmp_path), names(Location(bucket.url))
+        before, there = files_below(tmp_path), names(Location(bucket.url))
 
         with pytest.raises(OptionError, match="folder does not know") as raised:
             write_messages(bucket.url, TOPIC, _MORE, append=True, metadata_folder=tmp_path)
 
         assert raised.value.ledger_id == 1
-        assert (_files(tmp_path), names(Location(bucket.url))) == (before, there)
+        assert (files_below(tmp_path), names(Location(bucket.url))) == (before, there)
 
     def test_a_new_folder_would_lack_what_is_there(
         self, bucket: MemoryBucket, tmp_path: Path
@@ -239,9 +216,9 @@ class TestPartitions:
         folder = tmp_path if with_metadata else None
         topic, partitions = before
         write_messages(
-            bucket.url, topic, _rows(range(9)), partitions=partitions, metadata_folder=folder
+            bucket.url, topic, keyed_rows(range(9)), partitions=partitions, metadata_folder=folder
         )
-        there, files = names(Location(bucket.url)), _files(tmp_path)
+        there, files = names(Location(bucket.url)), files_below(tmp_path)
         topic, partitions = after
 
         with pytest.raises(OptionError, match=reason):
@@ -249,7 +226,7 @@ class TestPartitions:
                 bucket.url, topic, _MORE, partitions=partitions, append=True, metadata_folder=folder
             )
 
-        assert (names(Location(bucket.url)), _files(tmp_path)) == (there, files)
+        assert (names(Location(bucket.url)), files_below(tmp_path)) == (there, files)
 
     def test_only_metadata_knows_of_empty_ones(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """The bucket alone cannot tell a partition that has no message yet."""
@@ -262,23 +239,27 @@ class TestPartitions:
             bucket.url, TOPIC, table, partitions=40, append=True, metadata_folder=tmp_path
         )
 
-        assert _values(bucket.url, tmp_path) == [b"1", b"1"]
+        assert payloads_of(bucket.url, tmp_path) == [b"1", b"1"]
 
     def test_one_partition_is_a_topic_too(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """One may append to it alone, by its name."""
-        write_messages(bucket.url, TOPIC, _rows(range(9)), partitions=2, metadata_folder=tmp_path)
+        write_messages(
+            bucket.url, TOPIC, keyed_rows(range(9)), partitions=2, metadata_folder=tmp_path
+        )
 
         write_messages(
             bucket.url, f"{TOPIC}-partition-1", _TABLE, append=True, metadata_folder=tmp_path
         )
 
-        assert _values(bucket.url, tmp_path)[-2:] == [b"one", b"two"]
+        assert payloads_of(bucket.url, tmp_path)[-2:] == [b"one", b"two"]
 
     def test_a_partition_without_metadata_is_refused(
         self, bucket: MemoryBucket, tmp_path: Path
     ) -> None:
         """A folder that lost one partition's metadata is not extended around the hole."""
-        write_messages(bucket.url, TOPIC, _rows(range(9)), partitions=3, metadata_folder=tmp_path)
+        write_messages(
+            bucket.url, TOPIC, keyed_rows(range(9)), partitions=3, metadata_folder=tmp_path
+        )
         shutil.rmtree(tmp_path / "public__default__orders-partition-1")
 
         with pytest.raises(OptionError, match=r"partition-1 has no metadata"):
@@ -301,7 +282,7 @@ def test_a_clusters_metadata_asks_for_ids(bucket: MemoryBucket, tmp_path: Path) 
     """Ids that nobody chose would be lost at once; for readers alone they are chosen easily."""
     with pytest.raises(OptionError, match=r"west needs first_ledger_id.* at once"):
         write_messages(bucket.url, TOPIC, _TABLE, cluster="west", metadata_folder=tmp_path)
-    assert (names(Location(bucket.url)), _files(tmp_path)) == ([], {})
+    assert (names(Location(bucket.url)), files_below(tmp_path)) == ([], {})
 
     write_messages(bucket.url, "a", _TABLE, cluster="west")
     write_messages(bucket.url, "b", _TABLE, metadata_folder=tmp_path)

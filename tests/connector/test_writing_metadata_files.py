@@ -13,12 +13,13 @@ from arrow_io.messages.message_metadata import Message
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic, write_messages
 from connector.writing.metadata_files import METADATA_FILES
+from tests.support.appended_topics import files_below, keyed_rows, payloads_of
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.golden import golden_topic
 from tests.support.offloads import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _TABLE = pa.table({"__value__": [b"one", b"two"]})
@@ -31,30 +32,6 @@ def bucket() -> Iterator[MemoryBucket]:
     empty = MemoryBucket()
     yield empty
     empty.drop()
-
-
-def _rows(values: Sequence[int]) -> pa.Table:
-    return pa.table(
-        {
-            "__key__": [f"key {each % 7}" for each in values],
-            "__value__": [str(each).encode() for each in values],
-        }
-    )
-
-
-def _values(url: str, folder: Path | None, topic: str = TOPIC) -> list[bytes]:
-    catalog = None if folder is None else open_catalog(url, metadata=str(folder))
-    table = open_topic(url, topic, columns=["__value__"], value="raw", catalog=catalog).to_table()
-    values: list[bytes] = table["__value__"].to_pylist()
-    return values
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    return {
-        str(each.relative_to(folder)): each.read_bytes()
-        for each in folder.rglob("*")
-        if each.is_file()
-    }
 
 
 class TestWhatWasNotWrittenHere:
@@ -88,12 +65,12 @@ class TestWhatWasNotWrittenHere:
             golden_topic("json-orders").objects_folder.parent / "public__default__json-orders",
             folder,
         )
-        before = _files(tmp_path)
+        before = files_below(tmp_path)
 
         with pytest.raises(OptionError, match="write did not make"):
             write_messages(bucket.url, TOPIC, _TABLE, append=True, metadata_folder=tmp_path)
 
-        assert _files(tmp_path) == before
+        assert files_below(tmp_path) == before
 
     def test_one_that_is_malformed_is_named(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """The error names the file."""
@@ -182,8 +159,10 @@ class TestFailure:
         self, bucket: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
     ) -> None:
         """Whichever file cannot be written, every file and object is as it was before."""
-        write_messages(bucket.url, TOPIC, _rows(range(9)), partitions=2, metadata_folder=tmp_path)
-        before, there = _files(tmp_path), names(Location(bucket.url))
+        write_messages(
+            bucket.url, TOPIC, keyed_rows(range(9)), partitions=2, metadata_folder=tmp_path
+        )
+        before, there = files_below(tmp_path), names(Location(bucket.url))
         write = Location.write_object
         written: list[str] = []
 
@@ -200,12 +179,12 @@ class TestFailure:
 
         with pytest.raises(StorageError, match="disk is full") as raised:
             write_messages(
-                bucket.url, TOPIC, _rows(range(9)), partitions=2, append=True,
+                bucket.url, TOPIC, keyed_rows(range(9)), partitions=2, append=True,
                 metadata_folder=tmp_path,
             )  # fmt: skip
 
         assert getattr(raised.value, "__notes__", []) == []
-        assert (_files(tmp_path), names(Location(bucket.url))) == (before, there)
+        assert (files_below(tmp_path), names(Location(bucket.url))) == (before, there)
 
     @pytest.mark.filterwarnings("ignore")
     def test_a_kill_at_any_moment_loses_nothing_that_stood(
@@ -213,7 +192,9 @@ class TestFailure:
     ) -> None:
         """After each single write, a reader gets at least what was there before."""
         folder = tmp_path / "metadata"
-        write_messages(bucket.url, TOPIC, _rows(range(9)), partitions=2, metadata_folder=folder)
+        write_messages(
+            bucket.url, TOPIC, keyed_rows(range(9)), partitions=2, metadata_folder=folder
+        )
         read: list[set[bytes]] = []
 
         def watched(method: Callable[..., None]) -> Callable[..., None]:
@@ -221,7 +202,7 @@ class TestFailure:
                 method(location, *args, **options)
                 if str(folder) in location.url:
                     shutil.copytree(folder, tmp_path / "copy")
-                    read.append(set(_values(bucket.url, tmp_path / "copy")))
+                    read.append(set(payloads_of(bucket.url, tmp_path / "copy")))
                     shutil.rmtree(tmp_path / "copy")
 
             return watching
@@ -230,7 +211,7 @@ class TestFailure:
             monkeypatch.setattr(Location, name, watched(getattr(Location, name)))
 
         write_messages(
-            bucket.url, TOPIC, _rows(range(9, 30)), partitions=2, append=True,
+            bucket.url, TOPIC, keyed_rows(range(9, 30)), partitions=2, append=True,
             metadata_folder=folder,
         )  # fmt: skip
 
@@ -251,14 +232,14 @@ class TestFailure:
         with pytest.raises(OptionError, match="changed meanwhile"):
             write_messages(bucket.url, TOPIC, rows(), append=True, metadata_folder=tmp_path)
 
-        assert _values(bucket.url, tmp_path) == [b"one", b"two", b"three", b"four"]
+        assert payloads_of(bucket.url, tmp_path) == [b"one", b"two", b"three", b"four"]
 
     def test_what_cannot_be_restored_is_told(
         self, bucket: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Each file that stays changed is named, and the others are restored."""
         write_messages(bucket.url, TOPIC, _TABLE, metadata_folder=tmp_path)
-        before = _files(tmp_path)
+        before = files_below(tmp_path)
         write = Location.write_object
         tried: list[str] = []
 
@@ -277,7 +258,7 @@ class TestFailure:
 
         (note,) = raised.value.__notes__
         assert "managed-ledger-info.bin could not be made what it was" in note
-        changed = {name for name, data in _files(tmp_path).items() if data != before[name]}
+        changed = {name for name, data in files_below(tmp_path).items() if data != before[name]}
         assert changed == {"public__default__orders/managed-ledger-info.bin"}
 
 
