@@ -1,5 +1,8 @@
 """Apache Pulsar topics, straight from the bucket they were offloaded to, as Arrow."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from arrow_io.errors import (
     ChecksumError,
     CorruptBlockError,
@@ -31,12 +34,41 @@ from arrow_io.errors import (
 )
 from arrow_io.messages.message_metadata import Message
 from arrow_io.read_report import ReadReport
-from connector.catalog.catalog import Catalog, open_catalog
-from connector.dataset import TopicDataset
-from connector.duckdb_functions import register_duckdb
-from connector.offloader import LedgerOffloader, LedgerToOffload, OffloadResult
-from connector.topic import open_topic
-from connector.writing.topic_writer import WrittenTopic, write_messages
+
+if TYPE_CHECKING:
+    from connector.catalog.catalog import Catalog, open_catalog
+    from connector.dataset import TopicDataset
+    from connector.duckdb_functions import register_duckdb
+    from connector.offloader import LedgerOffloader, LedgerToOffload, OffloadResult
+    from connector.topic import open_topic
+    from connector.writing.topic_writer import WrittenTopic, write_messages
+else:
+    _MODULES = {
+        "Catalog": "catalog.catalog",
+        "LedgerOffloader": "offloader",
+        "LedgerToOffload": "offloader",
+        "OffloadResult": "offloader",
+        "TopicDataset": "dataset",
+        "WrittenTopic": "writing.topic_writer",
+        "open_catalog": "catalog.catalog",
+        "open_topic": "topic",
+        "register_duckdb": "duckdb_functions",
+        "write_messages": "writing.topic_writer",
+    }
+
+    def __getattr__(name: str) -> object:
+        """Import what is asked for: Arrow's datasets bring pandas along, which takes a while."""
+        if name not in _MODULES:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        """All names, those that are not imported yet included."""
+        return sorted({*globals(), *_MODULES})
+
 
 __all__ = [
     "Catalog",

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import connector
 from arrow_io.messages import _decode
 
 ROOT = Path(__file__).parent.parent
@@ -99,14 +100,21 @@ def test_the_build_group_repeats_the_build_requirements() -> None:
 
 @pytest.mark.parametrize("module", READING_MODULES)
 def test_import_loads_no_engine(module: str) -> None:
-    """Importing what reads must load no engine, but for pandas where `pyarrow.dataset` loads it."""
-    script = (
-        "import sys, pyarrow.dataset; before = set(sys.modules);"
-        f"import {module}; print(*set(sys.modules) - before)"
-    )
-    loaded = run(sys.executable, "-c", script).split()
+    """Importing what reads must load no engine."""
+    loaded = run(sys.executable, "-c", f"import sys, {module}; print(*sys.modules)").split()
     assert module in loaded
     assert ENGINES & {name.partition(".")[0] for name in loaded} == set()
+
+
+def test_every_public_name_is_there_and_listed() -> None:
+    """Names that are imported when they are asked for must be the package's like all others."""
+    script = (
+        "import connector; listed = set(dir(connector)); from connector import *;"
+        "print(*(name for name in connector.__all__ if name in globals() and name in listed))"
+    )
+    assert run(sys.executable, "-c", script).split() == connector.__all__
+    with pytest.raises(AttributeError, match="module 'connector' has no attribute 'open_topics'"):
+        _ = getattr(connector, "open_topics")  # noqa: B009 - mypy knows that it is not there
 
 
 def test_spark_finds_the_data_source_module() -> None:

@@ -29,7 +29,8 @@ _Error = TypeVar("_Error", bound=PulsarOffloadError)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
-_NO_ENTRIES = pa.array([], pa.struct([PROPERTIES.key_field, PROPERTIES.item_field]))
+# Arrow imports pandas to make an array or a scalar of Python values.
+_NO_ENTRIES = pa.nulls(0, pa.struct([PROPERTIES.key_field, PROPERTIES.item_field]))
 
 _SINGLE_PROPERTY_TAG = 0x22
 _BATCH_PROPERTY_TAG = 0x0A

@@ -7,7 +7,6 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from arrow_io.errors import SchemaError
 from arrow_io.messages.entry_run import int64_view
@@ -33,8 +32,6 @@ There is no third: each growth copies the arena, so that it must make room for m
 _ALIGNMENT = 64
 _WITH_OFFSETS = frozenset({tables.VARIABLE, tables.LIST})
 _LEAST_BYTES = 256
-# Of the same type as what it is compared with: else both are cast to int64 first.
-_FALSE = pa.scalar(0, pa.uint8())
 
 
 class Misfit(NamedTuple):
@@ -337,7 +334,7 @@ class Shredding:
 
 
 def _bits(flags: pa.UInt8Array) -> pa.Buffer:
-    return pc.not_equal(flags, _FALSE).buffers()[1]
+    return flags.cast(pa.bool_()).buffers()[1]
 
 
 def _numbers(numbers: Iterable[int]) -> array[int]:
