@@ -16,7 +16,7 @@ from arrow_io.read_report import ReadReport
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
-from connector.catalog.catalog import Catalog, Metadata, open_catalog
+from connector.catalog.catalog import Catalog, open_catalog
 from connector.catalog.schemas import load_schema
 from connector.dataset import TopicDataset
 from connector.decryption_keys import read_decryption_keys
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.trace import RequestTrace
     from connector.bounds import Bound
+    from connector.catalog.catalog_options import Metadata
     from connector.catalog.schemas import SchemaSource
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.decryption_keys import KeySource

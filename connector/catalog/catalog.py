@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from arrow_io.errors import FormatError, MissingObjectError, OptionError, TopicNotFoundError
-from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
+from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
 from arrow_io.format.object_names import MAX_LEDGER_ID
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import ReadReport
 from arrow_io.storage.hidden import hidden, hidden_url
-from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.catalog.bucket import read_bucket, streaming_error
 from connector.catalog.bucket_summary import what_lies_there
 from connector.catalog.catalog_option_checks import check_place
+from connector.catalog.catalog_options import CatalogOptions
+from connector.catalog.left_out import count_left_out
 from connector.catalog.metadata_source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
 from connector.catalog.schemas import load_schema
@@ -32,42 +30,22 @@ from connector.catalog.snapshot import (
 )
 from connector.catalog.snapshot_json import Snapshot
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
+from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.topic_name import TopicName, namespaces_of, select_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from arrow_io.errors import PulsarOffloadError
-    from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.payloads.schema_info import TopicSchema
     from arrow_io.storage.trace import RequestTrace
     from connector.catalog.bucket import BucketContents, LedgerCopy
+    from connector.catalog.catalog_options import Metadata
     from connector.catalog.metadata_source import MetadataSource
     from connector.catalog.topic_metadata import TopicMetadata
 
 _CONCURRENT_TOPICS = 8
-
-Metadata: TypeAlias = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
-"""Where a cluster's metadata can be read: see `open_catalog`."""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class CatalogOptions:
-    """What a catalog is opened with; see `open_catalog`. Shows none of it: there are secrets."""
-
-    url: str
-    storage_options: Mapping[str, object] | None = None
-    metadata: Metadata | None = None
-    metadata_options: Mapping[str, object] | None = None
-    buckets: Mapping[str, str] | None = None
-    range_bytes: int = DEFAULT_RANGE_BYTES
-    trace: RequestTrace | None = None
-
-    @property
-    def location(self) -> Location:
-        """The bucket, prefix or folder."""
-        return Location(self.url, self.storage_options)
 
 
 class Catalog:
@@ -88,6 +66,7 @@ class Catalog:
         self.contents = snapshot.contents
         self.taken = snapshot.taken
         self.source = source
+        self.unfinished = UnfinishedOffloads(self.location, options.trace)
         self._options = options
         self._elsewhere = OtherBuckets(
             self.location,
@@ -101,7 +80,6 @@ class Catalog:
             (copy.name.ledger_id, copy.name.uuid): copy for copy in self.contents.copies
         }
         self._ledgers: dict[TopicName, TopicLedgers] = {}
-        self._attempts: dict[LedgerObjectName, Mapping[str, str] | None] = {}
 
     def __repr__(self) -> str:
         """The URL, and what was found there; sends no request, so the metadata is not asked."""
@@ -315,91 +293,8 @@ class Catalog:
         if counted.salvage:
             counted.substituted_ledgers += sum(len(each.substitutes) for each in chosen)
             chosen = [each.salvaged() for each in chosen]
-        # What the metadata lists is all there is of a topic.
-        by_bucket = [each for each in chosen if each.metadata is None]
-        problems = [problem for each in chosen for problem in each.problems]
-        for error in problems + (self.unattributed() if by_bucket else []):
-            if error.ledger_id is None or error.ledger_id in asked_for:
-                counted.lose(Unit.LEDGER, error)
-        if by_bucket:
-            self._tell_unfinished(by_bucket, counted, asked_for)
-        for each in chosen:
-            pending = [ledger for ledger in each.pending if ledger.ledger_id in asked_for]
-            counted.pending_ledgers += len(pending)
-            counted.pending_entries += sum(ledger.entries or 0 for ledger in pending)
-            unlisted = [ledger for ledger in each.unknown if ledger.ledger_id in asked_for]
-            counted.unlisted_ledgers += len(unlisted)
-        if self.source is not None:
-            counted.unknown_topics += len(by_bucket)
-            counted.doubts += self._doubts(self.source, chosen)
+        count_left_out(self, chosen, counted, asked_for)
         return chosen
-
-    def _doubts(self, source: MetadataSource, chosen: Sequence[TopicLedgers]) -> list[str]:
-        """What the metadata of some topics leaves unsure, in words that begin with the topic."""
-        starts = tuple(f"{each.topic}: " for each in chosen)
-        told = [each for each in dict.fromkeys(source.warnings) if each.startswith(starts)]
-        # Whoever tells it of a single topic names that before it.
-        return told if len(chosen) > 1 else [each.removeprefix(starts[0]) for each in told]
-
-    def _tell_unfinished(
-        self, chosen: Sequence[TopicLedgers], report: ReadReport, asked_for: range
-    ) -> None:
-        """Offloads with no index object: the last may be under way, one between is missing."""
-        copies = self.contents.copies
-        sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
-        # An offload of which nothing tells the topic may be of any that has the ledger.
-        sound |= {(None, ledger_id) for _, ledger_id in sound}
-        last: dict[TopicName | None, int] = {
-            each.topic: max((ledger.ledger_id for ledger in each.ledgers), default=-1)
-            for each in chosen
-        }
-        last[None] = -1
-        for name in (each.name for each in self.contents.unfinished):
-            try:
-                owner = self.owner(name)
-            except MissingObjectError:
-                # Deleted since the bucket was listed.
-                continue
-            if owner not in last or (owner, name.ledger_id) in sound:
-                continue
-            if name.ledger_id not in asked_for:
-                continue
-            if name.ledger_id < last[owner]:
-                message = "the data object is there, its index object is not"
-                error = MissingObjectError(
-                    message, object_key=name.index_name, ledger_id=name.ledger_id
-                )
-                report.lose(Unit.LEDGER, error)
-            else:
-                report.unfinished_ledgers += 1
-
-    def owner(self, name: LedgerObjectName) -> TopicName | None:
-        """The topic of an unfinished offload, by the user metadata of its data object.
-
-        Raises:
-            MissingObjectError: The data object is not there any more.
-            StorageError: It cannot be asked for.
-        """
-        managed_ledger = (self.attempt_metadata(name) or {}).get(MANAGED_LEDGER_NAME_KEY)
-        try:
-            return TopicName.from_managed_ledger_name(managed_ledger) if managed_ledger else None
-        except FormatError:
-            return None
-
-    def attempt_metadata(self, name: LedgerObjectName) -> Mapping[str, str] | None:
-        """The user metadata of the data object of an unfinished offload.
-
-        Returns:
-            The metadata, names in lower case; None if the store keeps none.
-
-        Raises:
-            MissingObjectError: The data object is not there any more.
-            StorageError: It cannot be asked for.
-        """
-        if name not in self._attempts:
-            trace = self._options.trace
-            self._attempts[name] = self.location.user_metadata(name.data_name, trace=trace)
-        return self._attempts[name]
 
     def unattributed(self) -> list[PulsarOffloadError]:
         """What is wrong with ledgers that may belong to any topic, because nothing tells which."""

@@ -393,7 +393,7 @@ class _Auditor:
             modified=offload.data.modified,
         )
         try:
-            topic = self._catalog.owner(name)
+            topic = self._catalog.unfinished.topic(name)
         except MissingObjectError:
             return replace(found, text="a data object that was deleted since the bucket was listed")
         owners = self._deletability.owners.get(name.ledger_id, [])

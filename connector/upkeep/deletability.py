@@ -80,7 +80,7 @@ class Deletability:
     ) -> str | None:
         """As `doubt_of_copy`, for a data object without an index object."""
         return self._doubt(topic, name, modified) or self._evidence.doubt_of_data(
-            topic, told_cluster(self._catalog.attempt_metadata(name))
+            topic, told_cluster(self._catalog.unfinished.user_metadata(name))
         )
 
     def doubt_of_upload(

@@ -19,7 +19,7 @@ from arrow_io.errors import (
 from arrow_io.read_report import Unit
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import open_catalog, open_topic, register_duckdb
-from connector.catalog.catalog import CatalogOptions
+from connector.catalog.catalog_options import CatalogOptions
 from connector.catalog.topic_ledgers import LedgerState
 from connector.catalog.topic_metadata import LedgerInfo
 from connector.topic_name import TopicName

@@ -146,7 +146,7 @@ class Scene:
             taken=TAKEN,
             source=SimpleNamespace(is_live=self.is_live, topics=self._listed_in),
             location=self.store,
-            attempt_metadata=attempts.__getitem__,
+            unfinished=SimpleNamespace(user_metadata=attempts.__getitem__),
         )
         topics = [topic, *self.others]
         return (

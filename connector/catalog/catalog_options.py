@@ -1,0 +1,35 @@
+"""What a catalog is opened with, as one value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from arrow_io.storage.location import Location
+from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+
+if TYPE_CHECKING:
+    from arrow_io.storage.trace import RequestTrace
+
+Metadata: TypeAlias = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
+"""Where a cluster's metadata can be read: see `open_catalog`."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CatalogOptions:
+    """What a catalog is opened with; see `open_catalog`. Shows none of it: there are secrets."""
+
+    url: str
+    storage_options: Mapping[str, object] | None = None
+    metadata: Metadata | None = None
+    metadata_options: Mapping[str, object] | None = None
+    buckets: Mapping[str, str] | None = None
+    range_bytes: int = DEFAULT_RANGE_BYTES
+    trace: RequestTrace | None = None
+
+    @property
+    def location(self) -> Location:
+        """The bucket, prefix or folder."""
+        return Location(self.url, self.storage_options)

@@ -1,0 +1,92 @@
+"""What a read of some topics will leave out or cannot read, as far as the catalog knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import MissingObjectError
+from arrow_io.read_report import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arrow_io.read_report import ReadReport
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.metadata_source import MetadataSource
+    from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.topic_name import TopicName
+
+
+def count_left_out(
+    catalog: Catalog, chosen: Sequence[TopicLedgers], report: ReadReport, asked_for: range
+) -> None:
+    """Count what is wrong with topics, and what of them is not offloaded yet or cannot be told.
+
+    Args:
+        catalog: What the topics were chosen of.
+        chosen: The topics, partitions each by itself.
+        report: Counts it.
+        asked_for: Ledger ids that are asked for; what is wrong with others is passed over.
+
+    Raises:
+        PulsarOffloadError: A ledger of these topics, or one whose topic cannot be told, is unsound,
+            and the report does not salvage.
+    """
+    # What the metadata lists is all there is of a topic.
+    by_bucket = [each for each in chosen if each.metadata is None]
+    problems = [problem for each in chosen for problem in each.problems]
+    for error in problems + (catalog.unattributed() if by_bucket else []):
+        if error.ledger_id is None or error.ledger_id in asked_for:
+            report.lose(Unit.LEDGER, error)
+    if by_bucket:
+        _count_unfinished(catalog, by_bucket, report, asked_for)
+    for each in chosen:
+        pending = [ledger for ledger in each.pending if ledger.ledger_id in asked_for]
+        report.pending_ledgers += len(pending)
+        report.pending_entries += sum(ledger.entries or 0 for ledger in pending)
+        unlisted = [ledger for ledger in each.unknown if ledger.ledger_id in asked_for]
+        report.unlisted_ledgers += len(unlisted)
+    if catalog.source is not None:
+        report.unknown_topics += len(by_bucket)
+        report.doubts += _doubts(catalog.source, chosen)
+
+
+def _doubts(source: MetadataSource, chosen: Sequence[TopicLedgers]) -> list[str]:
+    """What the metadata of some topics leaves unsure, in words that begin with the topic."""
+    starts = tuple(f"{each.topic}: " for each in chosen)
+    told = [each for each in dict.fromkeys(source.warnings) if each.startswith(starts)]
+    # Whoever tells it of a single topic names that before it.
+    return told if len(chosen) > 1 else [each.removeprefix(starts[0]) for each in told]
+
+
+def _count_unfinished(
+    catalog: Catalog, chosen: Sequence[TopicLedgers], report: ReadReport, asked_for: range
+) -> None:
+    """Offloads with no index object: the last may be under way, one between is missing."""
+    copies = catalog.contents.copies
+    sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
+    # An offload of which nothing tells the topic may be of any that has the ledger.
+    sound |= {(None, ledger_id) for _, ledger_id in sound}
+    last: dict[TopicName | None, int] = {
+        each.topic: max((ledger.ledger_id for ledger in each.ledgers), default=-1)
+        for each in chosen
+    }
+    last[None] = -1
+    for name in (each.name for each in catalog.contents.unfinished):
+        try:
+            owner = catalog.unfinished.topic(name)
+        except MissingObjectError:
+            # Deleted since the bucket was listed.
+            continue
+        if owner not in last or (owner, name.ledger_id) in sound:
+            continue
+        if name.ledger_id not in asked_for:
+            continue
+        if name.ledger_id < last[owner]:
+            message = "the data object is there, its index object is not"
+            error = MissingObjectError(
+                message, object_key=name.index_name, ledger_id=name.ledger_id
+            )
+            report.lose(Unit.LEDGER, error)
+        else:
+            report.unfinished_ledgers += 1

@@ -1,0 +1,57 @@
+"""Offloads that have a data object and no index object: whose they are, as far as it is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import FormatError
+from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
+from connector.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from arrow_io.format.object_names import LedgerObjectName
+    from arrow_io.storage.location import Location
+    from arrow_io.storage.trace import RequestTrace
+
+
+class UnfinishedOffloads:
+    """What the user metadata of data objects tells; each object is asked once.
+
+    Args:
+        location: Where they lie.
+        trace: Counts the requests.
+    """
+
+    def __init__(self, location: Location, trace: RequestTrace | None) -> None:
+        self._location = location
+        self._trace = trace
+        self._known: dict[LedgerObjectName, Mapping[str, str] | None] = {}
+
+    def topic(self, name: LedgerObjectName) -> TopicName | None:
+        """The topic of an unfinished offload; None if nothing tells it.
+
+        Raises:
+            MissingObjectError: The data object is not there any more.
+            StorageError: It cannot be asked for.
+        """
+        managed_ledger = (self.user_metadata(name) or {}).get(MANAGED_LEDGER_NAME_KEY)
+        try:
+            return TopicName.from_managed_ledger_name(managed_ledger) if managed_ledger else None
+        except FormatError:
+            return None
+
+    def user_metadata(self, name: LedgerObjectName) -> Mapping[str, str] | None:
+        """The user metadata of the data object of an unfinished offload.
+
+        Returns:
+            The metadata, names in lower case; None if the store keeps none.
+
+        Raises:
+            MissingObjectError: The data object is not there any more.
+            StorageError: It cannot be asked for.
+        """
+        if name not in self._known:
+            self._known[name] = self._location.user_metadata(name.data_name, trace=self._trace)
+        return self._known[name]
