@@ -70,6 +70,7 @@ DuckDB compares its types with `_NS` to others only where the SQL casts one of t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -85,7 +86,7 @@ from arrow_io.payloads.decoder import version_number
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.value_columns import ValueField
@@ -308,7 +309,7 @@ class Projection:
         Raises:
             OptionError: A name is not among the columns.
         """
-        if isinstance(names, str):
+        if isinstance(names, str) or not isinstance(names, Iterable):
             message = f"columns are a list of names, not {names!r}"
             raise OptionError(message)
         known = dict(self.columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import sys
 from collections.abc import Mapping
 from typing import SupportsIndex, cast
@@ -82,7 +83,7 @@ def check_instance(type_: type, what: str, option: str, value: object) -> None:
         OptionError: It is not allowed.
     """
     if not isinstance(value, type_):
-        message = f"{option} must be {what}, not a {type(value).__name__}"
+        message = f"{option} must be {what}, not {kind_of(value)}"
         raise OptionError(message)
 
 
@@ -93,7 +94,38 @@ def check_by_name(option: str, value: object) -> None:
         OptionError: It is not allowed.
     """
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
-        # Not the name of the class, which may be one that hides what it holds.
-        kind = "str" if isinstance(value, str) else type(value).__name__
-        message = f"{option} must be a mapping by names, not a {kind}"
+        message = f"{option} must be a mapping by names, not {kind_of(value)}"
         raise OptionError(message)
+
+
+def path_or_url(option: str, value: object) -> str:
+    """The text of a path or URL.
+
+    Args:
+        option: Name of the option.
+        value: A text, or a path of `pathlib`.
+
+    Raises:
+        OptionError: It is neither; or it is empty, which file systems take for the working
+            directory.
+    """
+    text: object = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str) or not text.strip():
+        given = "an empty text" if isinstance(text, str) else kind_of(value)
+        message = f"{option} must be a path or URL, such as s3://bucket/prefix, not {given}"
+        raise OptionError(message)
+    return text
+
+
+def kind_of(value: object) -> str:
+    """What a value is, with its article, and nothing of what may be a secret.
+
+    Example:
+        >>> kind_of(5), kind_of("text"), kind_of(None)
+        ('an int', 'a str', 'None')
+    """
+    if value is None:
+        return "None"
+    # Not always the name of the class, which may be one that hides what it holds.
+    kind = "str" if isinstance(value, str) else type(value).__name__
+    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"

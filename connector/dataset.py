@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from arrow_io.errors import OptionError
+from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
 from connector.plain_text import counted, size_text
 from connector.read_ahead import read_ahead
@@ -103,7 +105,12 @@ class TopicScanner:
         self._tell()
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first `num_rows` rows, or fewer if there are no more."""
+        """The first `num_rows` rows, or fewer if there are no more.
+
+        Raises:
+            OptionError: `num_rows` is no whole number of at least 0.
+        """
+        check_whole_number("num_rows", num_rows, 0, sys.maxsize)
         options = self.scan.options
         limits = replace(
             options.limits, first_rows=max(1, min(num_rows, options.limits.first_rows))

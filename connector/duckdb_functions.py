@@ -20,7 +20,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import OptionError, PulsarOffloadError
-from arrow_io.option_values import check_instance
+from arrow_io.option_values import kind_of, path_or_url
 from arrow_io.storage.hidden import hidden, hidden_url
 from connector.catalog.catalog import Catalog
 from connector.credential_scope import HOSTLESS, origins
@@ -136,15 +136,13 @@ def register_duckdb(
             raise OptionError(message)
     check_options({name: value for name, value in options.items() if value is not None})
     if url is not None:
-        check_instance(str, "text", "url", url)
+        path_or_url("url", url)
     defaults = options if url is None else {"url": url, **options}
     if not callable(getattr(con, "create_function", None)):
-        message = (
-            f"con must be a DuckDB connection or the module duckdb, not a {type(con).__name__}"
-        )
+        message = f"con must be a DuckDB connection or the module duckdb, not {kind_of(con)}"
         raise OptionError(message)
     if on_bind is not None and not callable(on_bind):
-        message = f"on_bind must be a function, not a {type(on_bind).__name__}"
+        message = f"on_bind must be a function, not {kind_of(on_bind)}"
         raise OptionError(message)
     function = f"{_FUNCTION}{next(_NUMBERS)}"
     con.create_function(

@@ -351,6 +351,11 @@ def _unknown_options(names: list[str]) -> str:
             "no options came from Spark, which hands on none of CREATE TABLE: use CREATE TEMPORARY"
             " VIEW … USING pulsar_offload OPTIONS (…), or spark.read with options url and topic"
         )
+    if "paths" in names:
+        return (
+            "load() takes one path or URL, and was given several: read each by itself, and put the"
+            " frames together by union()"
+        )
     near = {name: difflib.get_close_matches(_normal(name), _KNOWN) for name in names}
     said = [
         f"unknown option {name}"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError, OptionError
+from arrow_io.option_values import kind_of, path_or_url
 from arrow_io.storage.connection import open_store
 from arrow_io.storage.failures import RetryPolicy, http_status, storage_errors
 from arrow_io.storage.listing_pages import ListingPages
@@ -80,15 +81,13 @@ class Location:
         """Copy the options, and check what can be checked without a request.
 
         Raises:
-            OptionError: The URL is no text, names no bucket, holds credentials that belong in the
-                options, has a `?` on S3, from which on s3fs would cut it off, or leads through a
-                cache; or a number among the options is out of bounds.
+            OptionError: The URL is no text, is empty, names no bucket, holds credentials that
+                belong in the options, has a `?` on S3, from which on s3fs would cut it off, or
+                leads through a cache; or a number among the options is out of bounds.
         """
-        if not isinstance(self.url, str):
-            message = f"a URL or path is text, not {type(self.url).__name__}"
-            raise OptionError(message)
+        object.__setattr__(self, "url", path_or_url("url", self.url))
         if not isinstance(self.storage_options or {}, Mapping):
-            message = f"storage options are a mapping, not {type(self.storage_options).__name__}"
+            message = f"storage options are a mapping, not {kind_of(self.storage_options)}"
             raise OptionError(message)
         object.__setattr__(self, "storage_options", dict(self.storage_options or {}))
         object.__setattr__(self, "retry", with_options(self.retry, self.storage_options or {}))

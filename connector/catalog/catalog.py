@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
 from arrow_io.format.object_names import MAX_LEDGER_ID
+from arrow_io.option_values import path_or_url
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
@@ -128,9 +129,10 @@ class Catalog:
             storage_options: Options of the fsspec file system of the path.
 
         Raises:
-            OptionError: The path ends otherwise.
+            OptionError: The path is none, or ends otherwise.
             PulsarOffloadError: The metadata cannot be read, or the file cannot be written.
         """
+        path = path_or_url("path", path)
         source, topics, schemas = self.source, None, {}
         if source is not None:
             # What lies in other buckets is looked for as the ledgers are.
@@ -144,7 +146,7 @@ class Catalog:
         snapshot = Snapshot(
             self.contents, self._elsewhere.contents, topics, schemas, warnings, self.taken
         )
-        save_snapshot(snapshot, os.fspath(path), storage_options)
+        save_snapshot(snapshot, path, storage_options)
 
     def topics(self) -> list[TopicName]:
         """All topics, partitions each by itself, by name and partition number."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _urls_by_name(option: str, value: object) -> None:
     check_by_name(option, value)
     urls = value.values() if isinstance(value, Mapping) else ()
-    if not all(isinstance(each, str) for each in urls):
+    if not all(isinstance(each, str) and each.strip() for each in urls):
         message = f"{option} must be URLs by the names of buckets"
         raise OptionError(message)
 

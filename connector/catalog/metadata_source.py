@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from arrow_io.errors import OptionError
+from arrow_io.option_values import check_by_name, path_or_url
 from connector.catalog.admin_client import AdminApi
 from connector.catalog.metadata_folder import MetadataFolder
 
@@ -90,19 +90,14 @@ def open_metadata_source(
         OptionError: The source is of no such kind or has no path in it, or an option is unknown or
             of the wrong type.
     """
+    if isinstance(source, Mapping):
+        check_by_name("metadata", source)
     given: Iterable[object] = source.values() if isinstance(source, Mapping) else (source,)
     for each in given:
-        if not isinstance(each, str | os.PathLike) or not os.fspath(each):
-            message = f"metadata is read from a path or a URL, not from {_shown(each)}"
-            raise OptionError(message)
+        path_or_url("metadata", each)
     if isinstance(source, Mapping):
         return MetadataFolder(source, options)
     path = os.fspath(source)
     if path.lower().startswith(("http://", "https://")):
         return AdminApi.from_options(path, options or {})
     return MetadataFolder(path, options)
-
-
-def _shown(value: object) -> str:
-    """What was given in the place of a path, but nothing of what may be a secret."""
-    return "an empty text" if isinstance(value, str) else f"a value of type {type(value).__name__}"

@@ -8,12 +8,12 @@ cluster tells more (subscriptions, ledgers in BookKeeper), and the cluster alone
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import FormatError, MissingObjectError, OptionError, PulsarOffloadError
+from arrow_io.option_values import path_or_url
 from arrow_io.storage.location import Location
 from connector.catalog.admin_answers import (
     has_schemas,
@@ -39,6 +39,7 @@ from connector.writing.new_folders import NewFolders
 from connector.writing.standing_topic import check_partitions
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Collection, Mapping, Sequence
 
     from arrow_io.payloads.schema_info import TopicSchema
@@ -78,7 +79,7 @@ class MetadataFiles:
         *,
         append: bool,
     ) -> None:
-        self._root = Location(_checked_path(path), options)
+        self._root = Location(path_or_url("metadata_folder", path), options)
         self._root.check_writable()
         self._names = names
         self._folders = [self._root.child(folder_name(name)) for name in names]
@@ -174,18 +175,6 @@ class MetadataFiles:
         standing.update([-1] * (base in folders))
         place = f"the metadata in {self._root}"
         check_partitions(topic, self._names, standing, place, is_whole=True)
-
-
-def _checked_path(path: str | os.PathLike[str]) -> str:
-    try:
-        text = os.fspath(path)
-    except TypeError:
-        text = None
-    if not isinstance(text, str) or not text:
-        given = "an empty text" if text == "" else type(path).__name__
-        message = f"metadata_folder is a path or URL, not {given}"
-        raise OptionError(message)
-    return text
 
 
 def folder_name(topic: TopicName) -> str:

@@ -473,9 +473,12 @@ def test_topic_that_only_the_metadata_knows_is_empty_and_told(bucket: OwnedBucke
     [
         ({"metadata_options": {"token": "s3cret"}}, "metadata_options are given, and no metadata"),
         ({"buckets": {"b": "memory://b"}}, "buckets are given, and no metadata"),
-        ({"metadata": ""}, "from a path or a URL, not from an empty text"),
-        ({"metadata": 5}, "not from a value of type int"),
-        ({"metadata": {"orders": 5}}, "not from a value of type int"),
+        (
+            {"metadata": ""},
+            "metadata must be a path or URL, such as s3://bucket/prefix, not an empty",
+        ),
+        ({"metadata": 5}, "not an int"),
+        ({"metadata": {"orders": 5}}, "not an int"),
         ({"metadata": {"a/b": "folder"}}, "topic"),
         ({"metadata": GOLDEN / SMALL, "buckets": {"b": 5}}, "buckets must be URLs by"),
         (

@@ -196,11 +196,11 @@ class TestWarnings:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"url": 5}, "not int"),
+        ({"url": 5}, "not an int"),
         ({"url": "dir::s3://bucket"}, "chain of URLs"),
         ({"url": "s3://bucket/orders?versionId=1"}, r"has a '\?'"),
         ({"topic": 5}, "not int"),
-        ({"storage_options": "key"}, "storage options are a mapping, not str"),
+        ({"storage_options": "key"}, "storage options are a mapping, not a str"),
         ({"compression": None}, "compression"),
         ({"batch_messages": "3"}, "batch_messages must be a whole number, not '3'"),
         ({"batch_delay_ms": 0.5}, "batch_delay_ms must be a whole number"),
@@ -214,7 +214,10 @@ class TestWarnings:
         ({"append": "false"}, "append must be true or false, not 'false'"),
         ({"chunking": 1}, "chunking must be true or false"),
         ({"broker_metadata": "true"}, "broker_metadata must be true or false"),
-        ({"metadata_folder": 5}, "metadata_folder is a path or URL, not int"),
+        (
+            {"metadata_folder": 5},
+            "metadata_folder must be a path or URL, such as s3://bucket/prefix, not an int",
+        ),
         ({"metadata_folder": "dir::memory://m"}, "chain of URLs"),
         ({"first_ledger_id": 2**63 - 1}, "ledger ids end with 9223372036854775807"),
     ],

@@ -255,6 +255,19 @@ def test_the_url_may_be_what_is_loaded(spark: SparkSession, bucket: str) -> None
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [("", "option url is missing: where the objects lie"), (["a", "b"], "takes one path or URL")],
+)
+def test_no_place_and_several_are_not_loaded(
+    spark: SparkSession, place: str | list[str], said: str
+) -> None:
+    """An empty path must not be the working directory, and two are told to be too many."""
+    with pytest.raises(Exception, match=said):
+        spark.read.format("pulsar_offload").option("topic", "json-orders").load(place)
+
+
+@pytest.mark.spark
 def test_errors_are_told_by_their_sentence(spark: SparkSession, bucket: str) -> None:
     """What is wrong stands before anything else, and no frame is shown, on driver and executors."""
     with pytest.raises(Exception, match="no offloaded topic") as planned:

@@ -307,6 +307,8 @@ def test_refused_options(options: dict[str, str], said: str) -> None:
             },
             "managedLedgerOffloadServiceEndpoint has no meaning for abfs://",
         ),
+        ({"topic": "t", "path": ""}, "option url is missing: where the objects lie, such as s3://"),
+        ({"topic": "t", "paths": '["a","b"]'}, "load() takes one path or URL, and was given sev"),
         ({}, "use CREATE TEMPORARY VIEW"),
         ({"provider": "pulsar_offload", "option.url": "x"}, "use CREATE TEMPORARY VIEW"),
     ],
