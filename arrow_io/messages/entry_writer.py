@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import crc32c
 
@@ -34,9 +34,6 @@ from arrow_io.messages.message_metadata import (
     single_message_metadata,
 )
 from arrow_io.option_values import check_whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 DEFAULT_BATCH_MESSAGES: Final = 1000
 DEFAULT_BATCH_BYTES: Final = 128 << 10
@@ -110,8 +107,9 @@ class EntryWriter:
 
     Example:
         >>> writer = EntryWriter(EntryOptions(compression="lz4"))
-        >>> messages = [Message(payload=b"value", publish_time_ms=0)] * 2
-        >>> [len(entry) for entry in writer.entries(messages)]
+        >>> for _ in range(2):
+        ...     assert writer.add(Message(payload=b"value", publish_time_ms=0)) == []
+        >>> [len(entry.data) for entry in writer.flush()]
         [62]
     """
 
@@ -135,12 +133,6 @@ class EntryWriter:
         A message in chunks counts once for each of them, as with a broker.
         """
         return self._next_index - 1
-
-    def entries(self, messages: Iterable[Message]) -> Iterator[bytes]:
-        """All entries of some messages, the last batch included; errors are those of `add`."""
-        for message in messages:
-            yield from (entry.data for entry in self.add(message))
-        yield from (entry.data for entry in self.flush())
 
     def add(self, message: Message) -> list[WrittenEntry]:
         """Take the next message.

@@ -23,6 +23,9 @@ Columns that say where a message stood, or what a broker said of it (`GIVEN_ANEW
 so that what was read can be written. What would not be written as it was read, for want of a column
 that is given on request, is refused, and the error names the column.
 
+Columns may also have the names of `naming="pulsar-spark"`. A name that the schema gives to a field
+as well is refused where nothing tells which of both is meant.
+
 Properties are a map; a list of pairs, or of structs with `key` and `value`; or a struct, of which
 each field that is not null is one. Dictionary- and run-end-encoded columns are as their values.
 """
@@ -83,6 +86,10 @@ GIVEN_ANEW: Final = frozenset(
     }
 )
 """Where one of these is, the rows were read of a topic."""
+_PULSAR_SPARK_NAMES: Final = {
+    given: own for given, own in every_column("pulsar-spark").columns if given != own
+}
+"""Our own name of each column that has another one there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +161,16 @@ class MessageRows:
         return replace(message, schema_version=self._schema_version)
 
     def _rows(self, given: pa.RecordBatch, first_row: int) -> Iterator[Message]:
-        self._check_names(given.schema.names)
-        batch = plain_batch(given, first_row)
+        named = given.rename_columns(self._own_names(given.schema.names))
+        self._check_names(named.schema.names)
+        batch = plain_batch(named, first_row)
         was_read = not GIVEN_ANEW.isdisjoint(batch.schema.names)
+        told_keys, empty = keys(batch, first_row), self._empty_rows(batch)
         if was_read:
-            self._check_told_apart(batch, first_row)
+            self._check_told_apart(batch, told_keys, empty, first_row)
         fields = {
-            "payload": self._payloads(batch, first_row),
-            "key": keys(batch, first_row),
+            "payload": self._payloads(batch, empty, first_row),
+            "key": told_keys,
             "properties": properties(batch, first_row),
         }
         for field, (name, default) in {
@@ -181,19 +190,50 @@ class MessageRows:
         for row in zip(*fields.values(), strict=True):
             yield Message(**dict(zip(fields, row, strict=True)))
 
-    def _check_told_apart(self, batch: pa.RecordBatch, first_row: int) -> None:
+    def _own_names(self, names: Sequence[str]) -> list[str]:
+        """Our own names of columns, some of which may be those of `naming="pulsar-spark"`.
+
+        Raises:
+            OptionError: A name may be that of a field too.
+        """
+        theirs = {
+            name: own
+            for name, own in _PULSAR_SPARK_NAMES.items()
+            if name in names and own not in names
+        }
+        fields = [name for name in names if name in self._fields]
+        if theirs.keys() <= set(fields):
+            return list(names)
+        # Beside other fields, it is one of them.
+        is_field = len(fields) == len(self._fields) > 1
+        for name in theirs.keys() & set(fields):
+            if theirs[name] != VALUE_COLUMN or not is_field:
+                message = (
+                    f'the column {name} may be what naming="pulsar-spark" calls so, or a field of'
+                    f' the schema: read it with naming="pulsar-sql"'
+                )
+                raise OptionError(message)
+        return [name if name in fields else theirs.get(name, name) for name in names]
+
+    def _check_told_apart(
+        self,
+        batch: pa.RecordBatch,
+        told_keys: Sequence[str | bytes | None],
+        empty: pa.BooleanArray,
+        first_row: int,
+    ) -> None:
         """Refuse rows of a topic that would be written otherwise than they were read.
 
         A reader tells by columns on request what the default ones leave open.
         """
         names = batch.schema.names
         if "__key__" in names and "__key_bytes__" not in names:
-            for row, key in enumerate(column_values(batch, "__key__", first_row), first_row):
-                if isinstance(key, str) and _may_be_bytes(key):
+            for row, key in enumerate(told_keys, first_row):
+                if key and _may_be_bytes(key):
                     reason = f"its key {key[:_SHOWN]!r} may be text or Base64"
                     raise _untold(row, reason, "__key_bytes__")
         if self._is_json and "__null_value__" not in names:
-            for row, is_empty in enumerate(self._empty_rows(batch).to_pylist(), first_row):
+            for row, is_empty in enumerate(empty.to_pylist(), first_row):
                 if is_empty:
                     reason = "its value may be a null value or a record of nulls"
                     raise _untold(row, reason, "__null_value__")
@@ -204,11 +244,11 @@ class MessageRows:
 
     def _empty_rows(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows have no value; none of those whose values are bytes."""
-        names = set(batch.schema.names).intersection(self._fields)
         if VALUE_COLUMN in batch.schema.names:
             values = batch.column(VALUE_COLUMN)
             is_typed = not is_binary(values.type)
             return values.is_null() if is_typed else pa.array([False] * batch.num_rows)
+        names = set(batch.schema.names).intersection(self._fields)
         return reduce(pc.and_, (batch.column(name).is_null() for name in names))
 
     def _check_names(self, names: Sequence[str]) -> None:
@@ -258,12 +298,15 @@ class MessageRows:
             raise OptionError(message)
         return PayloadEncoder(self._schema.reader)
 
-    def _payloads(self, batch: pa.RecordBatch, first_row: int) -> list[bytes | None]:
+    def _payloads(
+        self, batch: pa.RecordBatch, empty: pa.BooleanArray, first_row: int
+    ) -> list[bytes | None]:
         told = column_values(batch, "__null_value__", first_row)
         if VALUE_COLUMN in batch.schema.names:
             payloads = self._values(batch, first_row)
         else:
-            payloads = self._records(batch, [bool(is_null) for is_null in told], first_row)
+            nulls = pa.array([bool(is_null) for is_null in told], pa.bool_())
+            payloads = self._records(batch, nulls, empty, first_row)
         for row, is_null in enumerate(told):
             if is_null:
                 payloads[row] = None
@@ -284,7 +327,7 @@ class MessageRows:
         return self._encoded(values, first_row)
 
     def _records(
-        self, batch: pa.RecordBatch, nulls: list[bool], first_row: int
+        self, batch: pa.RecordBatch, nulls: pa.BooleanArray, empty: pa.BooleanArray, first_row: int
     ) -> list[bytes | None]:
         names = [name for name in batch.schema.names if name in self._fields]
         arrays = [batch.column(name) for name in names]
@@ -292,13 +335,11 @@ class MessageRows:
             pa.field(self._fields[name], array.type)
             for name, array in zip(names, arrays, strict=True)
         ]
-        mask = pa.array(nulls, pa.bool_())
-        records = pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
+        records = pa.StructArray.from_arrays(arrays, fields=fields, mask=nulls)
         try:
             return self._encoded(records, first_row)
         except OptionError as error:
-            empty = pc.any(self._empty_rows(batch)).as_py()
-            if empty and "__null_value__" not in batch.schema.names:
+            if pc.any(empty).as_py() and "__null_value__" not in batch.schema.names:
                 error.message += "; a row that is a null value says so in a column __null_value__"
             raise
 
@@ -339,11 +380,12 @@ def _parts(source: object) -> Iterable[object]:
     raise OptionError(message)
 
 
-def _may_be_bytes(key: str) -> bool:
-    """Whether a key is what a reader gives of some bytes; no bytes are an empty text as well."""
-    if not key or _BASE64.fullmatch(key) is None:
+def _may_be_bytes(key: str | bytes) -> bool:
+    """Whether a key, which is not empty, is what a reader gives of some bytes."""
+    text = key if isinstance(key, str) else key.decode("ascii", "replace")
+    if _BASE64.fullmatch(text) is None:
         return False
-    return base64.b64encode(base64.b64decode(key)).decode() == key
+    return base64.b64encode(base64.b64decode(text)).decode() == text
 
 
 def _untold(row: int, reason: str, asked_for: str) -> OptionError:

@@ -20,7 +20,13 @@ from tests.support.golden import golden_topic, golden_topics
 from tests.support.golden_entries import golden_entries
 from tests.support.pulsar_proto import BrokerEntryMetadata, MessageMetadata, ProtoMessage
 from tests.support.reference import decode_topic
-from tests.support.written_messages import message_of, messages, told, told_by_reference
+from tests.support.written_messages import (
+    message_of,
+    messages,
+    told,
+    told_by_reference,
+    written_entries,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,7 +73,7 @@ _PLAIN_TOPICS = [
 
 
 def _written(given: Iterable[Message], **options: Any) -> list[bytes]:  # noqa: ANN401
-    return list(EntryWriter(EntryOptions(**options)).entries(given))
+    return written_entries(EntryWriter(EntryOptions(**options)), given)
 
 
 class _Parts(NamedTuple):
@@ -314,7 +320,7 @@ def test_broker_entry_metadata_counts_messages() -> None:
     )
     given = [_MESSAGE, _MESSAGE, _MESSAGE, long, _LATER]
 
-    entries = list(writer.entries(given))
+    entries = written_entries(writer, given)
 
     brokers = [_apart(entry).broker for entry in entries]
     times = [_MESSAGE.publish_time_ms] * 4 + [_LATER.publish_time_ms]

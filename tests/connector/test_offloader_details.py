@@ -25,6 +25,7 @@ from tests.support.offloads import (
     metadata_of,
     names,
 )
+from tests.support.written_messages import written_entries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,7 +176,7 @@ def test_a_context_tells_where_the_bucket_is(
 def test_damage_in_the_first_entry_is_not_copied() -> None:
     """Each entry's checksum is compared, the first one's too."""
     offloader = memory_offloader()
-    (good,) = EntryWriter().entries([Message(payload=b"payload", publish_time_ms=1)])
+    (good,) = written_entries(EntryWriter(), [Message(payload=b"payload", publish_time_ms=1)])
     wrong = good[:-1] + bytes([good[-1] ^ 1])
     for number, entries in enumerate(([wrong, good], [good, wrong])):
         ledger_id = LEDGER_ID + number

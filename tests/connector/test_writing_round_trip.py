@@ -15,7 +15,7 @@ from arrow_io.columns import ALL_COLUMNS
 from arrow_io.errors import OptionError, SchemaError
 from arrow_io.messages.message_metadata import Message
 from connector import open_topic, write_messages
-from connector.writing.message_rows import GIVEN_ANEW
+from connector.writing.message_rows import GIVEN_ANEW, MessageRows
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.expected import rows_of
 from tests.support.golden import golden_topics
@@ -130,9 +130,7 @@ def test_null_values_of_primitive_types_need_no_further_column(
     assert _check(given_messages, ["__key_bytes__"], schema=type_)
 
 
-@pytest.mark.filterwarnings("ignore:.*without an outcome", "ignore:.*value lost")
-@pytest.mark.parametrize("on_request", [False, True], ids=["default columns", "all columns"])
-@pytest.mark.parametrize(
+_EACH_TOPIC: Final = pytest.mark.parametrize(
     ("topic", "value"),
     [
         (topic, value)
@@ -143,6 +141,11 @@ def test_null_values_of_primitive_types_need_no_further_column(
     ],
     ids=str,
 )
+
+
+@pytest.mark.filterwarnings("ignore:.*without an outcome", "ignore:.*value lost")
+@pytest.mark.parametrize("on_request", [False, True], ids=["default columns", "all columns"])
+@_EACH_TOPIC
 def test_golden_topics_are_written_as_they_were_read(
     topic: GoldenTopic, value: str, *, on_request: bool
 ) -> None:
@@ -241,3 +244,57 @@ def test_messages_are_written_as_they_are() -> None:
     read = _read(bucket.url, ["__key__", "__key_bytes__"], value="raw").to_pylist()
     assert [tuple(row.values()) for row in read] == [("abcd", b"abcd"), ("YWJj", b"abc")]
     bucket.drop()
+
+
+@pytest.mark.filterwarnings("ignore:.*without an outcome", "ignore:.*value lost")
+@_EACH_TOPIC
+def test_golden_topics_are_written_by_the_names_of_pulsar_spark(
+    topic: GoldenTopic, value: str
+) -> None:
+    """What is read by another naming is written as what is read by our own."""
+    schema = None if value == "raw" else golden_schema(topic)
+    options: dict[str, Any] = {"schema": schema, "value": value, "on_corruption": "salvage"}
+    written: list[list[object]] = []
+    for naming in ("pulsar-sql", "pulsar-spark"):
+        options["naming"] = naming
+        wanted = [*open_golden(topic, **options).schema.names, *_ON_REQUEST]
+        names = {"__topic__": "__topic", "__message_id__": "__messageId"}
+        if naming == "pulsar-spark":
+            wanted = [names.get(name, name) for name in wanted]
+        table = open_golden(topic, **options, columns=wanted).to_table()
+        made = MessageRows(schema, publish_time_ms=0)
+        try:
+            written.append(list(made.messages(table)))
+        except (OptionError, SchemaError) as error:
+            written.append([type(error)])
+
+    assert written[0] == written[1]
+
+
+_VALUE_FIELD: Final = {
+    "type": "JSON",
+    "schema": {
+        "type": "record",
+        "name": "Reading",
+        "fields": [{"name": "value", "type": "int"}, {"name": "unit", "type": "string"}],
+    },
+}
+
+
+@pytest.mark.parametrize("shape", ["flat", "struct"])
+def test_a_field_called_value_is_told_from_the_value(shape: str) -> None:
+    """By the names of pulsar-spark both are `value`: which is meant is known, or asked for."""
+    first, second = MemoryBucket(), MemoryBucket()
+    message = Message(payload=b'{"value":1,"unit":"m"}', publish_time_ms=1, schema_version=0)
+    write_messages(first.url, TOPIC, [message])
+    options: dict[str, Any] = {"schema": _VALUE_FIELD, "value": shape, "naming": "pulsar-spark"}
+    table = open_topic(first.url, TOPIC, **options).to_table()
+
+    if shape == "struct":
+        with pytest.raises(OptionError, match='read it with naming="pulsar-sql"'):
+            write_messages(second.url, TOPIC, table, schema=_VALUE_FIELD)
+    else:
+        write_messages(second.url, TOPIC, table, schema=_VALUE_FIELD)
+        assert open_topic(second.url, TOPIC, **options).to_table()["value"].to_pylist() == [1]
+    first.drop()
+    second.drop()

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from arrow_io.messages.message_metadata import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from arrow_io.messages.entry_writer import EntryWriter
     from tests.support.reference import ReferenceMessage
 
 FIRST_TIME_MS: Final = 1_700_000_000_000
@@ -107,3 +108,9 @@ def _repetitive(count: int) -> bytes:
 
 def _name(pair: tuple[str, str]) -> str:
     return pair[0]
+
+
+def written_entries(writer: EntryWriter, given: Iterable[Message]) -> list[bytes]:
+    """All entries of some messages, the last batch included."""
+    written = [entry for message in given for entry in writer.add(message)]
+    return [entry.data for entry in (*written, *writer.flush())]
