@@ -160,12 +160,15 @@ def cost(
         "columns": column_names(columns),
         "transactions": transactions,
         "on_corruption": on_corruption,
+        # A schema may lie beside the topic, whatever the catalog was opened with.
+        "storage_options": place["storage_options"],
     }
     catalog = catalog_at(url, place, range_bytes=range_bytes, trace=trace)
     with progress(trace):
         if sql is not None:
-            options |= {"storage_options": place["storage_options"], "range_bytes": range_bytes}
-            datasets = bound_topics(sql, catalog, url, value=value, **options)
+            datasets = bound_topics(
+                sql, catalog, url, value=value, range_bytes=range_bytes, **options
+            )
         else:
             shape = "raw" if schema is None else value
             datasets = [open_topic(url, topic or "", catalog=catalog, value=shape, **options)]
