@@ -268,6 +268,8 @@ _PULSAR_SPARK_NAMES = {
 }
 
 NAMINGS = ("pulsar-sql", "pulsar-spark")
+DEFAULT_COLUMNS = "*"
+"""Stands among names of columns for the default ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,18 +302,34 @@ class Projection:
         )
 
     @property
+    def _default_names(self) -> list[str]:
+        on_request = {column.name for column in ALL_COLUMNS if not column.default}
+        return [given for given, own in self.columns if own not in on_request]
+
+    @property
     def _fields(self) -> Mapping[str, ValueField]:
         return {} if self.values is None else {each.name: each for each in self.values.fields}
 
     def select(self, names: Iterable[str]) -> Projection:
         """Only the columns named, in that order.
 
+        Args:
+            names: Names; `*`, among them or alone, stands for the default columns, each of which is
+                given once.
+
         Raises:
             OptionError: A name is not among the columns.
         """
+        if names == DEFAULT_COLUMNS:
+            names = [DEFAULT_COLUMNS]
         if isinstance(names, str) or not isinstance(names, Iterable):
             message = f"columns are a list of names, not {names!r}"
             raise OptionError(message)
+        names = list(names)
+        if DEFAULT_COLUMNS in names:
+            default = self._default_names
+            both = [[each] if each != DEFAULT_COLUMNS else default for each in names]
+            names = dict.fromkeys(name for each in both for name in each)
         known = dict(self.columns)
         wanted = []
         for name in names:
@@ -411,7 +429,7 @@ def projection(
     """The columns of a topic: the default ones, or those named, which may be on-request ones.
 
     Args:
-        columns: Names, in the order wanted; None for the default columns.
+        columns: As in `Projection.select`; None for the default columns.
         naming: `pulsar-sql` or `pulsar-spark`.
         values: The typed columns; None where values are bytes.
 
@@ -419,8 +437,4 @@ def projection(
         OptionError: An unknown column or naming.
         SchemaError: The topic's schema cannot be read.
     """
-    every = every_column(naming, values)
-    if columns is None:
-        on_request = {column.name for column in ALL_COLUMNS if not column.default}
-        columns = [given for given, own in every.columns if own not in on_request]
-    return every.select(columns)
+    return every_column(naming, values).select(DEFAULT_COLUMNS if columns is None else columns)

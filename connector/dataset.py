@@ -215,7 +215,8 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         """A scan of some columns of the rows that pass a filter.
 
         Args:
-            columns: Names of columns, on-request ones included; None: `schema`.
+            columns: Names of columns, on-request ones included, and `*` for the topic's default
+                ones; None: `schema`.
             filter: An Arrow expression over any columns, whether they are given or not.
             tuning: Options by which Arrow's own scanners are tuned; they have no effect here.
 

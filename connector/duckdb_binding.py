@@ -12,6 +12,7 @@ import json
 import threading
 from typing import Any
 
+from arrow_io.columns import DEFAULT_COLUMNS
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import hidden
 from connector.catalog.catalog import Catalog, open_catalog
@@ -118,7 +119,7 @@ def argument(name: str, value: object, scalar: type | None) -> object:
     """
     if name in _OBJECT_OPTIONS:
         return _object(name, value)
-    if name == "columns" and not is_texts(value):
+    if name == "columns" and value != DEFAULT_COLUMNS and not is_texts(value):
         message = f"columns must be a list of names, not {value!r}"
         raise OptionError(message)
     if name in {"start", "end"} and isinstance(value, dict):

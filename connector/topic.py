@@ -84,8 +84,8 @@ def open_topic(
         start: First message, inclusive: a date or datetime (publish time; its ISO text too), or a
             message id: `(ledger, entry[, batch])`, or as Pulsar gives it (`connector.message_ids`).
         end: Behind the last message, exclusive; likewise; not before `start`.
-        columns: Names of columns, on-request ones included (`arrow_io.columns.ALL_COLUMNS`); None
-            for the default ones.
+        columns: Names of columns, on-request ones included (`arrow_io.columns.ALL_COLUMNS`); `*`
+            among them, or in place of a list, stands for the default ones, as None does.
         schema: What the values are decoded by (`connector.catalog.schemas`): a file or folder of
             what Pulsar's admin API or CLI gives, a SchemaInfo as a dict, an Avro schema, a protobuf
             descriptor set, or the name of a primitive type. None: the schema in the metadata, if
@@ -202,7 +202,7 @@ def open_topic(
     has_bytes = options.filterable.values is None and value != "raw"
     if has_bytes:
         [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
-        if columns is None or name in columns:
+        if name in dict(options.projection.columns):
             _tell_undecoded(given, name)
     return TopicDataset(Scan(tuple(topics), options), unsound)
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from arrow_io.columns import NAMINGS
+from arrow_io.columns import DEFAULT_COLUMNS, NAMINGS
 from arrow_io.errors import OptionError
 from arrow_io.option_values import (
     check_count,
@@ -59,6 +59,8 @@ def _version(option: str, value: object) -> None:
 
 
 def _column_names(option: str, value: object) -> None:
+    if value == DEFAULT_COLUMNS:
+        return
     is_list = isinstance(value, Collection) and not isinstance(value, str)
     names = value if isinstance(value, Collection) else ()
     if not is_list or not all(isinstance(each, str) for each in names):

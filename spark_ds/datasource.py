@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from connector.catalog.catalog import Catalog
     from connector.dataset import TopicDataset
-    from connector.scan import Scan
 
 _SHOWN_NAMES: Final = 5
 
@@ -61,7 +60,7 @@ class PulsarOffloadDataSource(DataSource):
     | `metadata_options`, `secret.metadata_options` | all of them, as a JSON object |
     | `buckets` | URLs of further buckets, as a JSON object by name |
     | `table` | instead of `messages`: `topics`, `ledgers`, `blocks` or `objects` as rows |
-    | `columns` | names, separated by commas |
+    | `columns` | names, separated by commas; `*` among them for the default ones |
     | `schema` | of the values: on the driver, a file or folder; or JSON; or a type, as `STRING` |
     | `schema_version`, `value` | as in `open_topic` |
     | `time_unit` | `us`: Spark's times have microseconds |
@@ -140,7 +139,7 @@ class PulsarOffloadDataSource(DataSource):
             if self._options.table in TABLES:
                 return ListingReader(_selected(self._listing, schema))
             dataset = self._dataset
-            self._check(schema, dataset.scan)
+            self._check(schema, dataset)
             return TopicBatchReader(
                 dataset.scan.select(schema.names), dataset.unsound, self._options.task_bytes
             )
@@ -164,16 +163,15 @@ class PulsarOffloadDataSource(DataSource):
         catalog = _catalog(options)
         return TABLES[options.table](catalog, _wanted(options, catalog) or None)
 
-    def _check(self, schema: StructType, scan: Scan) -> None:
-        columns = self._options.columns
-        if columns is not None and list(columns) != schema.names:
+    def _check(self, schema: StructType, dataset: TopicDataset) -> None:
+        if self._options.columns is not None and dataset.schema.names != schema.names:
             message = (
                 f"the schema has columns {', '.join(schema.names)}, the option columns says"
-                f" {', '.join(columns)}: give one of them"
+                f" {', '.join(dataset.schema.names)}: give one of them"
             )
             raise OptionError(message)
         # The schema's names first, for an error that lists what there is.
-        named = scan.select(schema.names).options.projection.schema
+        named = dataset.scan.select(schema.names).options.projection.schema
         available = from_arrow_schema(spark_schema(named))
         for field, own in zip(schema, available, strict=True):
             if field.dataType != own.dataType:

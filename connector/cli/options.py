@@ -102,7 +102,9 @@ RangeBytes = Annotated[
 Columns = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME,…", help=f"Columns, of: {', '.join(each.name for each in ALL_COLUMNS)}."
+        metavar="NAME,…",
+        help="Columns, of those that the schema gives, * for the default ones, and:"
+        f" {', '.join(each.name for each in ALL_COLUMNS)}.",
     ),
 ]
 Start = Annotated[
