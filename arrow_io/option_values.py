@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import SupportsIndex, cast
 
 from arrow_io.errors import OptionError
+from arrow_io.option_names import option_name
 
 
 def check_whole_number(option: str, value: object, least: int, greatest: int) -> None:
@@ -29,10 +30,10 @@ def check_whole_number(option: str, value: object, least: int, greatest: int) ->
     try:
         number = operator.index(cast("SupportsIndex", value))
     except TypeError:
-        message = f"{option} must be a whole number, not {value!r}"
+        message = f"{option_name(option)} must be a whole number, not {value!r}"
         raise OptionError(message) from None
     if not least <= number <= greatest:
-        message = f"{option} is {number}; allowed are {least} … {greatest}"
+        message = f"{option_name(option)} is {number}; allowed are {least} … {greatest}"
         raise OptionError(message)
 
 
@@ -43,7 +44,7 @@ def check_count(option: str, value: object) -> None:
         OptionError: It is not allowed.
     """
     if isinstance(value, int) and value < 1:
-        message = f"{option} must be at least 1, not {value}"
+        message = f"{option_name(option)} must be at least 1, not {value}"
         raise OptionError(message)
     check_whole_number(option, value, 1, sys.maxsize)
 
@@ -55,7 +56,7 @@ def check_flag(option: str, value: object) -> None:
         OptionError: It is not allowed.
     """
     if not isinstance(value, bool):
-        message = f"{option} must be true or false, not {value!r}"
+        message = f"{option_name(option)} must be true or false, not {value!r}"
         raise OptionError(message)
 
 
@@ -66,7 +67,7 @@ def check_one_of(allowed: tuple[str, ...], option: str, value: object) -> None:
         OptionError: It is not allowed.
     """
     if not isinstance(value, str) or value not in allowed:
-        message = f"{option} must be one of {', '.join(allowed)}, not {value!r}"
+        message = f"{option_name(option)} must be one of {', '.join(allowed)}, not {value!r}"
         raise OptionError(message)
 
 
@@ -83,7 +84,7 @@ def check_instance(type_: type, what: str, option: str, value: object) -> None:
         OptionError: It is not allowed.
     """
     if not isinstance(value, type_):
-        message = f"{option} must be {what}, not {kind_of(value)}"
+        message = f"{option_name(option)} must be {what}, not {kind_of(value)}"
         raise OptionError(message)
 
 
@@ -94,7 +95,7 @@ def check_by_name(option: str, value: object) -> None:
         OptionError: It is not allowed.
     """
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
-        message = f"{option} must be a mapping by names, not {kind_of(value)}"
+        message = f"{option_name(option)} must be a mapping by names, not {kind_of(value)}"
         raise OptionError(message)
 
 
@@ -112,7 +113,9 @@ def path_or_url(option: str, value: object) -> str:
     text: object = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str) or not text.strip():
         given = "an empty text" if isinstance(text, str) else kind_of(value)
-        message = f"{option} must be a path or URL, such as s3://bucket/prefix, not {given}"
+        message = (
+            f"{option_name(option)} must be a path or URL, such as s3://bucket/prefix, not {given}"
+        )
         raise OptionError(message)
     return text
 

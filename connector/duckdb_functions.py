@@ -20,6 +20,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import OptionError, PulsarOffloadError
+from arrow_io.option_names import spelled
 from arrow_io.option_values import kind_of, path_or_url
 from arrow_io.storage.hidden import hidden, hidden_url
 from connector.catalog.catalog import Catalog
@@ -161,6 +162,10 @@ def register_duckdb(
         con.remove_function(replaced)
 
 
+def _in_sql(name: str, value: object) -> str:
+    return name if value is None else f"{name} := {value!r}"
+
+
 def _hidden(name: str, value: object) -> object:
     """The value of an option; no frame shows it if there may be a secret in it."""
     return hidden(value) if name in _SECRETS else hidden_url(value)
@@ -246,10 +251,11 @@ class _Binder:
         what = function if is_all else shown(topic)
         source: object
         try:
-            if is_listing:
-                source = self._listing(function, topic, given)
-            else:
-                source = self._topic(topic, given)
+            with spelled(_in_sql):
+                if is_listing:
+                    source = self._listing(function, topic, given)
+                else:
+                    source = self._topic(topic, given)
         except PulsarOffloadError as error:
             error.message = f"{what}: {error.message}{self._withheld_note(given)}"
             raise

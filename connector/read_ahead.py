@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextvars import copy_context
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
@@ -29,7 +30,13 @@ class _Producer(Generic[_T]):
         self._items = items
         self._made: Queue[_T | BaseException | _Finished] = Queue(_DEPTH)
         self._stopped = Event()
-        self._thread = Thread(target=self._make, name="pulsar-offload-read-ahead", daemon=True)
+        self._thread = Thread(
+            # In the caller's context, which says how errors call options.
+            target=copy_context().run,
+            args=(self._make,),
+            name="pulsar-offload-read-ahead",
+            daemon=True,
+        )
         self._thread.start()
 
     def __iter__(self) -> Self:

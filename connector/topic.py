@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from arrow_io.columns import every_column, projection
 from arrow_io.errors import OptionError, UndecodedValuesWarning
 from arrow_io.messages.message_reader import BatchLimits
+from arrow_io.option_names import option_name
 from arrow_io.payloads.decoder import is_decodable
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
@@ -154,8 +155,8 @@ def open_topic(
     def options_for(known_schema: TopicSchema | None) -> ReadOptions:
         if known_schema is None and schema_version is not None:
             message = (
-                "schema_version picks one of the versions of a schema, and none is known: give"
-                " schema too"
+                f"{option_name('schema_version')} picks one of the versions of a schema, and none"
+                f" is known: give {option_name('schema')} too"
             )
             raise OptionError(message)
         values = _value_columns(known_schema, value, time_unit)
@@ -255,8 +256,8 @@ def _tell_undecoded(schema: TopicSchema | None, name: str) -> None:
         else "a PROTOBUF schema does not say how to read its payloads, a descriptor set does"
     )
     warnings.warn(
-        f"values are given as bytes, in {name}: {reason}; give schema for typed columns,"
-        " or value='raw' for bytes",
+        f"values are given as bytes, in {name}: {reason}; give {option_name('schema')} for typed"
+        f" columns, or {option_name('value', 'raw')} for bytes",
         UndecodedValuesWarning,
         stacklevel=3,
     )

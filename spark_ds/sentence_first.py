@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import PulsarOffloadError
+from arrow_io.option_names import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,11 +26,16 @@ def sentence_first() -> Iterator[None]:
     session; here it is set in a process that ends with the error that it is set for.
     """
     try:
-        yield
+        with spelled(_in_spark):
+            yield
     except PulsarOffloadError:
         if _is_worker():
             os.environ[_HIDE_FRAMES] = "1"
         raise
+
+
+def _in_spark(name: str, value: object) -> str:
+    return name if value is None else f'option("{name}", "{value}")'
 
 
 def _is_worker() -> bool:

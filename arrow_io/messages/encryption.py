@@ -37,6 +37,7 @@ from google.protobuf.message import DecodeError
 from arrow_io.errors import DecryptionError, EncryptedPayloadError, OptionError, PulsarOffloadError
 from arrow_io.extras import install_command
 from arrow_io.messages import tables
+from arrow_io.option_names import option_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -146,7 +147,8 @@ class DecryptionKeys:
         try:
             return _load(pem)
         except OptionError as error:
-            error.message = f"decryption_keys, key {name or '<any name>'}: {error.message}"
+            place = f"{option_name('decryption_keys')}, key {name or '<any name>'}"
+            error.message = f"{place}: {error.message}"
             raise
 
 
@@ -234,7 +236,7 @@ class PayloadDecryptor:
         if not self._keys:
             message = (
                 "the payload is encrypted, with the keys: names that cannot be decoded; no private"
-                " key was given: pass one as decryption_keys"
+                f" key was given: pass one as {option_name('decryption_keys')}"
             )
             raise EncryptedPayloadError(message)
         message = "the encryption keys in the message metadata cannot be decoded"
@@ -281,7 +283,10 @@ class PayloadDecryptor:
                 if self._keys
                 else "no private key was given: pass one"
             )
-            message = f"the payload is encrypted, with the keys: {names}; {lack} as decryption_keys"
+            message = (
+                f"the payload is encrypted, with the keys: {names}; {lack} as"
+                f" {option_name('decryption_keys')}"
+            )
             raise EncryptedPayloadError(message)
         return ", ".join(tried)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
 from arrow_io.format.object_names import MAX_LEDGER_ID
+from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.hidden import hidden, hidden_url
@@ -230,7 +231,8 @@ class Catalog:
             )
             message = (
                 f"the topics have different schemas, such as {first} and {second}: read each by"
-                " itself, or give a schema for all of them, or value='raw' for bytes"
+                f" itself, or give a schema for all of them, or {option_name('value', 'raw')} for"
+                " bytes"
             )
             raise OptionError(message)
         return next(iter(found), None)
@@ -377,8 +379,8 @@ def open_catalog(
 def _opened(options: CatalogOptions, known: BucketContents | None = None) -> Catalog:
     metadata, location, trace = options.metadata, options.location, options.trace
     if metadata is None and (options.metadata_options or options.buckets):
-        given = "metadata_options" if options.metadata_options else "buckets"
-        message = f"{given} are given, and no metadata"
+        given = option_name("metadata_options" if options.metadata_options else "buckets")
+        message = f"{given} are given, and no {option_name('metadata')}"
         raise OptionError(message)
     if isinstance(metadata, str | os.PathLike) and is_snapshot(metadata):
         snapshot = load_snapshot(

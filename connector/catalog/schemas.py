@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from arrow_io.errors import FormatError, MissingObjectError, OptionError
+from arrow_io.option_names import option_name
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location, folder_and_name
@@ -111,7 +112,8 @@ class _SchemaReader:
                 raise OptionError(message)
             return TopicSchema(reader, versions)
         if own is not None:
-            message = "both schema_version= and a schema without a version: give one of them"
+            both = f"{option_name('schema_version')} and a schema without a version"
+            message = f"both {both}: give one of them"
             raise OptionError(message)
         if schema_version not in by_version:
             known = ", ".join(map(str, list(by_version)[-_LISTED:])) or "none is known"

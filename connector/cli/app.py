@@ -15,6 +15,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
+from typer.core import TyperGroup
 
 from arrow_io.errors import (
     EncryptedPayloadError,
@@ -27,12 +28,15 @@ from arrow_io.errors import (
     TopicNotFoundError,
     UndecodedValuesWarning,
 )
+from arrow_io.option_names import spelled
 from connector.cli import interrupts
 from connector.cli.output import say
 from connector.plain_text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+    from arrow_io.option_names import Spelling
 
 _Parameters = ParamSpec("_Parameters")
 _NOTED = (IncompleteReadWarning, UndecodedValuesWarning)
@@ -90,6 +94,7 @@ def _tell_version(is_asked: bool) -> None:  # noqa: FBT001 - typer calls it so
 
 @app.callback()
 def _program(
+    context: typer.Context,
     *,
     _: Annotated[
         bool,
@@ -99,6 +104,25 @@ def _program(
     ] = False,
 ) -> None:
     """Take what stands before the command."""
+    if isinstance(context.command, TyperGroup) and context.invoked_subcommand is not None:
+        chosen = context.command.commands[context.invoked_subcommand]
+        names = {
+            str(each.name): max(each.opts, key=len)
+            for each in chosen.params
+            if each.param_type_name == "option"
+        }
+        context.with_resource(spelled(_in_shell(names)))
+
+
+def _in_shell(names: Mapping[str, str]) -> Spelling:
+    """How a command's options are spelled, by the names of its parameters: `--value raw`."""
+
+    def spell(name: str, value: object) -> str:
+        # One that may be repeated is singular here.
+        spelling = names.get(name) or names.get(name.removesuffix("s")) or name
+        return spelling if value is None else f"{spelling} {value}"
+
+    return spell
 
 
 def command(

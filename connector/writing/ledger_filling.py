@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 from arrow_io.errors import MissingObjectError, OptionError, PulsarOffloadError, StorageError
 from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName, parse_object_name
 from arrow_io.ledger_writer import new_ledger_metadata
+from arrow_io.option_names import option_name
 from connector.catalog.topic_metadata import LedgerInfo
 from connector.offloader import LedgerToOffload
 
@@ -87,10 +88,12 @@ class LedgerSeries:
         """
         ledger_id = self._next_id
         if ledger_id > MAX_LEDGER_ID:
-            message = f"ledger ids end with {MAX_LEDGER_ID}: give a smaller first_ledger_id"
+            first = option_name("first_ledger_id")
+            message = f"ledger ids end with {MAX_LEDGER_ID}: give a smaller {first}"
             raise OptionError(message)
         if ledger_id in self._taken:
-            message = "there is a ledger of this id already: give another first_ledger_id"
+            first = option_name("first_ledger_id")
+            message = f"there is a ledger of this id already: give another {first}"
             raise OptionError(message, ledger_id=ledger_id)
         self._next_id += 1
         return ledger_id

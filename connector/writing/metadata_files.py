@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import FormatError, MissingObjectError, OptionError, PulsarOffloadError
+from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
 from arrow_io.storage.location import Location
 from connector.catalog.admin_answers import (
@@ -89,7 +90,10 @@ class MetadataFiles:
         self._before = [_files_in(folder) for folder in self._folders]
         self._touched: list[tuple[Location, dict[str, bytes]]] = []
         if not append and any(self._before):
-            message = f"{self._root} has metadata of this topic already: give append to extend it"
+            message = (
+                f"{self._root} has metadata of this topic already: give {option_name('append')} to"
+                " extend it"
+            )
             raise OptionError(message)
         if any(self._before) and not all(self._before):
             absent = self._folders[self._before.index({})]
@@ -229,7 +233,8 @@ def _written_here(folder: Location, name: TopicName, files: Mapping[str, bytes])
     if not metadata.ledgers or files != _files_of(metadata, files.get(SCHEMAS_FILE, b"")):
         message = (
             f"{folder} has metadata that write did not make, such as a cluster's own: nothing can"
-            " be appended to it; give another metadata_folder, or a topic of another name"
+            f" be appended to it; give another {option_name('metadata_folder')}, or a topic of"
+            " another name"
         )
         raise OptionError(message)
     return metadata

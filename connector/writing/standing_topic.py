@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError
+from arrow_io.option_names import option_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -28,8 +29,8 @@ def check_new(topic: TopicName, copies: Iterable[LedgerCopy]) -> None:
         found = copy.topic
         if found is not None and (found in (topic, topic.base) or found.base == topic):
             message = (
-                f"the bucket has ledgers of {found} already: give append to write more, whose"
-                " sequence ids and broker indexes start anew"
+                f"the bucket has ledgers of {found} already: give {option_name('append')} to write"
+                " more, whose sequence ids and broker indexes start anew"
             )
             raise OptionError(message, ledger_id=copy.name.ledger_id)
 
@@ -86,8 +87,8 @@ def check_behind(first_ledger_id: int, standing: Collection[int]) -> None:
     greatest = max(standing, default=-1)
     if first_ledger_id <= greatest:
         message = (
-            f"first_ledger_id must be greater than {greatest}, the topic's last ledger: readers"
-            " would get what is appended before what is there"
+            f"{option_name('first_ledger_id')} must be greater than {greatest}, the topic's last"
+            " ledger: readers would get what is appended before what is there"
         )
         raise OptionError(message, ledger_id=first_ledger_id)
 
@@ -125,6 +126,6 @@ def check_partitions(
         has = "no partitions" if -1 in standing else f"{count} partitions"
         how = "append to it without partitions"
         if -1 not in standing:
-            how = f"give partitions={count} to append to it"
+            how = f"give {option_name('partitions', count)} to append to it"
         message = f"{topic.base} has {has} in {place}: {how}"
         raise OptionError(message)

@@ -22,6 +22,7 @@ from arrow_io.messages.entry_writer import (
     EntryOptions,
     EntryWriter,
 )
+from arrow_io.option_names import option_name
 from arrow_io.option_values import check_flag, check_whole_number
 from arrow_io.storage.store_kinds import prefix_in_store, store_kind
 from connector.catalog.bucket import read_bucket
@@ -56,7 +57,7 @@ _MAX_LIMIT: Final = 2**63 - 1
 _IN_MEMORY_BYTES: Final = 32 << 20
 _UNTOLD: Final = (
     "Metadata that was saved before lacks the new ledgers, so whoever reads by it misses these"
-    " messages. Give metadata_folder to extend metadata that write made."
+    " messages. Give {option} to extend metadata that write made."
 )
 
 
@@ -223,7 +224,7 @@ def write_messages(
     if files is not None:
         warnings += _for_readers_alone(offloader.location, first_ledger_id)
     elif standing:
-        warnings.append(_UNTOLD)
+        warnings.append(_UNTOLD.format(option=option_name("metadata_folder")))
     return replace(written, warnings=tuple(warnings))
 
 
@@ -246,9 +247,10 @@ def _check_cluster_ids(cluster: str | None, first_ledger_id: int | None) -> None
     """Let nobody give a cluster's metadata ids that were not chosen for it."""
     if cluster is not None and first_ledger_id is None:
         message = (
-            f"metadata for the cluster {cluster} needs first_ledger_id, the first of ids that are"
-            " free in its BookKeeper and below its next one: a broker loses ledgers of other ids at"
-            " once, with what is produced behind them; for readers alone, leave cluster out"
+            f"metadata for the cluster {cluster} needs {option_name('first_ledger_id')}, the first"
+            " of ids that are free in its BookKeeper and below its next one: a broker loses ledgers"
+            " of other ids at once, with what is produced behind them; for readers alone, leave"
+            f" {option_name('cluster')} out"
         )
         raise OptionError(message)
 
@@ -281,7 +283,7 @@ def _for_readers_alone(location: Location, first_ledger_id: int | None) -> list[
     if first_ledger_id is None:
         warning = (
             "the ids of the ledgers were not chosen for a cluster, which would lose them at once:"
-            " this metadata is for readers alone, unless first_ledger_id is given"
+            f" this metadata is for readers alone, unless {option_name('first_ledger_id')} is given"
         )
         return [warning]
     return []

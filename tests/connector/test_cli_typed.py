@@ -35,8 +35,8 @@ EVOLVED: Final = golden_topic("avro-evolved")
 VERSIONS: Final = ("--schema", str(EVOLVED.folder / "schemas-rest.json"))
 SCHEMA: Final = ("--schema", str(ORDERS.folder / "schemas-rest.json"))
 NOTE: Final = (
-    "note: values are given as bytes, in __value__: no schema is given; give schema for typed"
-    " columns, or value='raw' for bytes\n"
+    "note: values are given as bytes, in __value__: no schema is given; give --schema for typed"
+    " columns, or --value raw for bytes\n"
 )
 
 
@@ -246,7 +246,7 @@ def test_a_misfit_is_one_line_and_an_exit_code() -> None:
     [
         (("--schema", "no/such/file"), "there is no such file or folder"),
         (("--schema", "{}"), "error: "),
-        (("--schema-version", "0"), "give schema too"),
+        (("--schema-version", "0"), "give --schema too"),
         ((*VERSIONS, "--schema-version", "9"), "no schema of version 9"),
         (("--value", "wide"), "'wide' is not one of"),
         (("--time-unit", "ms"), "'ms' is not one of"),

@@ -114,7 +114,7 @@ def test_a_clusters_metadata_asks_for_ids(tmp_path: Path, parquet: str) -> None:
 
     result = run("write", str(tmp_path / "bucket"), "orders", parquet, *options, ends=USAGE)
 
-    assert "first_ledger_id" in result.stderr
+    assert "--first-ledger-id" in result.stderr
     assert sorted(each.name for each in tmp_path.iterdir()) == ["orders.parquet"]
     run("write", str(tmp_path / "bucket"), "orders", parquet, *options, "--first-ledger-id", "9")
 
@@ -144,7 +144,7 @@ def test_more_is_written_to_a_topic_only_if_asked_for(tmp_path: Path, parquet: s
     refused = run("write", bucket, "orders", parquet, ends=USAGE).stderr
     (ledger,) = lines_of("write", bucket, "orders", parquet, "--append")
 
-    assert "give append" in refused
+    assert "give --append" in refused
     assert len(refused.splitlines()) == 1
     assert ledger["ledger_id"] == 1
 
