@@ -15,7 +15,8 @@ import pyarrow.dataset as pads
 from arrow_io.errors import OptionError
 from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
-from connector.plain_text import counted, size_text
+from arrow_io.wording import counted
+from connector.plain_text import size_text
 from connector.read_ahead import read_ahead
 from connector.scan import Scan, count, execute, tell
 from connector.shown_html import html_table

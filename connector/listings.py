@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
-from connector.plain_text import counted
+from arrow_io.wording import counted
 from connector.pulsar_time import time_of
 from connector.topic_name import TopicName, select_topics
 

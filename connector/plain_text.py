@@ -20,18 +20,6 @@ def printable(text: str) -> str:
     )
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things.
-
-    Example:
-        >>> counted(1, "range"), counted(2, "range"), counted(2, "entry")
-        ('1 range', '2 ranges', '2 entries')
-    """
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun[:-1]}ies" if noun.endswith("ry") else f"{number} {noun}s"
-
-
 def size_text(size_bytes: float) -> str:
     """A number of bytes, in the decimal units that stores charge by.
 

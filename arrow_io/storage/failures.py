@@ -1,7 +1,7 @@
 """What file-system libraries raise: which of it is a storage failure, and which passes by itself.
 
 Found by sending s3fs 2026.9 (aiobotocore 3.10) to a server that misbehaves; this is what is left
-after s3fs and botocore have made their own attempts:
+after s3fs and botocore have made their own attempts (`s3_answers` sees to listings that are cut):
 
 =========================================== ===================================================
 The server                                  What reaches the caller of s3fs

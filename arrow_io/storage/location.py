@@ -9,18 +9,15 @@ object and shows no secret.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError, OptionError
+from arrow_io.errors import FormatError, MissingObjectError, OptionError
 from arrow_io.option_values import kind_of, path_or_url
-from arrow_io.storage.connection import open_store
 from arrow_io.storage.failures import RetryPolicy, http_status, storage_errors
-from arrow_io.storage.listing_pages import ListingPages
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectHead,
@@ -29,14 +26,10 @@ from arrow_io.storage.object_store import (
     UnfinishedUpload,
 )
 from arrow_io.storage.redaction import redacted_urls
-from arrow_io.storage.request_errors import (
-    RequestErrors,
-    check_version,
-    no_bytes,
-    of_version,
-)
-from arrow_io.storage.retry_options import with_options, without_ours
-from arrow_io.storage.s3_object_store import S3ObjectStore
+from arrow_io.storage.request_errors import check_version, no_bytes, of_version
+from arrow_io.storage.request_sender import RequestSender
+from arrow_io.storage.retry_options import with_options
+from arrow_io.storage.served_versions import ServedVersions
 from arrow_io.storage.store_kinds import check_url
 from arrow_io.storage.store_uploads import DEFAULT_CONTENT_TYPE, ObjectAttributes
 from arrow_io.storage.trace import RequestKind, RequestTrace
@@ -71,11 +64,8 @@ class Location:
     two of `retry`: `request_attempts` and `request_deadline_s`."""
     retry: RetryPolicy = field(default=RetryPolicy(), compare=False)
     """How often a request that failed is sent again, and how long it may take."""
-    _opened: tuple[int, ObjectStore] | None = field(default=None, init=False, compare=False)
-    _served: dict[tuple[str, ObjectVersion], ObjectVersion] = field(
-        default_factory=dict, init=False, compare=False, repr=False
-    )
-    """Of objects that the store lists under another version than it serves, the latter."""
+    _sender: RequestSender = field(init=False, compare=False)
+    _versions: ServedVersions = field(default_factory=ServedVersions, init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Copy the options, and check what can be checked without a request.
@@ -94,6 +84,8 @@ class Location:
         if "://" not in self.url and "::" not in self.url:
             object.__setattr__(self, "url", str(Path(self.url).expanduser().absolute()))
         check_url(self.url, str(self))
+        sender = RequestSender(self.url, str(self), self.storage_options or {}, self.retry)
+        object.__setattr__(self, "_sender", sender)
 
     def __str__(self) -> str:
         """The URL without credentials."""
@@ -123,7 +115,7 @@ class Location:
     @property
     def is_async(self) -> bool:
         """Whether several threads can send requests at once, as to object stores."""
-        return self._store().is_async
+        return self._sender.store().is_async
 
     def list_objects(self, *, trace: RequestTrace | None = None) -> list[ObjectInfo]:
         """List the objects directly at the location, not those in folders below it.
@@ -137,7 +129,8 @@ class Location:
             MissingObjectError: There is no such folder, or no object below the prefix.
             StorageError: The store refused, or went on failing.
         """
-        infos = self._listing(lambda store: store.list_objects(), trace)
+        infos = self._sender.listing(lambda store: store.list_objects(), trace or RequestTrace())
+        self._versions.forget_listings()
         return sorted(infos, key=lambda info: info.name)
 
     def list_folders(self, *, trace: RequestTrace | None = None) -> list[str]:
@@ -149,7 +142,8 @@ class Location:
             MissingObjectError: There is no such folder, or no object below the prefix.
             StorageError: The store refused, or went on failing.
         """
-        return sorted(self._listing(lambda store: store.list_folders(), trace))
+        counted = trace or RequestTrace()
+        return sorted(self._sender.listing(lambda store: store.list_folders(), counted))
 
     def child(self, name: str) -> Location:
         """The folder of this name in this one, reached in the same way."""
@@ -194,7 +188,7 @@ class Location:
             return content
 
         content = self._as_served(
-            name, version, counted, lambda v: self._request(name, partial(send, wanted=v))
+            name, version, counted, lambda v: self._sender.send(name, partial(send, wanted=v))
         )
         if len(content.data) > max_bytes:
             message = f"the object is longer than the {max_bytes} bytes allowed"
@@ -253,7 +247,7 @@ class Location:
             name,
             version,
             counted,
-            lambda v: self._request(name, partial(send, wanted=v), offset=start),
+            lambda v: self._sender.send(name, partial(send, wanted=v), offset=start),
         )
 
     def check_version(
@@ -337,7 +331,7 @@ class Location:
             store.put_object(name, data, attributes)
             counted.written(RequestKind.PUT, len(data))
 
-        run_to_its_end(lambda: self._request(name, send, sent_bytes=len(data)))
+        run_to_its_end(lambda: self._sender.send(name, send, sent_bytes=len(data)))
 
     def upload(
         self,
@@ -368,7 +362,7 @@ class Location:
         return ObjectUpload(
             name,
             ObjectAttributes(user_metadata, content_type),
-            partial(self._request, name),
+            partial(self._sender.send, name),
             trace or RequestTrace(),
         )
 
@@ -389,7 +383,7 @@ class Location:
             store.delete_object(name)
 
         for name in names:
-            self._request(name, partial(send, name=name))
+            self._sender.send(name, partial(send, name=name))
 
     def unfinished_uploads(
         self, prefix: str = "", *, trace: RequestTrace | None = None
@@ -407,7 +401,8 @@ class Location:
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        return self._listing(lambda store: store.list_uploads(prefix), trace)
+        counted = trace or RequestTrace()
+        return self._sender.listing(lambda store: store.list_uploads(prefix), counted)
 
     def abort_upload(self, name: str, upload_id: str, *, trace: RequestTrace | None = None) -> None:
         """Remove what was written of an object that is not complete; not there is no error.
@@ -426,7 +421,7 @@ class Location:
             counted.sent(RequestKind.DELETE, name)
             store.abort_upload(name, upload_id)
 
-        self._request(name, send)
+        self._sender.send(name, send)
 
     def _as_served(
         self,
@@ -435,39 +430,20 @@ class Location:
         trace: RequestTrace | None,
         read: Callable[[ObjectVersion | None], _Result],
     ) -> _Result:
-        """What `read` gives of a version, by the name under which the store serves it.
-
-        Some stores list another ETag than they serve, as of encrypted objects. If an object seems
-        to be of another version, a new listing tells these from a store where it was replaced.
-        """
-        known = None if version is None else self._served.get((name, version))
-        try:
-            return read(known or version)
-        except ObjectChangedError:
-            if version is None or known is not None:
-                raise
-            served = self._served_version(name, version, trace)
-            if served is None:
-                raise
-        result = read(served)
-        self._served[name, version] = served
-        return result
-
-    def _served_version(
-        self, name: str, version: ObjectVersion, trace: RequestTrace | None
-    ) -> ObjectVersion | None:
-        """What a HEAD tells of the version that is still listed; None if that is gone."""
+        """What `read` gives of a version, by the name under which the store serves it."""
         counted = trace or RequestTrace()
 
-        def send(store: ObjectStore) -> ObjectInfo | None:
+        def send(store: ObjectStore) -> list[ObjectInfo]:
             counted.sent(RequestKind.LIST, "")
-            return store.listed(name)
+            return store.listed_with(name)
 
-        info = self._request(None, send)
-        if info is None or info.version != version:
-            return None
-        head = self._head(name, trace)
-        return head.version if head.size_bytes == info.size_bytes else None
+        return self._versions.read(
+            name,
+            version,
+            read,
+            relist=partial(self._sender.send, None, send),
+            head=partial(self._head, name, trace),
+        )
 
     def _head(self, name: str, trace: RequestTrace | None) -> ObjectHead:
         counted = trace or RequestTrace()
@@ -476,67 +452,7 @@ class Location:
             counted.sent(RequestKind.HEAD, name)
             return store.head(name)
 
-        return self._request(name, send)
-
-    def _listing(
-        self, listed: Callable[[ObjectStore], _Result], trace: RequestTrace | None
-    ) -> _Result:
-        """A listing, of whose pages each is a request with attempts and time of its own."""
-        counted = trace or RequestTrace()
-        pages = ListingPages(self.retry, partial(self._request, None))
-
-        def send(store: ObjectStore) -> _Result:
-            counted.sent(RequestKind.LIST, "")
-            return listed(store.in_pages(pages))
-
-        return self._request(None, send)
-
-    def _request(
-        self,
-        name: str | None,
-        send: Callable[[ObjectStore], _Result],
-        offset: int | None = None,
-        *,
-        repeat: bool = True,
-        sent_bytes: int = 0,
-    ) -> _Result:
-        store = self._store()
-        attempts = 0
-
-        def attempt(seconds: float) -> _Result:
-            nonlocal attempts
-            attempts += 1
-            return send(store.within(seconds, self.retry.least_bytes_per_s))
-
-        try:
-            retry = self.retry if repeat else replace(self.retry, attempts=1)
-            return retry.call_within(attempt, sent_bytes)
-        except storage_errors() as error:
-            # Not chained: a traceback would print the library's own text, which may hold secrets.
-            raise self._errors.typed(error, name, offset, attempts) from None
-
-    @property
-    def _errors(self) -> RequestErrors:
-        return RequestErrors(self.url, str(self), self.storage_options or {})
-
-    def _store(self) -> ObjectStore:
-        # A file system of the parent process does not work in a forked child.
-        opened = self._opened
-        if opened is None or opened[0] != os.getpid():
-            opened = (os.getpid(), self._connect())
-            object.__setattr__(self, "_opened", opened)
-        return opened[1]
-
-    def _connect(self) -> ObjectStore:
-        try:
-            store = open_store(self.url, without_ours(self.storage_options or {}))
-            if isinstance(store, S3ObjectStore):
-                store.connect()
-        except (ImportError, TypeError, ValueError, KeyError) as error:
-            raise self._errors.unusable(error) from None
-        except storage_errors() as error:
-            raise self._errors.typed(error, None, None, 1) from None
-        return store
+        return self._sender.send(name, send)
 
 
 def folder_and_name(path: str) -> tuple[str, str]:

@@ -36,6 +36,7 @@ from arrow_io.storage.store_uploads import (
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
 
+    from arrow_io.storage.attempts import Attempts
     from arrow_io.storage.listing_pages import ListingPages
     from arrow_io.storage.object_version import ObjectVersion
 
@@ -107,9 +108,9 @@ class ObjectStore:
         """Whether the file system sends requests from an event loop of its own."""
         return bool(self._file_system.async_impl)
 
-    def within(self, seconds: float, least_bytes_per_s: float) -> Self:
-        """The same store; of most, a request that is under way cannot be given up."""
-        del seconds, least_bytes_per_s
+    def within(self, seconds: float, least_bytes_per_s: float, attempts: Attempts) -> Self:
+        """The same store; of most, a request that is under way cannot be given up, nor watched."""
+        del seconds, least_bytes_per_s, attempts
         return self
 
     def in_pages(self, pages: ListingPages) -> Self:
@@ -156,9 +157,10 @@ class ObjectStore:
             size_bytes, version = head.size_bytes, version or head.version
         return ObjectInfo(name, size_bytes, modified_in(entry), version)
 
-    def listed(self, name: str) -> ObjectInfo | None:
-        """What a listing says of one object; None if it has no such object."""
-        return next((info for info in self.list_objects() if info.name == name), None)
+    def listed_with(self, name: str) -> list[ObjectInfo]:
+        """What a listing that has one object, if that is there, says of all the objects in it."""
+        del name
+        return self.list_objects()
 
     def head(self, name: str) -> ObjectHead:
         """Size, user metadata and version of an object.

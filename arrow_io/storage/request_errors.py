@@ -21,6 +21,7 @@ from arrow_io.storage.store_kinds import StoreKind, store_kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from arrow_io.storage.attempts import Attempts
     from arrow_io.storage.object_store import ObjectContent, ObjectHead
     from arrow_io.storage.object_version import ObjectVersion
 
@@ -42,7 +43,7 @@ class RequestErrors:
         self._options = storage_options
 
     def typed(
-        self, error: Exception, name: str | None, offset: int | None, attempts: int
+        self, error: Exception, name: str | None, offset: int | None, attempts: Attempts
     ) -> PulsarOffloadError:
         """The error for what a library raised.
 
@@ -50,7 +51,7 @@ class RequestErrors:
             error: What it raised, at last.
             name: Name of the object; None for a listing.
             offset: First byte that is missing, in bytes, where the request was for a range.
-            attempts: How often the request was sent.
+            attempts: The attempts at the request.
         """
         if isinstance(error, PulsarOffloadError):
             return error
@@ -58,8 +59,10 @@ class RequestErrors:
             what = "object" if name else "folder or prefix"
             message = f"no such {what} at {self._shown_url}"
             return MissingObjectError(message, object_key=name)
-        again = f", after {attempts} attempts" if is_transient(error) else ""
-        message = f"request to {self._shown_url} failed{again}: {self.shown(error)}"
+        again = advice = ""
+        if is_transient(error):
+            again, advice = f", after {attempts.described()}", attempts.advice()
+        message = f"request to {self._shown_url} failed{again}: {self.shown(error)}{advice}"
         typed = StorageError(message, object_key=name, offset=offset)
         for note in getattr(error, "__notes__", ()):
             typed.add_note(redacted(note, self._options))

@@ -27,6 +27,7 @@ from arrow_io.storage.object_store import (
     range_ignored,
 )
 from arrow_io.storage.object_version import ETag, etag_in, modified_in
+from arrow_io.storage.s3_answers import under_way, watch
 from arrow_io.storage.store_uploads import ObjectAttributes, S3Upload, StoreUpload
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from fsspec.asyn import AsyncFileSystem
 
+    from arrow_io.storage.attempts import Attempts
     from arrow_io.storage.listing_pages import ListingPages
     from arrow_io.storage.object_version import ObjectVersion
 
@@ -50,15 +52,18 @@ class S3ObjectStore(ObjectStore):
 
     def __init__(self, file_system: AsyncFileSystem, root: str) -> None:
         super().__init__(file_system, root)
+        self._attempts: Attempts | None = None
         self._seconds: float | None = None
         self._least_bytes_per_s = 1.0
         self._pages_of_listing: ListingPages | None = None
 
     def connect(self) -> None:
         """Make s3fs build its client, which checks its options; sends nothing to the bucket."""
-        _ = self._file_system.s3
+        watch(self._file_system.s3.meta.events)
+        # s3fs builds a client for each further region when it first meets a bucket there.
+        watch(self._file_system.session.get_component("event_emitter"))
 
-    def within(self, seconds: float, least_bytes_per_s: float) -> Self:
+    def within(self, seconds: float, least_bytes_per_s: float, attempts: Attempts) -> Self:
         """The same bucket, for requests that are given up when their time is over.
 
         What s3fs and botocore send again by themselves lies within that time.
@@ -66,8 +71,10 @@ class S3ObjectStore(ObjectStore):
         Args:
             seconds: Time for a request, in seconds.
             least_bytes_per_s: How many bytes of a body that came, or have to be sent, add a second.
+            attempts: Takes what is known of each request that is sent.
         """
         limited = copy.copy(self)
+        limited._attempts = attempts  # noqa: SLF001
         limited._seconds, limited._least_bytes_per_s = seconds, least_bytes_per_s  # noqa: SLF001
         return limited
 
@@ -116,14 +123,14 @@ class S3ObjectStore(ObjectStore):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return objects, [name for name in folders if name and "/" not in name]
 
-    def listed(self, name: str) -> ObjectInfo | None:
+    def listed_with(self, name: str) -> list[ObjectInfo]:
         """What a listing says of one object, which is the first of all that begin with its name."""
         address = self._bucket_and_key(name)
         page = self._call(
             "list_objects_v2", Bucket=address["Bucket"], Prefix=address["Key"], MaxKeys=1
         )
         entries = (each for each in page.get("Contents", ()) if each["Key"] == address["Key"])
-        return next((_listed_object(name, entry) for entry in entries), None)
+        return [_listed_object(name, entry) for entry in entries]
 
     def _pages(self, bucket: str, prefix: str) -> Iterator[Mapping[str, Any]]:
         marker: dict[str, str] = {}
@@ -314,14 +321,15 @@ class S3ObjectStore(ObjectStore):
             if seconds is not None:
                 seconds += sent_bytes / self._least_bytes_per_s
             try:
-                async with asyncio.timeout(seconds) as limit:
-                    return await send(limit)
+                with under_way(self._attempts):
+                    async with asyncio.timeout(seconds) as limit:
+                        return await send(limit)
             except TimeoutError:
                 if not limit.expired():
                     raise
                 message = (
                     f"no sound and whole answer within {seconds:.3g} s, with all that s3fs and"
-                    " botocore sent again; the storage option request_deadline_s sets that time"
+                    " botocore sent again"
                 )
                 raise RequestGivenUpError(message) from None
 

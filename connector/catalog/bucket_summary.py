@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import PulsarOffloadError
-from connector.plain_text import counted, printable
+from arrow_io.wording import counted
+from connector.plain_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connector.plain_text import counted, size_text
+from arrow_io.wording import counted
+from connector.plain_text import size_text
 from connector.shown_html import html_table
 
 if TYPE_CHECKING:

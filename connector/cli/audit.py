@@ -13,6 +13,7 @@ import typer
 
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.trace import RequestTrace
+from arrow_io.wording import counted
 from connector.catalog.snapshot import is_snapshot
 from connector.cli.app import ExitCode, command
 from connector.cli.options import (
@@ -27,7 +28,7 @@ from connector.cli.options import (
 from connector.cli.output import print_json, print_table, progress, say
 from connector.cli.place import catalog_at, tell_place
 from connector.listings import counted_topics
-from connector.plain_text import counted, size_text
+from connector.plain_text import size_text
 from connector.pulsar_time import time_of
 from connector.report.render import render_report
 from connector.topic_name import TopicName

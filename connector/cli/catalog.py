@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from arrow_io.wording import counted
 from connector.cli.app import ExitCode, command
 from connector.cli.options import (
     AsJson,
@@ -29,7 +30,6 @@ from connector.listings import (
     objects_table,
     topics_table,
 )
-from connector.plain_text import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from connector.plain_text import counted, printable, size_text
+from arrow_io.wording import counted
+from connector.plain_text import printable, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

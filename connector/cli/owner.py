@@ -15,6 +15,7 @@ import typer
 from arrow_io.errors import OptionError
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestCounts, RequestTrace
+from arrow_io.wording import counted
 from connector.catalog.snapshot import is_snapshot
 from connector.cli.app import command
 from connector.cli.options import (
@@ -41,7 +42,7 @@ from connector.cli.options import (
 from connector.cli.output import print_json, print_table, progress, say
 from connector.cli.place import catalog_at
 from connector.cli.query import bound_topics
-from connector.plain_text import counted, printable, size_text
+from connector.plain_text import printable, size_text
 from connector.pulsar_time import milliseconds_of
 from connector.scan import tell
 from connector.topic import open_topic

@@ -13,6 +13,7 @@ import typer
 
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestTrace
+from arrow_io.wording import counted
 from connector.cli.app import command
 from connector.cli.options import (
     AsJson,
@@ -39,7 +40,7 @@ from connector.cli.options import (
 from connector.cli.output import cost_text, print_json, print_table, progress, say, watched
 from connector.cli.place import catalog_at, tell_snapshot
 from connector.cli.query import run_sql, sql_text
-from connector.plain_text import counted, size_text
+from connector.plain_text import size_text
 from connector.scan import tell
 from connector.topic import open_topic
 from connector.upkeep.cost import read_cost

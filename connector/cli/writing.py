@@ -18,6 +18,7 @@ from arrow_io.messages.entry_writer import (
     DEFAULT_MAX_MESSAGE_BYTES,
 )
 from arrow_io.storage.trace import RequestTrace
+from arrow_io.wording import counted
 from connector.cli.app import command
 from connector.cli.options import (
     AsJson,
@@ -28,7 +29,7 @@ from connector.cli.options import (
     storage_options,
 )
 from connector.cli.output import print_json, print_table, progress, say
-from connector.plain_text import counted, size_text
+from connector.plain_text import size_text
 from connector.writing.message_rows import FileRows
 from connector.writing.topic_writer import (
     DEFAULT_LEDGER_BYTES,

@@ -207,12 +207,12 @@ class TestEveryStore:
         """The file system of the parent process, whose threads did not follow, is not used."""
         location = make_location(OBJECTS)
         location.list_objects()
-        parents = location._store()
+        parents = location._sender.store()
         child = os.getpid() + 1
-        monkeypatch.setattr("arrow_io.storage.location.os.getpid", lambda: child)
+        monkeypatch.setattr("arrow_io.storage.request_sender.os.getpid", lambda: child)
 
-        assert location._store() is not parents
-        assert location._store() is location._store()
+        assert location._sender.store() is not parents
+        assert location._sender.store() is location._sender.store()
 
 
 class TestS3:

@@ -9,12 +9,16 @@ import pytest
 
 from arrow_io.errors import ObjectChangedError, OptionError
 from arrow_io.storage.location import Location
+from arrow_io.storage.object_store import ObjectHead, ObjectInfo
 from arrow_io.storage.object_version import ETag, WriteTime, agree
 from arrow_io.storage.ranges import RangeReader
+from arrow_io.storage.served_versions import ServedVersions
 from arrow_io.storage.trace import RequestTrace
 from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, s3_error
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from arrow_io.storage.object_version import ObjectVersion
 
 _TIME: Final = datetime(2026, 1, 1, 12, 0, 0, 250_000, UTC)
@@ -133,6 +137,55 @@ def test_a_replaced_object_is_no_other_name_of_the_listed_one(answers: list[Any]
         location.read_object("a", max_bytes=9, version=info.version)
 
     assert not store.answers
+
+
+@pytest.mark.parametrize("scheme", ["", "memory://"])
+def test_a_folder_of_replaced_objects_is_listed_anew_once(scheme: str, tmp_path: Path) -> None:
+    """What tells that one object was replaced tells it of the others."""
+    location = Location(f"{scheme}{tmp_path}")
+    names = [f"{number:03}" for number in range(200)]
+    for name in names:
+        location.write_object(name, b"data", user_metadata={})
+    infos = location.list_objects()
+    for name in names:
+        location.write_object(name, b"other data", user_metadata={})
+    trace = RequestTrace()
+
+    for info in infos:
+        with pytest.raises(ObjectChangedError):
+            location.read_range(info.name, 0, 4, version=info.version, trace=trace)
+
+    assert (trace.counts.list_requests, trace.counts.head_requests) == (1, 0)
+    for info in location.list_objects(trace=trace):
+        assert location.read_object(info.name, max_bytes=99, version=info.version).data
+    location.delete_objects(names)
+
+
+def test_an_object_that_is_replaced_again_is_listed_anew() -> None:
+    """A listing proves nothing of versions that are younger than it."""
+    versions = ServedVersions()
+
+    def read(*, listed: str, relisted: str, served: str) -> str | None:
+        def get(version: ObjectVersion | None) -> str:
+            if version != ETag(served):
+                raise ObjectChangedError("replaced")
+            return served
+
+        return versions.read(
+            "a",
+            ETag(listed),
+            get,
+            relist=lambda: [ObjectInfo("a", 4, None, ETag(relisted))],
+            head=lambda: ObjectHead(4, None, ETag(served)),
+        )
+
+    with pytest.raises(ObjectChangedError):
+        read(listed="one", relisted="two", served="2")
+    assert read(listed="two", relisted="two", served="2") == "2"
+    with pytest.raises(ObjectChangedError):
+        read(listed="three", relisted="three", served="3")
+    versions.forget_listings()
+    assert read(listed="three", relisted="three", served="3") == "3"
 
 
 @pytest.mark.parametrize("prefetch_stop", [0, None])

@@ -208,7 +208,7 @@ def test_file_systems_of_different_secrets_are_not_mixed_up() -> None:
     """Those of fsspec are kept by the text of their options, which would be the same."""
     options = {"key": "me", "endpoint_url": _NOBODY}
     stores = [
-        Location("s3://bucket", hidden(options | {"secret": secret}))._store()
+        Location("s3://bucket", hidden(options | {"secret": secret}))._sender.store()
         for secret in ("one-secret", "other-secret")
     ]
 

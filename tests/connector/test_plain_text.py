@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.plain_text import counted, printable, size_text, three_digits
+from arrow_io.wording import counted
+from connector.plain_text import printable, size_text, three_digits
 
 
 @given(text=st.text() | st.text("a\0\x1b\u202e\ud800\n"))

@@ -10,10 +10,12 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import fsspec
 from botocore.exceptions import ClientError
+from botocore.hooks import HierarchicalEmitter
 from fsspec.asyn import AsyncFileSystem, sync_wrapper
 from fsspec.spec import AbstractFileSystem
 from s3fs.errors import translate_boto_error
@@ -185,7 +187,8 @@ class FakeS3FileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     protocol = "fake-s3"
     cachable = False
-    s3 = None
+    s3 = SimpleNamespace(meta=SimpleNamespace(events=HierarchicalEmitter()))
+    session = SimpleNamespace(get_component=lambda _name: HierarchicalEmitter())
 
     def __init__(self, store: FakeS3, **options: object) -> None:
         super().__init__(**options)

@@ -46,10 +46,7 @@ def never(_request: BaseHTTPRequestHandler, server: StallingServer) -> None:
 def fail_503(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
     """Ask for fewer requests."""
     body = b"<Error><Code>SlowDown</Code><Message>fewer, please</Message></Error>"
-    request.send_response(503)
-    request.send_header("Content-Length", str(len(body)))
-    request.end_headers()
-    request.wfile.write(body)
+    answer_with(request, body, status=503)
 
 
 def stop_in_the_body(request: BaseHTTPRequestHandler, server: StallingServer) -> None:
@@ -66,8 +63,14 @@ def trickle(request: BaseHTTPRequestHandler, server: StallingServer) -> None:
         request.wfile.write(b"x")
 
 
-def _begin(request: BaseHTTPRequestHandler, size_bytes: int) -> None:
-    request.send_response(200)
+def answer_with(request: BaseHTTPRequestHandler, body: bytes, status: int = 200) -> None:
+    """Answer with a whole body."""
+    _begin(request, len(body), status)
+    request.wfile.write(body)
+
+
+def _begin(request: BaseHTTPRequestHandler, size_bytes: int, status: int = 200) -> None:
+    request.send_response(status)
     request.send_header("Content-Length", str(size_bytes))
     request.end_headers()
 

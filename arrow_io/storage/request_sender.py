@@ -1,0 +1,126 @@
+"""Sends the requests of one location: each again if that may help, each failure a typed error."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from arrow_io.storage.attempts import Attempts
+from arrow_io.storage.connection import open_store
+from arrow_io.storage.failures import RequestGivenUpError, storage_errors
+from arrow_io.storage.listing_pages import ListingPages
+from arrow_io.storage.request_errors import RequestErrors
+from arrow_io.storage.retry_options import without_ours
+from arrow_io.storage.s3_object_store import S3ObjectStore
+from arrow_io.storage.trace import RequestKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from arrow_io.storage.failures import RetryPolicy
+    from arrow_io.storage.object_store import ObjectStore
+    from arrow_io.storage.trace import RequestTrace
+
+_Result = TypeVar("_Result")
+
+
+class RequestSender:
+    """Connects when the first request is sent, once in each process.
+
+    Args:
+        url: The location, as the user gave it.
+        shown_url: As it may be shown.
+        storage_options: Options of the file system, and ours.
+        retry: How often a request is sent again, and how long it may take.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        shown_url: str,
+        storage_options: Mapping[str, object],
+        retry: RetryPolicy,
+    ) -> None:
+        self._url = url
+        self._storage_options = storage_options
+        self._retry = retry
+        self._errors = RequestErrors(url, shown_url, storage_options)
+        self._opened: tuple[int, ObjectStore] | None = None
+
+    def send(
+        self,
+        name: str | None,
+        send: Callable[[ObjectStore], _Result],
+        offset: int | None = None,
+        *,
+        repeat: bool = True,
+        sent_bytes: int = 0,
+    ) -> _Result:
+        """Send a request, and send it again as long as it fails in a way that may pass.
+
+        Args:
+            name: Name of the object; None for a listing.
+            send: Sends the request once.
+            offset: First byte asked for, in bytes, if it is for a range.
+            repeat: Whether it may be sent again.
+            sent_bytes: Length of the body that each attempt sends, in bytes.
+
+        Raises:
+            PulsarOffloadError: Of the class that fits: it failed, or options do not fit the store.
+        """
+        store = self.store()
+        attempts = Attempts(self._retry, can_repeat=repeat)
+
+        def attempt(seconds: float) -> _Result:
+            attempts.count += 1
+            try:
+                return send(store.within(seconds, self._retry.least_bytes_per_s, attempts))
+            except RequestGivenUpError:
+                attempts.is_late = True
+                raise
+
+        try:
+            retry = self._retry if repeat else replace(self._retry, attempts=1)
+            return retry.call_within(attempt, sent_bytes)
+        except storage_errors() as error:
+            # Not chained: a traceback would print the library's own text, which may hold secrets.
+            raise self._errors.typed(error, name, offset, attempts) from None
+
+    def listing(self, listed: Callable[[ObjectStore], _Result], trace: RequestTrace) -> _Result:
+        """A listing, of whose pages each is a request with attempts and time of its own.
+
+        Raises:
+            PulsarOffloadError: As of `send`.
+        """
+        pages = ListingPages(self._retry, partial(self.send, None))
+
+        def send(store: ObjectStore) -> _Result:
+            trace.sent(RequestKind.LIST, "")
+            return listed(store.in_pages(pages))
+
+        return self.send(None, send)
+
+    def store(self) -> ObjectStore:
+        """The store, connected in this process.
+
+        Raises:
+            PulsarOffloadError: It cannot be connected.
+        """
+        # A file system of the parent process does not work in a forked child.
+        if self._opened is None or self._opened[0] != os.getpid():
+            self._opened = (os.getpid(), self._connect())
+        return self._opened[1]
+
+    def _connect(self) -> ObjectStore:
+        try:
+            store = open_store(self._url, without_ours(self._storage_options))
+            if isinstance(store, S3ObjectStore):
+                store.connect()
+        except (ImportError, TypeError, ValueError, KeyError) as error:
+            raise self._errors.unusable(error) from None
+        except storage_errors() as error:
+            once = Attempts(self._retry, can_repeat=False, count=1)
+            raise self._errors.typed(error, None, None, once) from None
+        return store

@@ -1,0 +1,120 @@
+"""What passes between botocore and S3 in one request of ours: how much, and whether it is sound.
+
+Only botocore's events tell. It and s3fs send much again by themselves, and count it for nobody. Of
+a listing that is cut within its XML botocore makes a server error, which both of them send again,
+25 times in all; an answer without a byte, and any XML that is no listing, it takes for an empty
+page, so that keys would be missing and nobody the wiser.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+from xml.parsers import expat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from arrow_io.storage.attempts import Attempts
+
+_UNDER_WAY: Final[ContextVar[Attempts | None]] = ContextVar("_UNDER_WAY", default=None)
+"""The request that this thread or task of an event loop has sent; None: one that is not ours."""
+_ROOTS: Final = {
+    "ListObjectsV2": "ListBucketResult",
+    "ListMultipartUploads": "ListMultipartUploadsResult",
+}
+"""Outermost tag of the answer to each operation that lists."""
+_ERROR_ROOT: Final = "Error"
+_HTTP_OK: Final = 200
+
+
+class BrokenListingError(ConnectionError):
+    """The answer to a request for a listing is cut, or is something else."""
+
+
+@contextmanager
+def under_way(attempts: Attempts | None) -> Iterator[None]:
+    """Note what passes until the context ends.
+
+    Args:
+        attempts: Takes the number of requests, and the status of the last answer.
+    """
+    token = _UNDER_WAY.set(attempts)
+    try:
+        yield
+    finally:
+        _UNDER_WAY.reset(token)
+
+
+def watch(client_events: Any) -> None:  # noqa: ANN401 - botocore carries no types
+    """Watch what passes in requests of ours; others of the same client stay as they are.
+
+    Args:
+        client_events: The event emitter of a botocore client, or of the session that makes some.
+    """
+    client_events.register("before-send.s3", _count_request, f"{__name__}.count")
+    client_events.register_last("before-parse.s3", _note_status, f"{__name__}.status")
+    for operation in _ROOTS:
+        # With any service, which S3 is: so it comes ahead of botocore's own, which hears of S3
+        # alone, and makes a server error of XML that is cut.
+        client_events.register(
+            f"before-parse.*.{operation}", _check_listing, f"{__name__}.{operation}"
+        )
+
+
+def _count_request(**_event: object) -> None:
+    attempts = _UNDER_WAY.get()
+    if attempts is not None:
+        attempts.sent_requests += 1
+
+
+def _note_status(response_dict: Mapping[str, Any], **_event: object) -> None:
+    attempts = _UNDER_WAY.get()
+    if attempts is not None:
+        attempts.last_status = response_dict["status_code"]
+
+
+def _check_listing(
+    operation_model: Any,  # noqa: ANN401 - botocore carries no types
+    response_dict: Mapping[str, Any],
+    **_event: object,
+) -> None:
+    if _UNDER_WAY.get() is not None and response_dict["status_code"] == _HTTP_OK:
+        _note_status(response_dict)
+        check_listing(response_dict["body"], _ROOTS[operation_model.name])
+
+
+def check_listing(body: bytes, root: str) -> None:
+    """Check that an answer is a whole listing, or an error of S3's.
+
+    Args:
+        body: The answer.
+        root: Name of the outermost tag that it must have, without namespace.
+
+    Raises:
+        BrokenListingError: It is cut, or something else.
+    """
+    tags: list[str] = []
+    parser = expat.ParserCreate(namespace_separator=" ")
+
+    def begin(tag: str, _attributes: object) -> None:
+        tags.append(tag.rpartition(" ")[2])
+        parser.StartElementHandler = None
+
+    parser.StartElementHandler = begin
+    reason = None
+    try:
+        parser.Parse(body, False)  # noqa: FBT003 - takes no name
+    except expat.ExpatError as error:
+        reason = str(error)
+    if tags and tags[0] not in {root, _ERROR_ROOT}:
+        reason = f"it begins with the tag {tags[0][:100]!r}"
+    if reason is not None:
+        message = f"the answer of {len(body)} bytes is no XML listing: {reason}"
+        raise BrokenListingError(message)
+    try:
+        parser.Parse(b"", True)  # noqa: FBT003 - takes no name
+    except expat.ExpatError as error:
+        message = f"the XML listing is cut: {error}, which is behind the {len(body)} bytes sent"
+        raise BrokenListingError(message) from None

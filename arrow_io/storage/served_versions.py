@@ -1,0 +1,85 @@
+"""Versions of objects in one folder where what the store lists differs from what it serves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from arrow_io.errors import ObjectChangedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from arrow_io.storage.object_store import ObjectHead, ObjectInfo
+    from arrow_io.storage.object_version import ObjectVersion
+
+_Result = TypeVar("_Result")
+
+
+class ServedVersions:
+    """Tells an object that was replaced from one that is listed under another version than served.
+
+    Some stores list another ETag than they serve, as of encrypted objects. If an object seems to be
+    of another version, a new listing and a HEAD tell these from a store where it was replaced.
+    """
+
+    def __init__(self) -> None:
+        self._served: dict[tuple[str, ObjectVersion], ObjectVersion] = {}
+        self._relisted: dict[str, ObjectVersion | None] = {}
+
+    def forget_listings(self) -> None:
+        """Take no object for replaced because of what was listed until now."""
+        self._relisted.clear()
+
+    def read(
+        self,
+        name: str,
+        version: ObjectVersion | None,
+        read: Callable[[ObjectVersion | None], _Result],
+        *,
+        relist: Callable[[], Iterable[ObjectInfo]],
+        head: Callable[[], ObjectHead],
+    ) -> _Result:
+        """What `read` gives of a version, by the name under which the store serves it.
+
+        Args:
+            name: Name of the object.
+            version: The version as listed, or first read; None: any.
+            read: Reads the object if it is of a version, as served.
+            relist: Lists the object anew, perhaps with others.
+            head: Asks for what is told of the object.
+
+        Raises:
+            ObjectChangedError: It is of another version.
+        """
+        known = None if version is None else self._served.get((name, version))
+        try:
+            return read(known or version)
+        except ObjectChangedError:
+            if version is None or known is not None:
+                raise
+            served = self._served_version(name, version, relist, head)
+            if served is None:
+                raise
+        result = read(served)
+        self._served[name, version] = served
+        return result
+
+    def _served_version(
+        self,
+        name: str,
+        version: ObjectVersion,
+        relist: Callable[[], Iterable[ObjectInfo]],
+        head: Callable[[], ObjectHead],
+    ) -> ObjectVersion | None:
+        """What a HEAD tells of the version that is still listed; None if that is gone."""
+        # A listing that was made for another object may show that this one was replaced too. It
+        # cannot show the contrary: it may have been replaced behind it.
+        if self._relisted.get(name, version) != version:
+            return None
+        infos = {info.name: info for info in relist()}
+        self._relisted.update((info.name, info.version) for info in infos.values())
+        info = infos.get(name)
+        if info is None or info.version != version:
+            return None
+        found = head()
+        return found.version if found.size_bytes == info.size_bytes else None

@@ -1,0 +1,154 @@
+"""A listing that S3 answers with half a page, or with none, is told as that, and soon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from arrow_io.errors import StorageError
+from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.location import Location
+from tests.support.stalling_server import StallingServer, answer_with, stalling_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from http.server import BaseHTTPRequestHandler
+
+_HEAD: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
+_NAMESPACE: Final = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
+_KEYS: Final = [
+    f"<Contents><Key>folder/{name}</Key><Size>1</Size><ETag>&quot;e&quot;</ETag></Contents>"
+    for name in "ab"
+]
+_NEXT: Final = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+
+
+def _page(*parts: str, root: str = "ListBucketResult") -> bytes:
+    return f"{_HEAD}<{root} {_NAMESPACE}>{''.join(parts)}</{root}>".encode()
+
+
+_PAGE: Final = _page(*_KEYS)
+_BROKEN: Final = {
+    "empty": (b"", "is cut"),
+    "in the declaration": (_PAGE[:10], "is cut"),
+    "in the first tag": (_PAGE[: len(_HEAD) + 5], "is cut"),
+    "in a tag": (_PAGE[: _PAGE.index(b"<Size>") + 3], "is cut"),
+    "in an entity": (_PAGE[: _PAGE.index(b"&quot;") + 3], "is cut"),
+    "in a key": (_PAGE[: _PAGE.index(b"folder/a") + 4], "is cut"),
+    "between two keys": (_PAGE[: _PAGE.index(b"</Contents>") + 11], "is cut"),
+    "before the last tag": (_PAGE.removesuffix(b"</ListBucketResult>"), "is cut"),
+    "in the last byte": (_PAGE[:-1], "is cut"),
+    "HTML": (b"<!DOCTYPE html><html><p>Sign in<br></html>", "is no XML listing"),
+    "XHTML": (b"<html><body>Sign in</body></html>", "is no XML listing"),
+    "JSON": (b'{"keys": []}', "is no XML listing"),
+    "broken within": (_PAGE.replace(b"</Key>", b"</Kay>", 1), "is no XML listing"),
+    "another answer": (_page("", root="ListAllMyBucketsResult"), "is no XML listing"),
+}
+
+
+def _serving(broken: bytes, page: int) -> Callable[[BaseHTTPRequestHandler, StallingServer], None]:
+    """Answers a listing whose page of this number, from 1, is broken."""
+
+    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        is_second = "continuation-token" in parse_qs(urlsplit(request.path).query)
+        first = broken if page == 1 else _page(*_KEYS, _NEXT)
+        answer_with(request, broken if is_second else first)
+
+    return answer
+
+
+@pytest.mark.parametrize("page", [1, 2])
+@pytest.mark.parametrize("case", _BROKEN)
+def test_a_listing_answer_that_is_none_is_told_as_that(case: str, page: int) -> None:
+    """Wherever it is cut, each attempt is one request, and the error says where and how often."""
+    broken, told = _BROKEN[case]
+    pauses_s: list[float] = []
+    with stalling_server(_serving(broken, page)) as server:
+        options = server.storage_options | {"request_attempts": 3}
+        location = Location("s3://bucket/folder", options, RetryPolicy(sleep=pauses_s.append))
+
+        for listed in (location.list_objects, location.list_folders):
+            server.requests = 0
+            with pytest.raises(StorageError, match=told) as raised:
+                listed()
+            assert server.requests == 3 + (page - 1)
+            assert "s3://bucket/folder" in str(raised.value)
+            assert "after 3 attempts" in str(raised.value)
+            assert "request_attempts" in str(raised.value)
+    assert len(pauses_s) == 4
+
+
+@pytest.mark.parametrize("case", ["empty", "in the declaration", "XHTML"])
+def test_uploads_that_are_listed_in_no_whole_page_are_told_too(case: str) -> None:
+    """As those of objects."""
+    broken, told = _BROKEN[case]
+    with stalling_server(_serving(broken, 1)) as server:
+        location = Location("s3://bucket/folder", server.storage_options | {"request_attempts": 1})
+
+        with pytest.raises(StorageError, match=told):
+            location.unfinished_uploads()
+        assert server.requests == 1
+
+
+def test_a_listing_that_is_whole_at_the_next_attempt_is_read() -> None:
+    """What was cut once is asked for again, and nothing of it is left over."""
+    answers = [_PAGE[:-30], _page(*_KEYS, _NEXT), b"", _page(_KEYS[1].replace("/b", "/c"))]
+
+    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        answer_with(request, answers.pop(0))
+
+    with stalling_server(answer) as server:
+        retry = RetryPolicy(sleep=lambda _seconds: None)
+        location = Location("s3://bucket/folder", server.storage_options, retry)
+
+        assert [info.name for info in location.list_objects()] == ["a", "b", "c"]
+
+
+def test_an_error_in_place_of_a_listing_is_told_in_its_own_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S3 may send one with status 200, if it was late to fail."""
+    _without_pauses(monkeypatch)
+    error = b"<Error><Code>AccessDenied</Code><Message>not for you</Message></Error>"
+    with stalling_server(_serving(error, 1)) as server:
+        location = Location("s3://bucket/folder", server.storage_options | {"request_attempts": 1})
+
+        with pytest.raises(StorageError, match="not for you"):
+            location.list_objects()
+
+
+@pytest.mark.parametrize("bound", ["request_attempts", "request_deadline_s"])
+def test_a_storm_of_errors_is_told_with_all_requests(
+    bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those too that botocore sent again, with the last status and the option that ended it."""
+    _without_pauses(monkeypatch)
+    now_s = 0.0
+
+    def fail_502(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        nonlocal now_s
+        now_s += 100 if bound == "request_deadline_s" else 0
+        answer_with(request, b"<Error><Code>BadGateway</Code></Error>", status=502)
+
+    with stalling_server(fail_502) as server:
+        retry = RetryPolicy(sleep=lambda _seconds: None, clock=lambda: now_s)
+        options = server.storage_options | {"request_attempts": 2}
+        location = Location("s3://bucket/folder", options, retry)
+
+        with pytest.raises(StorageError) as raised:
+            location.read_object("name", max_bytes=1)
+
+    attempts = "2 attempts" if bound == "request_attempts" else "1 attempt"
+    sent = f"after {attempts} with {server.requests} requests, the last answer of status 502"
+    assert server.requests > 2
+    assert sent in str(raised.value)
+    assert f"the storage option {bound}" in str(raised.value)
+
+
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def pass_over(_endpoint: object, _seconds: float) -> None:
+        """What botocore sends again follows at once."""
+
+    monkeypatch.setattr("aiobotocore.endpoint.AioEndpoint._sleep", pass_over)
