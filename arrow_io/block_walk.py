@@ -10,6 +10,7 @@ from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.messages import _decode, tables
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
 from arrow_io.messages.entry_run import EntryRun, int64_view
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,9 +80,8 @@ class BlockWalk:
                 is_cut = block_stop < index.block_stop(block)
                 raise TruncatedObjectError(message) if is_cut else CorruptBlockError(message)
             if needed > MAX_MESSAGE_BYTES:
-                message = (
-                    f"an entry of {needed - ENTRY_HEADER_BYTES} bytes is larger than is believed"
-                )
+                size = counted(needed - ENTRY_HEADER_BYTES, "byte")
+                message = f"an entry of {size} is larger than is believed"
                 raise CorruptBlockError(message)
             view, start = stream.at(self.position, needed)
             stop = min(len(view), start + block_stop - self.position)

@@ -37,6 +37,7 @@ from arrow_io.offset_memory import OffsetMemory
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.object_version import agree
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES, RangeReader, RangeStream
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -169,7 +170,7 @@ class OffloadedLedger:
         if data_size_bytes == self.index.data_object_length_bytes:
             return self
         message = (
-            f"the data object has {data_size_bytes} bytes, its index object says"
+            f"the data object has {counted(data_size_bytes, 'byte')}, its index object says"
             f" {self.index.data_object_length_bytes}"
         )
         if data_size_bytes < self.index.data_object_length_bytes:
@@ -392,7 +393,8 @@ class OffloadedLedger:
         ledger_length = self.index.ledger_metadata.length_bytes
         whole = first == 0 and last == self.last_entry_id
         if whole and ledger_length not in {0, length_bytes} and not report.lost:
-            message = f"the entries have {length_bytes} bytes, the ledger had {ledger_length}"
+            have = counted(length_bytes, "byte")
+            message = f"the entries have {have}, the ledger had {ledger_length}"
             error = CorruptIndexError(message, object_key=self.name.index_name)
             report.lose(Unit.LEDGER, self._located(error))
 

@@ -29,6 +29,7 @@ from arrow_io.format.ledger_metadata import (
     LedgerSegment,
     LedgerState,
 )
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -149,9 +150,8 @@ class LedgerWriter:
         """Why an entry does not even fit a block of its own."""
         limit = self._block_bytes - MIN_BLOCK_BYTES
         if entry_bytes > limit:
-            message = (
-                f"an entry of {entry_bytes} bytes; blocks of {self._block_bytes} bytes take {limit}"
-            )
+            entry = counted(entry_bytes, "byte")
+            message = f"an entry of {entry}; blocks of {self._block_bytes} bytes take {limit}"
             return EntryTooLargeError(message, entry_id=entry_id)
         message = (
             f"the entries are more or longer than the ledger metadata says: last entry id "
@@ -166,8 +166,9 @@ class LedgerWriter:
             raise MissingEntriesError(message, entry_id=entry_count)
         if (entry_count, length_bytes) != (wanted_count, wanted_bytes):
             message = (
-                f"{entry_count} entries of {length_bytes} bytes in all; the ledger metadata says "
-                f"{wanted_count} entries of {wanted_bytes} bytes"
+                f"{counted(entry_count, 'entry')} of {counted(length_bytes, 'byte')} in all; the"
+                f" ledger metadata says {counted(wanted_count, 'entry')} of"
+                f" {counted(wanted_bytes, 'byte')}"
             )
             raise OptionError(message)
 

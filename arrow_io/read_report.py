@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
+from arrow_io.wording import agreeing, counted
+
 if TYPE_CHECKING:
     from arrow_io.errors import PulsarOffloadError
 
@@ -105,28 +107,36 @@ class ReadReport:
         said = []
         if self.open_messages:
             said.append(
-                f"{self.open_messages} messages of {self.open_transactions} transactions without an"
-                " outcome in the offloaded ledgers were left out"
+                f"{counted(self.open_messages, 'message')} of"
+                f" {counted(self.open_transactions, 'transaction')} without an outcome in the"
+                f" offloaded ledgers {agreeing(self.open_messages, 'was', 'were')} left out"
             )
         if self.incomplete_messages:
             said.append(
-                f"{self.incomplete_messages} chunked messages were left out, because not all their"
-                " chunks are in the offloaded ledgers"
+                f"{counted(self.incomplete_messages, 'chunked message')}"
+                f" {agreeing(self.incomplete_messages, 'was', 'were')} left out, because not all"
+                f" {agreeing(self.incomplete_messages, 'its chunks', 'their chunks')} are in the"
+                " offloaded ledgers"
             )
         if self.unfinished_ledgers:
             said.append(
-                f"{self.unfinished_ledgers} data objects have no index object: ledgers whose"
+                f"{counted(self.unfinished_ledgers, 'data object')}"
+                f" {agreeing(self.unfinished_ledgers, 'has', 'have')} no index object:"
+                f" {agreeing(self.unfinished_ledgers, 'a ledger', 'ledgers')} whose"
                 " offload is under way or has failed"
             )
         if self.pending_ledgers:
             said.append(
-                f"{self.pending_ledgers} ledgers behind those offloaded are in BookKeeper only, and"
-                f" were not read: {self.pending_entries} entries"
+                f"{counted(self.pending_ledgers, 'ledger')} behind those offloaded"
+                f" {agreeing(self.pending_ledgers, 'is', 'are')} in BookKeeper only, and"
+                f" {agreeing(self.pending_ledgers, 'was', 'were')} not read:"
+                f" {counted(self.pending_entries, 'entry')}"
             )
         if self.substituted_ledgers:
             said.append(
-                f"{self.substituted_ledgers} ledgers were read from other copies than those that"
-                " the metadata names, which cannot be read"
+                f"{counted(self.substituted_ledgers, 'ledger')}"
+                f" {agreeing(self.substituted_ledgers, 'was', 'were')} read from other copies than"
+                " those that the metadata names, which cannot be read"
             )
         if self.unknown_topics:
             said.append(
@@ -136,10 +146,12 @@ class ReadReport:
         said.extend(self.doubts)
         if self.unlisted_ledgers:
             said.append(
-                f"the metadata does not list {self.unlisted_ledgers} ledgers in the bucket as"
-                " offloaded, so they were not read; it may be older"
+                f"the metadata does not list {counted(self.unlisted_ledgers, 'ledger')} in the"
+                f" bucket as offloaded, so {agreeing(self.unlisted_ledgers, 'it was', 'they were')}"
+                " not read; it may be older"
             )
         if self.replaced_texts:
-            said.append(f"{self.replaced_texts} texts had invalid bytes; U+FFFD replaces them")
+            texts = counted(self.replaced_texts, "text")
+            said.append(f"{texts} had invalid bytes; U+FFFD replaces them")
         said.extend(f"{n} × {unit} lost: {reason}" for (unit, reason), n in self.lost.items())
         return said

@@ -108,7 +108,7 @@ def test_open_transaction_is_told() -> None:
     """A read that leaves out an open transaction ends with a warning that counts its messages."""
     dataset = open_golden(_OPEN_TRANSACTION)
 
-    with pytest.warns(IncompleteReadWarning, match="7 messages of 1 transactions without an"):
+    with pytest.warns(IncompleteReadWarning, match="7 messages of 1 transaction without an"):
         table = dataset.to_table()
 
     assert table.num_rows == _OPEN_TRANSACTION.message_count

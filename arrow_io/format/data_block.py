@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from arrow_io.errors import CorruptBlockError, TruncatedObjectError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES, BytesLike
 from arrow_io.format.magics import DATA_BLOCK_MAGIC, check_magic
+from arrow_io.wording import counted
 
 HEADER_LENGTH_OFFSET = 4
 BLOCK_LENGTH_OFFSET = 12
@@ -87,7 +88,8 @@ def read_block_header(
     """
     if len(buffer) < expected.header_length_bytes:
         message = (
-            f"{len(buffer)} bytes where a block header of {expected.header_length_bytes} must stand"
+            f"{counted(len(buffer), 'byte')} where a block header of"
+            f" {expected.header_length_bytes} must stand"
         )
         raise TruncatedObjectError(
             message, object_key=object_key, ledger_id=ledger_id, offset=offset

@@ -19,6 +19,7 @@ import struct
 from typing import NamedTuple, TypeAlias
 
 from arrow_io.errors import TruncatedObjectError
+from arrow_io.wording import counted
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 """Bytes in memory; a memoryview must be contiguous and have items of one byte."""
@@ -62,6 +63,6 @@ def read_entry_header(buffer: BytesLike, index: int) -> EntryHeader:
     """
     left = len(buffer) - index
     if left < ENTRY_HEADER_BYTES:
-        message = f"{left} bytes left where an entry header must stand"
+        message = f"{counted(left, 'byte')} left where an entry header must stand"
         raise TruncatedObjectError(message)
     return EntryHeader(*_ENTRY_HEADER.unpack_from(buffer, index))

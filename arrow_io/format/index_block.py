@@ -45,6 +45,7 @@ from arrow_io.format.data_block import BLOCK_FIELDS_BYTES, BLOCK_HEADER_BYTES, B
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.format.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from arrow_io.format.magics import INDEX_BLOCK_MAGIC, check_magic
+from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -206,7 +207,8 @@ class IndexBlock:
 
     def _checked(self, block: int) -> int:
         if not 0 <= block < self.block_count:
-            message = f"no block {block}: the ledger has {self.block_count} blocks, from 0"
+            has = counted(self.block_count, "block")
+            message = f"no block {block}: the ledger has {has}, from 0"
             raise OptionError(message)
         return block
 
@@ -316,7 +318,7 @@ def _read_index_block(data: bytes) -> IndexBlock:
 def _check_lengths(data: bytes, index_length: int, table_stop: int) -> None:
     """Compare the length that the fields add up to, the length given, and the object's own."""
     if index_length > len(data):
-        message = f"{len(data)} bytes of an index object of {index_length} bytes"
+        message = f"{counted(len(data), 'byte')} of an index object of {index_length}"
         raise TruncatedObjectError(message, offset=len(data))
     has_directory = data.startswith(_ENTRY_DIRECTORY_MAGIC, table_stop)
     if index_length != table_stop and not (has_directory and index_length == len(data)):
@@ -359,8 +361,9 @@ def _check_rows(index: IndexBlock, table_offset: int) -> None:
         )
         if needed > index.data_object_length_bytes:
             _corrupt(
-                f"{index.entry_count} entries of {index.ledger_metadata.length_bytes} bytes "
-                f"cannot lie in {index.data_object_length_bytes} bytes",
+                f"{counted(index.entry_count, 'entry')} of"
+                f" {counted(index.ledger_metadata.length_bytes, 'byte')} cannot lie in"
+                f" {counted(index.data_object_length_bytes, 'byte')}",
                 DATA_OBJECT_LENGTH_OFFSET,
             )
     elif first_entry_id > index.last_entry_id:
@@ -373,7 +376,10 @@ def _check_room(index: IndexBlock, n_entries: int, n_bytes: int, position: int) 
     """Check one block, from what the index entries before and behind `position` say."""
     needed = index.data_header_length_bytes + n_entries * ENTRY_HEADER_BYTES
     if n_entries < 1 or n_bytes < needed:
-        _corrupt(f"a data block of {n_bytes} bytes with {n_entries} entries", position)
+        _corrupt(
+            f"a data block of {counted(n_bytes, 'byte')} with {counted(n_entries, 'entry')}",
+            position,
+        )
 
 
 def _oddities(data: bytes, index: IndexBlock, table_stop: int) -> Iterator[str]:
@@ -385,7 +391,10 @@ def _oddities(data: bytes, index: IndexBlock, table_stop: int) -> Iterator[str]:
     if any(entry.part_id != part_id for part_id, entry in enumerate(index.entries, start=1)):
         yield "the part ids are not 1, 2, 3, …"
     if len(data) > table_stop:
-        yield f"{len(data) - table_stop} bytes follow the index block and were ignored"
+        behind = len(data) - table_stop
+        follow = agreeing(behind, "follows", "follow")
+        were = agreeing(behind, "was", "were")
+        yield f"{counted(behind, 'byte')} {follow} the index block and {were} ignored"
 
 
 def _corrupt(message: str, offset: int) -> NoReturn:

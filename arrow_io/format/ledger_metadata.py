@@ -33,6 +33,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from arrow_io.errors import CorruptIndexError, OptionError, UnknownFormatError
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,8 +153,8 @@ def _decode(data: bytes) -> LedgerMetadata:
         raise CorruptIndexError(text)
     if message.length < 0 or message.lastEntryId < 0:
         text = (
-            f"the ledger metadata gives a length of {message.length} bytes and the last entry id "
-            f"{message.lastEntryId}"
+            f"the ledger metadata gives a length of {counted(message.length, 'byte')} and the last"
+            f" entry id {message.lastEntryId}"
         )
         raise CorruptIndexError(text)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import tables
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -177,7 +178,8 @@ class ChunkAssembler:
         self._close(uuid, incomplete=False)
         announced = run.number(index, tables.CHUNK_TOTAL_SIZE)
         if self._join and len(payload) != announced:
-            text = f"the chunks together have {len(payload)} bytes, not the {announced} announced"
+            have = counted(len(payload), "byte")
+            text = f"the chunks together have {have}, not the {announced} announced"
             raise CorruptEntryError(text)
         return payload
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from arrow_io.errors import CorruptEntryError, OptionError
 from arrow_io.messages import _decode, tables
+from arrow_io.wording import counted
 
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
 """CompressionType of PulsarApi.proto."""
@@ -64,7 +65,7 @@ def decompress(
     if uncompressed_size > limit:
         message = (
             f"uncompressed size {uncompressed_size} is beyond the {limit} bytes that a payload of "
-            f"{len(data)} bytes can become"
+            f"{counted(len(data), 'byte')} can become"
         )
         raise CorruptEntryError(message)
     if not data and uncompressed_size == 0:
@@ -87,7 +88,8 @@ def decompress(
         message = f"the payload cannot be decompressed: {error}"
         raise CorruptEntryError(message) from error
     if actual != uncompressed_size:
-        message = f"the payload decompresses to other than the {uncompressed_size} bytes declared"
+        declared = counted(uncompressed_size, "byte")
+        message = f"the payload decompresses to other than the {declared} declared"
         raise CorruptEntryError(message)
     return result
 

@@ -38,6 +38,7 @@ from arrow_io.errors import DecryptionError, EncryptedPayloadError, OptionError,
 from arrow_io.extras import install_command
 from arrow_io.messages import tables
 from arrow_io.option_names import option_name
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -210,7 +211,8 @@ class PayloadDecryptor:
         name, cipher = self._data_key(parsed)
         iv = parsed.encryption_param
         if len(iv) != _IV_BYTES:
-            message = f"the IV of the encrypted payload has {len(iv)} bytes, not {_IV_BYTES}"
+            has = counted(len(iv), "byte")
+            message = f"the IV of the encrypted payload has {has}, not {_IV_BYTES}"
             raise DecryptionError(message)
         from cryptography.exceptions import InvalidTag
 

@@ -21,6 +21,7 @@ from arrow_io.errors import OptionError, SchemaError
 from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.payloads.json import json_shape
 from arrow_io.payloads.primitive import PRIMITIVE_TYPES, primitive_shape
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -286,7 +287,7 @@ def _scalar_texts(values: pa.Array, origin: AvroType, path: str) -> list[str]:
         message = f"{path}: the schema has no symbol {min(unknown)!r}"
         raise OptionError(message)
     if origin.kind == "fixed" and not origin.logical and any(len(t) != origin.size for t in texts):
-        message = f"{path}: a fixed value must have {origin.size} bytes"
+        message = f"{path}: a fixed value must have {counted(origin.size, 'byte')}"
         raise OptionError(message)
     return [spell(each) for each in texts]
 

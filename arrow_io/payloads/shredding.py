@@ -14,6 +14,7 @@ from arrow_io.messages.message_columns import last_of_equal
 from arrow_io.payloads import tables
 from arrow_io.payloads.program import POWERS_OF_TEN
 from arrow_io.payloads.shredders import has_equal_texts, shredder
+from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -84,7 +85,8 @@ class Shredding:
             self._expect(payload_bytes, {})
         if self._size() > MAX_ARENA_BYTES:
             message = (
-                f"{rows} rows of {count} fields, nested ones included, take more memory"
+                f"{counted(rows, 'row')} of {counted(count, 'field')}, nested ones included,"
+                f" {agreeing(rows, 'takes', 'take')} more memory"
                 " than is given to a record batch: set a lower batch_rows, or ask for fewer columns"
             )
             raise SchemaError(message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from arrow_io.errors import StorageError
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,8 @@ class ListingPages:
         """
         if self._policy.is_too_late(self._begun, self._key_count * KEY_BYTES):
             message = (
-                f"{self._page_count} pages of a listing, with {self._key_count} keys in all, took"
+                f"{counted(self._page_count, 'page')} of a listing, with"
+                f" {counted(self._key_count, 'key')} in all, took"
                 f" longer than {self._policy.deadline_s:g} s and the time for so many keys"
             )
             raise StorageError(message)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 from arrow_io.errors import OptionError, StorageError, TruncatedObjectError
 from arrow_io.storage.object_store import ObjectContent
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
@@ -104,7 +105,8 @@ class RangeReader:
             parts.append(part.data)
             start += len(part.data)
             if start < stop and retry.is_too_late(begun, start - first):
-                message = f"{start - first} bytes took longer than {retry.deadline_s:g} s and more"
+                came = counted(start - first, "byte")
+                message = f"{came} took longer than {retry.deadline_s:g} s and more"
                 raise StorageError(message, object_key=self.name, offset=start)
         return content if len(parts) == 1 else replace(content, data=b"".join(parts))
 
@@ -139,7 +141,7 @@ class RangeReader:
             message = f"no range of bytes: [{start}, {stop})"
             raise OptionError(message, object_key=self.name)
         if stop > self.size_bytes:
-            message = f"bytes up to {stop} of an object of {self.size_bytes} bytes"
+            message = f"bytes up to {stop} of an object of {counted(self.size_bytes, 'byte')}"
             raise TruncatedObjectError(message, object_key=self.name, offset=self.size_bytes)
 
 
@@ -256,13 +258,14 @@ class RangeStream:
     def _check(self, position: int, length: int) -> None:
         stop = position + length
         if stop > self._stop == self._reader.size_bytes:
-            message = f"bytes up to {stop} of an object of {self._stop} bytes"
+            message = f"bytes up to {stop} of an object of {counted(self._stop, 'byte')}"
             raise TruncatedObjectError(message, object_key=self._reader.name, offset=self._stop)
         message = ""
         if self._closed:
             message = "the stream is closed"
         elif position < self._current_start or length < 0:
-            message = f"{length} bytes at {position}: the stream has passed {self._current_start}"
+            asked = counted(length, "byte")
+            message = f"{asked} at {position}: the stream has passed {self._current_start}"
         elif stop > self._stop:
             message = f"bytes up to {stop} of a stream that ends at {self._stop}"
         if message:

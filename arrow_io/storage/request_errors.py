@@ -17,6 +17,7 @@ from arrow_io.storage.failures import http_status, is_transient, s3_error_code, 
 from arrow_io.storage.object_version import agree
 from arrow_io.storage.redaction import redacted
 from arrow_io.storage.store_kinds import StoreKind, store_kind
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,6 +125,6 @@ def _changed(name: str) -> ObjectChangedError:
 def no_bytes(name: str, start: int, head: ObjectHead) -> Exception:
     """The error for an empty answer: the object's end, or a failure that may pass."""
     if head.size_bytes <= start:
-        message = f"the object ends after {head.size_bytes} bytes, before byte {start}"
+        message = f"the object ends after {counted(head.size_bytes, 'byte')}, before byte {start}"
         return TruncatedObjectError(message, object_key=name, offset=head.size_bytes)
-    return ConnectionError(f"no bytes were sent of an object of {head.size_bytes} bytes")
+    return ConnectionError(f"no bytes were sent of an object of {counted(head.size_bytes, 'byte')}")

@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 from xml.parsers import expat
 
+from arrow_io.wording import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -111,10 +113,10 @@ def check_listing(body: bytes, root: str) -> None:
     if tags and tags[0] not in {root, _ERROR_ROOT}:
         reason = f"it begins with the tag {tags[0][:100]!r}"
     if reason is not None:
-        message = f"the answer of {len(body)} bytes is no XML listing: {reason}"
+        message = f"the answer of {counted(len(body), 'byte')} is no XML listing: {reason}"
         raise BrokenListingError(message)
     try:
         parser.Parse(b"", True)  # noqa: FBT003 - takes no name
     except expat.ExpatError as error:
-        message = f"the XML listing is cut: {error}, which is behind the {len(body)} bytes sent"
+        message = f"the XML listing is cut after {counted(len(body), 'byte')}: {error}"
         raise BrokenListingError(message) from None

@@ -29,6 +29,7 @@ from arrow_io.storage.object_store import (
 from arrow_io.storage.object_version import ETag, etag_in, modified_in
 from arrow_io.storage.s3_answers import under_way, watch
 from arrow_io.storage.store_uploads import ObjectAttributes, S3Upload, StoreUpload
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -140,7 +141,8 @@ class S3ObjectStore(ObjectStore):
                 "list_objects_v2", Bucket=bucket, Prefix=prefix, Delimiter="/", **marker
             )
             if count < page.get("KeyCount", 0):
-                message = f"a page of a listing has {count} of the {page['KeyCount']} keys it tells"
+                told = counted(page["KeyCount"], "key")
+                message = f"a page of a listing has {count} of the {told} that it tells"
                 raise StorageError(message)
             yield page
             if not page.get("IsTruncated"):

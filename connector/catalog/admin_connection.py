@@ -27,6 +27,7 @@ from arrow_io.errors import FormatError, OptionError, StorageError
 from arrow_io.storage.failures import RetryPolicy, http_status, is_transient
 from arrow_io.storage.hidden import HiddenBytes, HiddenText
 from arrow_io.storage.redaction import redacted, redacted_urls
+from arrow_io.wording import counted
 from connector.catalog.topic_metadata import MAX_METADATA_BYTES
 
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ class AdminConnection:
     def _failure(self, path: str, error: Exception, token: str | None) -> str:
         what = f"request to {self.url}{path} failed"
         if is_transient(error):
-            what = f"{what}, after {self._retry.attempts} attempts"
+            what = f"{what}, after {counted(self._retry.attempts, 'attempt')}"
         message = f"{what}: {type(error).__name__}: {error}"
         if isinstance(error, _StatusError):
             message = f"{what}: {error}"

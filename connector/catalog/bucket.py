@@ -23,6 +23,7 @@ from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
 from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from arrow_io.wording import counted
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -250,5 +251,6 @@ def object_versions(index: ObjectInfo, data: ObjectInfo | None) -> ObjectVersion
 def streaming_error(objects: Iterable[ObjectInfo]) -> UnsupportedFormatError:
     """The error for objects of streaming offload."""
     some = sorted(info.name for info in objects)
-    message = f"streaming offload (PIP-76) is not supported yet: {len(some)} objects, the first"
+    found = counted(len(some), "object")
+    message = f"streaming offload (PIP-76) is not supported yet: {found}, the first"
     return UnsupportedFormatError(message, object_key=some[0])

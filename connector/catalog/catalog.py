@@ -15,6 +15,7 @@ from arrow_io.option_values import path_or_url
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from arrow_io.wording import agreeing
 from connector.catalog.bucket import read_bucket, streaming_error
 from connector.catalog.bucket_summary import what_lies_there
 from connector.catalog.catalog_option_checks import check_place
@@ -287,11 +288,9 @@ class Catalog:
             unsound = self.unattributed()
             if not unsound:
                 raise
-            message = (
-                f"{not_found.message}; {len(unsound)} unsound ledgers do not tell their topic, the"
-                f" first: {unsound[0]}"
-            )
-            raise TopicNotFoundError(message) from unsound[0]
+            do = agreeing(len(unsound), "ledger does not tell its", "ledgers do not tell their")
+            not_found.message += f"; {len(unsound)} unsound {do} topic, the first: {unsound[0]}"
+            raise TopicNotFoundError(not_found.message) from unsound[0]
         counted = report or ReadReport()
         asked_for = range(first_ledger_id, last_ledger_id + 1)
         if counted.salvage:

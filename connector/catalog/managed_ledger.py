@@ -32,6 +32,7 @@ from arrow_io.errors import (
 )
 from arrow_io.format.object_names import offload_uuid
 from arrow_io.messages import codecs
+from arrow_io.wording import agreeing, counted
 from connector.catalog.topic_metadata import (
     MAX_METADATA_BYTES,
     LedgerInfo,
@@ -182,7 +183,8 @@ def _uncompressed(data: memoryview) -> bytes:
     """
     size = int.from_bytes(data[:_SIZE_BYTES], signed=True)
     if not 0 <= size <= len(data) - _SIZE_BYTES:
-        text = f"the compressed managed ledger has {len(data)} bytes, which end in its header"
+        has, end = counted(len(data), "byte"), agreeing(len(data), "ends", "end")
+        text = f"the compressed managed ledger has {has}, which {end} in its header"
         raise CorruptMetadataError(text)
     header = _parsed("ManagedLedgerInfoMetadata", bytes(data[_SIZE_BYTES : _SIZE_BYTES + size]))
     compressed = data[_SIZE_BYTES + size :]

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from arrow_io.errors import CorruptMetadataError, OptionError
+from arrow_io.wording import counted
 from connector.catalog.admin_answers import read_answer
 from connector.topic_name import TopicName
 
@@ -55,8 +56,8 @@ class Manifest:
         size_bytes, checksum = self.files[name]
         if len(data) != size_bytes or _sha256(data) != checksum:
             message = (
-                f"{name} has {len(data)} bytes, and is not what {MANIFEST_FILE} beside it was"
-                f" written for, which has {size_bytes}: it is cut, damaged, or replaced"
+                f"{name} has {counted(len(data), 'byte')}, and is not what {MANIFEST_FILE} beside"
+                f" it was written for, which has {size_bytes}: it is cut, damaged, or replaced"
             )
             raise CorruptMetadataError(message)
 

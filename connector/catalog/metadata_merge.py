@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from arrow_io.wording import agreeing, counted
 from connector.catalog.topic_metadata import in_order
 
 if TYPE_CHECKING:
@@ -158,14 +159,15 @@ class _Disagreement:
             yield f"ledger {ledger_id} has {text}"
         if self.trimmed:
             yield (
-                f"{self.older} has {len(self.trimmed)} ledgers more than {self.newer}, which is"
-                f" newer, the first: {self.trimmed[0]}; they are taken to be trimmed"
+                f"{self.older} has {counted(len(self.trimmed), 'ledger')} more than {self.newer},"
+                f" which is newer, the first: {self.trimmed[0]};"
+                f" {agreeing(len(self.trimmed), 'it is', 'they are')} taken to be trimmed"
             )
         for lacking, missing in ((self.newer, self.lost), (self.older, self.added)):
             if missing:
                 yield (
-                    f"{lacking} lacks {len(missing)} ledgers among those that it has, the first:"
-                    f" {missing[0]}; it may be damaged"
+                    f"{lacking} lacks {counted(len(missing), 'ledger')} among those that it has,"
+                    f" the first: {missing[0]}; it may be damaged"
                 )
 
 

@@ -25,6 +25,7 @@ from google.protobuf.message import DecodeError
 
 from arrow_io.errors import OptionError
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -395,7 +396,7 @@ def _binary_key_and_value(data: bytes) -> tuple[bytes, bytes]:
     key, behind = _sized(data)
     value, behind = _sized(behind)
     if behind:
-        message = f"{len(behind)} bytes behind the definitions of key and value"
+        message = f"{counted(len(behind), 'byte')} behind the definitions of key and value"
         raise OptionError(message)
     return key, value
 

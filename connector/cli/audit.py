@@ -13,7 +13,7 @@ import typer
 
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.trace import RequestTrace
-from arrow_io.wording import counted
+from arrow_io.wording import agreeing, counted
 from connector.catalog.snapshot import is_snapshot
 from connector.cli.app import ExitCode, command
 from connector.cli.options import (
@@ -257,7 +257,7 @@ def _verified(catalog: Catalog, journal: VerificationJournal | None) -> Iterable
     results: list[VerifiedLedger] = []
 
     def tell(result: VerifiedLedger) -> None:
-        state = f"{len(result.problems)} problems" if result.problems else "sound"
+        state = counted(len(result.problems), "problem") if result.problems else "sound"
         entries = counted(result.entries, "entry")
         say("verified", f"{len(results) + 1} of {count}: {result.object}, {entries}, {state}")
 
@@ -275,7 +275,8 @@ def _verified(catalog: Catalog, journal: VerificationJournal | None) -> Iterable
             )
     unchecked = sum(each.unchecked_entries for each in results)
     if unchecked:
-        say("note", f"{unchecked} entries have no checksum to compare")
+        have = agreeing(unchecked, "has", "have")
+        say("note", f"{counted(unchecked, 'entry')} {have} no checksum to compare")
 
 
 def _print_findings(findings: list[Finding], *, as_json: bool) -> None:

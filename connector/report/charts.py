@@ -12,6 +12,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.wording import agreeing
 from connector.catalog.topic_ledgers import LedgerState
 from connector.plain_text import size_text
 from connector.pulsar_time import milliseconds_of
@@ -428,10 +429,11 @@ def _time_ticks(scale: TimeScale) -> list[tuple[float, str]]:
 def _ledgers_title(spans: Sequence[LedgerSpan]) -> str:
     """Some ledgers of one state, in words."""
     first, last, state = spans[0], spans[-1], spans[0].state
+    entries = sum(span.entries for span in spans)
     which = f"ledger {first.ledger_id}"
     if len(spans) > 1:
         which = f"{len(spans)} ledgers, {first.ledger_id} … {last.ledger_id}"
-    parts = [f"{which}: {state}", f"{sum(span.entries for span in spans):,} entries"]
+    parts = [f"{which}: {state}", f"{entries:,} {agreeing(entries, 'entry', 'entries')}"]
     parts.append(size_text(sum(span.size_bytes for span in spans)))
     if first.start_ms is not None:
         parts.append(f"from {time_text(first.start_ms)}")
@@ -449,7 +451,7 @@ def _counted_states(states: Iterable[LedgerState]) -> str:
 
 
 def _ledgers(count: int) -> str:
-    return f"{count:,} ledger" if count == 1 else f"{count:,} ledgers"
+    return f"{count:,} {agreeing(count, 'ledger', 'ledgers')}"
 
 
 def _percent(share: float) -> str:

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.storage.redaction import redacted_urls
+from arrow_io.wording import agreeing
 from connector.catalog.snapshot import SnapshotSource
 from connector.catalog.topic_ledgers import LedgerState
 from connector.plain_text import size_text
@@ -163,7 +164,8 @@ def _totals(data: ReportData, kept_bytes: int, scale: TimeScale | None) -> Html:
 
 def _partitions(data: ReportData) -> str:
     partitions = sum(data.topics["partitions"].to_pylist())
-    return f"with {partitions:,} partitions" if partitions else "without partitions"
+    noun = agreeing(partitions, "partition", "partitions")
+    return f"with {partitions:,} {noun}" if partitions else "without partitions"
 
 
 def _severity(finding: Finding) -> str:
@@ -192,11 +194,14 @@ def _verdict(data: ReportData) -> Html:
     reservations += data.metadata_warnings[:_MOST_NAMES]
     more = len(data.metadata_warnings) - _MOST_NAMES
     if more > 0:
-        reservations.append(f"The metadata leaves {more:,} more points unsure.")
+        points = agreeing(more, "point", "points")
+        reservations.append(f"The metadata leaves {more:,} more {points} unsure.")
     if data.findings_elsewhere:
         reservations.append(
-            f"{data.findings_elsewhere:,} more findings are of other topics, or of none that can be"
-            " told; they are on the page of the whole bucket."
+            f"{data.findings_elsewhere:,} more"
+            f" {agreeing(data.findings_elsewhere, 'finding is', 'findings are')} of other topics,"
+            " or of none that can be told; the page of the whole bucket has"
+            f" {agreeing(data.findings_elsewhere, 'it', 'them')}."
         )
     notes = joined(map(note, reservations))
     style = "card verdict loss" if losses else "card verdict"
@@ -267,7 +272,8 @@ def _rates(data: ReportData, scale: TimeScale | None) -> Html:
     )
     told = "As if each ledger had been filled evenly from its creation to its closing."
     if left_out:
-        told = f"{told} {left_out:,} ledgers whose times are not known are left out."
+        ledgers, are = agreeing(left_out, "ledger", "ledgers"), agreeing(left_out, "is", "are")
+        told = f"{told} {left_out:,} {ledgers} whose times are not known {are} left out."
     if scale is None or not timed:
         return section("Rate", note("It is not known when these ledgers were written."))
     bins = min(_RATE_BINS, scale.stop_ms - scale.start_ms)

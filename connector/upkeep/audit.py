@@ -15,6 +15,7 @@ import pyarrow as pa
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, TruncatedObjectError
 from arrow_io.format.object_names import parse_object_name
 from arrow_io.storage.store_uploads import aside_path
+from arrow_io.wording import counted
 from connector.catalog.snapshot import begins_snapshot, is_snapshot
 from connector.catalog.topic_ledgers import LedgerState
 from connector.listings import table_of
@@ -453,7 +454,8 @@ def _of_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
         return
     extra_bytes = data.size_bytes - ledger.index.data_object_length_bytes
     if extra_bytes > 0:
-        text = f"{extra_bytes} bytes behind what the index object tells of, which nothing reads"
+        extra = counted(extra_bytes, "byte")
+        text = f"{extra} behind what the index object tells of, which nothing reads"
         found = _finding(FindingKind.EXTRA_BYTES, text, copy, topic.topic)
         yield replace(found, objects=(data.name,), stored_bytes=extra_bytes)
 

@@ -28,6 +28,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError
+from arrow_io.wording import agreeing, counted
 from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.pulsar_time import milliseconds_of, time_of
 
@@ -161,7 +162,8 @@ def _check_position(metadata: TopicMetadata, position: tuple[int, int]) -> None:
     ledger = next((each for each in metadata.ledgers if each.ledger_id == ledger_id), None)
     if ledger is None:
         ids = [each.ledger_id for each in metadata.ledgers]
-        has = f"its {len(ids)} ledgers are {ids[0]} … {ids[-1]}" if ids else "it has no ledgers"
+        some = f"it has {counted(len(ids), 'ledger')}, {ids[0]} … {ids[-1]}" if ids else None
+        has = some or "it has no ledgers"
         message = f"{metadata.topic} has no position {ledger_id}:{entry_id}: {has}"
         raise OptionError(message)
     last = None if ledger.entries is None else ledger.entries - 1
@@ -245,7 +247,9 @@ def _trim(ledger: LedgerInfo, left_bytes: int, policy: OffloadPolicy, at_ms: int
     if policy.retention_mb == 0:
         return _Step(Action.TRIM, at_ms, "a retention size of 0 keeps nothing that all have read")
     if 0 < policy.retention_mb * _MB_BYTES <= left_bytes:
-        return _Step(Action.TRIM, at_ms, f"{left_bytes} bytes behind it fill the retention size")
+        fill = agreeing(left_bytes, "fills", "fill")
+        reason = f"{counted(left_bytes, 'byte')} behind it {fill} the retention size"
+        return _Step(Action.TRIM, at_ms, reason)
     if policy.retention_minutes < 0:
         return _keep("retention keeps it")
     if ledger.timestamp_ms is None:
@@ -273,10 +277,14 @@ def _offload(ledger: LedgerInfo, from_it_on_bytes: int, policy: OffloadPolicy, a
         return _keep("it is empty, so it is never offloaded")
     missing_bytes = policy.threshold_bytes - from_it_on_bytes
     if policy.threshold_bytes >= 0 > missing_bytes:
-        reason = f"from it on the topic has {from_it_on_bytes} bytes, above the offload threshold"
+        has = counted(from_it_on_bytes, "byte")
+        reason = f"from it on the topic has {has}, above the offload threshold"
         return _Step(Action.OFFLOAD, at_ms, reason)
     if policy.threshold_s < 0:
-        by_size = f"it is offloaded once more than {missing_bytes} bytes follow"
+        by_size = (
+            f"it is offloaded once more than {counted(missing_bytes, 'byte')}"
+            f" {agreeing(missing_bytes, 'follows', 'follow')}"
+        )
         return _keep(by_size if policy.threshold_bytes >= 0 else "nothing asks for its offload")
     if ledger.timestamp_ms is None:
         return _keep("nothing tells when it was closed, for the offload threshold")

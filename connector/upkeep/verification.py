@@ -16,6 +16,7 @@ from arrow_io.format.index_block import check_format_version
 from arrow_io.messages import tables
 from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
 from arrow_io.read_report import ReadReport, Unit
+from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -206,10 +207,13 @@ def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
     problems += report.losses
     more = report.lost.total() - len(report.losses)
     if more > 0:
-        problems.append(f"{more} more are lost")
+        problems.append(f"{more} more {agreeing(more, 'is', 'are')} lost")
     missing = ledger.index.entry_count - entries
     if missing and not problems:
-        problems.append(f"{missing} entries of {ledger.index.entry_count} were not found")
+        found = agreeing(missing, "was", "were")
+        problems.append(
+            f"{counted(missing, 'entry')} of {ledger.index.entry_count} {found} not found"
+        )
     return VerifiedLedger(
         url=str(ledger.location),
         topic=topic,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError
 from arrow_io.option_names import option_name
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -123,7 +124,7 @@ def check_partitions(
     else:
         fits = -1 not in standing and (count == len(names) or (not is_whole and count < len(names)))
     if not fits:
-        has = "no partitions" if -1 in standing else f"{count} partitions"
+        has = "no partitions" if -1 in standing else counted(count, "partition")
         how = "append to it without partitions"
         if -1 not in standing:
             how = f"give {option_name('partitions', count)} to append to it"

@@ -89,7 +89,7 @@ class TestStream:
             stream.at(0, 1)
             stream.at(95, 10)
             stream.at(150, 10)
-            with pytest.raises(OptionError, match=r"1 bytes at 99: .* has passed 100") as raised:
+            with pytest.raises(OptionError, match=r"1 byte at 99: .* has passed 100") as raised:
                 stream.at(99, 1)
             assert (raised.value.object_key, raised.value.offset) == (NAME, 99)
             with pytest.raises(OptionError):

@@ -239,7 +239,7 @@ def test_data_object_without_index_object_is_unfinished(folder: Folder, ledger_i
     assert (report.unfinished_ledgers, report.lost) == (1, {})
     (unfinished,) = open_catalog(str(folder.path)).contents.unfinished
     assert unfinished.name == name
-    with pytest.warns(IncompleteReadWarning, match="1 data objects have no index object"):
+    with pytest.warns(IncompleteReadWarning, match="1 data object has no index object"):
         open_topic(str(folder.path), TOPIC).to_table()
 
 

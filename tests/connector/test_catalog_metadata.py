@@ -273,7 +273,7 @@ def test_tail_in_bookkeeper_is_told(bucket: OwnedBucket, change: Change) -> None
     dataset = _dataset(bucket)
 
     assert _ledger_ids(dataset) == list(range(14, 21))
-    told = "1 ledgers behind those offloaded are in BookKeeper only, .* 3 entries"
+    told = "1 ledger behind those offloaded is in BookKeeper only, .* 3 entries"
     assert re.search(told, _told(dataset))
     assert (dataset.report.pending_ledgers, dataset.report.pending_entries) == (1, 3)
 
@@ -285,7 +285,7 @@ def test_offload_under_way_is_not_read(bucket: OwnedBucket) -> None:
     dataset = _dataset(bucket)
 
     assert _ledger_ids(dataset) == list(range(14, 21))
-    assert re.search("does not list 1 ledgers in the bucket as offloaded", _told(dataset))
+    assert re.search("does not list 1 ledger in the bucket as offloaded", _told(dataset))
 
 
 def test_ledger_that_older_metadata_has_as_open_is_told(bucket: OwnedBucket) -> None:
@@ -295,7 +295,7 @@ def test_ledger_that_older_metadata_has_as_open_is_told(bucket: OwnedBucket) -> 
     dataset = _dataset(bucket)
 
     assert _ledger_ids(dataset) == list(range(14, 21))
-    assert re.search("does not list 1 ledgers in the bucket as offloaded", _told(dataset))
+    assert re.search("does not list 1 ledger in the bucket as offloaded", _told(dataset))
     assert dataset.report.unlisted_ledgers == 1
 
 

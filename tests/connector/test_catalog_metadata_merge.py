@@ -146,7 +146,7 @@ def test_newer_list_is_the_topics() -> None:
 
     assert list(offloads) == [2, 5]
     assert len(warnings) == 1
-    assert "1 ledgers more" in warnings[0]
+    assert "1 ledger more" in warnings[0]
     assert "the first: 1" in warnings[0]
     assert list(_merged(stats, stats=value)[0]) == [2, 5]
     assert list(_merged(_topic(_ledger(1), _ledger(2)), stats=_topic(_ledger(2)))[0]) == [2]
@@ -222,7 +222,7 @@ def test_sources_that_disagree_in_the_middle_are_a_doubt(
 
     assert list(offloads) == [1, 2, 3, 4, 5]
     assert len(warnings) == 1
-    assert f"lacks 1 ledgers among those that it has, the first: {lost}" in warnings[0]
+    assert f"lacks 1 ledger among those that it has, the first: {lost}" in warnings[0]
     assert _proven_to(*sources) == _proven_to(*sources, is_checked=True) == lost - 1
 
 

@@ -179,7 +179,7 @@ def test_last_ledger_without_index_may_be_under_way(server: S3Server) -> None:
     address, _ = _upload_unfinished(server, 8, 5, 7)
     dataset = open_topic(address.url, TOPIC, storage_options=address.storage_options)
 
-    with pytest.warns(IncompleteReadWarning, match="1 data objects have no index object"):
+    with pytest.warns(IncompleteReadWarning, match="1 data object has no index object"):
         assert dataset.to_table().num_rows == 2
     assert dataset.report.unfinished_ledgers == 1
 

@@ -83,7 +83,7 @@ _KV: Final = {"type": "KEY_VALUE", "version": 1}
         ({**_KV, "data": "x"}, "neither JSON nor twice a length"),
         ({**_KV, "data": b"\0\0\0\1"}, "neither JSON nor twice a length"),
         ({**_KV, "data": b"\0\0\0\0"}, "neither JSON nor twice a length"),
-        ({**_KV, "data": b"\0" * 9}, "1 bytes behind the definitions"),
+        ({**_KV, "data": b"\0" * 9}, "1 byte behind the definitions"),
         ({**_KV, "data": 3}, "no object with key and value"),
         ({**_KV, "data": "\ud800"}, "half a surrogate pair"),
         ({**_KV, "properties": {"kv.encoding.type": "X"}}, "neither INLINE nor SEPARATED"),

@@ -68,7 +68,7 @@ def test_what_is_missing_outside_of_the_bounds_is_passed_over(bucket: OwnedBucke
     rows, told = read(dataset(bucket, end=(15, 0)))
     # A chunked message goes on in the ledger that is lost.
     assert rows > 0
-    assert "1 chunked messages were left out" in told[0]
+    assert "1 chunked message was left out" in told[0]
 
 
 def test_salvaging_reads_another_copy_and_says_so(bucket: OwnedBucket) -> None:

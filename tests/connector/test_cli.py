@@ -204,7 +204,7 @@ def test_what_is_left_out_is_told_once() -> None:
     result = run("query", URL, sql, "--value", "raw", ends=INCOMPLETE)
 
     assert result.stderr.count("note: ") == 1
-    assert "7 messages of 1 transactions" in result.stderr
+    assert "7 messages of 1 transaction" in result.stderr
 
 
 def test_warnings_of_others_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:

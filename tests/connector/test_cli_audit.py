@@ -193,7 +193,7 @@ def test_verification_goes_on_where_it_was(bucket: OwnedBucket, tmp_path: Path) 
     assert (found["kind"], found["objects"], found["is_loss"]) == ("damage", [damaged.name], True)
     assert first.stderr.count("verified: ") == LEDGERS
     assert (
-        f"{damaged.name}, {CHUNKED.ledgers[0].entry_count - 1} entries, 1 problems" in first.stderr
+        f"{damaged.name}, {CHUNKED.ledgers[0].entry_count - 1} entries, 1 problem" in first.stderr
     )
     assert second.stdout == NOTHING
     entries = CHUNKED.ledgers[0].entry_count

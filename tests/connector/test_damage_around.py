@@ -359,7 +359,7 @@ def test_text_that_is_none_is_told(column: str, sound: Message) -> None:
         told = open_topic(bucket.url, TOPIC, schema="STRING", columns=[column])
         untold = open_topic(bucket.url, TOPIC, schema="STRING", columns=["__publish_time__"])
 
-        with pytest.warns(IncompleteReadWarning, match="1 texts had invalid bytes"):
+        with pytest.warns(IncompleteReadWarning, match="1 text had invalid bytes"):
             rows = told.to_table().to_pylist()
         assert untold.to_table().num_rows == 2
 

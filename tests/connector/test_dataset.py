@@ -378,7 +378,7 @@ def test_what_is_left_out_is_told_once_in_each_read(build: ModuleType) -> None:
         cut, _ = _traced(bucket)
         for dataset, reason in (
             (cut, "2 chunked messages were left out"),
-            (open_golden(_OPEN, batch_rows=2), "7 messages of 1 transactions without an outcome"),
+            (open_golden(_OPEN, batch_rows=2), "7 messages of 1 transaction without an outcome"),
         ):
             for read in _reads(dataset):
                 with warnings.catch_warnings(record=True, action="always") as told:

@@ -242,7 +242,7 @@ def test_task_without_report_warns_itself() -> None:
     """`execute` on its own tells what it had to leave out; with a report, the caller tells."""
     (task,) = open_golden(golden_topic("transactions-open")).scan.plan()
 
-    with pytest.warns(IncompleteReadWarning, match="7 messages of 1 transactions") as told:
+    with pytest.warns(IncompleteReadWarning, match="7 messages of 1 transaction") as told:
         rows = sum(batch.num_rows for batch in execute(task))
     assert len(told) == 1
     report = ReadReport()

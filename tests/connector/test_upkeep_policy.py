@@ -238,8 +238,8 @@ def test_what_is_not_read_is_not_trimmed(
 @pytest.mark.parametrize(
     ("position", "said"),
     [
-        ((0, 5), "its 4 ledgers are 1 … 99"),
-        ((5, -1), "its 4 ledgers are 1 … 99"),
+        ((0, 5), "it has 4 ledgers, 1 … 99"),
+        ((5, -1), "it has 4 ledgers, 1 … 99"),
         ((2, 10), "the entry must be -1 … 9"),
         ((2, -2), "the entry must be -1 … 9"),
         ((99, -2), "the entry must be -1 or more"),
