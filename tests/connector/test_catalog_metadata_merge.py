@@ -309,15 +309,17 @@ _ANSWERS: Final = "the admin API's answers"
 
 
 def _told(first: int, more: int, older: str, newer: str) -> str:
+    counted, they_are = ("1 ledger", "it is") if more == 1 else (f"{more} ledgers", "they are")
     return (
-        f"{TOPIC}: {older} has {more} ledgers more than {newer}, which is newer,"
-        f" the first: {first}; they are taken to be trimmed"
+        f"{TOPIC}: {older} has {counted} more than {newer}, which is newer,"
+        f" the first: {first}; {they_are} taken to be trimmed"
     )
 
 
 def _lacks(lost: int, first: int, source: str) -> str:
+    counted = "1 ledger" if lost == 1 else f"{lost} ledgers"
     return (
-        f"{TOPIC}: {source} lacks {lost} ledgers among those that it has, the first: {first};"
+        f"{TOPIC}: {source} lacks {counted} among those that it has, the first: {first};"
         " it may be damaged"
     )
 
