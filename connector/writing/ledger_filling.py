@@ -15,7 +15,7 @@ from array import array
 from dataclasses import dataclass, replace
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Self
-from uuid import UUID, uuid4
+from uuid import UUID, uuid4, uuid5
 
 from arrow_io.errors import MissingObjectError, OptionError, PulsarOffloadError, StorageError
 from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName, parse_object_name
@@ -25,7 +25,7 @@ from connector.catalog.topic_metadata import LedgerInfo
 from connector.offloader import LedgerToOffload
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from types import TracebackType
 
     from connector.offloader import LedgerOffloader
@@ -69,6 +69,8 @@ class LedgerSeries:
         taken: Collection[int] = (),
     ) -> None:
         self._offloader = offloader
+        self.attempt = uuid4()
+        """What the uuids of its ledgers are made of."""
         listed = {name.ledger_id for name in _ledger_names(offloader)}
         self.is_first = not listed
         """Whether the bucket had no ledger when it began."""
@@ -115,7 +117,8 @@ class LedgerSeries:
             StorageError: The store refused, or went on failing; or the temporary file cannot be
                 read.
         """
-        ledger_id, uuid, now_ms = self.next_id(), uuid4(), time.time_ns() // 1_000_000
+        ledger_id, now_ms = self.next_id(), time.time_ns() // 1_000_000
+        uuid = _uuid(self.attempt, ledger_id)
         metadata = new_ledger_metadata(
             spool.lengths_bytes, managed_ledger=managed_ledger, ctime_ms=now_ms
         )
@@ -150,16 +153,23 @@ class LedgerSeries:
                 )
                 raise OptionError(message, object_key=name.data_name, ledger_id=name.ledger_id)
 
-    def undo(self, error: BaseException) -> None:
-        """Delete the ledgers that were offloaded; of those that cannot be, the error is told."""
+    def undo(self, error: BaseException) -> bool:
+        """Delete the ledgers that were offloaded; of those that cannot be, the error is told.
+
+        Returns:
+            Whether none is left.
+        """
         notes: list[str] = []
+        is_undone = True
         for ledger_id, uuid in reversed(self._written):
             try:
                 notes += self._offloader.delete_offloaded(ledger_id, uuid)
             except PulsarOffloadError as failure:
                 notes.append(f"ledger {ledger_id} of uuid {uuid} was not deleted: {failure}")
+                is_undone = False
         for note in dict.fromkeys(notes):
             error.add_note(note)
+        return is_undone
 
 
 class LedgerFiller:
@@ -290,11 +300,47 @@ def _temporary_file_error(error: OSError) -> StorageError:
     return StorageError(message)
 
 
+def delete_attempt(offloader: LedgerOffloader, attempt: UUID) -> tuple[int, list[str]]:
+    """Delete what a series has written, which is no more, half-written ledgers too.
+
+    Args:
+        offloader: What it offloaded with, or alike.
+        attempt: Its `LedgerSeries.attempt`.
+
+    Returns:
+        How many ledgers there were, and warnings of `LedgerOffloader.delete_offloaded`.
+
+    Raises:
+        StorageError: The store refused, or went on failing.
+    """
+    names = _ledger_names(offloader)
+    try:
+        uploads = offloader.location.unfinished_uploads(trace=offloader.trace)
+    except MissingObjectError:
+        uploads = []
+    names |= _of_ledgers(each.name for each in uploads)
+    ours = [each for each in names if each.uuid == _uuid(attempt, each.ledger_id)]
+    warnings: dict[str, None] = {}
+    # The newest first, so that no ledger is ever missing between others.
+    for name in sorted(ours, key=lambda each: each.ledger_id, reverse=True):
+        warnings |= dict.fromkeys(offloader.delete_offloaded(name.ledger_id, name.uuid))
+    return len(ours), list(warnings)
+
+
+def _uuid(attempt: UUID, ledger_id: int) -> UUID:
+    """The uuid of a ledger of a series, by which it is known after a kill."""
+    return uuid5(attempt, str(ledger_id))
+
+
 def _ledger_names(offloader: LedgerOffloader) -> set[LedgerObjectName]:
     """The ledgers, and attempts to offload one, that have an object in the bucket."""
     try:
         objects = offloader.location.list_objects(trace=offloader.trace)
     except MissingObjectError:
         return set()
-    names = (parse_object_name(each.name) for each in objects)
+    return _of_ledgers(each.name for each in objects)
+
+
+def _of_ledgers(objects: Iterable[str]) -> set[LedgerObjectName]:
+    names = map(parse_object_name, objects)
     return {name.ledger_object_name for name in names if name and not name.is_streaming}

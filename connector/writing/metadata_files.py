@@ -16,38 +16,32 @@ from arrow_io.errors import FormatError, MissingObjectError, OptionError, Pulsar
 from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
 from arrow_io.storage.location import Location
-from connector.catalog.admin_answers import (
-    has_schemas,
-    internal_info_json,
-    internal_stats_json,
-    read_answer,
-)
-from connector.catalog.managed_ledger import (
-    parse_managed_ledger_info,
-    serialize_managed_ledger_info,
-)
-from connector.catalog.metadata_folder import INFO_FILE, SCHEMAS_FILE, STATS_FILE, VALUE_FILE
-from connector.catalog.metadata_manifest import MANIFEST_FILE, manifest_json
+from connector.catalog.admin_answers import has_schemas, read_answer
+from connector.catalog.managed_ledger import parse_managed_ledger_info
+from connector.catalog.metadata_folder import SCHEMAS_FILE, VALUE_FILE
 from connector.catalog.schema_answers import registered_versions, schemas_json
 from connector.catalog.schemas import load_schema
-from connector.catalog.topic_metadata import (
-    MAX_METADATA_BYTES,
-    LedgerInfo,
-    TopicMetadata,
-    in_order,
-)
+from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata, in_order
 from connector.writing.new_folders import NewFolders
 from connector.writing.standing_topic import check_partitions
+from connector.writing.topic_files import (
+    files_in,
+    files_of,
+    folder_name,
+    restore_files,
+    write_files,
+)
+from connector.writing.unfinished_write import UnfinishedWrite
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Mapping, Sequence
+    from uuid import UUID
 
     from arrow_io.payloads.schema_info import TopicSchema
+    from connector.offloader import LedgerOffloader
     from connector.topic_name import TopicName
-
-METADATA_FILES: Final = (VALUE_FILE, INFO_FILE, STATS_FILE, SCHEMAS_FILE, MANIFEST_FILE)
-"""The files of a topic, in the order in which they are written; the last vouches for the others."""
+    from connector.writing.ledger_filling import LedgerSeries
 
 _INDEX: Final = "index"
 """Property that says where a broker goes on counting messages (ManagedLedgerInterceptorImpl)."""
@@ -61,12 +55,13 @@ class MetadataFiles:
         options: Options of its fsspec file system.
         topic: The topic.
         names: The topic, or all of its partitions.
+        bucket: Where the ledgers go.
         append: Whether the topic may have metadata already, which is extended then.
 
     Raises:
         OptionError: The path is not a path or URL; there is metadata of the topic already and
             `append` is not given, or it is of another number of partitions, or was not written
-            here.
+            here; or a write to another bucket was cut off.
         CorruptMetadataError: The metadata that is to be extended is malformed.
         StorageError: The store refused, or went on failing.
     """
@@ -78,16 +73,20 @@ class MetadataFiles:
         topic: TopicName,
         names: Sequence[TopicName],
         *,
+        bucket: LedgerOffloader,
         append: bool,
     ) -> None:
         self._root = Location(path_or_url("metadata_folder", path), options)
         self._root.check_writable()
+        self._unfinished = UnfinishedWrite(self._root, topic, bucket)
+        self.warnings = self._unfinished.undo()
+        """What an earlier write that was cut off had left, and what became of it."""
         self._names = names
         self._folders = [self._root.child(folder_name(name)) for name in names]
         self._new_folders = [NewFolders(folder) for folder in self._folders]
         if append:
             self._check_partitions(topic)
-        self._before = [_files_in(folder) for folder in self._folders]
+        self._before = [files_in(folder) for folder in self._folders]
         self._touched: list[tuple[Location, dict[str, bytes]]] = []
         if not append and any(self._before):
             message = (
@@ -125,6 +124,19 @@ class MetadataFiles:
         answer = schemas_json(given, timestamp_ms=0).encode()
         return replace(given, versions=load_schema([standing, answer]).versions)
 
+    def begin(self, attempt: UUID) -> None:
+        """Note what stands, before any ledger is written, lest a kill leave half of it.
+
+        Args:
+            attempt: What the uuids of the ledgers are made of.
+
+        Raises:
+            OptionError: Someone else writes the topic.
+            StorageError: The store refused, or went on failing.
+        """
+        folders = map(folder_name, self._names)
+        self._unfinished.begin(attempt, dict(zip(folders, self._before, strict=True)))
+
     def write(
         self, added: Sequence[TopicMetadata], schema: TopicSchema | None, *, now_ms: int
     ) -> None:
@@ -139,30 +151,36 @@ class MetadataFiles:
             OptionError: Someone else wrote there meanwhile.
             StorageError: The store refused, or went on failing.
         """
-        if [_files_in(folder) for folder in self._folders] != self._before:
+        self._unfinished.check_ours()
+        if [files_in(folder) for folder in self._folders] != self._before:
             message = f"the metadata in {self._root} was changed meanwhile: write again"
             raise OptionError(message)
         whole = map(_extended, self.standing, added) if self.standing else added
         for folder, before, metadata in zip(self._folders, self._before, whole, strict=True):
-            files = _files_of(metadata, _schemas(before, schema, now_ms))
+            files = files_of(metadata, _schemas(before, schema, now_ms))
             # Before anything is written, lest an interrupt fall between the two.
             self._touched.append((folder, before))
-            # While files are of different times, none vouches for them.
-            folder.delete_objects([MANIFEST_FILE])
-            for name in METADATA_FILES:
-                folder.write_object(name, files[name], user_metadata={})
+            write_files(folder, files)
+        self._unfinished.check_ours()
+        self._unfinished.end()
 
-    def undo(self, error: BaseException) -> None:
-        """Restore what stood there; of what cannot be, the error is told."""
-        for folder, before in self._touched:
-            for name in METADATA_FILES:
-                try:
-                    if name in before:
-                        folder.write_object(name, before[name], user_metadata={})
-                    else:
-                        folder.delete_objects([name])
-                except PulsarOffloadError as failure:
-                    error.add_note(f"{folder}/{name} could not be made what it was: {failure}")
+    def undo(self, error: BaseException, series: LedgerSeries) -> None:
+        """Make all what it was, the ledgers too; of what cannot be, the error is told.
+
+        It is then left to the next write.
+        """
+        failures = [
+            f"{folder}/{name} could not be made what it was: {reason}"
+            for folder, before in self._touched
+            for name, reason in restore_files(folder, before).items()
+        ]
+        for failure in failures:
+            error.add_note(failure)
+        if series.undo(error) and not failures:
+            try:
+                self._unfinished.end()
+            except PulsarOffloadError as failure:
+                error.add_note(f"the note of what was begun was not deleted: {failure}")
         for folders in self._new_folders:
             folders.remove()
 
@@ -181,33 +199,6 @@ class MetadataFiles:
         check_partitions(topic, self._names, standing, place, is_whole=True)
 
 
-def folder_name(topic: TopicName) -> str:
-    """`tenant__namespace__topic`; what a name of a folder cannot have is encoded."""
-    *parts, _domain, local_name = topic.managed_ledger_name.split("/")
-    return "__".join((*parts, local_name))
-
-
-def _files_in(folder: Location) -> dict[str, bytes]:
-    """The files of metadata that are in a folder."""
-    try:
-        names = {info.name for info in folder.list_objects()}
-    except MissingObjectError:
-        return {}
-    return {
-        name: folder.read_object(name, max_bytes=MAX_METADATA_BYTES).data
-        for name in METADATA_FILES
-        if name in names
-    }
-
-
-def _files_of(metadata: TopicMetadata, schemas: bytes) -> dict[str, bytes]:
-    files = {
-        VALUE_FILE: serialize_managed_ledger_info(metadata),
-        INFO_FILE: internal_info_json(metadata).encode(),
-        STATS_FILE: internal_stats_json(metadata).encode(),
-        SCHEMAS_FILE: schemas,
-    }
-    return {**files, MANIFEST_FILE: manifest_json(metadata.topic, files)}
 
 
 def _schemas(before: Mapping[str, bytes], schema: TopicSchema | None, now_ms: int) -> bytes:
@@ -230,7 +221,7 @@ def _written_here(folder: Location, name: TopicName, files: Mapping[str, bytes])
         metadata = parse_managed_ledger_info(files.get(VALUE_FILE, b""), name)
     except FormatError as error:
         raise error.located(object_key=f"{folder}/{VALUE_FILE}") from None
-    if not metadata.ledgers or files != _files_of(metadata, files.get(SCHEMAS_FILE, b"")):
+    if not metadata.ledgers or files != files_of(metadata, files.get(SCHEMAS_FILE, b"")):
         message = (
             f"{folder} has metadata that write did not make, such as a cluster's own: nothing can"
             f" be appended to it; give another {option_name('metadata_folder')}, or a topic of"

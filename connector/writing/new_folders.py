@@ -22,10 +22,7 @@ class NewFolders:
     """
 
     def __init__(self, location: Location) -> None:
-        url = location.url
-        for scheme in _LOCAL:
-            url = url.removeprefix(scheme)
-        path = None if "://" in url or "::" in url else Path(url)
+        path = _local_path(location)
         ways = () if path is None else (path, *path.parents)
         self._absent = [each for each in ways if not each.exists()]
 
@@ -35,3 +32,18 @@ class NewFolders:
             # One that is not empty is someone else's by now.
             with contextlib.suppress(OSError):
                 folder.rmdir()
+
+
+def remove_if_empty(location: Location) -> None:
+    """Remove a local folder, unless something is in it."""
+    path = _local_path(location)
+    if path is not None:
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
+
+def _local_path(location: Location) -> Path | None:
+    url = location.url
+    for scheme in _LOCAL:
+        url = url.removeprefix(scheme)
+    return None if "://" in url or "::" in url else Path(url)

@@ -106,7 +106,8 @@ def write_messages(
     Entries of the ledger that is being filled, one for each partition, are kept in temporary files,
     since a ledger's length must be known before its first block; and one batch of messages of each
     is in memory. An error, an interrupt too, deletes all that was written; what could not be
-    deleted is noted on the error.
+    deleted is noted on the error. What a killed process left is undone by the next call that writes
+    the topic with the same `metadata_folder`; a warning tells.
 
     One writer at a time: two that write to one bucket at once choose the same ledger ids. The one
     that ends later finds out, deletes what it wrote, and fails.
@@ -198,8 +199,10 @@ def write_messages(
     )
     files = None
     if metadata_folder is not None:
-        files = MetadataFiles(metadata_folder, metadata_options, name, names, append=append)
         _check_cluster_ids(cluster, first_ledger_id)
+        files = MetadataFiles(
+            metadata_folder, metadata_options, name, names, bucket=offloader, append=append
+        )
         known = files.joined_schema(known)
     new_folders = NewFolders(offloader.location)
     taken = files.ledger_ids if files else ()
@@ -210,22 +213,29 @@ def write_messages(
     now_ms = time.time_ns() // 1_000_000
     rows = MessageRows(known, publish_time_ms=now_ms).messages(messages)
     try:
+        if files is not None:
+            files.begin(series.attempt)
         written = _write(name, names, rows, options=options, limits=limits, series=series)
         series.check_alone()
         if files is not None:
             files.write(written.partitions, known, now_ms=now_ms)
     except BaseException as error:
-        if files is not None:
-            files.undo(error)
-        series.undo(error)
+        _undo(error, files, series)
         new_folders.remove()
         raise
     warnings = [*series.warnings]
     if files is not None:
-        warnings += _for_readers_alone(offloader.location, first_ledger_id)
+        warnings += [*files.warnings, *_for_readers_alone(offloader.location, first_ledger_id)]
     elif standing:
         warnings.append(_UNTOLD.format(option=option_name("metadata_folder")))
     return replace(written, warnings=tuple(warnings))
+
+
+def _undo(error: BaseException, files: MetadataFiles | None, series: LedgerSeries) -> None:
+    if files is None:
+        series.undo(error)
+    else:
+        files.undo(error, series)
 
 
 def _check_types(cluster: object, **flags: object) -> None:

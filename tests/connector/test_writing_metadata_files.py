@@ -12,7 +12,7 @@ from arrow_io.errors import CorruptMetadataError, OptionError, StorageError
 from arrow_io.messages.message_metadata import Message
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic, write_messages
-from connector.writing.metadata_files import METADATA_FILES
+from connector.writing.topic_files import METADATA_FILES
 from tests.support.appended_topics import files_below, keyed_rows, payloads_of
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.golden import golden_topic
@@ -215,7 +215,7 @@ class TestFailure:
             metadata_folder=folder,
         )  # fmt: skip
 
-        assert len(read) == 12
+        assert len(read) == 2 * 6 + 2
         assert all(each >= {str(number).encode() for number in range(9)} for each in read)
         assert read[-1] == {str(number).encode() for number in range(30)}
 
@@ -240,13 +240,15 @@ class TestFailure:
         """Each file that stays changed is named, and the others are restored."""
         write_messages(bucket.url, TOPIC, _TABLE, metadata_folder=tmp_path)
         before = files_below(tmp_path)
+        there = payloads_of(bucket.url, tmp_path)
         write = Location.write_object
         tried: list[str] = []
 
         def failing(location: Location, name: str, *args: Any, **options: Any) -> None:  # noqa: ANN401
             tried.append(name)
-            # The second write, and the restoring of the first.
-            if tried.count("internal-info.json") == 1 and len(tried) > 2:
+            # One write, and the restoring of what was written before.
+            again = name == "managed-ledger-info.bin" and tried.count(name) == 2
+            if again or (name == "internal-info.json" and tried.count(name) == 1):
                 message = "the disk is full"
                 raise StorageError(message)
             write(location, name, *args, **options)
@@ -258,8 +260,14 @@ class TestFailure:
 
         (note,) = raised.value.__notes__
         assert "managed-ledger-info.bin could not be made what it was" in note
-        changed = {name for name, data in files_below(tmp_path).items() if data != before[name]}
-        assert changed == {"public__default__orders/managed-ledger-info.bin"}
+        changed = {name for name, data in files_below(tmp_path).items() if data != before.get(name)}
+        assert changed == {
+            "public__default__orders/managed-ledger-info.bin",
+            "public__default__orders.unfinished.json",
+        }
+        monkeypatch.undo()
+        write_messages(bucket.url, TOPIC, _MORE, append=True, metadata_folder=tmp_path)
+        assert payloads_of(bucket.url, tmp_path) == [*there, b"three", b"four"]
 
 
 @pytest.mark.parametrize("where", ["bucket", "metadata", "both"])

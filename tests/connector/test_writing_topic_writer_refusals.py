@@ -12,7 +12,7 @@ from arrow_io.errors import OptionError, StorageError
 from arrow_io.messages.message_metadata import Message
 from arrow_io.storage.location import Location
 from connector import open_topic, write_messages
-from connector.writing.metadata_files import METADATA_FILES
+from connector.writing.topic_files import METADATA_FILES
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.offloads import names
 from tests.support.s3_server import S3Server, running_s3_server
