@@ -26,6 +26,7 @@ from arrow_io.errors import (
 )
 from arrow_io.format.object_names import LedgerObjectName
 from connector.catalog.bucket import LedgerCopy
+from connector.catalog.ledger_origin import is_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -136,15 +137,37 @@ class TopicLedgers:
     def substitutes(self) -> tuple[OffloadedLedger, ...]:
         """For ledgers of which the copy that counts is not there, others that are sound and agree.
 
-        They are copies of the same ledger; only what salvages takes them.
+        They are copies of the same ledger, as far as anything tells: another cluster may have one
+        of the same id and size. Only what salvages takes them.
         """
-        return tuple(
-            copy.ledger
+        infos = self.metadata.ledgers if self.metadata else ()
+        own = self.own_copies
+        found = (
+            next(
+                (
+                    copy.ledger
+                    for copy in _sound(self.topic, each.info, each.others)
+                    if not is_foreign(copy, each.info, own, infos)
+                ),
+                None,
+            )
             for each in self.states
             if each.error is not None and each.info is not None and each.info.is_offloaded
-            for copy in _sound(self.topic, each.info, each.others)[:1]
-            if copy.ledger is not None
         )
+        return tuple(ledger for ledger in found if ledger is not None)
+
+    @property
+    def own_copies(self) -> list[LedgerCopy]:
+        """The copies that are there as the metadata says, uuid and all, by ledger id.
+
+        They are surely of the cluster that the metadata is of.
+        """
+        return [
+            each.copy
+            for each in self.states
+            if each.copy is not None and each.state.is_readable
+            if each.info and each.info.offload and each.info.offload.uuid is not None
+        ]
 
     def salvaged(self) -> TopicLedgers:
         """The same topic, to be read as far as its data objects go."""

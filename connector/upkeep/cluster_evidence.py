@@ -12,26 +12,25 @@ judged.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from functools import cached_property
-from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.format.index_block import CLUSTER_NAME_KEY
+from connector.catalog.ledger_origin import (
+    LedgerTimes,
+    bookies_of,
+    ledger_metadata_of,
+    told_cluster,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection
 
-    from arrow_io.format.ledger_metadata import LedgerMetadata
     from connector.catalog.bucket import LedgerCopy
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.catalog.topic_metadata import LedgerInfo
 
-_BROKER_CLOCKS_MS: Final = 60_000
-"""How far the clocks of brokers, which note these times, may be apart."""
-_NO_BOOKIE: Final = "127.0.0.1:3181"
-"""What `new_ledger_metadata` says where there was no bookie, and clusters of one machine too."""
+_OTHER_BOOKIES: Final = "it was in bookies that no ledger of the cluster was in"
+_NO_BOOKIES: Final = "it names no bookie, as what was written without any, and the cluster's do"
 _SEVERAL: Final = (
     "the bucket may hold ledgers of several clusters, and nothing says which wrote this one"
 )
@@ -54,19 +53,19 @@ class ClusterEvidence:
         self._is_one_cluster = is_one_cluster
         self._names: dict[str, str | None] = {}
         self._topics = topics
-        self._own = {topic.topic: list(_own_copies(topic)) for topic in topics}
+        self._own = {topic.topic: topic.own_copies for topic in topics}
         self._own_by_name = {
-            (topic, copy.name.ledger_id): _ledger_metadata(copy)
+            (topic, copy.name.ledger_id): ledger_metadata_of(copy)
             for topic, copies in self._own.items()
             for copy in copies
         }
         self._all_own = [copy for copies in self._own.values() for copy in copies]
         self._times = {
-            topic.topic: _Times(own, topic.metadata.ledgers)
+            topic.topic: LedgerTimes(own, topic.metadata.ledgers)
             for topic in topics
             if topic.metadata and (own := self._own[topic.topic])
         }
-        self._times_of_all = _Times(self._all_own, ())
+        self._times_of_all = LedgerTimes(self._all_own, ())
         self._bookies = {bookie for copy in self._all_own for bookie in bookies_of(copy)}
 
     def doubt_of_copy(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
@@ -135,7 +134,7 @@ class ClusterEvidence:
 
     def _contradiction(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
         """What the index object has that a ledger of the cluster would not have."""
-        metadata = _ledger_metadata(copy)
+        metadata = ledger_metadata_of(copy)
         if metadata is None:
             # It tells nothing, so all others must speak for one cluster.
             return _SEVERAL if self._strangers else None
@@ -145,7 +144,7 @@ class ClusterEvidence:
         if same != metadata:
             return "it is of another ledger than the copy that counts: another cluster's, perhaps"
         if self._bookies and self._bookies.isdisjoint(bookies_of(copy)):
-            return "it was in bookies that no ledger of the cluster was in"
+            return _OTHER_BOOKIES if bookies_of(copy) else _NO_BOOKIES
         # Ledgers of a topic that the cluster lacks are judged by those of all others.
         times = [self._times.get(topic.topic, self._times_of_all)]
         if bookies_of(copy):
@@ -155,12 +154,12 @@ class ClusterEvidence:
         return None
 
     @cached_property
-    def _bookkeeper_times(self) -> _Times:
+    def _bookkeeper_times(self) -> LedgerTimes:
         """When the cluster's ledgers of all topics were created, as BookKeeper gave out their ids.
 
         What was written without BookKeeper has ids of another order.
         """
-        return _Times([copy for copy in self._all_own if bookies_of(copy)], ())
+        return LedgerTimes([copy for copy in self._all_own if bookies_of(copy)], ())
 
     @cached_property
     def _strangers(self) -> list[tuple[TopicLedgers, LedgerCopy]]:
@@ -171,7 +170,7 @@ class ClusterEvidence:
             for topic in self._topics
             for state in topic.states
             for copy in (state.copy, *state.others)
-            if copy is not None and copy.name not in own and _ledger_metadata(copy) is not None
+            if copy is not None and copy.name not in own and ledger_metadata_of(copy) is not None
             if self._contradiction(topic, copy) is not None
         ]
 
@@ -196,7 +195,7 @@ class ClusterEvidence:
     def _is_double(self, topic: TopicLedgers, copy: LedgerCopy) -> bool:
         """Whether a copy is of a ledger of the cluster's, though its bookies may have changed."""
         own = self._own_by_name.get((topic.topic, copy.name.ledger_id))
-        metadata = _ledger_metadata(copy)
+        metadata = ledger_metadata_of(copy)
         return own is not None and metadata is not None and own.ctime_ms == metadata.ctime_ms
 
     def _name_of(self, copy: LedgerCopy) -> str | None:
@@ -210,68 +209,3 @@ class ClusterEvidence:
                 metadata = location.user_metadata(key)
             self._names[key] = told_cluster(metadata)
         return self._names[key]
-
-
-class _Times:
-    """Times at which ledgers were, by which it is judged if another can be one of them.
-
-    Args:
-        own: Copies of the cluster's, whose ledgers were created when they say so.
-        infos: What the metadata says of ledgers, among it when they were closed.
-    """
-
-    def __init__(self, own: Collection[LedgerCopy], infos: Iterable[LedgerInfo]) -> None:
-        created = {
-            copy.name.ledger_id: metadata.ctime_ms
-            for copy in own
-            if (metadata := _ledger_metadata(copy)) and metadata.ctime_ms is not None
-        }
-        closed = [(each.ledger_id, each.timestamp_ms) for each in infos if each.timestamp_ms]
-        # What was written without a broker may have the times of its messages there.
-        if any(time_ms < created.get(ledger_id, 0) for ledger_id, time_ms in closed):
-            closed = []
-        times = sorted((*created.items(), *closed))
-        self._ledger_ids = [ledger_id for ledger_id, _ in times]
-        self._latest_ms = list(accumulate((time for _, time in times), max))
-        self._earliest_ms = list(accumulate((time for _, time in reversed(times)), min))[::-1]
-
-    def allow(self, ledger_id: int, created_ms: int | None) -> bool:
-        """Whether a ledger can have been created then: ids are given out in the order of time."""
-        if created_ms is None:
-            return True
-        before = bisect_left(self._ledger_ids, ledger_id)
-        behind = bisect_right(self._ledger_ids, ledger_id)
-        is_early = before > 0 and created_ms < self._latest_ms[before - 1] - _BROKER_CLOCKS_MS
-        is_late = (
-            behind < len(self._ledger_ids)
-            and created_ms > self._earliest_ms[behind] + _BROKER_CLOCKS_MS
-        )
-        return not is_early and not is_late
-
-
-def told_cluster(user_metadata: Mapping[str, str] | None) -> str | None:
-    """The cluster's name; None where nothing tells it, as in a folder or a copy."""
-    return (user_metadata or {}).get(CLUSTER_NAME_KEY) or None
-
-
-def _own_copies(topic: TopicLedgers) -> Iterator[LedgerCopy]:
-    """The copies of a topic that are there as the metadata says, uuid and all, by ledger id."""
-    for ledger in topic.states:
-        offload = ledger.info.offload if ledger.info else None
-        is_named = offload is not None and offload.uuid is not None
-        if ledger.copy is not None and ledger.state.is_readable and is_named:
-            yield ledger.copy
-
-
-def _ledger_metadata(copy: LedgerCopy) -> LedgerMetadata | None:
-    """What the index object says of the ledger; None if it cannot be read."""
-    ledger = copy.ledger or copy.cut
-    return None if ledger is None else ledger.index.ledger_metadata
-
-
-def bookies_of(copy: LedgerCopy) -> set[str]:
-    """The bookies that had the ledger; none of one that was written without BookKeeper."""
-    metadata = _ledger_metadata(copy)
-    segments = () if metadata is None else metadata.segments
-    bookies = {member for segment in segments for member in segment.ensemble_members}
-    return bookies - {_NO_BOOKIE}

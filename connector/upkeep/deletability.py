@@ -10,8 +10,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from arrow_io.format.object_names import LedgerObjectName
+from connector.catalog.ledger_origin import bookies_of, told_cluster
 from connector.pulsar_time import time_of
-from connector.upkeep.cluster_evidence import ClusterEvidence, bookies_of, told_cluster
+from connector.upkeep.cluster_evidence import ClusterEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

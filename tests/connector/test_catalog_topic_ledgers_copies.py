@@ -23,12 +23,16 @@ from tests.support.deletion_scenes import (
     TOPIC,
     changed,
     golden,
+    ledger_metadata,
+    named,
     told,
     under,
     unreadable,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from connector.catalog.bucket import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
 
@@ -231,6 +235,77 @@ def test_salvaging_reads_a_cut_copy_as_far_as_it_goes() -> None:
     assert salvaged.ledgers == tuple(copy.ledger for copy in golden())
     assert (salvaged.problems, salvaged.cut) == ((), ())
     assert salvaged.metadata is topic.metadata
+
+
+_DAY_MS: Final = 86_400_000
+
+
+def _in_other_bookies(copy: LedgerCopy) -> LedgerCopy:
+    segment = replace(ledger_metadata(copy).segments[0], ensemble_members=("bookie-b:3181",))
+    return changed(copy, segments=(segment,))
+
+
+def _created(by_ms: int) -> Callable[[LedgerCopy], LedgerCopy]:
+    return lambda copy: changed(copy, ctime_ms=(ledger_metadata(copy).ctime_ms or 0) + by_ms)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda copy: named(copy, "other"),
+        _in_other_bookies,
+        _created(_DAY_MS),
+        _created(-_DAY_MS),
+    ],
+    ids=["name", "bookies", "created later", "created before"],
+)
+def test_salvaging_takes_no_copy_of_another_cluster(
+    change: Callable[[LedgerCopy], LedgerCopy],
+) -> None:
+    """Of the same id, entries and bytes: the ledger stays lost, unless there is one of its own."""
+    lost, own = UUID(int=1), under(golden()[_COPY], UUID(int=8))
+    foreign = change(under(golden()[_COPY], UUID(int=9)))
+
+    topic = _topic(_info(lost), foreign)
+    assert topic.substitutes == ()
+    assert [each.ledger_id for each in topic.salvaged().problems] == [_ID]
+    assert _topic(_info(lost), foreign, own).substitutes == (own.ledger,)
+
+
+def _without_bookies(copy: LedgerCopy) -> LedgerCopy:
+    segment = replace(ledger_metadata(copy).segments[0], ensemble_members=("127.0.0.1:3181",))
+    return changed(copy, segments=(segment,))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda copy: named(copy, None),
+        lambda copy: changed(copy, ctime_ms=None),
+        lambda copy: changed(_without_bookies(copy), ctime_ms=1),
+        _created(0),
+    ],
+    ids=["no name", "no time", "no bookies", "the same"],
+)
+def test_salvaging_takes_a_copy_that_nothing_speaks_against(
+    change: Callable[[LedgerCopy], LedgerCopy],
+) -> None:
+    """What tells nothing contradicts nothing."""
+    copy = change(under(golden()[_COPY], UUID(int=9)))
+
+    assert _topic(_info(UUID(int=1)), copy).substitutes == (copy.ledger,)
+
+
+def test_a_ledger_was_not_created_after_it_was_closed() -> None:
+    """Which the metadata tells of the only ledger of a topic, but for a minute between clocks."""
+    info = _info(UUID(int=1))
+    copy = under(golden()[_COPY], UUID(int=9))
+    minute_later_ms = (info.timestamp_ms or 0) + 60_000
+    for by_ms, is_taken in ((0, True), (1, False)):
+        other = changed(copy, ctime_ms=minute_later_ms + by_ms)
+        metadata = TopicMetadata(topic=TOPIC, ledgers=(info,))
+        topic = from_metadata(metadata, [other], lambda _: None)
+        assert bool(topic.substitutes) == is_taken
 
 
 @pytest.mark.parametrize("entries", [0, 1])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.storage.store_uploads import aside_path
 from connector import Catalog
@@ -22,9 +23,11 @@ from tests.support.bucket_faults import (
     copied,
     copied_since,
     data_left_of_another_attempt,
+    extra_bytes,
     foreign_file,
     index_alone,
     index_removed,
+    lost_from_the_list,
     never_offloaded,
     newer_than_the_metadata,
     replaced_by_another_attempt,
@@ -108,6 +111,8 @@ _NAMED: Final = "the metadata names it: complete"
         (attached_under_another_name, FindingKind.ORPHAN, "a ledger of a topic that", _NAMED),
         (upload_left, FindingKind.UNFINISHED_UPLOAD, "an upload was begun, and neither", None),
         (upload_under_way, FindingKind.UNFINISHED_UPLOAD, "an upload was begun", _SINCE),
+        (extra_bytes, FindingKind.EXTRA_BYTES, "6 bytes behind what the index object", None),
+        (lost_from_the_list, FindingKind.UNLISTED, "the metadata lacks the ledger between", None),
         (foreign_file, FindingKind.FOREIGN, "no offloader of Pulsar names an object so", None),
         (streaming_object, FindingKind.STREAMING, "an object of streaming offload", None),
     ],
@@ -269,6 +274,41 @@ def test_bookkeeper_copy_is_due_when_its_lag_has_passed(bucket: OwnedBucket) -> 
     assert 17 not in [each.ledger_id for each in later]
 
 
+def test_bookkeeper_copy_of_which_nothing_tells_the_time_is_not_due(bucket: OwnedBucket) -> None:
+    """Nor is it an error."""
+
+    def untimed(info: LedgerInfo) -> LedgerInfo:
+        assert info.offload is not None
+        offload = replace(info.offload, timestamp_ms=None, bookkeeper_deleted=False)
+        return replace(info, offload=offload)
+
+    bucket.change(CHUNKED.name, {17: untimed})
+
+    found = audit(bucket.catalog(), deletion_lag=timedelta(0)).findings
+
+    assert 17 not in [each.ledger_id for each in found]
+
+
+def test_data_deleted_since_the_listing_is_told_as_that(
+    bucket: OwnedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be asked of it any more, and nothing is wrong with it."""
+    name = LedgerObjectName(OTHER_UUID, 17)
+    bucket.write(name.data_name, b"cut off")
+
+    def owner(*_args: object) -> TopicName:
+        message = "gone"
+        raise MissingObjectError(message)
+
+    monkeypatch.setattr(Catalog, "owner", owner)
+
+    (finding,) = bucket.audited().findings
+
+    assert finding.text == "a data object that was deleted since the bucket was listed"
+    assert (finding.objects, finding.ledger_id) == ((name.data_name,), 17)
+    assert not finding.deletable
+
+
 def _losses_alone(bucket: OwnedBucket) -> list[tuple[FindingKind, int | None]]:
     """Those that the bucket shows without metadata."""
     return [(each.kind, each.ledger_id) for each in bucket.audited(metadata=None).losses]
@@ -286,9 +326,13 @@ def test_data_without_index_is_a_loss_where_ledgers_are_behind_it(
     assert _losses_alone(bucket) == []
     index_removed(bucket, TARGET)
     assert _losses_alone(bucket) == [(unfinished, TARGET.ledger.ledger_id)]
-    for ledger in CHUNKED.ledgers[:-1]:
-        if ledger is not TARGET.ledger:
-            bucket.delete(ledger.index_object.name)
+    others = [each for each in CHUNKED.ledgers[:-1] if each is not TARGET.ledger]
+    for ledger in others:
+        bucket.delete(ledger.data_object.name)
+    alone = FindingKind.INDEX_WITHOUT_DATA
+    assert _losses_alone(bucket) == [(alone, each.ledger_id) for each in others]
+    for ledger in others:
+        bucket.delete(ledger.index_object.name)
     assert _losses_alone(bucket) == []
 
 

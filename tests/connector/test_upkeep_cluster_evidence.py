@@ -49,6 +49,8 @@ def test_topic_must_show_itself_that_its_cluster_wrote_the_bucket(*, is_one_clus
         if info.ledger_id != 15:
             change_offload(scene, info.ledger_id, uuid=None)
     assert scene.doubt() is None
+    # What other topics show is of them.
+    scene.others.append(_other_topic())
     change_offload(scene, 15, uuid=None)
     assert scene.doubt() == kept
     assert scene.doubt_of_data() == kept
@@ -246,6 +248,15 @@ def test_ledger_that_does_not_tell_when_it_was_created_speaks_against_none(whose
     assert scene.doubt() is None
 
 
+def test_times_of_closing_tell_where_ledgers_do_not_tell_when_they_were_created() -> None:
+    """The metadata has them, of the topic alone."""
+    scene = orphan()
+    scene.own = [changed(copy, ctime_ms=None) for copy in scene.own]
+    scene.subject = _created(_DAY_MS)(scene.subject)
+
+    assert scene.doubt() == "its ledger was not created between those before and behind it"
+
+
 def test_times_of_messages_are_no_times_of_closing() -> None:
     """Who wrote a topic without a broker noted those, and they may be years older."""
     scene = orphan()
@@ -277,7 +288,8 @@ def test_bookie_of_what_was_written_offline_is_none() -> None:
     scene = of_deleted_topic()
     scene.subject = named(changed(scene.subject, segments=(segment,)), None)
 
-    assert scene.doubt() == "it was in bookies that no ledger of the cluster was in"
+    told_doubt = "it names no bookie, as what was written without any, and the cluster's do"
+    assert scene.doubt() == told_doubt
     scene.others = [
         replace(
             scene.others[0],

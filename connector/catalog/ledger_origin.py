@@ -1,0 +1,118 @@
+"""What an index object tells of the cluster that wrote it: its name, its bookies, and the time.
+
+BookKeeper gives out the ids of ledgers in the order in which they are created, and each cluster has
+bookies of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.format.index_block import CLUSTER_NAME_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from arrow_io.format.ledger_metadata import LedgerMetadata
+    from connector.catalog.bucket import LedgerCopy
+    from connector.catalog.topic_metadata import LedgerInfo
+
+_BROKER_CLOCKS_MS: Final = 60_000
+"""How far the clocks of brokers, which note these times, may be apart."""
+_NO_BOOKIE: Final = "127.0.0.1:3181"
+"""What `new_ledger_metadata` says where there was no bookie, and clusters of one machine too."""
+
+
+class LedgerTimes:
+    """Times at which ledgers were, by which it is judged if another can be one of them.
+
+    Args:
+        own: Copies of the cluster's, whose ledgers were created when they say so.
+        infos: What the metadata says of ledgers, among it when they were closed.
+    """
+
+    def __init__(self, own: Collection[LedgerCopy], infos: Iterable[LedgerInfo]) -> None:
+        created = {
+            copy.name.ledger_id: metadata.ctime_ms
+            for copy in own
+            if (metadata := ledger_metadata_of(copy)) and metadata.ctime_ms is not None
+        }
+        closed = [(each.ledger_id, each.timestamp_ms) for each in infos if each.timestamp_ms]
+        # What was written without a broker may have the times of its messages there.
+        if any(time_ms < created.get(ledger_id, 0) for ledger_id, time_ms in closed):
+            closed = []
+        times = sorted((*created.items(), *closed))
+        self._ledger_ids = [ledger_id for ledger_id, _ in times]
+        self._latest_ms = list(accumulate((time for _, time in times), max))
+        self._earliest_ms = list(accumulate((time for _, time in reversed(times)), min))[::-1]
+
+    def allow(self, ledger_id: int, created_ms: int | None) -> bool:
+        """Whether a ledger can have been created then: ids are given out in the order of time."""
+        if created_ms is None:
+            return True
+        before = bisect_left(self._ledger_ids, ledger_id)
+        behind = bisect_right(self._ledger_ids, ledger_id)
+        is_early = before > 0 and created_ms < self._latest_ms[before - 1] - _BROKER_CLOCKS_MS
+        is_late = (
+            behind < len(self._ledger_ids)
+            and created_ms > self._earliest_ms[behind] + _BROKER_CLOCKS_MS
+        )
+        return not is_early and not is_late
+
+
+def told_cluster(user_metadata: Mapping[str, str] | None) -> str | None:
+    """The cluster's name; None where nothing tells it, as in a folder or a copy."""
+    return (user_metadata or {}).get(CLUSTER_NAME_KEY) or None
+
+
+def ledger_metadata_of(copy: LedgerCopy) -> LedgerMetadata | None:
+    """What the index object says of the ledger; None if it cannot be read."""
+    ledger = copy.ledger or copy.cut
+    return None if ledger is None else ledger.index.ledger_metadata
+
+
+def bookies_of(copy: LedgerCopy) -> set[str]:
+    """The bookies that had the ledger; none of one that was written without BookKeeper."""
+    metadata = ledger_metadata_of(copy)
+    segments = () if metadata is None else metadata.segments
+    bookies = {member for segment in segments for member in segment.ensemble_members}
+    return bookies - {_NO_BOOKIE}
+
+
+def is_foreign(
+    copy: LedgerCopy, info: LedgerInfo, own: Collection[LedgerCopy], infos: Iterable[LedgerInfo]
+) -> bool:
+    """Whether something shows that a copy of a ledger is another cluster's.
+
+    Only what is known without a request. Of what names no bookie, as what was written without any,
+    times tell nothing: it may have those of its messages.
+
+    Args:
+        copy: The copy, whose index object is sound.
+        info: What the metadata says of the ledger.
+        own: Copies of the topic's that are surely the cluster's own.
+        infos: What the metadata says of all ledgers of the topic.
+    """
+    clusters = {_cluster_of(each) for each in own} - {None}
+    if clusters and _cluster_of(copy) not in {None, *clusters}:
+        return True
+    bookies = bookies_of(copy)
+    if not bookies:
+        return False
+    own_bookies = {bookie for each in own for bookie in bookies_of(each)}
+    if own_bookies and own_bookies.isdisjoint(bookies):
+        return True
+    metadata = ledger_metadata_of(copy)
+    created_ms = None if metadata is None else metadata.ctime_ms
+    if created_ms is None:
+        return False
+    closed_ms = info.timestamp_ms or created_ms
+    is_late = created_ms > closed_ms + _BROKER_CLOCKS_MS
+    return is_late or not LedgerTimes(own, infos).allow(info.ledger_id, created_ms)
+
+
+def _cluster_of(copy: LedgerCopy) -> str | None:
+    ledger = copy.ledger or copy.cut
+    return None if ledger is None else told_cluster(ledger.user_metadata)
