@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, OptionError, StorageError
-from connector.plain_text import counted
+from arrow_io.wording import counted
 from connector.pulsar_time import time_of
 from connector.writing.ledger_filling import delete_attempt
 from connector.writing.new_folders import remove_if_empty
