@@ -109,9 +109,9 @@ class TopicScanner:
         """The first `num_rows` rows, or fewer if there are no more.
 
         Raises:
-            OptionError: `num_rows` is no whole number of at least 0.
+            OptionError: `num_rows` is no whole number.
         """
-        check_whole_number("num_rows", num_rows, 0, sys.maxsize)
+        check_whole_number("num_rows", num_rows, -sys.maxsize, sys.maxsize)
         options = self.scan.options
         limits = replace(
             options.limits, first_rows=max(1, min(num_rows, options.limits.first_rows))

@@ -175,7 +175,7 @@ class _SchemaReader:
         shown = _shown(file)
         folder, name = map(hidden_url, folder_and_name(file))
         try:
-            location = Location(folder, self._storage_options)
+            location = Location(folder or ".", self._storage_options)
             if name and location.exists(name):
                 self._read_content(_content(location, name, shown), shown, root_message)
             else:
