@@ -99,13 +99,8 @@ class BlockWalk:
         index = self._ledger.index
         length = index.data_header_length_bytes
         view, start = stream.at(self.position, length)
-        read_block_header(
-            view[start : start + length],
-            expected=index.block_header(block),
-            offset=self.position,
-            object_key=self._ledger.name.data_name,
-            ledger_id=self._ledger.ledger_id,
-        )
+        header = view[start : start + length]
+        read_block_header(header, expected=index.block_header(block), offset=self.position)
         self.position += length
 
     def _run(

@@ -249,10 +249,14 @@ class OffloadedLedger:
         report = report or ReadReport()
         verify = verify_checksums and wanted.needs.metadata
         last = self.last_entry_id
-        runs = TransactionLookahead(
-            self.entry_runs(0, last, report, verify_checksums=verify),
-            lambda run: self.entry_runs(run.last_entry_id + 1, last, report),
-        )
+
+        def behind(run: EntryRun) -> Iterator[EntryRun]:
+            # What is lost there is counted when the reader comes to it.
+            uncounted = ReadReport(salvage=report.salvage)
+            return self.entry_runs(run.last_entry_id + 1, last, uncounted, verify_checksums=verify)
+
+        entries = self.entry_runs(0, last, report, verify_checksums=verify)
+        runs = TransactionLookahead(entries, behind)
         lookback = ChunkLookback(lambda: iter(()))
         decryptor = PayloadDecryptor(decryption_keys)
         reader = MessageReader(runs, wanted.needs, report, lookback=lookback, decryptor=decryptor)

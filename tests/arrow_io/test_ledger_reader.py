@@ -471,6 +471,7 @@ def test_entries_that_the_offloader_lost_are_named(damaged: Damaged, first_lost:
         with pytest.raises(MissingEntriesError) as caught:
             damaged.read(entry_id, entry_id)
         assert caught.value.entry_id == entry_id
+    assert list(damaged.open().entry_runs(5, 4, ReadReport())) == []
 
 
 @pytest.mark.parametrize("first_lost", [0, 1, 3])

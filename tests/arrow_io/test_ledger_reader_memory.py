@@ -49,6 +49,8 @@ def test_checksums_are_compared_unless_that_is_switched_off() -> None:
         values = [value for batch in unverified for value in batch["__value__"].to_pylist()]
 
     assert (caught.value.ledger_id, caught.value.entry_id) == (7, 0)
+    assert caught.value.object_key == ledger.name.data_name
+    assert caught.value.offset == _HEADER_BYTES + ENTRY_HEADER_BYTES
     assert values == [_VALUES[0][:-1] + bytes([_VALUES[0][-1] ^ 0xFF]), *_VALUES[1:]]
 
 

@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from arrow_io import ledger_reader
-from arrow_io.errors import CorruptBlockError, EntryNotInLedgerError, ObjectChangedError
+from arrow_io.errors import (
+    ChecksumError,
+    CorruptBlockError,
+    EntryNotInLedgerError,
+    ObjectChangedError,
+)
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag, WriteTime
+from arrow_io.storage.trace import RequestTrace
 from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload_ledger
 from tests.support.encryption import key_pair, sealed_entry
-from tests.support.entries import Message, encode_entry, encode_marker
+from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
 from tests.support.faulty_storage import FaultScript
 from tests.support.reference import TXN_ABORT, TXN_COMMIT
 
@@ -32,6 +38,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("build")
 
 _NAME: Final = object_name(7)
+_INSIDE: Final = encode_entry(
+    [Message(payload=b"inside")], batched=False, txnid_most_bits=1, txnid_least_bits=2
+)
+_OUTSIDE: Final = encode_entry([Message(payload=b"outside")], batched=False)
+
+
+def _keep(monkeypatch: pytest.MonkeyPatch, max_kept_bytes: int) -> None:
+    """Let a look-ahead at transactions keep no more than that between itself and the reader."""
+    keeping = partial(TransactionLookahead, max_kept_bytes=max_kept_bytes)
+    monkeypatch.setattr(ledger_reader, "TransactionLookahead", keeping)
 
 
 def _values(
@@ -46,23 +62,91 @@ def _values(
 
 
 @pytest.mark.parametrize("marker", [TXN_COMMIT, TXN_ABORT])
-@pytest.mark.parametrize("between", [0, 5])
+@pytest.mark.parametrize("between", [0, 1, 5])
 def test_outcome_of_a_transaction_is_looked_for_in_the_whole_ledger(
     monkeypatch: pytest.MonkeyPatch, marker: int, between: int
 ) -> None:
     """Though no entry on the way to it is kept; each message is given, or left out."""
-    keeping_none = partial(TransactionLookahead, max_kept_bytes=0)
-    monkeypatch.setattr(ledger_reader, "TransactionLookahead", keeping_none)
-    inside = encode_entry(
-        [Message(payload=b"inside")], batched=False, txnid_most_bits=1, txnid_least_bits=2
-    )
-    outside = [encode_entry([Message(payload=b"outside")], batched=False)] * between
-    entries = [inside, *outside, encode_marker(marker, txn_id=(1, 2))]
+    _keep(monkeypatch, 0)
+    entries = [_INSIDE, *[_OUTSIDE] * between, encode_marker(marker, txn_id=(1, 2))]
 
     values, report = _values(entries)
 
     assert values == [b"inside"] * (marker == TXN_COMMIT) + [b"outside"] * between
     assert report.entries == len(entries)
+
+
+def test_looking_for_an_outcome_reads_no_entry_more_than_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What could not be kept is read again; what stands before it is not."""
+    _keep(monkeypatch, 0)
+    entries = [_INSIDE, *[_OUTSIDE] * 4, encode_marker(TXN_COMMIT, txn_id=(1, 2))]
+    trace = RequestTrace()
+    with memory_bucket(offload_ledger(_NAME, entries, block_bytes=140)) as bucket:
+        largest = max(map(len, entries)) + 140
+        ledger = OffloadedLedger.open(Location(bucket.url), _NAME, range_bytes=largest, trace=trace)
+        blocks = ledger.index.block_count
+        assert sum(batch.num_rows for batch in ledger.record_batches(["__value__"])) == 5
+
+    assert blocks == len(entries)
+    # The first two are read once: the reader stands at one, and the other is kept.
+    assert trace.counts.range_requests == 2 * len(entries) - 2
+
+
+@pytest.mark.parametrize("max_kept_bytes", [0, 1 << 20])
+def test_a_loss_that_a_look_ahead_meets_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch, max_kept_bytes: int
+) -> None:
+    """Though it is read twice, the entry is one."""
+    _keep(monkeypatch, max_kept_bytes)
+    entries = [_INSIDE, *[_OUTSIDE] * 4, encode_marker(TXN_COMMIT, txn_id=(1, 2))]
+    objects, report = offload_ledger(_NAME, entries, block_bytes=140), ReadReport(salvage=True)
+    with memory_bucket(objects) as bucket:
+        sound = OffloadedLedger.open(Location(bucket.url), _NAME)
+        data = bytearray(objects[_NAME.data_name])
+        data[sound.index.block_start(3)] ^= 0xFF
+        bucket.put({_NAME.data_name: bytes(data)})
+        ledger = OffloadedLedger.open(Location(bucket.url), _NAME)
+        batches = ledger.record_batches(["__value__"], report=report)
+        values = [value for batch in batches for value in batch["__value__"].to_pylist()]
+
+    assert values == [b"inside", *[b"outside"] * 3]
+    assert report.lost == {(Unit.ENTRY, "UnknownFormatError"): 1}
+
+
+@pytest.mark.parametrize("max_kept_bytes", [0, 1 << 20])
+def test_a_marker_of_a_wrong_checksum_commits_nothing(
+    monkeypatch: pytest.MonkeyPatch, max_kept_bytes: int
+) -> None:
+    """Wherever the look-ahead meets it: what it says is not believed unless nothing is compared."""
+    _keep(monkeypatch, max_kept_bytes)
+    marker = bytearray(encode_marker(TXN_COMMIT, txn_id=(1, 2), payload=b"marker"))
+    marker[-1] ^= 0xFF
+    entries = [_INSIDE, *[_OUTSIDE] * 4, bytes(marker)]
+    with memory_bucket(offload_ledger(_NAME, entries, block_bytes=140)) as bucket:
+        ledger = OffloadedLedger.open(Location(bucket.url), _NAME)
+        with pytest.raises(ChecksumError) as caught:
+            list(ledger.record_batches(["__value__"]))
+        unverified = ledger.record_batches(["__value__"], verify_checksums=False)
+        assert sum(batch.num_rows for batch in unverified) == 5
+        report = ReadReport(salvage=True)
+        batches = ledger.record_batches(["__value__"], report=report)
+        values = [value for batch in batches for value in batch["__value__"].to_pylist()]
+
+    assert caught.value.entry_id == 5
+    assert values == [b"outside"] * 4
+    assert report.lost[Unit.ENTRY, "ChecksumError"] == 1
+
+
+def test_chunks_of_which_the_first_is_in_another_ledger_are_counted() -> None:
+    """A ledger alone has no ledgers before it: that message is left out, and told."""
+    chunks = encode_chunks(Message(payload=b"in two parts"), chunk_count=2, uuid="a")
+
+    values, report = _values([chunks[1], _OUTSIDE])
+
+    assert values == [b"outside"]
+    assert (report.rows, report.entries, report.incomplete_messages) == (1, 2, 1)
 
 
 def test_keys_open_what_was_encrypted_for_them() -> None:
@@ -90,6 +174,26 @@ def test_entries_are_requested_one_range_at_a_time() -> None:
         assert max(stop for _, stop in script.requests) <= 128 + 112 * (number + 2)
 
     assert len(script.requests) <= 7
+
+
+def test_blocks_that_are_wanted_whole_are_fetched_ahead() -> None:
+    """Of a block of which only some entries are wanted, nothing is: where they end is not known."""
+    entries = [bytes([number]) * 100 for number in range(10)]
+    script = FaultScript(offload_ledger(_NAME, entries))
+    ledger = OffloadedLedger.open(script.location(is_async=True), _NAME, range_bytes=112)
+    for last, is_whole in ((4, False), (9, True)):
+        del script.requests[:]
+        runs = ledger.entry_runs(0, last, ReadReport())
+
+        assert [next(runs).last_entry_id for _ in range(3)] == [0, 1, 2]
+
+        # Of the block's header of 128 bytes, the first range has 112.
+        needed = [(start, start + 112) for start in range(0, 128 + 3 * 112, 112)]
+        if is_whole:
+            assert len(script.wait_for_requests(len(needed) + 2)) >= len(needed) + 2
+        else:
+            assert script.requests == needed
+        assert [run.last_entry_id for run in runs] == list(range(3, last + 1))
 
 
 def test_error_of_an_entry_that_is_not_there_names_the_object() -> None:
