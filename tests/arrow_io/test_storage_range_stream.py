@@ -266,12 +266,15 @@ class TestPrefetch:
         stream.at(700, 10)  # both threads are busy: (710, 720) has to wait
         if leave == "skip":
             stream.at(900, 10)
+            released.set()
+            stream.at(910, 10)  # a thread answers this one, after all that waited before it
         stream.close()
         released.set()
         _join_prefetch_threads()
 
         assert sorted(script.requests)[4:6] == [(510, 520), (700, 710)]
-        assert [start for start, _ in script.requests if start > 700] == [900] * (leave == "skip")
+        behind = sorted(start for start, _ in script.requests if start > 700)
+        assert behind[:2] == ([900, 910] if leave == "skip" else [])
 
     def test_ranges_under_way_that_are_skipped_are_dropped(self) -> None:
         """A skip over prefetched ranges goes on right where the consumer wants to."""

@@ -14,7 +14,7 @@ from arrow_io.storage.object_version import ETag
 from arrow_io.storage.ranges import RangeReader, RangeStream
 from arrow_io.storage.trace import RequestTrace
 from tests.support.changing_buckets import changing_bucket
-from tests.support.faulty_storage import FaultScript, cut_to
+from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, cut_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,6 +93,22 @@ def test_other_version_is_an_error_before_the_last_range() -> None:
             stack.close()
     with pytest.raises(ObjectChangedError):
         reader.check_version()
+
+
+def test_an_answer_that_tells_its_version_says_nothing_of_one_that_does_not() -> None:
+    """One that does not is enough for a HEAD, whatever those behind it tell."""
+    answers = [
+        {"Body": FakeBody(DATA[start : start + 10]), "ContentRange": f"bytes {start}-/30", **tag}
+        for start, tag in ((0, {"ETag": '"first"'}), (10, {}), (20, {"ETag": '"first"'}))
+    ]
+    location = FakeS3(*answers, {"ContentLength": 30, "ETag": '"first"'}).location()
+    reader = RangeReader(location, NAME, 30, 10, 1, trace=RequestTrace(), version=FIRST)
+
+    with reader.stream(0, 30) as stream:
+        for position in (0, 10, 20):
+            assert _heads(reader) == 0
+            assert _take(stream, position) == DATA[position : position + 10]
+    assert _heads(reader) == 1
 
 
 @pytest.fixture(params=["memory", "folder"])
