@@ -125,10 +125,11 @@ def judge(module: str, mutants: list[dict[str, str]]) -> Outcome:
         key = each["function"], each["removed"], each["added"]
         if key in known:
             known[key].append(each.get("status"))
+    # On a busy machine time is up for what changes nothing, too: only a failed test says otherwise.
     complaints = [
         f"{key} is listed as equivalent, yet " + ("was killed" if statuses else "no mutation is it")
         for key, statuses in known.items()
-        if not statuses or KILLED.intersection(statuses)
+        if not statuses or "killed" in statuses
     ]
     alive = [each for each in tried if each["status"] not in KILLED]
     survivors = tuple(
