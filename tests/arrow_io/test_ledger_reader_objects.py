@@ -267,3 +267,4 @@ def test_what_is_no_padding_is_a_loss_of_the_block_alone(bucket: MemoryBucket, a
     assert (caught.value.entry_id, caught.value.offset) == (1, _PADDING)
     assert run.count == 2
     assert report.lost == {(Unit.BLOCK, "CorruptBlockError"): 1}
+    assert report.losses == [str(caught.value)]
