@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import crc32c
@@ -64,14 +66,29 @@ class EntryRun:
     @property
     def frame_bytes(self) -> int:
         """Length of the entries' data together, in bytes, without the 12-byte entry headers."""
-        last = self.number(self.count - 1, tables.FRAME)
-        span = (last >> 32) + (last & 0xFFFFFFFF) - (self.number(0, tables.FRAME) >> 32)
-        return span - ENTRY_HEADER_BYTES * (self.count - 1)
+        return self.bytes_between(0, self.count)
 
     @property
     def held_bytes(self) -> int:
         """About how many bytes of memory the entries and their table take."""
         return self.frame_bytes + self.table.nbytes
+
+    def bytes_of(self, index: int) -> int:
+        """Length of the data of one entry."""
+        return self.table[index * tables.ENTRY_WIDTH + tables.FRAME] & 0xFFFFFFFF
+
+    def bytes_between(self, first: int, stop: int) -> int:
+        """Length of the data of the entries `[first, stop)`, at least one; no entry headers."""
+        last = self.number(stop - 1, tables.FRAME)
+        span = (last >> 32) + (last & 0xFFFFFFFF) - (self.number(first, tables.FRAME) >> 32)
+        return span - ENTRY_HEADER_BYTES * (stop - 1 - first)
+
+    def stop_with(self, first: int, stop: int, size_bytes: int) -> int:
+        """Behind the entry of `[first, stop)` that brings them to so many bytes; else `stop`."""
+        if self.bytes_between(first, stop) < size_bytes:
+            return stop
+        stops = range(first + 1, stop)
+        return first + 1 + bisect_left(stops, size_bytes, key=partial(self.bytes_between, first))
 
     def flagged(self, mask: int) -> Iterator[int]:
         """Indexes of the entries that have any flag of `mask`."""

@@ -138,27 +138,31 @@ class MessageReader:
         index = 0
         while index < run.count:
             special = _decode.core.next_flagged(run.table, index, run.count, self._special)
-            yield from self._read_plain(run, index, special)
+            if index < special:
+                yield from self._read_plain(run, index, special)
             if special < run.count:
                 rest = self._read_special(run, special)
                 if rest is not None:
                     yield from rest
+                elif self._columns.count:
+                    self._columns.size_bytes += run.bytes_of(special)
                 if self._is_full():
                     yield self._give()
             index = special + 1
-        self._columns.size_bytes += run.frame_bytes if self._columns.count else 0
-        if self._is_full():
-            yield self._give()
 
     def _read_plain(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
         batch_index = 0
         while index < stop:
+            first = index
+            fits = run.stop_with(index, stop, self._max_bytes - self._columns.size_bytes)
             if self._needs.members:
-                index = self._columns.add_singles(run, index, stop)
+                index = self._columns.add_singles(run, index, fits)
+                self._hold(run, first, index)
             else:
                 index, batch_index, code = self._columns.add_positions(
-                    run, index, batch_index, stop
+                    run, index, batch_index, fits
                 )
+                self._hold(run, first, index)
                 if code:
                     error = CorruptEntryError(tables.REASONS[code])
                     run.locate(error, index)
@@ -179,6 +183,11 @@ class MessageReader:
             elif not self._report.salvage:
                 # It may have been a chunk that is waited for.
                 raise run.error(index)
+
+    def _hold(self, run: EntryRun, first: int, stop: int) -> None:
+        """Count the bytes of entries that rows come from, or that earlier rows keep in memory."""
+        if stop > first and self._columns.count:
+            self._columns.size_bytes += run.bytes_between(first, stop)
 
     def _is_full(self) -> bool:
         columns = self._columns
@@ -269,6 +278,7 @@ class MessageReader:
         while place[1] < members:
             yield self._give()
             place = self._add_members(run, index, body, members, place)
+        self._hold(run, index, index + 1)
 
     def _add_members(
         self, run: EntryRun, index: int, body: memoryview, members: int, place: tuple[int, int]
