@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from arrow_io.errors import EntryOrderError
+from arrow_io.read_report import ReadReport
 from connector import open_topic
 from connector.catalog.catalog import open_catalog
 from connector.upkeep.verification import verify
 from tests.support.buckets import TOPIC, memory_bucket, object_name, offload_ledger
-from tests.support.entries import Framing, Message, encode_entry
+from tests.support.entries import Framing, Message, encode_chunks, encode_entry
+from tests.support.reading import read
 
 pytestmark = pytest.mark.usefixtures("build")
 
@@ -70,3 +72,32 @@ def test_what_goes_back_is_an_error(
     assert (caught.value.ledger_id, caught.value.entry_id) == place
     assert rows == sum(map(len, ledgers))
     assert [bool(each) for each in problems] == [n == place[0] for n in range(len(ledgers))]
+
+
+def test_what_goes_back_behind_a_task_is_told_once() -> None:
+    """A task that reads on for the rest of a message leaves it to the next task to tell."""
+    first, last = (
+        encode_chunks(
+            Message(payload=b"abcd"),
+            chunk_count=2,
+            uuid="a",
+            framing=Framing(broker_metadata=(1, index)),
+        )[number]
+        for number, index in ((0, 7), (1, 8))
+    )
+    single = encode_entry(
+        [Message(payload=b"single")], batched=False, framing=Framing(broker_metadata=(1, 9))
+    )
+    objects = offload_ledger(object_name(0), [first]) | offload_ledger(
+        object_name(1), [single, last]
+    )
+    with memory_bucket(objects) as bucket:
+        scan = open_topic(bucket.url, TOPIC, on_corruption="salvage").scan.select(["__value__"])
+        reports = [ReadReport(salvage=True) for _ in range(2)]
+        values = [
+            read(scan, [task], report)["__value__"].to_pylist()
+            for task, report in zip(scan.plan(1), reports, strict=True)
+        ]
+
+    assert values == [[b"abcd"], [b"single"]]
+    assert [len(report.doubts) for report in reports] == [0, 1]

@@ -23,6 +23,7 @@ from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 from connector import open_topic
 from connector import scan as scan_module
+from connector.scan import execute
 from tests.support.buckets import TOPIC, memory_bucket, object_name, offload_ledger
 from tests.support.entries import Framing, Message, encode_chunks, encode_entry, encode_marker
 from tests.support.reading import read
@@ -120,6 +121,22 @@ def test_damaged_chunk_before_the_start_is_no_silent_loss(block_bytes: int) -> N
     assert (caught.value.ledger_id, caught.value.entry_id) == (_LEDGER, 1)
     assert values == [b"single"]
     assert report.incomplete_messages == 1
+
+
+@pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
+def test_looking_back_over_damage_needs_no_report(block_bytes: int) -> None:
+    """`execute` on its own salvages before `start` as behind it, and warns of what is not whole."""
+    entries = [_CHUNKS[0], _with_bad_checksum(_CHUNKS[1]), _CHUNKS[2], _SINGLE]
+    objects = offload_ledger(object_name(_LEDGER), entries, block_bytes=block_bytes)
+    with memory_bucket(objects) as bucket:
+        dataset = open_topic(bucket.url, TOPIC, on_corruption="salvage", start=(_LEDGER, 2))
+        (task,) = dataset.scan.select(["__value__"]).plan()
+
+        with pytest.warns(IncompleteReadWarning, match="1 chunked messages were left out") as told:
+            values = [value for batch in execute(task) for value in batch["__value__"].to_pylist()]
+
+    assert values == [b"single"]
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)

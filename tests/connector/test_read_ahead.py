@@ -6,6 +6,7 @@ import gc
 import threading
 from collections.abc import Generator
 from functools import partial
+from queue import Queue
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
+_NAME = "pulsar-offload-read-ahead"
 _T = TypeVar("_T")
 
 
@@ -30,7 +32,7 @@ def _closable(items: Iterator[_T]) -> Generator[_T]:
 
 
 def _threads() -> int:
-    return sum(thread.name == "pulsar-offload-read-ahead" for thread in threading.enumerate())
+    return sum(thread.name == _NAME for thread in threading.enumerate())
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +143,7 @@ def test_thread_keeps_no_program_from_ending() -> None:
     items = _ahead(Parts(1000).makers()[0])
     next(items)
 
-    threads = [each for each in threading.enumerate() if each.name == "pulsar-offload-read-ahead"]
+    threads = [each for each in threading.enumerate() if each.name == _NAME]
 
     assert [each.daemon for each in threads] == [True]
     items.close()
@@ -160,6 +162,33 @@ def test_closing_ends_the_thread_and_the_items(taken: int) -> None:
 
     assert _threads() == 0
     assert parts.closed == [0]
+
+
+def test_interrupted_closing_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C at the moment of closing leaves no thread that waits for room for ever."""
+    waits = threading.Event()
+
+    class Interrupted(Queue[object]):
+        def put(self, item: object, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT002
+            # One is taken, two wait: this one has to.
+            if item == (0, 3):
+                waits.set()
+            super().put(item, block, timeout)
+
+        def get_nowait(self) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("connector.read_ahead.Queue", Interrupted)
+    items = _ahead(Parts(100).makers()[0])
+    next(items)
+    assert waits.wait(timeout=30)
+    (thread,) = [each for each in threading.enumerate() if each.name == _NAME]
+
+    with pytest.raises(KeyboardInterrupt):
+        items.close()
+
+    thread.join(timeout=30)
+    assert not thread.is_alive()
 
 
 def test_dropping_ends_the_thread() -> None:
@@ -196,7 +225,7 @@ def test_items_are_closed_by_the_thread_that_made_them(length: int) -> None:
     assert next(items) == 0
     items.close()
 
-    assert closed_in == ["pulsar-offload-read-ahead"]
+    assert closed_in == [_NAME]
 
 
 def test_iterator_that_cannot_be_closed_is_fine() -> None:

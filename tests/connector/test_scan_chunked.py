@@ -6,8 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+import pyarrow.compute as pc
 import pytest
 
+from arrow_io.errors import PayloadDecodeError
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.trace import RequestKind, RequestTrace
@@ -157,6 +159,25 @@ def test_damage_behind_a_task_is_counted_once(build: ModuleType, task_bytes: int
 
     assert table["__value__"].to_pylist() == [b"committed", b"single"]
     assert report.lost == {(Unit.ENTRY, "CorruptBlockError"): 1}
+    assert build is not None
+
+
+def test_filter_of_a_ledger_decodes_no_value_of_another(build: ModuleType) -> None:
+    """What begins in the ledger and ends behind it is left out before its value is looked at."""
+    schema = {
+        "type": "JSON",
+        "schema": '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}',
+    }
+    broken = encode_chunks(Message(payload=b"no JSON"), chunk_count=2, uuid="broken")
+    sound = encode_entry([Message(payload=b'{"n": 1}')], batched=False)
+    wanted = (pc.field("__ledger_id__") == _LEDGER) & (pc.field("n") == 1)
+    objects = offload([(_LEDGER, [sound, broken[0]]), (_LEDGER + 1, [broken[1]])])
+    with memory_bucket(objects) as bucket:
+        dataset = open_topic(bucket.url, TOPIC, schema=schema)
+
+        assert dataset.to_table(["n"], filter=wanted).to_pylist() == [{"n": 1}]
+        with pytest.raises(PayloadDecodeError):
+            dataset.to_table(["n"], filter=pc.field("n") == 1)
     assert build is not None
 
 

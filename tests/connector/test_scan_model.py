@@ -259,6 +259,7 @@ def test_scan_gives_what_the_model_gives(
     # Behind lost entries, the next ledger is asked whether they leave anything open.
     assert planned == read_ledgers or (lost and planned < read_ledgers)
     assert sum(task.data_bytes for task in tasks) == data_bytes
+    assert all(first <= last for task in tasks for _, first, last in task.entry_ranges())
 
 
 def test_salvage_needs_no_report() -> None:
