@@ -50,9 +50,12 @@ class _Producer(Generic[_T]):
             raise item
         return item
 
-    def close(self) -> None:
-        """End the thread, at the next item that it has made."""
+    def stop(self) -> None:
+        """Tell the thread to end, at the next item that it has made."""
         self._stopped.set()
+
+    def close(self) -> None:
+        """Wait for the end of the thread, which has been told to end or has made all items."""
         try:
             while True:
                 self._made.get_nowait()
@@ -106,5 +109,8 @@ def read_ahead(parts: Sequence[Callable[[], Iterator[_T]]], *, most: int) -> Ite
                     under_way.append(_Producer(waiting.popleft()()))
             under_way.popleft().close()
     finally:
+        # All hear of it first: the wait for one may be long, and may be interrupted.
+        for each in under_way:
+            each.stop()
         for each in under_way:
             each.close()

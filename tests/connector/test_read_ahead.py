@@ -164,14 +164,14 @@ def test_closing_ends_the_thread_and_the_items(taken: int) -> None:
     assert parts.closed == [0]
 
 
-def test_interrupted_closing_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_closing_ends_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C at the moment of closing leaves no thread that waits for room for ever."""
     waits = threading.Event()
 
     class Interrupted(Queue[object]):
         def put(self, item: object, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT002
-            # One is taken, two wait: this one has to.
-            if item == (0, 3):
+            # Two are taken, two wait: this one has to.
+            if item == (0, 4):
                 waits.set()
             super().put(item, block, timeout)
 
@@ -179,16 +179,18 @@ def test_interrupted_closing_ends_the_thread(monkeypatch: pytest.MonkeyPatch) ->
             raise KeyboardInterrupt
 
     monkeypatch.setattr("connector.read_ahead.Queue", Interrupted)
-    items = _ahead(Parts(100).makers()[0])
+    items = _closable(read_ahead(Parts(100, 100).makers(), most=2))
+    next(items)
     next(items)
     assert waits.wait(timeout=30)
-    (thread,) = [each for each in threading.enumerate() if each.name == _NAME]
+    under_way = [each for each in threading.enumerate() if each.name == _NAME]
 
     with pytest.raises(KeyboardInterrupt):
         items.close()
 
-    thread.join(timeout=30)
-    assert not thread.is_alive()
+    for each in under_way:
+        each.join(timeout=30)
+    assert [each.is_alive() for each in under_way] == [False, False]
 
 
 def test_dropping_ends_the_thread() -> None:
