@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow.compute as pc
 import pytest
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 Position: TypeAlias = tuple[int, int, int]
 
+_LATER: Final[Any] = datetime(2100, 1, 1, tzinfo=UTC)
+"""Behind all publish times."""
 _COLUMNS: Final = ["__ledger_id__", "__entry_id__", "__batch_index__", "__value__"]
 
 
@@ -288,6 +291,20 @@ def test_scan_compares_checksums_unless_told_not_to() -> None:
 
     assert caught.value.entry_id == 1
     assert unchecked["__value__"].to_pylist() == [b"(5, 0, 0)", b"(5, 1, 9)"]
+
+
+def test_positions_need_no_checksum_and_times_do() -> None:
+    """Rows are counted by where they stand; by when they were published, only of sound entries."""
+    objects = Layout(5, (0, 0), 2, 1 << 20).objects()
+    changed = {name: data.replace(b"(5, 1, 0)", b"(5, 1, 9)") for name, data in objects.items()}
+    with memory_bucket(changed) as bucket:
+        assert open_topic(bucket.url, TOPIC).count_rows() == 2
+        assert open_topic(bucket.url, TOPIC, start=(5, 1)).count_rows() == 1
+        for bound in ("start", "end"):
+            with pytest.raises(ChecksumError):
+                open_topic(bucket.url, TOPIC, **{bound: _LATER}).count_rows()
+            unchecked = open_topic(bucket.url, TOPIC, verify_checksums=False, **{bound: _LATER})
+            assert unchecked.count_rows() == (0 if bound == "start" else 2)
 
 
 def test_batches_are_no_larger_than_asked_for() -> None:
