@@ -207,6 +207,15 @@ def test_plan_takes_each_block_once(task_bytes: int) -> None:
         assert task.data_bytes <= task_bytes or len(list(task.block_ranges())) == 1
 
 
+def test_task_may_have_all_the_bytes_that_it_is_given() -> None:
+    """What fits exactly is not cut; a byte less cuts it."""
+    scan = open_golden(_CHUNKED).scan
+    (whole,) = scan.plan()
+
+    assert len(scan.plan(whole.data_bytes)) == 1
+    assert len(scan.plan(whole.data_bytes - 1)) == 2
+
+
 def test_plan_sends_no_request() -> None:
     """Planning is arithmetic on what opening has read."""
     dataset, trace = _traced("multi-ledger")
