@@ -18,7 +18,7 @@ from connector import open_catalog, open_topic
 from connector.scan import execute
 from tests.support.buckets import TOPIC, object_name, offload_ledger
 from tests.support.changing_buckets import Meddler, changing_bucket
-from tests.support.entries import Framing, Message, encode_entry
+from tests.support.entries import Framing, Message, encode_chunks, encode_entry
 from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
@@ -349,6 +349,27 @@ def test_tasks_hold_the_version_that_was_listed(store: str, server: S3Server) ->
         assert before == len(ledger.values)
         with pytest.raises(ObjectChangedError, match=ledger.name.data_name):
             list(execute(pickle.loads(pickled), ReadReport(salvage=True)))
+
+
+@pytest.mark.parametrize("store", _STORES)
+def test_tasks_hold_the_versions_of_the_ledgers_behind_them(store: str, server: S3Server) -> None:
+    """A message that goes on in the next ledger gets no part of another version of that."""
+    first, last = encode_chunks(Message(payload=b"abcd"), chunk_count=2, uuid="a")
+    _, other = encode_chunks(Message(payload=b"abXY"), chunk_count=2, uuid="a")
+    behind = object_name(1)
+    objects = offload_ledger(object_name(0), [first]) | offload_ledger(behind, [last])
+    newer = offload_ledger(behind, [other])[behind.data_name]
+    with changing_bucket(store, server) as bucket:
+        for name, content in objects.items():
+            bucket.write(name, content, _MANAGED_LEDGER)
+        task, _ = _opened(bucket).scan.plan(1)
+        (batch,) = execute(task, ReadReport())
+
+        bucket.write(behind.data_name, newer, _MANAGED_LEDGER)
+
+        assert batch["__value__"].to_pylist() == [b"abcd"]
+        with pytest.raises(ObjectChangedError, match=behind.data_name):
+            list(execute(task, ReadReport()))
 
 
 @pytest.mark.parametrize("store", _STORES)
