@@ -41,6 +41,8 @@ DEFAULT_MAX_MESSAGE_BYTES: Final = 5 << 20
 """Defaults of the Java client, and of a broker's `maxMessageSize`."""
 MIN_MAX_MESSAGE_BYTES: Final = 1 << 10
 """Smallest `max_message_bytes` (inclusive): chunks need room for more than their metadata."""
+MAX_ENTRY_BYTES: Final = MAX_MESSAGE_BYTES - (1 << 10)
+"""Longest entry that is written: with broker entry metadata, readers still believe its length."""
 
 _BROKER_METADATA_MAGIC: Final = b"\x0e\x02"
 _CHECKSUM_MAGIC: Final = b"\x0e\x01"
@@ -83,9 +85,9 @@ class EntryOptions:
             raise OptionError(message)
         for name, lowest, highest in (
             ("batch_messages", 1, _MAX_COUNT),
-            ("batch_bytes", 1, MAX_MESSAGE_BYTES),
+            ("batch_bytes", 1, MAX_ENTRY_BYTES),
             ("batch_delay_ms", 0, _MAX_COUNT),
-            ("max_message_bytes", MIN_MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES),
+            ("max_message_bytes", MIN_MAX_MESSAGE_BYTES, MAX_ENTRY_BYTES),
         ):
             check_whole_number(name, getattr(self, name), lowest, highest)
 

@@ -199,8 +199,6 @@ class MetadataFiles:
         check_partitions(topic, self._names, standing, place, is_whole=True)
 
 
-
-
 def _schemas(before: Mapping[str, bytes], schema: TopicSchema | None, now_ms: int) -> bytes:
     """The file of schemas: the one that stands there, unless there are others now."""
     standing = before.get(SCHEMAS_FILE)

@@ -6,15 +6,20 @@ import itertools
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import EntryTooLargeError, OptionError
-from arrow_io.messages.entry_writer import EntryOptions, EntryWriter
+from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.messages.entry_writer import MAX_ENTRY_BYTES, EntryOptions, EntryWriter
 from arrow_io.messages.message_metadata import Message
+from arrow_io.storage.location import Location
 from tests.support import entries as oracle
+from tests.support.buckets import memory_bucket, offload_ledger
 from tests.support.codecs import CODECS, Codec, decompress
 from tests.support.golden import golden_topic, golden_topics
 from tests.support.golden_entries import golden_entries
@@ -424,10 +429,10 @@ def test_a_value_that_no_field_takes_is_refused(wrong: dict[str, Any], number: i
         {"batch_messages": 0},
         {"batch_messages": "3"},
         {"batch_bytes": 0},
-        {"batch_bytes": (128 << 20) + 1},
+        {"batch_bytes": (128 << 20) - 1023},
         {"batch_delay_ms": -1},
         {"max_message_bytes": 1023},
-        {"max_message_bytes": (128 << 20) + 1},
+        {"max_message_bytes": (128 << 20) - 1023},
     ],
     ids=str,
 )
@@ -461,3 +466,18 @@ def test_codecs_go_by_any_letter_case() -> None:
 def test_nothing_is_written_of_nothing() -> None:
     """Without a message there is no entry."""
     assert _written([]) == []
+
+
+def test_the_longest_entry_that_may_be_written_is_read() -> None:
+    """What a broker adds to an entry does not make it longer than readers believe."""
+    writer = EntryWriter(EntryOptions(max_message_bytes=MAX_ENTRY_BYTES, broker_metadata=True))
+    message = replace(_MESSAGE, payload=bytes(MAX_ENTRY_BYTES - 100))
+    (entry,) = (*writer.add(message), *writer.flush())
+    name = LedgerObjectName(UUID(int=1), 1)
+
+    with memory_bucket(offload_ledger(name, [entry.data])) as bucket:
+        ledger = OffloadedLedger.open(Location(bucket.url), name)
+        (batch,) = ledger.record_batches(["__value__"])
+
+    assert len(entry.data) > MAX_ENTRY_BYTES - 100
+    assert len(batch["__value__"][0].as_py()) == MAX_ENTRY_BYTES - 100
