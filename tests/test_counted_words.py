@@ -22,7 +22,7 @@ _NOUNS: Final = (
     "|values"
 )
 _COUNT: Final = re.compile(
-    rf"\{{(?P<number>[^{{}}]*)\}} (?:(?!in |lacks |of |that )[a-z]+ )?(?:{_NOUNS})\b"
+    rf"\{{(?P<number>[^{{}}]*)\}} (?:(?!for |in |lacks |of |that )[a-z]+ )?(?:{_NOUNS})\b"
 )
 _MANY: Final = re.compile(rf"\b1 (?:[a-z]+ )?(?:{_NOUNS})\b")
 _BOUND: Final = re.compile(

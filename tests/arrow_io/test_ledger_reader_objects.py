@@ -27,6 +27,7 @@ from arrow_io.messages import tables
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
+from arrow_io.wording import counted
 from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload_ledger
 from tests.support.faulty_storage import FakeBody, FakeS3
 
@@ -224,7 +225,9 @@ def test_ledger_that_is_known_to_be_cut_is_read_as_far_as_it_goes(
     )
     assert report.lost[Unit.ENTRY, "TruncatedObjectError"] == 3 - whole
     is_in_entry = BLOCK_HEADER_BYTES <= size < _PADDING or size >= _BLOCK_BYTES + BLOCK_HEADER_BYTES
-    message = f"the block ends before entry {whole}" if is_in_entry else f"{size} bytes|ends at"
+    message = rf"of {counted(size, 'byte')} \(|ends at"
+    if is_in_entry:
+        message = f"the block ends before entry {whole}"
     with pytest.raises(TruncatedObjectError, match=message):
         list(ledger.read_entries(0, 2))
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from tests.support.golden import GoldenTopic
 
-_LIMIT = 1 << 27
 _MESSAGE = Message(payload=b"value", publish_time_ms=1_700_000_000_000)
 
 # What of a topic's entries is the Java client's own, byte for byte: everything, or everything but
@@ -141,8 +140,8 @@ def _rewritten(topic: GoldenTopic) -> list[tuple[list[bytes], list[bytes]]]:
             members,
             compression=CODECS[metadata.compression],
             batch_messages=len(members) + 1,
-            batch_bytes=_LIMIT,
-            max_message_bytes=len(before[0]) + room if len(before) > 1 else _LIMIT,
+            batch_bytes=MAX_ENTRY_BYTES,
+            max_message_bytes=len(before[0]) + room if len(before) > 1 else MAX_ENTRY_BYTES,
             chunking=True,
         )
         pairs.append((before, after))

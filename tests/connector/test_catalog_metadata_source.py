@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from arrow_io.errors import OptionError
+from arrow_io.option_values import kind_of
 from connector.catalog.admin_client import AdminApi
 from connector.catalog.metadata_folder import MetadataFolder
 from connector.catalog.metadata_source import MetadataSource, open_metadata_source
@@ -83,8 +84,8 @@ def test_form_of_the_source_decides(source: Any, kind: type) -> None:  # noqa: A
 
 @pytest.mark.parametrize("source", [7, b"folder", None, ["folder"]])
 def test_what_is_no_source_is_refused(source: Any) -> None:  # noqa: ANN401
-    """Values of other types must be an error that names the type."""
-    with pytest.raises(OptionError, match=f"of type {type(source).__name__}"):
+    """Values of other types must be an error that names option and type."""
+    with pytest.raises(OptionError, match=f"metadata must be .* not {kind_of(source)}$"):
         open_metadata_source(source)
 
 

@@ -348,7 +348,7 @@ def test_policy_without_metadata_knows_what_is_offloaded() -> None:
         (
             ["multi-ledger", *LAG, "--metadata", METADATA, "--consumed-to", "1:1"],
             USAGE,
-            "has no position 1:1: its 7 ledgers are",
+            "has no position 1:1: it has 7 ledgers, 85",
         ),
         (["multi-ledge", *LAG], NOT_FOUND, "did you mean"),
         (["multi-ledger", *LAG, "--metadata-option", "token"], USAGE, "--metadata-option must be"),

@@ -132,7 +132,7 @@ def test_looking_back_over_damage_needs_no_report(block_bytes: int) -> None:
         dataset = open_topic(bucket.url, TOPIC, on_corruption="salvage", start=(_LEDGER, 2))
         (task,) = dataset.scan.select(["__value__"]).plan()
 
-        with pytest.warns(IncompleteReadWarning, match="1 chunked messages were left out") as told:
+        with pytest.warns(IncompleteReadWarning, match="1 chunked message was left out") as told:
             values = [value for batch in execute(task) for value in batch["__value__"].to_pylist()]
 
     assert values == [b"single"]

@@ -429,5 +429,5 @@ def test_connections_in_threads() -> None:
 
 def test_what_is_left_out_is_told(con: duckdb.DuckDBPyConnection) -> None:
     """A read that has to leave out open transactions warns of it."""
-    with pytest.warns(IncompleteReadWarning, match="transactions-open.*transactions without an"):
+    with pytest.warns(IncompleteReadWarning, match="transactions-open.*1 transaction without an"):
         con.execute("select count(*) from read_pulsar('transactions-open')").fetchall()

@@ -291,7 +291,7 @@ def test_task_without_report_warns_itself() -> None:
     """`execute` on its own tells what it had to leave out; with a report, the caller tells."""
     topic = golden_topic("transactions-open")
     (task,) = open_golden(topic).scan.plan()
-    notice = f"^{topic.name}: 7 messages of 1 transactions"
+    notice = f"^{topic.name}: 7 messages of 1 transaction without an outcome"
 
     with pytest.warns(IncompleteReadWarning, match=notice) as told:
         rows = sum(batch.num_rows for batch in list(execute(task)))

@@ -11,8 +11,8 @@ import pytest
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.storage.store_uploads import aside_path
-from connector import Catalog
 from connector.catalog.topic_metadata import LedgerInfo
+from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.pulsar_time import time_of
 from connector.topic_name import TopicName
 from connector.upkeep.audit import Finding, FindingKind, audit, findings_table
@@ -296,11 +296,11 @@ def test_data_deleted_since_the_listing_is_told_as_that(
     name = LedgerObjectName(OTHER_UUID, 17)
     bucket.write(name.data_name, b"cut off")
 
-    def owner(*_args: object) -> TopicName:
+    def topic(*_args: object) -> TopicName:
         message = "gone"
         raise MissingObjectError(message)
 
-    monkeypatch.setattr(Catalog, "owner", owner)
+    monkeypatch.setattr(UnfinishedOffloads, "topic", topic)
 
     (finding,) = bucket.audited().findings
 
@@ -318,7 +318,9 @@ def test_data_without_index_is_a_loss_where_ledgers_are_behind_it(
     bucket: OwnedBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without metadata: the last may be under way, and of another attempt nothing is lost."""
-    monkeypatch.setattr(Catalog, "owner", lambda _, name: TOPIC if name.ledger_id < 22 else None)
+    monkeypatch.setattr(
+        UnfinishedOffloads, "topic", lambda _, name: TOPIC if name.ledger_id < 22 else None
+    )
     unfinished = FindingKind.DATA_WITHOUT_INDEX
     bucket.write(LedgerObjectName(OTHER_UUID, 17).data_name, b"cut off")
     assert _losses_alone(bucket) == []

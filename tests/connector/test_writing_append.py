@@ -271,7 +271,7 @@ class TestPartitions:
 @pytest.mark.parametrize("folder", ["", b"x", 5], ids=repr)
 def test_a_metadata_folder_is_a_path(bucket: MemoryBucket, folder: Any) -> None:  # noqa: ANN401
     """An empty one, which would be the folder that one stands in, is refused."""
-    with pytest.raises(OptionError, match="metadata_folder is a path or URL, not"):
+    with pytest.raises(OptionError, match="metadata_folder must be a path or URL, such as"):
         write_messages(bucket.url, TOPIC, _TABLE, metadata_folder=folder)
 
     assert names(Location(bucket.url)) == []
