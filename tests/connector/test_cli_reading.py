@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arrow_io.format.index_block import BlockEntry, read_index_block, write_index_block
-from tests.support.buckets import golden_objects, memory_bucket, object_name, offload
+from tests.support.buckets import (
+    golden_objects,
+    memory_bucket,
+    object_name,
+    offload,
+    with_lost_entries,
+)
 from tests.support.command_line import (
     INCOMPLETE,
     LEDGERS,
@@ -33,14 +38,7 @@ if TYPE_CHECKING:
 def incomplete_ledger() -> dict[str, bytes]:
     """A topic of 13 entries, of which the offloader lost the last 5, as its index object tells."""
     ledger = ORDERS.ledgers[0]
-    index = read_index_block(ledger.index_object.read_bytes(), object_key="")
-    metadata = replace(index.ledger_metadata, last_entry_id=12)
-    lost = BlockEntry(8, len(index.entries) + 1, index.data_object_length_bytes)
-    written = write_index_block(
-        data_object_length_bytes=index.data_object_length_bytes,
-        entries=[*index.entries, lost],
-        ledger_metadata=metadata,
-    )
+    written = with_lost_entries(ledger.index_object.read_bytes(), 5)
     return golden_objects(ORDERS) | {ledger.index_object.name: written}
 
 

@@ -14,7 +14,14 @@ from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
-from tests.support.buckets import TOPIC, memory_bucket, offload
+from tests.support.buckets import (
+    TOPIC,
+    memory_bucket,
+    object_name,
+    offload,
+    offload_ledger,
+    with_lost_entries,
+)
 from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
 from tests.support.reading import read
 
@@ -94,6 +101,30 @@ def test_outcome_far_behind_in_another_ledger_is_found(build: ModuleType) -> Non
         values = read(scan, [first])["__value__"].to_pylist()
 
     assert values == [b"committed"]
+    assert build is not None
+
+
+@pytest.mark.parametrize("on_corruption", ["raise", "salvage"])
+@pytest.mark.parametrize(
+    ("behind", "values", "incomplete"),
+    [(_CHUNKS[1:], [b"abcdefghi", b"single"], 0), (_CHUNKS[2:], [b"single"], 1)],
+    ids=["whole", "chunk lost"],
+)
+def test_a_look_back_passes_entries_that_the_offloader_lost(
+    build: ModuleType, behind: list[bytes], values: list[bytes], incomplete: int, on_corruption: str
+) -> None:
+    """A message with chunks on both sides of them is given if it is whole, and counted if not."""
+    name = object_name(_LEDGER)
+    before = offload_ledger(name, [_SINGLE, _CHUNKS[0], _SINGLE], block_bytes=_BLOCK_PER_ENTRY)
+    before[name.index_name] = with_lost_entries(before[name.index_name], 3)
+    report = ReadReport(salvage=on_corruption == "salvage")
+    with memory_bucket(before | offload([(_LEDGER + 1, [*behind, _SINGLE])])) as bucket:
+        start = (_LEDGER + 1, 0)
+        scan = open_topic(bucket.url, TOPIC, start=start, on_corruption=on_corruption).scan
+        given = read(scan.select(["__value__"]), report=report)["__value__"].to_pylist()
+
+    assert given == values
+    assert (report.incomplete_messages, report.lost) == (incomplete, {})
     assert build is not None
 
 

@@ -37,12 +37,13 @@ from tests.support.bucket_faults import (
     upload_under_way,
 )
 from tests.support.golden import golden_topic
-from tests.support.owned_bucket import LONG_AGO, OTHER_UUID, VALUE_FILE, OwnedBucket
+from tests.support.owned_bucket import LONG_AGO, OTHER_UUID, VALUE_FILE, OwnedBucket, gone
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.bucket_faults import Fault
+    from tests.support.golden import GoldenLedger
 
 CHUNKED: Final = golden_topic("small-chunked")
 TARGET: Final = next(target for target in TARGETS if target.topic == CHUNKED)
@@ -129,6 +130,20 @@ def test_finding_says_what_it_is_and_why_it_is_kept(
     assert finding.doubt == doubt
     assert ("; kept, because" in finding.text) == (doubt is not None)
     assert finding.text.endswith(doubt or "")
+
+
+@pytest.mark.parametrize("ledger", CHUNKED.ledgers[1:], ids=lambda each: str(each.ledger_id))
+def test_ledger_between_those_of_the_list_is_never_newer(
+    bucket: OwnedBucket, ledger: GoldenLedger
+) -> None:
+    """Wherever in the list it was lost, the last ledger of the list tells what is newer."""
+    bucket.change(CHUNKED.name, {ledger.ledger_id: gone})
+
+    (finding,) = bucket.audited().findings
+
+    assert (finding.kind, finding.ledger_id) == (FindingKind.UNLISTED, ledger.ledger_id)
+    assert finding.text.startswith("the metadata lacks the ledger between ledgers that it has")
+    assert not finding.deletable
 
 
 def test_what_belongs_to_no_topic_is_kept_where_there_is_metadata(bucket: OwnedBucket) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import uuid
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import fsspec
 
+from arrow_io.format.index_block import BlockEntry, read_index_block, write_index_block
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
 
@@ -64,6 +66,23 @@ def offload_ledger(
     fitting_bytes = max(block_bytes, max(lengths) + 140)
     encoded = encode_ledger(entries, metadata, block_bytes=fitting_bytes)
     return {name.data_name: encoded.data, name.index_name: encoded.index}
+
+
+def with_lost_entries(index_object: bytes, count: int) -> bytes:
+    """An index object of a ledger with entries behind those stored, which the offloader lost.
+
+    Args:
+        index_object: Of the ledger as it is stored, whole.
+        count: How many entries more the ledger had.
+    """
+    index = read_index_block(index_object, object_key="")
+    metadata = index.ledger_metadata
+    lost = BlockEntry(index.entry_count, index.block_count + 1, index.data_object_length_bytes)
+    return write_index_block(
+        data_object_length_bytes=index.data_object_length_bytes,
+        entries=[*index.entries, lost],
+        ledger_metadata=replace(metadata, last_entry_id=metadata.last_entry_id + count),
+    )
 
 
 def golden_objects(topic: GoldenTopic) -> dict[str, bytes]:
