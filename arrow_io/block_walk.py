@@ -15,7 +15,7 @@ from arrow_io.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.ledger_data import LedgerData
     from arrow_io.offset_memory import OffsetMemory
     from arrow_io.storage.ranges import RangeStream
 
@@ -43,19 +43,19 @@ class BlockWalk:
         entry_id: Id of the next entry.
     """
 
-    def __init__(self, ledger: OffloadedLedger, first_entry_id: int, offsets: OffsetMemory) -> None:
-        index = ledger.index
+    def __init__(self, ledger: LedgerData, first_entry_id: int, offsets: OffsetMemory) -> None:
+        table = ledger.table
         self._ledger = ledger
         self._first = first_entry_id
-        self.block = index.block_of(first_entry_id)
-        self.entry_id = index.first_entry_id(self.block)
-        self.position = index.block_start(self.block)
+        self.block = table.block_of(first_entry_id)
+        self.entry_id = table.first_entry_id(self.block)
+        self.position = table.block_start(self.block)
         self._inside = False
         remembered = offsets.floor(ledger.memory_key, first_entry_id)
         if remembered is not None and remembered[0] > self.entry_id:
             self.entry_id, self.position = remembered
             self._inside = True
-        mean_bytes = ENTRY_HEADER_BYTES + (index.ledger_metadata.length_bytes // index.entry_count)
+        mean_bytes = ENTRY_HEADER_BYTES + (ledger.length_bytes // table.entry_count)
         self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_TABLE_ENTRIES)
         self._data_name = ledger.name.data_name
         self._offsets = offsets
@@ -65,19 +65,19 @@ class BlockWalk:
 
     def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
         """The entries of one block from `first_entry_id` on, up to `last_entry_id` (inclusive)."""
-        index = self._ledger.index
-        block_stop = min(index.block_stop(block), self._ledger.data_stop)
+        table = self._ledger.table
+        block_stop = min(table.block_stop(block), self._ledger.data_stop)
         if not self._inside:
-            self.position = index.block_start(block)
-            self.entry_id = index.first_entry_id(block)
+            self.position = table.block_start(block)
+            self.entry_id = table.first_entry_id(block)
             self._skip_header(stream, block)
         self._inside = False
-        last = min(last_entry_id, index.last_entry_id_of_block(block))
+        last = min(last_entry_id, table.last_entry_id_of_block(block))
         needed = ENTRY_HEADER_BYTES
         while self.entry_id <= last:
             if needed > block_stop - self.position:
                 message = f"entries are missing: the block ends before entry {self.entry_id} does"
-                is_cut = block_stop < index.block_stop(block)
+                is_cut = block_stop < table.block_stop(block)
                 raise TruncatedObjectError(message) if is_cut else CorruptBlockError(message)
             if needed > MAX_MESSAGE_BYTES:
                 size = counted(needed - ENTRY_HEADER_BYTES, "byte")
@@ -96,11 +96,11 @@ class BlockWalk:
                     yield run
 
     def _skip_header(self, stream: RangeStream, block: int) -> None:
-        index = self._ledger.index
-        length = index.data_header_length_bytes
+        table = self._ledger.table
+        length = table.data_header_length_bytes
         view, start = stream.at(self.position, length)
         header = view[start : start + length]
-        read_block_header(header, expected=index.block_header(block), offset=self.position)
+        read_block_header(header, expected=table.block_header(block), offset=self.position)
         self.position += length
 
     def _run(

@@ -6,21 +6,18 @@ What comes in are the index object, read whole, and ranges of the data object, p
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from arrow_io.block_walk import BlockWalk
 from arrow_io.columns import Origin, projection
 from arrow_io.errors import (
-    CorruptBlockError,
     CorruptIndexError,
     EntryNotInLedgerError,
-    MissingEntriesError,
     PulsarOffloadError,
     TruncatedObjectError,
-    UnknownFormatError,
 )
-from arrow_io.format.data_block import PADDING_PATTERN, is_padding
 from arrow_io.format.index_block import (
     MANAGED_LEDGER_NAME_KEY,
     MAX_INDEX_OBJECT_BYTES,
@@ -28,15 +25,14 @@ from arrow_io.format.index_block import (
     check_format_version,
     read_index_block,
 )
+from arrow_io.ledger_data import LedgerData
 from arrow_io.messages import tables
 from arrow_io.messages.chunks import ChunkLookback
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.offset_memory import OffsetMemory
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import ReadReport
 from arrow_io.storage.object_version import agree
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES, RangeReader, RangeStream
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
@@ -49,9 +45,6 @@ if TYPE_CHECKING:
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_version import ObjectVersion
-    from arrow_io.storage.trace import RequestTrace
-
-_OFFSETS = OffsetMemory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +79,6 @@ class OffloadedLedger:
         location: Where its objects are.
         name: Names of its objects.
         index: Its index block.
-        range_bytes: Most bytes that one request asks for.
-        trace: Counts the requests.
         warnings: What is odd, yet harmless, in words.
         cut_bytes: Length of the data object where it is known to be cut; None if it is whole.
         user_metadata: That of its index object, names in lower case, where the store gave it.
@@ -97,8 +88,6 @@ class OffloadedLedger:
     location: Location
     name: LedgerObjectName
     index: IndexBlock
-    range_bytes: int = DEFAULT_RANGE_BYTES
-    trace: RequestTrace | None = None
     warnings: tuple[str, ...] = field(default=(), compare=False)
     cut_bytes: int | None = None
     user_metadata: Mapping[str, str] | None = field(default=None, compare=False)
@@ -112,8 +101,6 @@ class OffloadedLedger:
         *,
         data_size_bytes: int | None = None,
         versions: ObjectVersions = UNKNOWN_VERSIONS,
-        range_bytes: int = DEFAULT_RANGE_BYTES,
-        trace: RequestTrace | None = None,
     ) -> Self:
         """Read the index object: one request.
 
@@ -122,8 +109,6 @@ class OffloadedLedger:
             name: Names of the objects.
             data_size_bytes: Real length of the data object if it is known, as from a listing.
             versions: Versions of the objects as far as they are known, likewise.
-            range_bytes: Most bytes that one request for data asks for.
-            trace: Counts the requests.
 
         Raises:
             MissingObjectError: There is no index object.
@@ -136,7 +121,7 @@ class OffloadedLedger:
         warnings = []
         try:
             content = location.read_object(
-                key, max_bytes=MAX_INDEX_OBJECT_BYTES, version=versions.index, trace=trace
+                key, max_bytes=MAX_INDEX_OBJECT_BYTES, version=versions.index
             )
             if content.user_metadata is not None:
                 unversioned = check_format_version(content.user_metadata, object_key=key)
@@ -150,8 +135,6 @@ class OffloadedLedger:
             location,
             name,
             index,
-            range_bytes,
-            trace,
             (*warnings, *index.warnings),
             user_metadata=content.user_metadata,
             versions=replace(versions, index=versions.index or content.version),
@@ -174,7 +157,12 @@ class OffloadedLedger:
             f" {self.index.data_object_length_bytes}"
         )
         if data_size_bytes < self.index.data_object_length_bytes:
-            raise self._located(TruncatedObjectError(message, offset=data_size_bytes))
+            raise TruncatedObjectError(
+                message,
+                object_key=self.name.data_name,
+                ledger_id=self.ledger_id,
+                offset=data_size_bytes,
+            )
         return replace(self, warnings=(f"{self.name.data_name}: {message}", *self.warnings))
 
     def cut_at(self, data_size_bytes: int) -> Self:
@@ -186,11 +174,22 @@ class OffloadedLedger:
         """BookKeeper ledger id."""
         return self.name.ledger_id
 
-    @property
-    def data_stop(self) -> int:
-        """Where the data object ends, in bytes (exclusive)."""
-        whole = self.index.data_object_length_bytes
-        return whole if self.cut_bytes is None else min(whole, self.cut_bytes)
+    @cached_property
+    def data(self) -> LedgerData:
+        """What of it reads entries."""
+        metadata = self.index.ledger_metadata
+        owner = metadata.managed_ledger_name
+        if owner is None:
+            owner = (self.user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
+        return LedgerData(
+            self.location,
+            self.name,
+            self.index.block_table,
+            metadata.length_bytes,
+            None if owner is None else sys.intern(owner),
+            self.versions.data,
+            self.cut_bytes,
+        )
 
     @property
     def last_entry_id(self) -> int:
@@ -220,7 +219,7 @@ class OffloadedLedger:
             raise EntryNotInLedgerError(
                 message, object_key=self.name.data_name, ledger_id=self.ledger_id
             )
-        runs = self.entry_runs(first_entry_id, last_entry_id, ReadReport(), max_prefetch=1)
+        runs = self.data.entry_runs(first_entry_id, last_entry_id, ReadReport(), max_prefetch=1)
         for run in runs:
             for index in range(run.count):
                 data = bytes(run.view(index, tables.FRAME))
@@ -257,7 +256,7 @@ class OffloadedLedger:
 
         entries = self.entry_runs(0, last, report, verify_checksums=verify)
         runs = TransactionLookahead(entries, behind)
-        lookback = ChunkLookback(lambda: iter(()))
+        lookback = ChunkLookback(lambda _: iter(()))
         decryptor = PayloadDecryptor(decryption_keys)
         reader = MessageReader(runs, wanted.needs, report, lookback=lookback, decryptor=decryptor)
         for rows in reader:
@@ -272,154 +271,10 @@ class OffloadedLedger:
         *,
         verify_checksums: bool = False,
         owned: bool = True,
-        max_prefetch: int | None = None,
     ) -> Iterator[EntryRun]:
-        """Read the entries `first_entry_id … last_entry_id` (inclusive) as the hot loop wants them.
-
-        Args:
-            first_entry_id: First entry; none is read if it is greater than the last.
-            last_entry_id: Last entry (inclusive).
-            report: Counts what is lost, if it is salvaging.
-            verify_checksums: Whether to compare the CRC32C of each entry.
-            owned: What the runs say of it (`EntryRun.owned`).
-            max_prefetch: Most requests under way at once; None for the default.
-
-        Raises:
-            CorruptBlockError: A block's header, lengths or ids contradict the index object.
-            CorruptIndexError: The entries together have not the length that the ledger had.
-            TruncatedObjectError: The data object ends too early.
-            MissingEntriesError: The offloader lost entries.
-            MissingObjectError: There is no data object.
-            ObjectChangedError: The data object was replaced.
-        """
-        if first_entry_id > last_entry_id:
-            return
-        missing_from = self.index.missing_from_entry_id
-        last_stored = (
-            last_entry_id if missing_from is None else min(last_entry_id, missing_from - 1)
-        )
-        if first_entry_id <= last_stored:
-            yield from self._stored_runs(
-                first_entry_id,
-                last_stored,
-                report,
-                verify_checksums=verify_checksums,
-                owned=owned,
-                max_prefetch=max_prefetch,
-            )
-        if last_stored < last_entry_id:
-            lost_from = max(first_entry_id, last_stored + 1)
-            message = "the offloader lost this entry and those behind it"
-            error = MissingEntriesError(message, entry_id=lost_from)
-            report.lose(Unit.ENTRY, self._located(error), count=last_entry_id - lost_from + 1)
-
-    def _stored_runs(
-        self,
-        first: int,
-        last: int,
-        report: ReadReport,
-        *,
-        verify_checksums: bool,
-        owned: bool,
-        max_prefetch: int | None,
-    ) -> Iterator[EntryRun]:
-        index = self.index
-        reader = RangeReader(
-            self.location,
-            self.name.data_name,
-            self.data_stop,
-            self.range_bytes,
-            trace=self.trace,
-            version=self.versions.data,
-        )
-        if max_prefetch is not None:
-            reader = replace(reader, max_prefetch=max_prefetch)
-        walk = BlockWalk(self, first, _OFFSETS)
-        length_bytes = 0
-        last_block = index.block_of(last)
-        is_whole = last == index.last_entry_id_of_block(last_block)
-        stop = min(index.block_stop(last_block), self.data_stop)
-        stream = reader.stream(
-            min(walk.position, stop),
-            stop,
-            # Where the last entry ends is known only where its block ends behind it.
-            prefetch_stop=None if is_whole else index.block_start(last_block),
-        )
-        with stream:
-            for block in range(walk.block, last_block + 1):
-                wanted = max(index.first_entry_id(block), first)
-                try:
-                    for run in walk.runs(stream, block, last):
-                        self._check_data_owner(stream)
-                        length_bytes += run.frame_bytes
-                        if run.last_entry_id == index.last_entry_id_of_block(block):
-                            self._check_padding(stream, walk.position, block, report)
-                        if run.last_entry_id == last:
-                            self._check_length(first, last, length_bytes, report)
-                        if verify_checksums:
-                            run.verify_checksums()
-                        run.owned = owned
-                        wanted = run.last_entry_id + 1
-                        yield run
-                except (CorruptBlockError, TruncatedObjectError, UnknownFormatError) as error:
-                    _OFFSETS.forget(self.memory_key)
-                    lost = min(last, index.last_entry_id_of_block(block)) - wanted + 1
-                    report.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
-
-    def _check_padding(
-        self, stream: RangeStream, position: int, block: int, report: ReadReport
-    ) -> None:
-        """Only padding may follow the last entry of a block: an index object may leave some out."""
-        length = min(len(PADDING_PATTERN), self.index.block_stop(block) - position)
-        try:
-            view, start = stream.at(position, length)
-        except TruncatedObjectError as error:
-            report.lose(Unit.BLOCK, self._located(error))
-            return
-        if not is_padding(view[start : start + length]):
-            message = "what follows the last entry of a block is no padding"
-            last = self.index.last_entry_id_of_block(block)
-            report.lose(Unit.BLOCK, self._located(CorruptBlockError(message), last, position))
-
-    def _check_data_owner(self, stream: RangeStream) -> None:
-        """Compare the managed ledgers that both objects name, where answers bring the names."""
-        told = None if stream.first is None else stream.first.user_metadata
-        owner = self.index.ledger_metadata.managed_ledger_name
-        owner = owner or (self.user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
-        other = (told or {}).get(MANAGED_LEDGER_NAME_KEY)
-        if None not in (owner, other) and owner != other:
-            message = (
-                f"the data object is of managed ledger {other!r}, its index object of {owner!r}"
-            )
-            raise CorruptBlockError(message)
-
-    def _check_length(self, first: int, last: int, length_bytes: int, report: ReadReport) -> None:
-        ledger_length = self.index.ledger_metadata.length_bytes
-        whole = first == 0 and last == self.last_entry_id
-        if whole and ledger_length not in {0, length_bytes} and not report.lost:
-            have = counted(length_bytes, "byte")
-            message = f"the entries have {have}, the ledger had {ledger_length}"
-            error = CorruptIndexError(message, object_key=self.name.index_name)
-            report.lose(Unit.LEDGER, self._located(error))
-
-    @property
-    def memory_key(self) -> object:
-        """What offsets of its entries are remembered by."""
-        return (
-            self.location.url,
-            self.name.data_name,
-            self.index.data_object_length_bytes,
-            self.versions.data,
-        )
-
-    def _located(
-        self, error: PulsarOffloadError, entry_id: int | None = None, offset: int | None = None
-    ) -> PulsarOffloadError:
-        return error.located(
-            object_key=self.name.data_name,
-            ledger_id=self.ledger_id,
-            entry_id=entry_id,
-            offset=offset,
+        """Read some entries; see `LedgerData.entry_runs`."""
+        return self.data.entry_runs(
+            first_entry_id, last_entry_id, report, verify_checksums=verify_checksums, owned=owned
         )
 
 

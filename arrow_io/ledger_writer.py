@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import EntryTooLargeError, MissingEntriesError, OptionError
+from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.data_block import (
     BLOCK_HEADER_BYTES,
     BlockHeader,
@@ -21,7 +22,7 @@ from arrow_io.format.data_block import (
     write_block_header,
 )
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES, BytesLike, write_entry
-from arrow_io.format.index_block import BlockEntry, write_index_block
+from arrow_io.format.index_block import write_index_block
 from arrow_io.format.ledger_metadata import (
     MANAGED_LEDGER_KEY,
     DigestType,

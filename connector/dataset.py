@@ -18,7 +18,7 @@ from arrow_io.read_report import ReadReport
 from arrow_io.wording import counted
 from connector.plain_text import size_text
 from connector.read_ahead import read_ahead
-from connector.scan import Scan, count, execute, tell
+from connector.scan.execution import count, execute, tell
 from connector.shown_html import html_table
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow.compute as pc
+
+    from connector.scan.topic_scan import Scan
 
 _T = TypeVar("_T")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from connector.scan import Scan
+    from connector.scan.topic_scan import Scan
 
 _BYTES_PER_ROW = 100
 """About how much of a data object a message takes, where DuckDB asks how many rows to expect."""

@@ -37,6 +37,7 @@ from arrow_io.storage.failures import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.store_kinds import StoreKind, store_kind
+from arrow_io.storage.trace import RequestTrace
 from connector.catalog.topic_metadata import OffloadContext
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
     from arrow_io.format.entry_frame import BytesLike
     from arrow_io.format.ledger_metadata import LedgerMetadata
-    from arrow_io.storage.trace import RequestTrace
     from arrow_io.storage.uploads import ObjectUpload
 
 MIN_STORE_BLOCK_BYTES = 5 << 20
@@ -174,12 +174,13 @@ class LedgerOffloader:
         retry: RetryPolicy | None = None,
         trace: RequestTrace | None = None,
     ) -> None:
-        self.location = Location(url, storage_options, retry or RetryPolicy())
+        self.location = Location(
+            url, storage_options, retry or RetryPolicy(), trace=trace or RequestTrace()
+        )
         self.location.check_writable()
         check_whole_number("block_bytes", block_bytes, MIN_BLOCK_BYTES, MAX_BLOCK_BYTES)
         self.block_bytes = block_bytes
         self.cluster = cluster
-        self.trace = trace
         kind = store_kind(self.location.url)
         self._driver = None if kind is None else _DRIVERS.get(kind)
         if self._driver is not None and block_bytes < MIN_STORE_BLOCK_BYTES:
@@ -245,9 +246,7 @@ class LedgerOffloader:
             FormatError: It is not sound.
             StorageError: The store refused, or went on failing.
         """
-        return OffloadedLedger.open(
-            self.location, LedgerObjectName(uuid, ledger_id), trace=self.trace
-        )
+        return OffloadedLedger.open(self.location, LedgerObjectName(uuid, ledger_id))
 
     def delete_offloaded(self, ledger_id: int, uuid: UUID) -> tuple[str, ...]:
         """Delete the objects of a ledger, and what is left of an offload of it that was cut off.
@@ -267,7 +266,7 @@ class LedgerOffloader:
             StorageError: The store refused, or went on failing.
         """
         name = LedgerObjectName(uuid, ledger_id)
-        self.location.delete_objects((name.index_name, name.data_name), trace=self.trace)
+        self.location.delete_objects((name.index_name, name.data_name))
         return self._abort_uploads(name)
 
     def _check_block_count(self, metadata: LedgerMetadata) -> None:
@@ -285,7 +284,7 @@ class LedgerOffloader:
             raise _offloaded_before(name)
 
     def _is_complete(self, name: LedgerObjectName) -> bool:
-        return self.location.exists(name.index_name, trace=self.trace)
+        return self.location.exists(name.index_name)
 
     def _user_metadata(
         self, metadata: LedgerMetadata, extra_metadata: Mapping[str, str]
@@ -325,10 +324,10 @@ class LedgerOffloader:
         entries: Iterable[BytesLike],
         user_metadata: Mapping[str, str],
     ) -> OffloadResult:
-        name, location, trace = attempt.name, self.location, self.trace
+        name, location = attempt.name, self.location
         data_bytes = block_count = 0
         attempt.data = location.upload(
-            name.data_name, user_metadata={**user_metadata, ROLE_KEY: "data"}, trace=trace
+            name.data_name, user_metadata={**user_metadata, ROLE_KEY: "data"}
         )
         with attempt.data as upload:
             for block in writer.blocks(entries):
@@ -343,7 +342,7 @@ class LedgerOffloader:
         self._check_new(name)
         attempt.asked_for_index = True
         location.write_object(
-            name.index_name, index, user_metadata={**user_metadata, ROLE_KEY: "index"}, trace=trace
+            name.index_name, index, user_metadata={**user_metadata, ROLE_KEY: "index"}
         )
         context = self._context(name.uuid)
         return OffloadResult(name, data_bytes, len(index), block_count, context, warnings)
@@ -359,7 +358,7 @@ class LedgerOffloader:
         try:
             is_another = not attempt.asked_for_index and self._is_complete(name)
             if not is_another:
-                self.location.delete_objects(attempt.published, trace=self.trace)
+                self.location.delete_objects(attempt.published)
         except PulsarOffloadError as failure:
             error.add_note(f"not all that was written could be deleted: {failure}")
             return
@@ -380,9 +379,9 @@ class LedgerOffloader:
         """
         names = {name.data_name, name.index_name}
         try:
-            for upload in self.location.unfinished_uploads(name.data_name, trace=self.trace):
+            for upload in self.location.unfinished_uploads(name.data_name):
                 if upload.name in names:
-                    self.location.abort_upload(upload.name, upload.upload_id, trace=self.trace)
+                    self.location.abort_upload(upload.name, upload.upload_id)
         except PulsarOffloadError as error:
             return (f"uploads that were begun before could not be looked for: {error}",)
         return ()

@@ -22,7 +22,8 @@ from connector.catalog.schemas import load_schema
 from connector.dataset import TopicDataset
 from connector.decryption_keys import read_decryption_keys
 from connector.message_ids import MessageId
-from connector.scan import ReadOptions, Scan
+from connector.scan.read_options import ReadOptions
+from connector.scan.topic_scan import Scan
 from connector.topic_options import check_options
 
 if TYPE_CHECKING:

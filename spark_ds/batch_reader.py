@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from arrow_io.columns import Projection
 from arrow_io.read_report import ReadReport
-from connector.scan import ReadOptions, execute
+from connector.scan.execution import execute
 from spark_ds.column_types import spark_schema
 from spark_ds.sentence_first import sentence_first
 
@@ -19,7 +17,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from connector.scan import LedgerReference, Scan, ScanTask
+    from connector.scan.topic_read import EntryRange, TopicRead
+    from connector.scan.topic_scan import Scan
+
+_TaskRanges: TypeAlias = "tuple[int, tuple[EntryRange, ...]]"
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -36,45 +37,6 @@ def default_task_bytes(scan_bytes: int) -> int:
     more than 128 MiB, one that fails is dear to repeat.
     """
     return min(max(scan_bytes // _WANTED_TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
-
-
-@dataclass(frozen=True, slots=True)
-class _Common:
-    """What the tasks of one topic have in common, which the reader brings along for all of them.
-
-    Attributes:
-        following: The ledgers behind the first task; what stands behind each other task ends alike.
-        options: How entries become rows, the topic's schemas among it.
-    """
-
-    following: tuple[LedgerReference, ...]
-    options: ReadOptions
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """A task without what it has in common with others.
-
-    Attributes:
-        task: The task, `following` and `options` left out.
-        following_count: How many of the topic's ledgers stand behind it.
-    """
-
-    task: ScanTask
-    following_count: int
-
-    @classmethod
-    def of(cls, task: ScanTask) -> _Share:
-        """What is left of a task."""
-        return cls(replace(task, following=(), options=_NO_OPTIONS), len(task.following))
-
-    def whole(self, common: _Common) -> ScanTask:
-        """The task."""
-        behind = common.following[len(common.following) - self.following_count :]
-        return replace(self.task, following=behind, options=common.options)
-
-
-_NO_OPTIONS: Final = ReadOptions(Projection(()), Projection(()))
 
 
 class TopicBatchReader(DataSourceReader):
@@ -96,25 +58,20 @@ class TopicBatchReader(DataSourceReader):
     """
 
     def __init__(self, scan: Scan, unsound: ReadReport, task_bytes: int | None = None) -> None:
-        if task_bytes is None:
-            task_bytes = default_task_bytes(sum(task.data_bytes for task in scan.plan()))
-        tasks = scan.plan(task_bytes)
+        self._reads = scan.reads()
         self._unsound = unsound
-        self._groups = list(_grouped(tasks, task_bytes))
-        # If each task had its own, the partitions of a topic would grow with the square of its
-        # ledgers, and hold its schemas over and over.
-        self._common: dict[str, _Common] = {}
-        for task in tasks:
-            self._common.setdefault(task.origin.topic, _Common(task.following, task.options))
+        if task_bytes is None:
+            task_bytes = default_task_bytes(sum(read.data_bytes for read in self._reads))
+        self._partitions = list(_partitions(self._reads, task_bytes))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as one that can only read: Spark sends the reader along with each task."""
-        return _reading_only, (type(self), self._common)
+        return _reading_only, (type(self), self._reads)
 
     def partitions(self) -> Sequence[InputPartition]:
         """One or more tasks each, in order; many small topics make one partition."""
         _log("the bucket", self._unsound)
-        return [InputPartition(tuple(_Share.of(task) for task in group)) for group in self._groups]
+        return self._partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition; called on executors.
@@ -126,36 +83,38 @@ class TopicBatchReader(DataSourceReader):
         Raises:
             PulsarOffloadError: Data cannot be read or decoded (damage is logged when salvaging).
         """
-        shares: tuple[_Share, ...] = partition.value or ()
+        parts: tuple[_TaskRanges, ...] = partition.value or ()
         with sentence_first():
-            for share in shares:
-                topic = share.task.origin.topic
-                task = share.whole(self._common[topic])
-                report = ReadReport(salvage=task.options.salvage)
-                schema = task.options.projection.schema
+            for number, ranges in parts:
+                task = self._reads[number].task(ranges)
+                options = task.read.options
+                report = ReadReport(salvage=options.salvage)
+                schema = options.projection.schema
                 taken = spark_schema(schema)
                 for batch in execute(task, report):
                     yield batch if taken == schema else batch.cast(taken)
-                _log(topic, report)
+                _log(task.read.origin.topic, report)
 
 
-def _reading_only(cls: type[TopicBatchReader], common: dict[str, _Common]) -> TopicBatchReader:
+def _reading_only(cls: type[TopicBatchReader], reads: list[TopicRead]) -> TopicBatchReader:
     reader = cls.__new__(cls)
-    reader._common = common  # noqa: SLF001 - in place of the constructor
+    reader._reads = reads  # noqa: SLF001 - in place of the constructor
     return reader
 
 
-def _grouped(tasks: list[ScanTask], task_bytes: int) -> Iterator[tuple[ScanTask, ...]]:
-    group: list[ScanTask] = []
-    size = 0
-    for task in tasks:
-        if group and size + task.data_bytes > task_bytes:
-            yield tuple(group)
-            group, size = [], 0
-        group.append(task)
-        size += task.data_bytes
-    if group:
-        yield tuple(group)
+def _partitions(reads: list[TopicRead], task_bytes: int) -> Iterator[InputPartition]:
+    """The tasks of all topics: each as the number of its read, and its ranges."""
+    parts: list[_TaskRanges] = []
+    size_bytes = 0
+    for number, read in enumerate(reads):
+        for task in read.tasks(task_bytes):
+            if parts and size_bytes + task.data_bytes > task_bytes:
+                yield InputPartition(tuple(parts))
+                parts, size_bytes = [], 0
+            parts.append((number, task.ranges))
+            size_bytes += task.data_bytes
+    if parts:
+        yield InputPartition(tuple(parts))
 
 
 def _log(what: str, report: ReadReport) -> None:

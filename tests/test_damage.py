@@ -48,7 +48,7 @@ from tests.support.reading import read
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from connector.scan import Scan
+    from connector.scan.topic_scan import Scan
 
 _PATTERNS: Final = (0xFF, 0x01)
 _SMALL: Final = (

@@ -13,7 +13,7 @@ from arrow_io.errors import DecryptionError, EncryptedPayloadError, IncompleteRe
 from arrow_io.read_report import ReadReport, Unit
 from connector import open_topic
 from connector.decryption_keys import read_decryption_keys
-from connector.scan import execute
+from connector.scan.execution import execute
 from tests.support.buckets import memory_bucket, offload
 from tests.support.builds import BUILDS, using_build
 from tests.support.encryption import KEY_FOLDER
@@ -31,7 +31,8 @@ from tests.support.reference import encrypted_batches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from connector.scan import Scan, ScanTask
+    from connector.scan.topic_read import ScanTask
+    from connector.scan.topic_scan import Scan
     from tests.support.expected import Row
 
 _ENCRYPTED = [topic for topic in golden_topics() if "encrypted" in topic.name]

@@ -14,7 +14,7 @@ import pytest
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import open_catalog, open_topic
-from connector.scan import execute
+from connector.scan.execution import execute
 from tests.support.buckets import offload
 from tests.support.builds import BUILDS, using_build
 from tests.support.expected import COLUMNS, rows_of
@@ -180,7 +180,7 @@ def test_bounded_scan_reads_little_more_than_it_needs(
         end=(ledger.ledger_id, last_entry_id + 1),
     )
     (task,) = dataset.scan.plan()
-    (_, block_start, _), *_ = task.block_ranges()
+    (*_, block_start, _), *_ = task.block_ranges()
     needed = _positions(topic)[last_entry_id][1] - block_start
     before = trace.counts
 

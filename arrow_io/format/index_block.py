@@ -28,20 +28,22 @@ and the headers of the data blocks (see `data_block`) tell whether the two objec
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from arrow_io.errors import (
     CorruptIndexError,
-    EntryNotInLedgerError,
-    MissingEntriesError,
-    OptionError,
     PulsarOffloadError,
     TruncatedObjectError,
     UnknownFormatError,
 )
-from arrow_io.format.data_block import BLOCK_FIELDS_BYTES, BLOCK_HEADER_BYTES, BlockHeader
+from arrow_io.format.block_table import (
+    INDEX_ENTRY,
+    INDEX_ENTRY_BYTES,
+    BlockEntry,
+    BlockTable,
+)
+from arrow_io.format.data_block import BLOCK_FIELDS_BYTES, BLOCK_HEADER_BYTES
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.format.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from arrow_io.format.magics import INDEX_BLOCK_MAGIC, check_magic
@@ -56,7 +58,6 @@ DATA_HEADER_LENGTH_OFFSET = 16
 INDEX_ENTRY_COUNT_OFFSET = 24
 METADATA_LENGTH_OFFSET = 28
 METADATA_OFFSET = 32
-INDEX_ENTRY_BYTES = 20
 MAX_INDEX_OBJECT_BYTES = 64 << 20
 """Longest index object that we read (inclusive): 3.3 million data blocks."""
 MAX_BLOCK_HEADER_BYTES = 4096
@@ -73,113 +74,25 @@ MANAGED_LEDGER_NAME_KEY = "managedledgername"
 # A fork of Pulsar appends a directory of all entries, which opens with this magic.
 _ENTRY_DIRECTORY_MAGIC = b"\xe1\xd3\xe1\xd3"
 _FIXED = struct.Struct(">Iiqqii")
-_INDEX_ENTRY = struct.Struct(">qiq")
-
-
-class BlockEntry(NamedTuple):
-    """What the index block says of one data block."""
-
-    first_entry_id: int
-    part_id: int
-    """Number of the part in the multipart upload, from 1; for information only."""
-    offset: int
-    """Where the block starts in the data object, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class IndexBlock:
-    """An index block whose fields were found to agree with each other.
+class IndexBlock(BlockTable):
+    """An index block whose fields were found to agree with each other."""
 
-    Blocks are numbered from 0; a block number outside 0 … `block_count` - 1 is an `OptionError`.
-    """
-
-    data_object_length_bytes: int
-    """Length of the data object; compare it with the real one."""
-    data_header_length_bytes: int
-    """Length of each data block's header."""
-    entry_table: bytes
-    """The index entries as they lie in the object: 20 bytes a block instead of a Python object."""
     ledger_metadata: LedgerMetadata
+    """Metadata of the ledger; its last entry is the table's."""
     warnings: tuple[str, ...] = ()
     """What is odd about the index object, yet harmless, in words."""
 
     @property
-    def entries(self) -> tuple[BlockEntry, ...]:
-        """All index entries, made anew at each call; a defective last one included."""
-        return tuple(map(BlockEntry._make, _INDEX_ENTRY.iter_unpack(self.entry_table)))
-
-    @property
-    def block_count(self) -> int:
-        """Number of data blocks that hold entries."""
-        return self._row_count - (self.missing_from_entry_id is not None)
-
-    @property
-    def last_entry_id(self) -> int:
-        """Id of the ledger's last entry (inclusive), be it stored or missing."""
-        return self.ledger_metadata.last_entry_id
-
-    @property
-    def entry_count(self) -> int:
-        """Number of entries of the ledger, be they stored or missing."""
-        return self.last_entry_id + 1
-
-    @property
-    def missing_from_entry_id(self) -> int | None:
-        """First of the entries that the offloader lost, all up to the last; None if it lost none.
-
-        An entry that fits no block makes Pulsar's offloader upload a block of padding and stop, as
-        though all were done. Its index entry then points at the end of the data object.
-        """
-        last = self._row(self._row_count - 1)
-        return last.first_entry_id if last.offset == self.data_object_length_bytes else None
-
-    def block_of(self, entry_id: int) -> int:
-        """Number of the block that holds an entry.
-
-        Raises:
-            EntryNotInLedgerError: The entry id is outside 0 … `last_entry_id` (inclusive).
-            MissingEntriesError: The offloader lost the entry.
-        """
-        if not 0 <= entry_id <= self.last_entry_id:
-            message = f"the ledger has the entries 0 … {self.last_entry_id}"
-            raise EntryNotInLedgerError(message, entry_id=entry_id)
-        missing_from = self.missing_from_entry_id
-        if missing_from is not None and entry_id >= missing_from:
-            message = (
-                f"entries {missing_from} … {self.last_entry_id} were lost when the ledger was "
-                "offloaded: an entry was larger than a block"
-            )
-            raise MissingEntriesError(message, entry_id=entry_id)
-        return bisect_right(range(self._row_count), entry_id, key=self._row_first_entry_id) - 1
-
-    def block_start(self, block: int) -> int:
-        """Where a block starts in the data object, in bytes."""
-        return self._row(self._checked(block)).offset
-
-    def block_stop(self, block: int) -> int:
-        """Where a block stops in the data object, in bytes (exclusive)."""
-        following = self._checked(block) + 1
-        if following == self._row_count:
-            return self.data_object_length_bytes
-        return self._row(following).offset
-
-    def first_entry_id(self, block: int) -> int:
-        """Id of the first entry of a block."""
-        return self._row(self._checked(block)).first_entry_id
-
-    def last_entry_id_of_block(self, block: int) -> int:
-        """Id of the last entry of a block (inclusive)."""
-        following = self._checked(block) + 1
-        if following == self._row_count:
-            return self.last_entry_id
-        return self._row(following).first_entry_id - 1
-
-    def block_header(self, block: int) -> BlockHeader:
-        """The header that must stand at a block's start."""
-        return BlockHeader(
-            self.block_stop(block) - self.block_start(block),
-            self.first_entry_id(block),
+    def block_table(self) -> BlockTable:
+        """Where the entries stand, without what else is known of the ledger."""
+        return BlockTable(
+            self.data_object_length_bytes,
             self.data_header_length_bytes,
+            self.entry_table,
+            self.last_entry_id,
         )
 
     def serialize(self) -> bytes:
@@ -190,27 +103,10 @@ class IndexBlock:
             METADATA_OFFSET + len(metadata) + len(self.entry_table),
             self.data_object_length_bytes,
             self.data_header_length_bytes,
-            self._row_count,
+            len(self.entry_table) // INDEX_ENTRY_BYTES,
             len(metadata),
         )
         return fixed + metadata + self.entry_table
-
-    @property
-    def _row_count(self) -> int:
-        return len(self.entry_table) // INDEX_ENTRY_BYTES
-
-    def _row(self, row: int) -> BlockEntry:
-        return BlockEntry(*_INDEX_ENTRY.unpack_from(self.entry_table, row * INDEX_ENTRY_BYTES))
-
-    def _row_first_entry_id(self, row: int) -> int:
-        return self._row(row).first_entry_id
-
-    def _checked(self, block: int) -> int:
-        if not 0 <= block < self.block_count:
-            has = counted(self.block_count, "block")
-            message = f"no block {block}: the ledger has {has}, from 0"
-            raise OptionError(message)
-        return block
 
 
 def write_index_block(
@@ -226,8 +122,14 @@ def write_index_block(
         entries: One for each data block, ascending.
         ledger_metadata: Metadata of the ledger.
     """
-    table = b"".join(_INDEX_ENTRY.pack(*entry) for entry in entries)
-    index = IndexBlock(data_object_length_bytes, BLOCK_HEADER_BYTES, table, ledger_metadata)
+    table = b"".join(INDEX_ENTRY.pack(*entry) for entry in entries)
+    index = IndexBlock(
+        data_object_length_bytes,
+        BLOCK_HEADER_BYTES,
+        table,
+        ledger_metadata.last_entry_id,
+        ledger_metadata,
+    )
     return index.serialize()
 
 
@@ -305,11 +207,9 @@ def _read_index_block(data: bytes) -> IndexBlock:
     table_stop = table_offset + row_count * INDEX_ENTRY_BYTES
     _check_lengths(data, index_length, table_stop)
 
+    metadata = parse_ledger_metadata(data[METADATA_OFFSET:table_offset])
     index = IndexBlock(
-        data_length,
-        header_length,
-        data[table_offset:table_stop],
-        parse_ledger_metadata(data[METADATA_OFFSET:table_offset]),
+        data_length, header_length, data[table_offset:table_stop], metadata.last_entry_id, metadata
     )
     _check_rows(index, table_offset)
     return replace(index, warnings=tuple(_oddities(data, index, table_stop)))
@@ -330,7 +230,7 @@ def _check_lengths(data: bytes, index_length: int, table_stop: int) -> None:
 
 def _check_rows(index: IndexBlock, table_offset: int) -> None:
     """Check that the index entries ascend and that each block has room for its entries."""
-    rows = enumerate(_INDEX_ENTRY.iter_unpack(index.entry_table))
+    rows = enumerate(INDEX_ENTRY.iter_unpack(index.entry_table))
     _, (first_entry_id, _, offset) = next(rows)
     if (first_entry_id, offset) != (0, 0):
         _corrupt(

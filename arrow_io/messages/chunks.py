@@ -30,42 +30,50 @@ class ChunkLookback:
     """Finds the chunks that stand before the entries which a reader was given.
 
     Args:
-        before: Gives the entries before, afresh at each call, from the nearest to the farthest run;
-            each run in order.
-        others_from: Ledger and entry id from which on other readers give the rows of the entries
-            before: a message with a chunk there is theirs. None: there is no other reader.
+        before: Gives the entries before the range that a run stands in, afresh at each call, from
+            the nearest to the farthest run; each run in order. None if what began there belongs to
+            whoever reads it.
+        is_read: Whether the rows of an entry, by ledger and entry id, are given by this reader or
+            another one: of the entries before, a message with a chunk there is theirs. None: of
+            none of them.
     """
 
     def __init__(
         self,
-        before: Callable[[], Iterator[EntryRun]],
-        others_from: tuple[int, int] | None = None,
+        before: Callable[[EntryRun], Iterator[EntryRun] | None],
+        is_read: Callable[[int, int], bool] | None = None,
     ) -> None:
         self._before = before
-        self._others_from = others_from
+        self._is_read = is_read
 
-    def find(self, uuid: bytes, payload_of: Callable[[EntryRun, int], bytes]) -> FoundChunks:
+    def find(
+        self, uuid: bytes, run: EntryRun, payload_of: Callable[[EntryRun, int], bytes]
+    ) -> FoundChunks:
         """The chunks of a message back to the nearest chunk 0, by the rules of joining them.
 
         Args:
             uuid: Of the message.
+            run: Where a later chunk of it stands.
             payload_of: Gives the payload of an entry, in the clear.
         """
+        runs = self._before(run)
+        if runs is None:
+            return FoundChunks([], is_others=True)
         later: list[tuple[int, bytes]] = []
         damage: CorruptEntryError | None = None
-        for run in self._before():
-            for index in reversed(list(run.flagged(tables.CHUNKED | tables.BROKEN))):
-                if run.number(index, tables.FLAGS) & tables.BROKEN:
-                    damage = damage or run.error(index)
+        for before in runs:
+            for index in reversed(list(before.flagged(tables.CHUNKED | tables.BROKEN))):
+                if before.number(index, tables.FLAGS) & tables.BROKEN:
+                    damage = damage or before.error(index)
                     continue
-                if run.view(index, tables.UUID) != uuid:
+                if before.view(index, tables.UUID) != uuid:
                     continue
-                position = run.ledger_id, run.number(index, tables.ENTRY_ID)
-                if self._others_from is not None and position >= self._others_from:
+                position = before.ledger_id, before.number(index, tables.ENTRY_ID)
+                if self._is_read is not None and self._is_read(*position):
                     return FoundChunks([], is_others=True)
-                chunk_id = run.number(index, tables.CHUNK_ID)
+                chunk_id = before.number(index, tables.CHUNK_ID)
                 try:
-                    later.append((chunk_id, payload_of(run, index)))
+                    later.append((chunk_id, payload_of(before, index)))
                 except CorruptEntryError as error:
                     damage = damage or error
                 if chunk_id == 0:
@@ -203,17 +211,19 @@ class ChunkAssembler:
                 self._report.duplicate_chunks += 1
             elif self._lookback is not None and uuid not in self._given_up:
                 chunk_count = run.number(index, tables.CHUNK_COUNT)
-                self._look_back(uuid, chunk_id, chunk_count, self._lookback)
+                found = self._lookback.find(uuid, run, self._payload)
+                self._take(found, uuid, chunk_id, chunk_count)
         return self._open.get(uuid)
 
-    def _look_back(
-        self, uuid: bytes, chunk_id: int, chunk_count: int, lookback: ChunkLookback
-    ) -> None:
-        found = lookback.find(uuid, self._payload)
+    def _take(self, found: FoundChunks, uuid: bytes, chunk_id: int, chunk_count: int) -> None:
+        """Begin a message with the chunks that stand before the entries which are read."""
         is_gap = chunk_id > len(found.parts)
         if is_gap and found.damage is not None and not self._report.salvage:
             raise found.damage
-        if found.is_others or len(found.parts) == chunk_count:
+        if found.is_others:
+            # Only chunk 0 makes a message of this uuid one of this reader.
+            _remember(self._given_up, uuid)
+        elif len(found.parts) == chunk_count:
             _remember(self._done, uuid)
         else:
             message = self._open[uuid] = _OpenMessage()

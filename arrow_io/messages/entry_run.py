@@ -35,8 +35,9 @@ class EntryRun:
         offset: Where in the data object the buffer begins, in bytes.
         table: Entry table (`arrow_io.messages.tables`), row-major.
         count: How many entries.
-        owned: False for entries behind the range that a task gives rows of, which are read only to
-            close what the task opened.
+        owned: False for entries outside the ranges that a task gives rows of, which are read only
+            to close what the task opened.
+        before_gap: Whether it is the last before entries that are not owned.
         verified: Whether the checksums of those entries that have one were compared.
     """
 
@@ -47,6 +48,7 @@ class EntryRun:
     table: memoryview
     count: int
     owned: bool = True
+    before_gap: bool = False
     verified: bool = False
 
     def fields(self, index: int) -> list[int]:

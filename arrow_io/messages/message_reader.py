@@ -19,7 +19,7 @@ from arrow_io.messages.transactions import Outcome, TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from arrow_io.messages.entry_run import EntryRun
 
@@ -69,8 +69,8 @@ class MessageReader:
     """Reads the messages of consecutive entries.
 
     Args:
-        runs: Entries of one partition, in order; those not `owned` stand behind the others and are
-            read only as long as a chunked message is open. A `TransactionLookahead` where messages
+        runs: Entries of one partition, in order; those not `owned` are read only as long as a
+            chunked message is open. A `TransactionLookahead` where messages
             of transactions that were not committed are to be left out; any other iterable gives
             them all.
         needs: How deep to look.
@@ -78,8 +78,8 @@ class MessageReader:
         limits: How large the message columns grow.
         lookback: Finds the first chunks of a message that began before the first entry; None where
             such a message belongs to another reader.
-        last_owned: Ledger and entry id of the last entry that is `owned`, where they are known: no
-            entry behind it is asked for then unless something is open.
+        skip_gap: Makes `runs` go on with the next that is `owned`; called behind a run that is not,
+            or that is `before_gap`, if nothing is open. None: all are given.
         decryptor: Decrypts payloads; by default it has no key.
     """
 
@@ -91,11 +91,11 @@ class MessageReader:
         *,
         limits: BatchLimits | None = None,
         lookback: ChunkLookback | None = None,
-        last_owned: tuple[int, int] | None = None,
+        skip_gap: Callable[[], None] | None = None,
         decryptor: PayloadDecryptor | None = None,
     ) -> None:
         self._runs = runs
-        self._last_owned = last_owned
+        self._skip_gap = skip_gap
         self._outcomes = runs if isinstance(runs, TransactionLookahead) else None
         self._open_transactions: set[tuple[int, int]] = set()
         self._needs = needs
@@ -119,16 +119,14 @@ class MessageReader:
             EncryptedPayloadError: What is asked for is encrypted, and no key is given for it.
         """
         for run in self._runs:
-            if not run.owned and not self._chunks.unfinished:
-                break
             if run.owned:
                 self._report.entries += run.count
                 yield from self._read_run(run)
             else:
                 yield from self._close_chunks(run)
-            is_last = (run.ledger_id, run.last_entry_id) == self._last_owned
-            if (is_last or not run.owned) and not self._chunks.unfinished:
-                break
+            is_gap = run.before_gap or not run.owned
+            if is_gap and self._skip_gap is not None and not self._chunks.unfinished:
+                self._skip_gap()
         self._chunks.finish()
         self._report.open_transactions += len(self._open_transactions)
         if self._columns.count:
@@ -172,7 +170,7 @@ class MessageReader:
                 yield self._give()
 
     def _close_chunks(self, run: EntryRun) -> Iterator[MessageColumns]:
-        """Behind the range whose rows are given, only chunks of what began in it matter."""
+        """Outside the ranges whose rows are given, only chunks of what began in them matter."""
         for index in run.flagged(tables.CHUNKED | tables.BROKEN):
             if not self._chunks.unfinished:
                 return

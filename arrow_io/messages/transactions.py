@@ -40,6 +40,7 @@ class TransactionLookahead:
     Args:
         runs: Entries from where the reader begins to the end of what is offloaded.
         reopen: Gives the entries behind a run, afresh, to the end of what is offloaded.
+        skip_gap: Makes `runs` go on with the next that is `owned`; None if all are.
         max_kept_bytes: How many bytes of entries and their tables to keep between reader and
             look-ahead.
     """
@@ -48,11 +49,13 @@ class TransactionLookahead:
         self,
         runs: Iterator[EntryRun],
         reopen: Callable[[EntryRun], Iterator[EntryRun]],
+        skip_gap: Callable[[], None] | None = None,
         *,
         max_kept_bytes: int = MAX_KEPT_BYTES,
     ) -> None:
         self._runs = runs
         self._reopen = reopen
+        self._skip_gap = skip_gap
         self._max_kept_bytes = max_kept_bytes
         self._ahead: Iterator[EntryRun] | None = None
         self._kept: deque[EntryRun] = deque()
@@ -73,6 +76,13 @@ class TransactionLookahead:
                 run = following
                 self._note_markers(run)
             yield run
+
+    def skip_gap(self) -> None:
+        """Go on with the next run that is `owned`."""
+        while self._kept and not self._kept[0].owned:
+            self._kept_bytes -= self._kept.popleft().held_bytes
+        if not self._kept and self._skip_gap is not None:
+            self._skip_gap()
 
     def outcome(self, most: int, least: int) -> Outcome:
         """What became of the transaction with these id bits."""

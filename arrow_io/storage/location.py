@@ -10,13 +10,13 @@ object and shows no secret.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from arrow_io.errors import FormatError, MissingObjectError, OptionError
-from arrow_io.option_values import kind_of, path_or_url
+from arrow_io.option_values import check_whole_number, kind_of, path_or_url
 from arrow_io.storage.failures import RetryPolicy, http_status, storage_errors
 from arrow_io.storage.object_store import (
     ObjectContent,
@@ -25,6 +25,7 @@ from arrow_io.storage.object_store import (
     ObjectStore,
     UnfinishedUpload,
 )
+from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES, MAX_RANGE_BYTES
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.request_errors import check_version, no_bytes, of_version
 from arrow_io.storage.request_sender import RequestSender
@@ -49,8 +50,7 @@ class Location:
     """A folder, bucket or prefix, and how to get at it.
 
     Equal if URL and options are equal; can be hashed and pickled. The file system is connected when
-    it is first needed, once in each process. Names of objects are relative to the location. Each
-    method takes an optional `trace` that counts its requests.
+    it is first needed, once in each process. Names of objects are relative to the location.
 
     Example:
         >>> Location("s3://bucket/prefix", {"key": "me", "secret": "shhh"})
@@ -64,6 +64,10 @@ class Location:
     two of `retry`: `request_attempts` and `request_deadline_s`."""
     retry: RetryPolicy = field(default=RetryPolicy(), compare=False)
     """How often a request that failed is sent again, and how long it may take."""
+    range_bytes: int = field(default=DEFAULT_RANGE_BYTES, compare=False)
+    """Most bytes that one request for a range asks for."""
+    trace: RequestTrace = field(default_factory=RequestTrace, compare=False, repr=False)
+    """Counts the requests; any number of locations may share one."""
     _sender: RequestSender = field(init=False, compare=False)
     _versions: ServedVersions = field(default_factory=ServedVersions, init=False, compare=False)
 
@@ -79,6 +83,7 @@ class Location:
         if not isinstance(self.storage_options or {}, Mapping):
             message = f"storage options are a mapping, not {kind_of(self.storage_options)}"
             raise OptionError(message)
+        check_whole_number("range_bytes", self.range_bytes, 1, MAX_RANGE_BYTES)
         object.__setattr__(self, "storage_options", dict(self.storage_options or {}))
         object.__setattr__(self, "retry", with_options(self.retry, self.storage_options or {}))
         if "://" not in self.url and "::" not in self.url:
@@ -98,7 +103,13 @@ class Location:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without the file system, which the other process connects anew."""
-        return (type(self), (self.url, self.storage_options, self.retry))
+        return type(self), (
+            self.url,
+            self.storage_options,
+            self.retry,
+            self.range_bytes,
+            self.trace,
+        )
 
     def check_writable(self) -> None:
         """Refuse a chain of URLs, such as `dir::s3://bucket`.
@@ -117,7 +128,7 @@ class Location:
         """Whether several threads can send requests at once, as to object stores."""
         return self._sender.store().is_async
 
-    def list_objects(self, *, trace: RequestTrace | None = None) -> list[ObjectInfo]:
+    def list_objects(self) -> list[ObjectInfo]:
         """List the objects directly at the location, not those in folders below it.
 
         Always asks the store, never fsspec's cache. Counts as one request, whatever pages it takes.
@@ -129,11 +140,11 @@ class Location:
             MissingObjectError: There is no such folder, or no object below the prefix.
             StorageError: The store refused, or went on failing.
         """
-        infos = self._sender.listing(lambda store: store.list_objects(), trace or RequestTrace())
+        infos = self._sender.listing(lambda store: store.list_objects(), self.trace)
         self._versions.forget_listings()
         return sorted(infos, key=lambda info: info.name)
 
-    def list_folders(self, *, trace: RequestTrace | None = None) -> list[str]:
+    def list_folders(self) -> list[str]:
         """List the folders directly at the location: their names, in order.
 
         As `list_objects`, which leaves them out.
@@ -142,14 +153,13 @@ class Location:
             MissingObjectError: There is no such folder, or no object below the prefix.
             StorageError: The store refused, or went on failing.
         """
-        counted = trace or RequestTrace()
-        return sorted(self._sender.listing(lambda store: store.list_folders(), counted))
+        return sorted(self._sender.listing(lambda store: store.list_folders(), self.trace))
 
     def child(self, name: str) -> Location:
         """The folder of this name in this one, reached in the same way."""
         first, chain, inner = self.url.partition("::")
         slash = "" if first.endswith("/") else "/"
-        return Location(f"{first}{slash}{name}{chain}{inner}", self.storage_options, self.retry)
+        return replace(self, url=f"{first}{slash}{name}{chain}{inner}")
 
     def read_object(
         self,
@@ -157,7 +167,6 @@ class Location:
         *,
         max_bytes: int,
         version: ObjectVersion | None = None,
-        trace: RequestTrace | None = None,
     ) -> ObjectContent:
         """Read a whole object in one request: on S3 its user metadata comes with it.
 
@@ -166,7 +175,6 @@ class Location:
             max_bytes: Greatest length accepted, in bytes; no more than one byte beyond it is read.
             version: The version that it must be of, where the request tells that, as it was listed
                 or first read; None: any.
-            trace: Counts the request as an index GET.
 
         Returns:
             The bytes; and the user metadata where the request brings it (S3), else None.
@@ -177,18 +185,17 @@ class Location:
             ObjectChangedError: It is of another version.
             StorageError: The store refused, or went on failing.
         """
-        counted = trace or RequestTrace()
 
         def send(store: ObjectStore, wanted: ObjectVersion | None) -> ObjectContent:
-            counted.sent(RequestKind.INDEX_GET, name)
+            self.trace.sent(RequestKind.INDEX_GET, name)
             content = of_version(
                 name, wanted, lambda: store.get_object(name, max_bytes + 1, wanted)
             )
-            counted.received(RequestKind.INDEX_GET, len(content.data))
+            self.trace.received(RequestKind.INDEX_GET, len(content.data))
             return content
 
         content = self._as_served(
-            name, version, counted, lambda v: self._sender.send(name, partial(send, wanted=v))
+            name, version, lambda v: self._sender.send(name, partial(send, wanted=v))
         )
         if len(content.data) > max_bytes:
             message = f"the object is longer than the {max_bytes} bytes allowed"
@@ -202,7 +209,6 @@ class Location:
         stop: int,
         *,
         version: ObjectVersion | None = None,
-        trace: RequestTrace | None = None,
     ) -> ObjectContent:
         """Read at least the first byte of a range of an object, in one request.
 
@@ -212,7 +218,6 @@ class Location:
             stop: Byte behind the last one wanted (half-open); greater than `start`.
             version: The version that it must be of, where the request tells that, as it was listed
                 or first read; None: any.
-            trace: Counts the request as a range GET.
 
         Returns:
             The first 1 … `stop - start` bytes of the range, as many as the store sent.
@@ -223,10 +228,9 @@ class Location:
             ObjectChangedError: It is of another version.
             StorageError: The store refused, went on failing, or sent something else than the range.
         """
-        counted = trace or RequestTrace()
 
         def send(store: ObjectStore, wanted: ObjectVersion | None) -> ObjectContent:
-            counted.sent(RequestKind.RANGE_GET, name, start, stop)
+            self.trace.sent(RequestKind.RANGE_GET, name, start, stop)
             try:
                 content = of_version(
                     name, wanted, lambda: store.get_range(name, start, stop, wanted)
@@ -235,9 +239,9 @@ class Location:
                 if http_status(error) != _HTTP_RANGE_NOT_SATISFIABLE:
                     raise
                 content = ObjectContent(b"", None)
-            counted.received(RequestKind.RANGE_GET, len(content.data))
+            self.trace.received(RequestKind.RANGE_GET, len(content.data))
             if not content.data:
-                counted.sent(RequestKind.HEAD, name)
+                self.trace.sent(RequestKind.HEAD, name)
                 head = store.head(name)
                 check_version(name, wanted, head.version)
                 raise no_bytes(name, start, head)
@@ -246,13 +250,10 @@ class Location:
         return self._as_served(
             name,
             version,
-            counted,
             lambda v: self._sender.send(name, partial(send, wanted=v), offset=start),
         )
 
-    def check_version(
-        self, name: str, version: ObjectVersion, *, trace: RequestTrace | None = None
-    ) -> None:
+    def check_version(self, name: str, version: ObjectVersion) -> None:
         """Ask whether an object is still of a version, by a HEAD request.
 
         Raises:
@@ -260,21 +261,19 @@ class Location:
             ObjectChangedError: It is of another version.
             StorageError: The store refused, or went on failing.
         """
-        found = self._head(name, trace).version
-        self._as_served(name, version, trace, lambda v: check_version(name, v, found))
+        found = self._head(name).version
+        self._as_served(name, version, lambda v: check_version(name, v, found))
 
-    def size_bytes(self, name: str, *, trace: RequestTrace | None = None) -> int:
+    def size_bytes(self, name: str) -> int:
         """Length of an object, in bytes.
 
         Raises:
             MissingObjectError: There is no such object.
             StorageError: The store refused, or went on failing.
         """
-        return self._head(name, trace).size_bytes
+        return self._head(name).size_bytes
 
-    def user_metadata(
-        self, name: str, *, trace: RequestTrace | None = None
-    ) -> dict[str, str] | None:
+    def user_metadata(self, name: str) -> dict[str, str] | None:
         """User metadata of an object by a HEAD request, names in lower case.
 
         Returns:
@@ -284,16 +283,16 @@ class Location:
             MissingObjectError: There is no such object.
             StorageError: The store refused, or went on failing.
         """
-        return self._head(name, trace).user_metadata
+        return self._head(name).user_metadata
 
-    def exists(self, name: str, *, trace: RequestTrace | None = None) -> bool:
+    def exists(self, name: str) -> bool:
         """Whether there is an object of this name; a folder is none.
 
         Raises:
             StorageError: The store refused, or went on failing.
         """
         try:
-            self._head(name, trace)
+            self._head(name)
         except MissingObjectError:
             return False
         return True
@@ -305,7 +304,6 @@ class Location:
         *,
         user_metadata: Mapping[str, str],
         content_type: str = DEFAULT_CONTENT_TYPE,
-        trace: RequestTrace | None = None,
     ) -> None:
         """Write a whole object in one request, in place of one that has its name.
 
@@ -316,20 +314,18 @@ class Location:
             data: Its bytes.
             user_metadata: What is kept with it on S3, GCS and Azure, and nowhere else.
             content_type: Kept with it on S3 and GCS.
-            trace: Counts the request as a PUT.
 
         Raises:
             OptionError: The location is a chain of URLs.
             StorageError: The store refused, or went on failing; it may have the object then.
         """
         self.check_writable()
-        counted = trace or RequestTrace()
         attributes = ObjectAttributes(user_metadata, content_type)
 
         def send(store: ObjectStore) -> None:
-            counted.sent(RequestKind.PUT, name)
+            self.trace.sent(RequestKind.PUT, name)
             store.put_object(name, data, attributes)
-            counted.written(RequestKind.PUT, len(data))
+            self.trace.written(RequestKind.PUT, len(data))
 
         run_to_its_end(lambda: self._sender.send(name, send, sent_bytes=len(data)))
 
@@ -339,7 +335,6 @@ class Location:
         *,
         user_metadata: Mapping[str, str],
         content_type: str = DEFAULT_CONTENT_TYPE,
-        trace: RequestTrace | None = None,
     ) -> ObjectUpload:
         """Write an object in parts, in place of one that has its name.
 
@@ -350,7 +345,6 @@ class Location:
             name: Name of the object.
             user_metadata: What is kept with it on S3, GCS and Azure, and nowhere else.
             content_type: Kept with it on S3 and GCS.
-            trace: Counts a request for each part, and those that begin and complete the upload.
 
         Returns:
             A context manager that takes the parts; see there.
@@ -363,36 +357,31 @@ class Location:
             name,
             ObjectAttributes(user_metadata, content_type),
             partial(self._sender.send, name),
-            trace or RequestTrace(),
+            self.trace,
         )
 
-    def delete_objects(self, names: Iterable[str], *, trace: RequestTrace | None = None) -> None:
+    def delete_objects(self, names: Iterable[str]) -> None:
         """Delete objects, one after the other in the order given; those not there are no error.
 
         Args:
             names: Names of the objects.
-            trace: Counts a request for each.
 
         Raises:
             StorageError: The store refused, or went on failing; later objects were not deleted.
         """
-        counted = trace or RequestTrace()
 
         def send(store: ObjectStore, name: str) -> None:
-            counted.sent(RequestKind.DELETE, name)
+            self.trace.sent(RequestKind.DELETE, name)
             store.delete_object(name)
 
         for name in names:
             self._sender.send(name, partial(send, name=name))
 
-    def unfinished_uploads(
-        self, prefix: str = "", *, trace: RequestTrace | None = None
-    ) -> list[UnfinishedUpload]:
+    def unfinished_uploads(self, prefix: str = "") -> list[UnfinishedUpload]:
         """What was written of objects that are not complete: under way, or left by a process.
 
         Args:
             prefix: Only objects directly at the location whose names begin so.
-            trace: Counts one listing, whatever pages it takes.
 
         Returns:
             Multipart uploads on S3, files written aside in a folder. Always empty where the store
@@ -401,24 +390,21 @@ class Location:
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        counted = trace or RequestTrace()
-        return self._sender.listing(lambda store: store.list_uploads(prefix), counted)
+        return self._sender.listing(lambda store: store.list_uploads(prefix), self.trace)
 
-    def abort_upload(self, name: str, upload_id: str, *, trace: RequestTrace | None = None) -> None:
+    def abort_upload(self, name: str, upload_id: str) -> None:
         """Remove what was written of an object that is not complete; not there is no error.
 
         Args:
             name: Name of the object, as `unfinished_uploads` gives it.
             upload_id: Id of the upload, likewise.
-            trace: Counts the request as a DELETE.
 
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        counted = trace or RequestTrace()
 
         def send(store: ObjectStore) -> None:
-            counted.sent(RequestKind.DELETE, name)
+            self.trace.sent(RequestKind.DELETE, name)
             store.abort_upload(name, upload_id)
 
         self._sender.send(name, send)
@@ -427,14 +413,12 @@ class Location:
         self,
         name: str,
         version: ObjectVersion | None,
-        trace: RequestTrace | None,
         read: Callable[[ObjectVersion | None], _Result],
     ) -> _Result:
         """What `read` gives of a version, by the name under which the store serves it."""
-        counted = trace or RequestTrace()
 
         def send(store: ObjectStore) -> list[ObjectInfo]:
-            counted.sent(RequestKind.LIST, "")
+            self.trace.sent(RequestKind.LIST, "")
             return store.listed_with(name)
 
         return self._versions.read(
@@ -442,14 +426,13 @@ class Location:
             version,
             read,
             relist=partial(self._sender.send, None, send),
-            head=partial(self._head, name, trace),
+            head=partial(self._head, name),
         )
 
-    def _head(self, name: str, trace: RequestTrace | None) -> ObjectHead:
-        counted = trace or RequestTrace()
+    def _head(self, name: str) -> ObjectHead:
 
         def send(store: ObjectStore) -> ObjectHead:
-            counted.sent(RequestKind.HEAD, name)
+            self.trace.sent(RequestKind.HEAD, name)
             return store.head(name)
 
         return self._sender.send(name, send)

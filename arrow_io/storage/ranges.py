@@ -22,7 +22,6 @@ from arrow_io.wording import counted
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_version import ObjectVersion
-    from arrow_io.storage.trace import RequestTrace
 
 DEFAULT_RANGE_BYTES = 1 << 20
 MAX_RANGE_BYTES = 1 << 30
@@ -44,12 +43,8 @@ class RangeReader:
     """Name of the object within the location."""
     size_bytes: int
     """Length that the object must have, in bytes, as its index object gives it."""
-    range_bytes: int = DEFAULT_RANGE_BYTES
-    """Most bytes that one request asks for, and that are allocated on the word of `size_bytes`."""
     max_prefetch: int = DEFAULT_MAX_PREFETCH
     """Most requests of a stream under way at once; 0 or 1: each is sent when it is needed."""
-    trace: RequestTrace | None = None
-    """Counts the requests."""
     version: ObjectVersion | None = None
     """Version of the object that was listed (`ObjectInfo.version`); None if that is not known."""
 
@@ -59,14 +54,11 @@ class RangeReader:
         Raises:
             OptionError: A number is out of range.
         """
-        for option, least in (("size_bytes", 0), ("range_bytes", 1), ("max_prefetch", 0)):
+        for option, least in (("size_bytes", 0), ("max_prefetch", 0)):
             value = getattr(self, option)
             if value < least:
                 message = f"{option} must be at least {least}, not {value}"
                 raise OptionError(message, object_key=self.name)
-        if self.range_bytes > MAX_RANGE_BYTES:
-            message = f"range_bytes must be at most {MAX_RANGE_BYTES}, not {self.range_bytes}"
-            raise OptionError(message, object_key=self.name)
 
     def read(self, start: int, stop: int) -> bytes:
         """Read the bytes `[start, stop)`, one request after the other.
@@ -95,12 +87,10 @@ class RangeReader:
         parts: list[bytes] = []
         retry, begun, first = self.location.retry, self.location.retry.clock(), start
         while start < stop:
-            request_stop = min(start + self.range_bytes, stop)
+            request_stop = min(start + self.location.range_bytes, stop)
             # A range that comes in pieces is of one version, whatever brings the next piece.
             version = self.version or content.version
-            part = self.location.read_range(
-                self.name, start, request_stop, version=version, trace=self.trace
-            )
+            part = self.location.read_range(self.name, start, request_stop, version=version)
             content = content if parts else part
             parts.append(part.data)
             start += len(part.data)
@@ -134,7 +124,7 @@ class RangeReader:
             StorageError: The store refused, or went on failing.
         """
         if self.version is not None:
-            self.location.check_version(self.name, self.version, trace=self.trace)
+            self.location.check_version(self.name, self.version)
 
     def _check_range(self, start: int, stop: int) -> None:
         if not 0 <= start <= stop:
@@ -156,8 +146,9 @@ class _Request:
 class RangeStream:
     """The bytes `[start, stop)` of an object, read forwards by one consumer; a context manager.
 
-    Ranges of `range_bytes` are requested in order. The first is requested alone; each time the
-    consumer reaches another one, the number of requests under way may double, up to `max_prefetch`.
+    Ranges of `Location.range_bytes` are requested in order. The first is requested alone; each time
+    the consumer reaches another one, the number of requests under way may double, up to
+    `max_prefetch`.
     So a consumer that stops early has fetched no more than what was under way. At most
     `max_prefetch + 1` ranges are held at once, unless one call asks for more bytes than that.
 
@@ -318,7 +309,10 @@ class RangeStream:
         while len(self._pending) < room and self._next < self._stop:
             if self._pending and self._next >= self._prefetch_stop:
                 break
-            start, self._next = self._next, min(self._next + self._reader.range_bytes, self._stop)
+            start, self._next = (
+                self._next,
+                min(self._next + self._reader.location.range_bytes, self._stop),
+            )
             # The consumer is about to wait for the first one anyway: it needs no thread.
             future = self._submit(start, self._next) if self._pending else None
             self._pending.append(_Request(start, self._next, future))

@@ -22,7 +22,6 @@ from arrow_io.errors import (
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
 from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.wording import counted
 from connector.topic_name import TopicName
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from arrow_io.storage.trace import RequestTrace
 
 _CONCURRENT_REQUESTS = 16
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -134,16 +132,12 @@ class BucketContents:
 def read_bucket(
     location: Location,
     *,
-    range_bytes: int = DEFAULT_RANGE_BYTES,
-    trace: RequestTrace | None = None,
     known: BucketContents | None = None,
 ) -> BucketContents:
     """List the bucket and read the index object of every ledger in it.
 
     Args:
         location: The bucket, prefix or folder.
-        range_bytes: Most bytes that one request for data will ask for.
-        trace: Counts the requests.
         known: What an earlier call gave; index objects that have not changed since, by time and
             size in the listing, are not read again.
 
@@ -151,7 +145,7 @@ def read_bucket(
         StorageError: The bucket cannot be listed, or an index object cannot be read for a reason
             that lies in the store.
     """
-    listed = [(info, parse_object_name(info.name)) for info in location.list_objects(trace=trace)]
+    listed = [(info, parse_object_name(info.name)) for info in location.list_objects()]
     named = [(info, parsed) for info, parsed in listed if parsed is not None]
     ours = [(info, each) for info, each in named if not each.is_streaming]
     data = {each.ledger_object_name: info for info, each in ours if not each.is_index}
@@ -168,13 +162,11 @@ def read_bucket(
             name,
             index=info,
             data=data.get(name),
-            range_bytes=range_bytes,
-            trace=trace,
         )
 
     with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
         copies = list(executor.map(read, indexes))
-    copies = _without_deleted(location, copies, trace)
+    copies = _without_deleted(location, copies)
     copies.sort(key=lambda copy: copy.age_rank, reverse=True)
     copies.sort(key=lambda copy: copy.name.ledger_id)
     complete = {copy.name for copy in copies}
@@ -187,13 +179,11 @@ def read_bucket(
     )
 
 
-def _without_deleted(
-    location: Location, copies: list[LedgerCopy], trace: RequestTrace | None
-) -> list[LedgerCopy]:
+def _without_deleted(location: Location, copies: list[LedgerCopy]) -> list[LedgerCopy]:
     """The copies but for those whose index object was deleted after the bucket was listed."""
     if not any(isinstance(copy.error, MissingObjectError) and copy.data for copy in copies):
         return copies
-    still = {info.name for info in location.list_objects(trace=trace)}
+    still = {info.name for info in location.list_objects()}
     return [copy for copy in copies if copy.name.index_name in still]
 
 
@@ -203,8 +193,6 @@ def _read_copy(
     *,
     index: ObjectInfo,
     data: ObjectInfo | None,
-    range_bytes: int,
-    trace: RequestTrace | None,
 ) -> LedgerCopy:
     ledger = cut = None
     topic = None
@@ -215,8 +203,6 @@ def _read_copy(
             location,
             name,
             versions=object_versions(index, data),
-            range_bytes=range_bytes,
-            trace=trace,
         )
         # A ledger whose data object is cut has a topic too.
         managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
@@ -227,7 +213,7 @@ def _read_copy(
     except (FormatError, MissingObjectError) as unsound:
         error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
     if managed_ledger is None and not isinstance(error, MissingObjectError):
-        metadata = location.user_metadata(name.index_name, trace=trace) or {}
+        metadata = location.user_metadata(name.index_name) or {}
         managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
     if managed_ledger is not None:
         try:

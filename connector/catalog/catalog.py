@@ -14,7 +14,9 @@ from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.hidden import hidden, hidden_url
+from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import agreeing
 from connector.catalog.bucket import read_bucket, streaming_error
 from connector.catalog.bucket_summary import what_lies_there
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.payloads.schema_info import TopicSchema
-    from arrow_io.storage.trace import RequestTrace
     from connector.catalog.bucket import BucketContents, LedgerCopy
     from connector.catalog.catalog_options import Metadata
     from connector.catalog.metadata_source import MetadataSource
@@ -69,13 +70,11 @@ class Catalog:
         self.contents = snapshot.contents
         self.taken = snapshot.taken
         self.source = source
-        self.unfinished = UnfinishedOffloads(self.location, options.trace)
+        self.unfinished = UnfinishedOffloads(self.location)
         self._options = options
         self._elsewhere = OtherBuckets(
             self.location,
             options.buckets or {},
-            range_bytes=options.range_bytes,
-            trace=options.trace,
             known=snapshot.elsewhere,
         )
         self._copies = self.contents.copies_by_topic()
@@ -111,12 +110,7 @@ class Catalog:
         options = self._options
         if options.metadata is None or not is_snapshot(options.metadata):
             return self.refreshed()
-        contents = read_bucket(
-            self.location,
-            range_bytes=options.range_bytes,
-            trace=options.trace,
-            known=self.contents,
-        )
+        contents = read_bucket(self.location, known=self.contents)
         return Catalog(options, Snapshot(contents), self.source)
 
     def save(
@@ -364,19 +358,18 @@ def open_catalog(
         }
     )
     options = CatalogOptions(
-        url=url,
-        storage_options=storage_options,
+        location=Location(
+            url, storage_options, range_bytes=range_bytes, trace=trace or RequestTrace()
+        ),
         metadata=metadata,
         metadata_options=metadata_options,
         buckets=buckets,
-        range_bytes=range_bytes,
-        trace=trace,
     )
     return _opened(options)
 
 
 def _opened(options: CatalogOptions, known: BucketContents | None = None) -> Catalog:
-    metadata, location, trace = options.metadata, options.location, options.trace
+    metadata, location = options.metadata, options.location
     if metadata is None and (options.metadata_options or options.buckets):
         given = option_name("metadata_options" if options.metadata_options else "buckets")
         message = f"{given} are given, and no {option_name('metadata')}"
@@ -385,10 +378,8 @@ def _opened(options: CatalogOptions, known: BucketContents | None = None) -> Cat
         snapshot = load_snapshot(
             os.fspath(metadata),
             location,
-            range_bytes=options.range_bytes,
             buckets=options.buckets,
             storage_options=options.metadata_options,
-            trace=trace,
         )
         kept = None if snapshot.topics is None else SnapshotSource(snapshot)
         return Catalog(options, snapshot, kept)
@@ -398,5 +389,5 @@ def _opened(options: CatalogOptions, known: BucketContents | None = None) -> Cat
         else open_metadata_source(metadata, options=options.metadata_options)
     )
     taken = datetime.now(UTC)
-    contents = read_bucket(location, range_bytes=options.range_bytes, trace=trace, known=known)
+    contents = read_bucket(location, known=known)
     return Catalog(options, Snapshot(contents, taken=taken), source)

@@ -7,11 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from arrow_io.storage.location import Location
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
-
 if TYPE_CHECKING:
-    from arrow_io.storage.trace import RequestTrace
+    from arrow_io.storage.location import Location
 
 Metadata: TypeAlias = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
 """Where a cluster's metadata can be read: see `open_catalog`."""
@@ -21,15 +18,7 @@ Metadata: TypeAlias = str | os.PathLike[str] | Mapping[str, str | os.PathLike[st
 class CatalogOptions:
     """What a catalog is opened with; see `open_catalog`. Shows none of it: there are secrets."""
 
-    url: str
-    storage_options: Mapping[str, object] | None = None
+    location: Location
     metadata: Metadata | None = None
     metadata_options: Mapping[str, object] | None = None
     buckets: Mapping[str, str] | None = None
-    range_bytes: int = DEFAULT_RANGE_BYTES
-    trace: RequestTrace | None = None
-
-    @property
-    def location(self) -> Location:
-        """The bucket, prefix or folder."""
-        return Location(self.url, self.storage_options)

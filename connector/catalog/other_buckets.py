@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import PulsarOffloadError
-from arrow_io.storage.location import Location
 from arrow_io.storage.store_kinds import OBJECT_STORE_SCHEMES
 from connector.catalog.bucket import BucketContents, LedgerCopy, read_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from arrow_io.storage.trace import RequestTrace
+    from arrow_io.storage.location import Location
     from connector.catalog.topic_metadata import LedgerInfo
     from connector.topic_name import TopicName
 
@@ -31,8 +31,6 @@ class OtherBuckets:
         urls: Where a bucket is, by the name that the metadata has for it. One that is not named
             here is looked for in the same store, by its name and with the same storage options; a
             local folder has no such neighbours.
-        range_bytes: Most bytes that one request for data will ask for.
-        trace: Counts the requests.
         known: What lies in some of them.
     """
 
@@ -41,14 +39,10 @@ class OtherBuckets:
         location: Location,
         urls: Mapping[str, str],
         *,
-        range_bytes: int,
-        trace: RequestTrace | None,
         known: Mapping[str, BucketContents],
     ) -> None:
         self._location = location
         self._urls = dict(urls)
-        self._range_bytes = range_bytes
-        self._trace = trace
         self._found: dict[str, BucketContents | PulsarOffloadError] = dict(known)
         self._by_ledger: dict[str, dict[int, list[LedgerCopy]]] = {}
         self._lock = threading.Lock()
@@ -105,10 +99,7 @@ class OtherBuckets:
                 if url is None:
                     return None
                 try:
-                    location = Location(url, self._location.storage_options)
-                    self._found[bucket] = read_bucket(
-                        location, range_bytes=self._range_bytes, trace=self._trace
-                    )
+                    self._found[bucket] = read_bucket(replace(self._location, url=url))
                 except PulsarOffloadError as error:
                     self._found[bucket] = error
             return self._found[bucket]

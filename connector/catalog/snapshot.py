@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import zlib
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import (
@@ -25,7 +26,6 @@ from connector.catalog.snapshot_json import FORMAT, VERSION, Snapshot, SnapshotR
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from arrow_io.storage.trace import RequestTrace
     from connector.catalog.topic_metadata import TopicMetadata
     from connector.topic_name import TopicName
 
@@ -120,20 +120,16 @@ def load_snapshot(
     path: str,
     location: Location,
     *,
-    range_bytes: int,
     buckets: Mapping[str, str] | None = None,
     storage_options: Mapping[str, object] | None = None,
-    trace: RequestTrace | None = None,
 ) -> Snapshot:
     """Read a snapshot: one request.
 
     Args:
         path: Path or URL of the file.
-        location: Where the bucket's objects are.
-        range_bytes: Most bytes that one request for data will ask for.
+        location: Where the bucket's objects are; its trace counts this request too.
         buckets: Where other buckets are, if not where they were.
         storage_options: Options of the fsspec file system of the path.
-        trace: Counts the request, and those of the ledgers in the snapshot.
 
     Raises:
         CorruptSnapshotError: It is no snapshot, or one of a version that is not known.
@@ -142,7 +138,8 @@ def load_snapshot(
     """
     folder, name = _place(path, storage_options)
     with _corruption_told(name):
-        content = folder.read_object(name, max_bytes=MAX_SNAPSHOT_BYTES, trace=trace)
+        folder = replace(folder, trace=location.trace)
+        content = folder.read_object(name, max_bytes=MAX_SNAPSHOT_BYTES)
         value = json.loads(_uncompressed(content.data))
         if value["format"] != FORMAT:
             message = f"it is no {FORMAT}: its format is {_shown(value['format'])!r}"
@@ -153,7 +150,7 @@ def load_snapshot(
                 f" version {VERSION}: save it anew with this release"
             )
             raise CorruptSnapshotError(message, object_key=name)
-        return SnapshotReader(location, buckets or {}, range_bytes, trace).snapshot(value)
+        return SnapshotReader(location, buckets or {}).snapshot(value)
 
 
 def _place(path: str, storage_options: Mapping[str, object] | None) -> tuple[Location, str]:

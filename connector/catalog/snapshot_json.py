@@ -36,7 +36,6 @@ from connector.topic_name import TopicName
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from arrow_io.storage.trace import RequestTrace
 
 FORMAT = "pulsar-offload catalog"
 VERSION = 2
@@ -173,13 +172,9 @@ class SnapshotReader:
         self,
         location: Location,
         buckets: Mapping[str, str],
-        range_bytes: int,
-        trace: RequestTrace | None,
     ) -> None:
         self._location = location
         self._buckets = buckets
-        self._range_bytes = range_bytes
-        self._trace = trace
 
     def snapshot(self, value: dict[str, Any]) -> Snapshot:
         """Read what `as_json` gave.
@@ -244,8 +239,6 @@ class SnapshotReader:
             location,
             name,
             read_index_block(_bytes(value["block"]), object_key=name.index_name),
-            self._range_bytes,
-            self._trace,
             tuple(map(_text, value["warnings"])),
             _whole(value["cut_bytes"]),
             None if user_metadata is None else _texts(user_metadata),

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.storage.location import Location
-    from arrow_io.storage.trace import RequestTrace
 
 
 class UnfinishedOffloads:
@@ -21,12 +20,10 @@ class UnfinishedOffloads:
 
     Args:
         location: Where they lie.
-        trace: Counts the requests.
     """
 
-    def __init__(self, location: Location, trace: RequestTrace | None) -> None:
+    def __init__(self, location: Location) -> None:
         self._location = location
-        self._trace = trace
         self._known: dict[LedgerObjectName, Mapping[str, str] | None] = {}
 
     def topic(self, name: LedgerObjectName) -> TopicName | None:
@@ -53,5 +50,5 @@ class UnfinishedOffloads:
             StorageError: It cannot be asked for.
         """
         if name not in self._known:
-            self._known[name] = self._location.user_metadata(name.data_name, trace=self._trace)
+            self._known[name] = self._location.user_metadata(name.data_name)
         return self._known[name]

@@ -226,7 +226,7 @@ def _unfinished_uploads(catalog: Catalog, trace: RequestTrace) -> list[Unfinishe
     """The uploads that are not complete; none, and a note, where the store does not list them."""
     try:
         with progress(trace):
-            return catalog.location.unfinished_uploads(trace=trace)
+            return catalog.location.unfinished_uploads()
     except StorageError as error:
         # The right to list them is one of its own, which readers of a bucket rarely have.
         say("note", f"unfinished uploads were not looked for: {error}")

@@ -44,7 +44,7 @@ from connector.cli.place import catalog_at
 from connector.cli.query import bound_topics
 from connector.plain_text import printable, size_text
 from connector.pulsar_time import milliseconds_of
-from connector.scan import tell
+from connector.scan.execution import tell
 from connector.topic import open_topic
 from connector.topic_name import select_topics
 from connector.upkeep.cost import EXAMPLE_PRICES, load_prices, read_cost, stored_bytes

@@ -41,7 +41,7 @@ from connector.cli.output import cost_text, print_json, print_table, progress, s
 from connector.cli.place import catalog_at, tell_snapshot
 from connector.cli.query import run_sql, sql_text
 from connector.plain_text import size_text
-from connector.scan import tell
+from connector.scan.execution import tell
 from connector.topic import open_topic
 from connector.upkeep.cost import read_cost
 

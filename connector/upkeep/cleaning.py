@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from arrow_io.storage.location import Location
-    from arrow_io.storage.trace import RequestTrace
     from connector.upkeep.audit import Audit, Finding
 
 DEFAULT_SAFETY_AGE = timedelta(days=7)
@@ -68,9 +67,7 @@ def _refusal(finding: Finding, now: datetime, safety_age: timedelta) -> str | No
     return None
 
 
-def clean(
-    location: Location, plan: list[Deletion], *, trace: RequestTrace | None = None
-) -> Iterator[Deletion]:
+def clean(location: Location, plan: list[Deletion]) -> Iterator[Deletion]:
     """Carry out a plan.
 
     Index objects go first: an index object without data is what a reader must never find.
@@ -78,7 +75,6 @@ def clean(
     Args:
         location: The bucket.
         plan: What `plan_cleaning` gave.
-        trace: Counts the requests.
 
     Yields:
         Each deletion when it is done.
@@ -91,8 +87,8 @@ def clean(
             continue
         finding = each.finding
         if finding.upload_id is not None:
-            location.abort_upload(finding.objects[0], finding.upload_id, trace=trace)
+            location.abort_upload(finding.objects[0], finding.upload_id)
         else:
             for name in finding.objects:
-                location.delete_objects([name], trace=trace)
+                location.delete_objects([name])
         yield each

@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestCounts
-from connector.scan import DEFAULT_TASK_BYTES
+from connector.scan.topic_scan import DEFAULT_TASK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from connector.catalog.bucket import BucketContents
-    from connector.scan import Scan, ScanTask
+    from connector.scan.topic_read import ScanTask
+    from connector.scan.topic_scan import Scan
     from connector.topic_name import TopicName
 
 LIST_PAGE_KEYS = 1000
@@ -295,15 +296,12 @@ def load_prices(path: str | Path) -> PriceTable:
 
 def _planned_ranges(task: ScanTask, range_bytes: int | None) -> Iterator[PlannedRange]:
     """What a task reads of each ledger; nothing of one whose entries in it are all lost."""
-    entries = {ledger.name: (first, last) for ledger, first, last in task.entry_ranges()}
-    for ledger, start, block_stop in task.block_ranges():
-        first, last = entries[ledger.name]
-        stop = min(block_stop, max(start, ledger.data_stop))
+    for ledger, entries, start, stop in task.block_ranges():
         yield PlannedRange(
-            topic=task.origin.topic,
-            ledger_id=ledger.ledger_id,
-            first_entry_id=first,
-            last_entry_id=last,
-            requests=-(-(stop - start) // (range_bytes or ledger.range_bytes)),
+            topic=task.read.origin.topic,
+            ledger_id=entries.ledger_id,
+            first_entry_id=entries.first_entry_id,
+            last_entry_id=entries.last_entry_id,
+            requests=-(-(stop - start) // (range_bytes or ledger.location.range_bytes)),
             bytes=stop - start,
         )

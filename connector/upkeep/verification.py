@@ -232,7 +232,7 @@ def _wrong_metadata(ledger: OffloadedLedger) -> Iterator[str]:
     """What a broker would refuse in the user metadata of the data object."""
     name = ledger.name.data_name
     try:
-        metadata = ledger.location.user_metadata(name, trace=ledger.trace)
+        metadata = ledger.location.user_metadata(name)
         if metadata is not None:
             missing = check_format_version(metadata, object_key=name)
             if missing is not None:

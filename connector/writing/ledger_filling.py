@@ -315,7 +315,7 @@ def delete_attempt(offloader: LedgerOffloader, attempt: UUID) -> tuple[int, list
     """
     names = _ledger_names(offloader)
     try:
-        uploads = offloader.location.unfinished_uploads(trace=offloader.trace)
+        uploads = offloader.location.unfinished_uploads()
     except MissingObjectError:
         uploads = []
     names |= _of_ledgers(each.name for each in uploads)
@@ -335,7 +335,7 @@ def _uuid(attempt: UUID, ledger_id: int) -> UUID:
 def _ledger_names(offloader: LedgerOffloader) -> set[LedgerObjectName]:
     """The ledgers, and attempts to offload one, that have an object in the bucket."""
     try:
-        objects = offloader.location.list_objects(trace=offloader.trace)
+        objects = offloader.location.list_objects()
     except MissingObjectError:
         return set()
     return _of_ledgers(each.name for each in objects)

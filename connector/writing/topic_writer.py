@@ -273,7 +273,7 @@ def _check_standing(
     append: bool,  # noqa: FBT001
 ) -> set[int]:
     """Check what the bucket has of the topic; ids of its ledgers."""
-    copies = read_bucket(offloader.location, trace=offloader.trace).copies
+    copies = read_bucket(offloader.location).copies
     if not append:
         check_new(topic, copies)
         return set()

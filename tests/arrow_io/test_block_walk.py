@@ -50,9 +50,8 @@ def _offloaded(
         data[at : at + 4] = length.to_bytes(4, "big")
         objects[_NAME.data_name] = bytes(data)
     with memory_bucket(objects) as bucket:
-        yield OffloadedLedger.open(
-            Location(bucket.url), _NAME, range_bytes=range_bytes, trace=trace
-        )
+        location = Location(bucket.url, range_bytes=range_bytes, trace=trace or RequestTrace())
+        yield OffloadedLedger.open(location, _NAME)
 
 
 def _read(ledger: OffloadedLedger, first: int, last: int) -> list[bytes]:

@@ -21,10 +21,10 @@ from arrow_io.errors import (
     UnknownFormatError,
     UnsupportedFormatError,
 )
+from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.data_block import BlockHeader
 from arrow_io.format.index_block import (
     MAX_INDEX_OBJECT_BYTES,
-    BlockEntry,
     IndexBlock,
     check_format_version,
     read_index_block,

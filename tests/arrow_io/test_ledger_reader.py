@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from arrow_io import ledger_reader
+from arrow_io import ledger_data
 from arrow_io.errors import (
     CorruptBlockError,
     CorruptIndexError,
@@ -23,7 +23,8 @@ from arrow_io.errors import (
     UnknownFormatError,
     UnsupportedFormatError,
 )
-from arrow_io.format.index_block import BlockEntry, write_index_block
+from arrow_io.format.block_table import BlockEntry
+from arrow_io.format.index_block import write_index_block
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
@@ -61,14 +62,14 @@ pytestmark = pytest.mark.usefixtures("build", "memory")
 def memory(monkeypatch: pytest.MonkeyPatch) -> OffsetMemory:
     """An empty memory of offsets, in place of the one that the process shares."""
     fresh = OffsetMemory()
-    monkeypatch.setattr(ledger_reader, "_OFFSETS", fresh)
+    monkeypatch.setattr(ledger_data, "_OFFSETS", fresh)
     return fresh
 
 
 def _golden(trace: RequestTrace) -> OffloadedLedger:
     """The ledger of 16 MB: 76 entries of about 210 kB in one block."""
     name = LedgerObjectName(UUID(_MULTI_BLOCK.ledgers[0].uuid), 91)
-    return OffloadedLedger.open(Location(str(_MULTI_BLOCK.objects_folder)), name, trace=trace)
+    return OffloadedLedger.open(Location(str(_MULTI_BLOCK.objects_folder), trace=trace), name)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def test_cold_point_reads_within_a_range_take_two_requests(
     near = [n for n, offset in enumerate(_offsets(entries)) if offset < _RANGE_BYTES]
     assert len(near) > 3
     for entry_id in near:
-        monkeypatch.setattr(ledger_reader, "_OFFSETS", OffsetMemory())
+        monkeypatch.setattr(ledger_data, "_OFFSETS", OffsetMemory())
         trace = RequestTrace()
         ledger = _golden(trace)
 
@@ -123,7 +124,7 @@ def test_warm_point_reads_take_two_requests(memory: OffsetMemory, entries: list[
 
     requests = []
     for entry_id, offset in enumerate(_offsets(entries)):
-        _, start = memory.floor(ledger.memory_key, entry_id) or (0, 0)
+        _, start = memory.floor(ledger.data.memory_key, entry_id) or (0, 0)
         before = trace.counts.range_requests
         (entry,) = ledger.read_entries(entry_id, entry_id)
         assert entry.data == entries[entry_id]
@@ -131,7 +132,7 @@ def test_warm_point_reads_take_two_requests(memory: OffsetMemory, entries: list[
         stop = offset + _FRAME + len(entry.data)
         assert requests[-1] <= math.ceil((stop - start) / _RANGE_BYTES), entry_id
     assert sum(each <= 2 for each in requests) > 70
-    assert len(memory._objects[ledger.memory_key]) > 5
+    assert len(memory._objects[ledger.data.memory_key]) > 5
 
 
 def test_another_process_starts_where_the_block_does(entries: list[bytes]) -> None:
@@ -155,7 +156,7 @@ def test_entries_are_given_lazily(entries: list[bytes]) -> None:
 def test_wrong_offset_is_forgotten(memory: OffsetMemory, entries: list[bytes]) -> None:
     """A walk that fails forgets where it came from; the next one starts at the block."""
     ledger = _golden(RequestTrace())
-    key = ledger.memory_key
+    key = ledger.data.memory_key
     memory.remember(key, 2, _offsets(entries)[2] + 1)
 
     with pytest.raises(CorruptBlockError):

@@ -85,7 +85,8 @@ def test_looking_for_an_outcome_reads_no_entry_more_than_twice(
     trace = RequestTrace()
     with memory_bucket(offload_ledger(_NAME, entries, block_bytes=140)) as bucket:
         largest = max(map(len, entries)) + 140
-        ledger = OffloadedLedger.open(Location(bucket.url), _NAME, range_bytes=largest, trace=trace)
+        location = Location(bucket.url, range_bytes=largest, trace=trace)
+        ledger = OffloadedLedger.open(location, _NAME)
         blocks = ledger.index.block_count
         assert sum(batch.num_rows for batch in ledger.record_batches(["__value__"])) == 5
 
@@ -163,8 +164,8 @@ def test_entries_are_requested_one_range_at_a_time() -> None:
     """Whoever stops in the middle has asked for nothing behind it, whatever the store allows."""
     entries = [bytes([number]) * 100 for number in range(10)]
     script = FaultScript(offload_ledger(_NAME, entries))
-    location = script.location(is_async=True)
-    ledger = OffloadedLedger.open(location, _NAME, range_bytes=112)
+    location = replace(script.location(is_async=True), range_bytes=112)
+    ledger = OffloadedLedger.open(location, _NAME)
     del script.requests[:]
 
     taken = ledger.read_entries(0, 9)
@@ -180,7 +181,8 @@ def test_blocks_that_are_wanted_whole_are_fetched_ahead() -> None:
     """Of a block of which only some entries are wanted, nothing is: where they end is not known."""
     entries = [bytes([number]) * 100 for number in range(10)]
     script = FaultScript(offload_ledger(_NAME, entries))
-    ledger = OffloadedLedger.open(script.location(is_async=True), _NAME, range_bytes=112)
+    location = replace(script.location(is_async=True), range_bytes=112)
+    ledger = OffloadedLedger.open(location, _NAME)
     for last, is_whole in ((4, False), (9, True)):
         del script.requests[:]
         runs = ledger.entry_runs(0, last, ReadReport())

@@ -216,7 +216,7 @@ def test_ledger_that_is_known_to_be_cut_is_read_as_far_as_it_goes(
     ledger = _in(bucket).cut_at(size)
     whole = (size >= _PADDING - ENTRY_HEADER_BYTES - 3) + (size >= _PADDING)
 
-    assert ledger.data_stop == size
+    assert ledger.data.data_stop == size
     report = ReadReport(salvage=True)
     runs = list(ledger.entry_runs(0, 2, report))
 
@@ -236,8 +236,8 @@ def test_longer_object_than_the_index_tells_is_not_read_to_its_end(bucket: Memor
     """The end that the index object gives is the ledger's."""
     size = len(_objects()[0])
 
-    assert _in(bucket).data_stop == size
-    assert _in(bucket).cut_at(size + 1).data_stop == size
+    assert _in(bucket).data.data_stop == size
+    assert _in(bucket).cut_at(size + 1).data.data_stop == size
 
 
 def test_padding_that_is_cut_is_a_loss_of_the_block_alone(bucket: MemoryBucket) -> None:

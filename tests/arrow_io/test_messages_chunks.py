@@ -52,10 +52,10 @@ def _damaged(entry: bytes) -> bytes:
 
 
 def _looking_back(before: list[bytes]) -> ChunkLookback:
-    return ChunkLookback(lambda: runs_of(before, length=9))
+    return ChunkLookback(lambda _: runs_of(before, length=9))
 
 
-def _no_entries_before() -> Iterator[EntryRun]:
+def _no_entries_before(_run: EntryRun) -> Iterator[EntryRun]:
     return iter(())
 
 
@@ -256,7 +256,7 @@ def test_what_is_given_up_is_not_looked_for_again() -> None:
     report = ReadReport()
     searches: list[int] = []
 
-    def before() -> Iterator[EntryRun]:
+    def before(_run: EntryRun) -> Iterator[EntryRun]:
         searches.append(1)
         return runs_of([_ABC[0]], length=9)
 
@@ -273,7 +273,7 @@ def test_what_was_whole_before_is_looked_for_once() -> None:
     report = ReadReport()
     searches: list[int] = []
 
-    def before() -> Iterator[EntryRun]:
+    def before(_run: EntryRun) -> Iterator[EntryRun]:
         searches.append(1)
         return runs_of(_ABC, length=9)
 
@@ -375,7 +375,7 @@ def test_first_chunks_are_found_before_the_entries(
     before: list[bytes], behind: list[bytes], length: int
 ) -> None:
     """A message that `start` cuts is completed from what stands before, the nearest first."""
-    lookback = ChunkLookback(lambda: reversed(list(runs_of(before, length=length))))
+    lookback = ChunkLookback(lambda _: reversed(list(runs_of(before, length=length))))
     assembler = _assembler(lookback=lookback)
 
     joined = _add_all(assembler, entry_run(behind, first_entry_id=len(before)))
@@ -391,7 +391,7 @@ def test_first_chunks_are_found_before_the_entries(
 def test_last_chunk_alone_gives_nothing(before: list[bytes], incomplete: int) -> None:
     """If the chunks before are missing the message is lost; if they are whole, it was given."""
     report = ReadReport()
-    lookback = ChunkLookback(lambda: runs_of(before, length=9))
+    lookback = ChunkLookback(lambda _: runs_of(before, length=9))
     assembler = _assembler(report, lookback=lookback)
 
     assert _add_all(assembler, entry_run([_ABC[2]], first_entry_id=9)) == [None]
@@ -403,7 +403,9 @@ def test_message_that_goes_on_in_another_task_is_that_tasks() -> None:
     before = [_ABC[0], _ABC[1]]
 
     def lookback(others_from: int) -> ChunkLookback:
-        return ChunkLookback(lambda: runs_of(before, length=9), (1, others_from))
+        return ChunkLookback(
+            lambda _: runs_of(before, length=9), lambda *place: place >= (1, others_from)
+        )
 
     mine = _assembler(lookback=lookback(2))
     others = _assembler(report := ReadReport(), lookback=lookback(1))

@@ -114,7 +114,7 @@ def _read(
         report,
         join_payloads=True,
         decryptor=PayloadDecryptor(),
-        lookback=ChunkLookback(lambda: reversed(before)) if looks_back else None,
+        lookback=ChunkLookback(lambda _: reversed(before)) if looks_back else None,
     )
     joined: dict[int, bytes] = {}
     for run in runs_of(entries[start:], length=length, first_entry_id=start):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from arrow_io.read_report import ReadReport
 from connector import open_topic
-from connector.scan import count
+from connector.scan.execution import count
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.builds import BUILDS, using_build
 from tests.support.expected import COLUMNS, expected_rows, rows_of

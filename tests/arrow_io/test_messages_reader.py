@@ -30,7 +30,7 @@ from tests.support.pulsar_proto import EncryptionKeys
 from tests.support.runs import OBJECT_KEY, entry_run, runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.message_columns import MessageColumns
@@ -66,12 +66,12 @@ def _read(
     *,
     report: ReadReport | None = None,
     limits: BatchLimits | None = None,
-    last_owned: tuple[int, int] | None = None,
+    skip_gap: Callable[[], None] | None = None,
     decryptor: PayloadDecryptor | None = None,
 ) -> list[MessageColumns]:
     counted = ReadReport() if report is None else report
     reader = MessageReader(
-        runs, needs, counted, limits=limits, last_owned=last_owned, decryptor=decryptor
+        runs, needs, counted, limits=limits, skip_gap=skip_gap, decryptor=decryptor
     )
     return list(reader)
 
@@ -262,30 +262,95 @@ def test_all_messages_are_rows_without_a_look_ahead() -> None:
 # Ranges of tasks
 
 
-def test_runs_behind_the_range_are_asked_for_only_while_something_is_open() -> None:
-    """Where nothing is open at the end of a task's range, nothing behind it is read."""
-    asked = []
-    chunks = encode_chunks(Message(payload=b"chunked"), chunk_count=3, uuid="u")
+class _Gapped:
+    """Runs of one entry each; those of a gap are noted as they are asked for, until it is skipped.
 
-    def runs(*owned: bytes, behind: list[bytes]) -> Iterator[EntryRun]:
-        yield entry_run(owned)
-        for n, run in enumerate(runs_of(behind, length=1, first_entry_id=len(owned))):
-            asked.append(n)
-            yield dataclasses.replace(run, owned=False)
+    Args:
+        ranges: Entries of each range, and of the gap behind it.
+        is_end_lost: Whether no run is told to be the last of its range.
+    """
 
-    closed = _read(runs(_single("a"), behind=[_single("b")]), last_owned=(1, 0))
-    assert (_values(closed), asked) == ([b"a"], [])
+    def __init__(self, *ranges: tuple[list[bytes], list[bytes]], is_end_lost: bool = False) -> None:
+        self._ranges = ranges
+        self._is_end_lost = is_end_lost
+        self._is_skipped = False
+        self.asked: list[int] = []
 
-    behind = [_single("b"), chunks[1], _single("c"), chunks[2], _single("d")]
-    opened = _read(runs(_single("a"), chunks[0], behind=behind), last_owned=(1, 1))
-    assert (_values(opened), asked) == ([b"a", b"chunked"], [0, 1, 2, 3])
+    def skip_gap(self) -> None:
+        """Go on with the next range."""
+        self._is_skipped = True
+
+    def __iter__(self) -> Iterator[EntryRun]:
+        """The runs."""
+        entry_id = 0
+        for owned, gap in self._ranges:
+            for number, entry in enumerate((*owned, *gap)):
+                run = entry_run([entry], first_entry_id=entry_id + number)
+                run.owned = number < len(owned)
+                run.before_gap = number == len(owned) - 1 and not self._is_end_lost
+                if not run.owned:
+                    if self._is_skipped:
+                        break
+                    self.asked.append(run.last_entry_id)
+                yield run
+            self._is_skipped = False
+            entry_id += len(owned) + len(gap)
 
 
-def test_runs_behind_the_range_are_dropped_where_its_end_was_lost() -> None:
-    """If the last entry of the range never came, the first run behind it ends the reading."""
-    behind = dataclasses.replace(entry_run([_single("b")], first_entry_id=5), owned=False)
+_CHUNKS = encode_chunks(Message(payload=b"chunked"), chunk_count=3, uuid="u")
 
-    assert _values(_read([entry_run([_single("a")]), behind], last_owned=(1, 4))) == [b"a"]
+
+def test_gap_is_asked_for_only_while_something_is_open() -> None:
+    """Where nothing is open at the end of a range, nothing behind it is read."""
+    closed = _Gapped(([_single("a")], [_single("b")]))
+    assert _values(_read(closed, skip_gap=closed.skip_gap)) == [b"a"]
+    assert closed.asked == []
+
+    behind = [_single("b"), _CHUNKS[1], _single("c"), _CHUNKS[2], _single("d")]
+    opened = _Gapped(([_single("a"), _CHUNKS[0]], behind))
+    assert _values(_read(opened, skip_gap=opened.skip_gap)) == [b"a", b"chunked"]
+    assert opened.asked == [2, 3, 4, 5]
+
+
+def test_reading_goes_on_behind_a_gap() -> None:
+    """What one range opened closes in the gap or in a later range, and both ranges give rows."""
+    gapped = _Gapped(
+        ([_single("a"), _CHUNKS[0]], [_CHUNKS[1], _single("no")]),
+        ([_single("b")], [_single("no"), _CHUNKS[2], _single("no")]),
+        ([_single("c")], [_single("no")]),
+    )
+
+    values = _values(_read(gapped, skip_gap=gapped.skip_gap))
+
+    assert values == [b"a", b"b", b"chunked", b"c"]
+    assert gapped.asked == [2, 3, 5, 6]
+
+
+@pytest.mark.parametrize("max_kept_bytes", [1, 1 << 20])
+def test_what_the_look_ahead_has_read_is_skipped_once(max_kept_bytes: int) -> None:
+    """A transaction's marker in a gap, or behind it, neither hides the next range nor a chunk."""
+    gapped = _Gapped(
+        ([_in_transaction("a", 1)], [_single("no")]),
+        ([_CHUNKS[0]], [_CHUNKS[1], _CHUNKS[2], encode_marker(21, txn_id=(1, 1))]),
+        ([_single("b")], []),
+    )
+    again = list(gapped)
+    runs = TransactionLookahead(
+        iter(gapped),
+        lambda run: iter([each for each in again if each.last_entry_id > run.last_entry_id]),
+        gapped.skip_gap,
+        max_kept_bytes=max_kept_bytes,
+    )
+
+    assert _values(_read(runs, skip_gap=runs.skip_gap)) == [b"a", b"chunked", b"b"]
+
+
+def test_gap_is_dropped_where_the_end_of_its_range_was_lost() -> None:
+    """If the last entry of a range never came, the first run behind it is all that is read."""
+    gapped = _Gapped(([_single("a")], [_single("no")] * 3), ([_single("b")], []), is_end_lost=True)
+
+    assert _values(_read(gapped, skip_gap=gapped.skip_gap)) == [b"a", b"b"]
+    assert gapped.asked == [1]
 
 
 # Damage

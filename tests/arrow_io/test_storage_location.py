@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pickle
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,7 @@ class TestEveryStore:
         """Listing asks once and asks nothing about each object."""
         trace = RequestTrace()
 
-        make_location(OBJECTS).list_objects(trace=trace)
+        replace(make_location(OBJECTS), trace=trace).list_objects()
 
         assert trace.counts == RequestCounts(list_requests=1)
 
@@ -115,7 +116,7 @@ class TestEveryStore:
         """Reading an object, even of exactly the greatest length, is one GET of its bytes."""
         location, trace = make_location(OBJECTS), RequestTrace()
 
-        content = location.read_object("b", max_bytes=10, trace=trace)
+        content = replace(location, trace=trace).read_object("b", max_bytes=10)
 
         assert content.data == b"0123456789"
         assert trace.counts == RequestCounts(index_requests=1, index_bytes=10)
@@ -129,7 +130,7 @@ class TestEveryStore:
         location, trace = make_location(OBJECTS), RequestTrace()
 
         with pytest.raises(FormatError, match="longer than the 9 bytes") as raised:
-            location.read_object("b", max_bytes=9, trace=trace)
+            replace(location, trace=trace).read_object("b", max_bytes=9)
         assert raised.value.object_key == "b"
         assert trace.counts.received_bytes == 10
 
@@ -159,17 +160,17 @@ class TestEveryStore:
         """An object has its size; a folder and a missing object do not exist as objects."""
         location, trace = make_location({**OBJECTS, "folder/d": b"below"}), RequestTrace()
 
-        assert location.size_bytes("b", trace=trace) == 10
-        assert location.exists("b", trace=trace)
-        assert not location.exists("none", trace=trace)
-        assert not location.exists("folder", trace=trace)
+        assert replace(location, trace=trace).size_bytes("b") == 10
+        assert replace(location, trace=trace).exists("b")
+        assert not replace(location, trace=trace).exists("none")
+        assert not replace(location, trace=trace).exists("folder")
         assert trace.counts == RequestCounts(head_requests=4)
 
     def test_a_range_is_half_open(self, make_location: MakeLocation) -> None:
         """A range within the object comes whole by one request."""
         location, trace = make_location(OBJECTS), RequestTrace(keep_records=True)
 
-        assert location.read_range("b", 3, 7, trace=trace).data == b"3456"
+        assert replace(location, trace=trace).read_range("b", 3, 7).data == b"3456"
         assert trace.records == (RequestRecord(RequestKind.RANGE_GET, "b", 3, 7),)
         assert trace.counts.range_bytes == 4
 
@@ -184,7 +185,7 @@ class TestEveryStore:
         location, trace = make_location(OBJECTS), RequestTrace()
 
         with pytest.raises(TruncatedObjectError, match="ends after 10 bytes") as raised:
-            location.read_range("b", 12, 20, trace=trace)
+            replace(location, trace=trace).read_range("b", 12, 20)
         assert (raised.value.object_key, raised.value.offset) == ("b", 10)
         assert trace.counts == RequestCounts(range_requests=1, head_requests=1)
 
@@ -226,8 +227,8 @@ class TestS3:
         location, trace = Location(address.url, address.storage_options), RequestTrace()
 
         infos = location.list_objects()
-        content = location.read_object(name, max_bytes=1 << 20, trace=trace)
-        metadata = location.user_metadata(name, trace=trace)
+        content = replace(location, trace=trace).read_object(name, max_bytes=1 << 20)
+        metadata = replace(location, trace=trace).user_metadata(name)
 
         assert {info.name: info.size_bytes for info in infos} == {
             name: description["size"] for name, description in descriptions.items()

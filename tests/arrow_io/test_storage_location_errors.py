@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -32,7 +33,7 @@ class TestFailures:
         faults = [raising(s3_error(503, "SlowDown")), raising(TimeoutError()), cut_to(0)]
         script, trace = FaultScript({"a": b"data"}, faults), RequestTrace()
 
-        content = script.location(is_async=is_async).read_range("a", 0, 4, trace=trace)
+        content = replace(script.location(is_async=is_async), trace=trace).read_range("a", 0, 4)
 
         assert content.data == b"data"
         assert trace.counts == RequestCounts(range_requests=4, head_requests=1, range_bytes=4)

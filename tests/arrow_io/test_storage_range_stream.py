@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +41,9 @@ class TestStream:
 
     def test_the_whole_range_is_handed_through(self) -> None:
         """Within one range the same buffer is given again, with all that follows in it."""
-        reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000, range_bytes=100)
+        reader = RangeReader(
+            replace(FaultScript({NAME: DATA}).location(), range_bytes=100), NAME, 1000
+        )
 
         with reader.stream(50, 1000) as stream:
             view, index = stream.at(50, 10)
@@ -59,7 +62,7 @@ class TestStream:
     def test_bytes_over_several_ranges_are_joined_exactly(self) -> None:
         """A view of straddling bytes holds these bytes and no others."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(script.location(), NAME, 1000, range_bytes=100)
+        reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
         with reader.stream(0, 1000) as stream:
             stream.at(0, 1)
@@ -73,7 +76,7 @@ class TestStream:
     def test_the_same_position_can_be_asked_again_for_more(self) -> None:
         """What was given is kept until the consumer has moved past it."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(script.location(), NAME, 1000, range_bytes=10)
+        reader = RangeReader(replace(script.location(), range_bytes=10), NAME, 1000)
 
         with reader.stream(0, 1000) as stream:
             stream.at(0, 1)
@@ -83,7 +86,9 @@ class TestStream:
 
     def test_going_back_is_refused(self) -> None:
         """A position in a range that was left behind is an error of the caller."""
-        reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000, range_bytes=100)
+        reader = RangeReader(
+            replace(FaultScript({NAME: DATA}).location(), range_bytes=100), NAME, 1000
+        )
 
         with reader.stream(0, 1000) as stream:
             stream.at(0, 1)
@@ -117,7 +122,7 @@ class TestStream:
     def test_no_bytes_are_no_request(self) -> None:
         """An empty view comes with an index into it, wherever the stream stands."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(script.location(), NAME, 1000, range_bytes=100)
+        reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
         with reader.stream(0, 1000) as stream:
             for position in (0, 500, 1000):
@@ -128,7 +133,7 @@ class TestStream:
     def test_what_is_skipped_is_not_fetched(self) -> None:
         """After a skip the next range begins at the position asked for."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(script.location(), NAME, 1000, range_bytes=100)
+        reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
         with reader.stream(0, 1000) as stream:
             assert _take(stream, 0, 10) == DATA[:10]
@@ -139,7 +144,7 @@ class TestStream:
         """An error leaves the stream in order: the same bytes can be asked for once more."""
         failures = [raising(s3_error(403, "AccessDenied"))] * 2
         script = FaultScript({NAME: DATA}, [as_it_is, *failures])
-        reader = RangeReader(script.location(), NAME, 1000, range_bytes=100)
+        reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
         with reader.stream(0, 1000) as stream:
             stream.at(0, 10)
@@ -153,7 +158,7 @@ class TestStream:
     def test_a_failed_range_can_be_passed(self) -> None:
         """A range that failed, and that nobody needs any more, is in nobody's way."""
         script = FaultScript({NAME: DATA}, [raising(s3_error(403, "AccessDenied"))])
-        reader = RangeReader(script.location(), NAME, 1000, range_bytes=100)
+        reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
         with reader.stream(0, 1000) as stream:
             with pytest.raises(StorageError):
@@ -173,7 +178,7 @@ class TestStream:
     def test_blocking_file_systems_are_read_in_the_callers_thread(self) -> None:
         """Where threads gain nothing, nothing is prefetched."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(script.location(), NAME, 1000, range_bytes=10, max_prefetch=8)
+        reader = RangeReader(replace(script.location(), range_bytes=10), NAME, 1000, max_prefetch=8)
 
         with reader.stream(0, 1000) as stream:
             for count, position in enumerate(range(0, 1000, 10), start=1):
@@ -187,7 +192,9 @@ class TestPrefetch:
 
     def _reader(self, script: FaultScript, max_prefetch: int = 8) -> RangeReader:
         location = script.location(is_async=True)
-        return RangeReader(location, NAME, len(DATA), range_bytes=10, max_prefetch=max_prefetch)
+        return RangeReader(
+            replace(location, range_bytes=10), NAME, len(DATA), max_prefetch=max_prefetch
+        )
 
     def test_the_window_doubles_up_to_its_bound(self) -> None:
         """1, 2, 4, then 8 requests are under way; after that one more for each range taken."""
@@ -296,7 +303,7 @@ class TestPrefetch:
     def test_an_error_ahead_waits_for_its_turn(self) -> None:
         """A prefetched range that failed is told when the consumer gets there, not before."""
         script = FaultScript({NAME: DATA[:25]})
-        reader = RangeReader(script.location(is_async=True), NAME, 1000, range_bytes=10)
+        reader = RangeReader(replace(script.location(is_async=True), range_bytes=10), NAME, 1000)
 
         with reader.stream(0, 1000) as stream:
             assert _take(stream, 0, 10) == DATA[:10]
@@ -385,12 +392,10 @@ def test_whatever_is_asked_forwards_is_right(
     script = FaultScript({NAME: content}, cuts)
     trace = RequestTrace()
     reader = RangeReader(
-        script.location(is_async=is_async),
+        replace(script.location(is_async=is_async), range_bytes=range_bytes, trace=trace),
         NAME,
         size_bytes,
-        range_bytes=range_bytes,
         max_prefetch=max_prefetch,
-        trace=trace,
     )
 
     position = start

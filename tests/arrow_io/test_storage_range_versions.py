@@ -44,12 +44,13 @@ class _ToldByHead(FaultScript):
         self, *, is_async: bool = False, version: ObjectVersion | None = FIRST
     ) -> RangeReader:
         location = self.location(is_async=is_async)
-        return RangeReader(location, NAME, 100, 10, trace=RequestTrace(), version=version)
+        return RangeReader(
+            replace(location, range_bytes=10, trace=RequestTrace()), NAME, 100, version=version
+        )
 
 
 def _heads(reader: RangeReader) -> int:
-    assert reader.trace is not None
-    return reader.trace.counts.head_requests
+    return reader.location.trace.counts.head_requests
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -102,7 +103,7 @@ def test_an_answer_that_tells_its_version_says_nothing_of_one_that_does_not() ->
         for start, tag in ((0, {"ETag": '"first"'}), (10, {}), (20, {"ETag": '"first"'}))
     ]
     location = FakeS3(*answers, {"ContentLength": 30, "ETag": '"first"'}).location()
-    reader = RangeReader(location, NAME, 30, 10, 1, trace=RequestTrace(), version=FIRST)
+    reader = RangeReader(replace(location, range_bytes=10), NAME, 30, 1, version=FIRST)
 
     with reader.stream(0, 30) as stream:
         for position in (0, 10, 20):
@@ -122,7 +123,9 @@ def bucket(request: pytest.FixtureRequest) -> Iterator[ChangingBucket]:
 def _listed(bucket: ChangingBucket) -> RangeReader:
     location = Location(bucket.url)
     (info,) = location.list_objects()
-    return RangeReader(location, NAME, 100, 10, trace=RequestTrace(), version=info.version)
+    return RangeReader(
+        replace(location, range_bytes=10, trace=RequestTrace()), NAME, 100, version=info.version
+    )
 
 
 @pytest.mark.parametrize("is_listed", [False, True])

@@ -71,7 +71,9 @@ class RangeReaderContract:
     @pytest.fixture
     def reader(self, location: Location) -> RangeReader:
         """A reader of the object by ranges of 100 bytes, with a trace."""
-        return RangeReader(location, NAME, len(DATA), range_bytes=100, trace=RequestTrace())
+        return RangeReader(
+            replace(location, range_bytes=100, trace=RequestTrace()), NAME, len(DATA)
+        )
 
     @pytest.mark.parametrize(
         ("start", "stop", "requests"),
@@ -82,8 +84,7 @@ class RangeReaderContract:
     ) -> None:
         """Start is inclusive, stop exclusive; no request asks for more than `range_bytes`."""
         assert reader.read(start, stop) == DATA[start:stop]
-        assert reader.trace is not None
-        assert reader.trace.counts == RequestCounts(
+        assert reader.location.trace.counts == RequestCounts(
             range_requests=requests, range_bytes=stop - start
         )
 
@@ -93,8 +94,7 @@ class RangeReaderContract:
         assert reader.read(position, position) == b""
         with reader.stream(position, position) as stream:
             assert _take(stream, position, 0) == b""
-        assert reader.trace is not None
-        assert reader.trace.counts.requests == 0
+        assert reader.location.trace.counts.requests == 0
 
     @pytest.mark.parametrize(("start", "stop"), [(0, 1001), (1000, 1001), (2000, 3000)])
     def test_past_the_end_is_no_request(self, reader: RangeReader, start: int, stop: int) -> None:
@@ -104,8 +104,7 @@ class RangeReaderContract:
                 read(start, stop)
             assert (raised.value.object_key, raised.value.offset) == (NAME, len(DATA))
             assert f"bytes up to {stop} of an object of 1000 bytes" in str(raised.value)
-        assert reader.trace is not None
-        assert reader.trace.counts.requests == 0
+        assert reader.location.trace.counts.requests == 0
 
     @pytest.mark.parametrize(("start", "stop"), [(-1, 10), (10, 9)])
     def test_no_range_is_refused(self, reader: RangeReader, start: int, stop: int) -> None:
@@ -118,7 +117,7 @@ class RangeReaderContract:
     def test_an_object_shorter_than_told_is_truncated(self, location: Location) -> None:
         """Where the object really ends is found out, also when a range ends short there."""
         trace = RequestTrace()
-        reader = RangeReader(location, NAME, 5000, range_bytes=300, trace=trace)
+        reader = RangeReader(replace(location, range_bytes=300, trace=trace), NAME, 5000)
 
         with pytest.raises(TruncatedObjectError) as raised:
             reader.read(900, 5000)
@@ -127,7 +126,7 @@ class RangeReaderContract:
 
     def test_a_stream_reaches_the_real_end_before_it_fails(self, location: Location) -> None:
         """Ranges that are there are given before the error about those that are not."""
-        reader = RangeReader(location, NAME, 5000, range_bytes=250)
+        reader = RangeReader(replace(location, range_bytes=250), NAME, 5000)
 
         with reader.stream(0, 5000) as stream:
             for position in range(0, 1000, 250):
@@ -139,7 +138,7 @@ class RangeReaderContract:
 
     def test_a_missing_object_is_named(self, location: Location) -> None:
         """Reading what is not there raises an error with the key."""
-        reader = RangeReader(location, "none", 1000, range_bytes=100)
+        reader = RangeReader(replace(location, range_bytes=100), "none", 1000)
 
         with pytest.raises(MissingObjectError) as raised:
             reader.read(0, 10)
@@ -162,16 +161,14 @@ class RangeReaderContract:
             pieces = [_take(stream, position, 8) for position in range(0, 1000, 8)]
 
         assert b"".join(pieces) == DATA
-        assert reader.trace is not None
-        assert reader.trace.counts == RequestCounts(range_requests=10, range_bytes=1000)
+        assert reader.location.trace.counts == RequestCounts(range_requests=10, range_bytes=1000)
 
     def test_a_stream_of_one_range_is_one_request(self, reader: RangeReader) -> None:
         """A consumer of a part that fits one range makes one request, and no thread."""
         with reader.stream(430, 530) as stream:
             assert _take(stream, 430, 100) == DATA[430:530]
             assert stream._executor is None
-        assert reader.trace is not None
-        assert reader.trace.counts == RequestCounts(range_requests=1, range_bytes=100)
+        assert reader.location.trace.counts == RequestCounts(range_requests=1, range_bytes=100)
 
 
 class TestFolder(RangeReaderContract):
@@ -215,7 +212,8 @@ class TestRead:
         location = script.location(is_async=is_async)
 
         assert (
-            RangeReader(location, NAME, len(DATA), range_bytes=100).read(100, 300) == DATA[100:300]
+            RangeReader(replace(location, range_bytes=100), NAME, len(DATA)).read(100, 300)
+            == DATA[100:300]
         )
         assert script.requests == [(100, 200), (130, 230), (131, 231), (231, 300), (251, 300)]
         assert script.pauses_s == []
@@ -242,7 +240,7 @@ class TestRead:
     def test_a_hostile_length_allocates_nothing(self) -> None:
         """However long the index says that the object is, one request asks for one range."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(script.location(), NAME, 1 << 62, range_bytes=500)
+        reader = RangeReader(replace(script.location(), range_bytes=500), NAME, 1 << 62)
 
         with pytest.raises(TruncatedObjectError):
             reader.read(0, 1 << 62)
@@ -288,7 +286,7 @@ def test_ranges_are_no_larger_than_positions_can_tell() -> None:
     script = FaultScript({NAME: DATA})
 
     with pytest.raises(OptionError, match="range_bytes must be at most 1073741824"):
-        RangeReader(script.location(), NAME, len(DATA), range_bytes=(1 << 30) + 1)
+        RangeReader(replace(script.location(), range_bytes=(1 << 30) + 1), NAME, len(DATA))
 
-    reader = RangeReader(script.location(), NAME, len(DATA), range_bytes=1 << 30)
+    reader = RangeReader(replace(script.location(), range_bytes=1 << 30), NAME, len(DATA))
     assert bytes(reader.read(0, 9)) == DATA[:9]

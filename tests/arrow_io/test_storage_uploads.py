@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import signal
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -80,7 +81,7 @@ class TestEveryStore:
         """An object that was written is read back, and is alone."""
         trace = RequestTrace()
 
-        location.write_object(NAME, b"index", user_metadata=METADATA, trace=trace)
+        replace(location, trace=trace).write_object(NAME, b"index", user_metadata=METADATA)
 
         assert content(location) == b"index"
         assert names(location) == [NAME]
@@ -90,7 +91,7 @@ class TestEveryStore:
         """Parts are read back as one object, which was not there before the last of them."""
         trace = RequestTrace(keep_records=True)
 
-        with location.upload(NAME, user_metadata=METADATA, trace=trace) as upload:
+        with replace(location, trace=trace).upload(NAME, user_metadata=METADATA) as upload:
             for part in PARTS:
                 upload.write_part(part)
                 assert not location.exists(NAME)
@@ -147,7 +148,7 @@ class TestEveryStore:
             location.write_object(name, b"", user_metadata={})
         trace = RequestTrace(keep_records=True)
 
-        location.delete_objects(["c", "a", "none"], trace=trace)
+        replace(location, trace=trace).delete_objects(["c", "a", "none"])
         location.delete_objects(["c", "a"])
 
         assert names(location) == ["b"]
@@ -158,14 +159,14 @@ class TestEveryStore:
         """A place that is empty, or is not there yet, has no unfinished uploads."""
         trace = RequestTrace()
 
-        assert location.unfinished_uploads(trace=trace) == []
+        assert replace(location, trace=trace).unfinished_uploads() == []
         assert trace.counts == RequestCounts(list_requests=1)
 
     def test_aborting_what_is_not_there_is_no_error(self, location: Location) -> None:
         """An upload that somebody aborted before is aborted."""
         trace = RequestTrace()
 
-        location.abort_upload(NAME, "0123456789abcdef", trace=trace)
+        replace(location, trace=trace).abort_upload(NAME, "0123456789abcdef")
 
         assert trace.counts == RequestCounts(delete_requests=1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ class TestRetries:
         )
         trace = RequestTrace()
 
-        with store.location().upload("x", user_metadata={}, trace=trace) as upload:
+        with replace(store.location(), trace=trace).upload("x", user_metadata={}) as upload:
             upload.write_part(b"1st")
             upload.write_part(b"2nd")
 

@@ -397,8 +397,8 @@ def test_index_that_is_deleted_meanwhile_is_an_error(
     gone = object_name(7)
     listed = Location.list_objects
 
-    def list_more(location: Location, *, trace: RequestTrace | None = None) -> list[ObjectInfo]:
-        return [*listed(location, trace=trace), ObjectInfo(gone.index_name, 100, None)]
+    def list_more(location: Location) -> list[ObjectInfo]:
+        return [*listed(location), ObjectInfo(gone.index_name, 100, None)]
 
     monkeypatch.setattr(Location, "list_objects", list_more)
 

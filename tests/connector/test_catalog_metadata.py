@@ -17,6 +17,7 @@ from arrow_io.errors import (
     OptionError,
 )
 from arrow_io.read_report import Unit
+from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import open_catalog, open_topic, register_duckdb
 from connector.catalog.catalog_options import CatalogOptions
@@ -514,8 +515,7 @@ def test_options_show_no_secret() -> None:
     """What a catalog is opened with never shows what is in it."""
     secret = {"secret": "s3cret", "token": "s3cret"}
     options = CatalogOptions(
-        url="ftp://me:s3cret@host",
-        storage_options=secret,
+        location=Location("ftp://host", secret),
         metadata_options=secret,
         buckets={"b": "ftp://me:s3cret@host"},
     )

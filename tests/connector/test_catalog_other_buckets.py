@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from arrow_io.errors import MissingObjectError
@@ -13,6 +15,7 @@ from connector import open_topic
 from tests.support.buckets import memory_bucket
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.owned_bucket import SMALL, OwnedBucket, without_uuid
+from tests.support.reading import read
 from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
@@ -141,3 +144,19 @@ def test_bucket_of_an_impossible_name_is_a_ledger_lost(tmp_path: Path) -> None:
         bucket, buckets={BUCKET_NAME: "s3://user:secret@bucket"}, on_corruption="salvage"
     )
     assert len(salvaged.scan.topics[0].ledgers) == 7
+
+
+def test_task_goes_on_in_the_bucket_that_a_ledger_lies_in(
+    bucket: OwnedBucket, tmp_path: Path
+) -> None:
+    """What began in one bucket ends in another one: each ledger is looked for where it lies."""
+    expected = _dataset(bucket).to_table()
+    buckets = {BUCKET_NAME: str(_moved(bucket, tmp_path / "other"))}
+    scan = _dataset(bucket, buckets=buckets).scan
+    tasks = [pickle.loads(pickle.dumps(task)) for task in scan.plan(1)]
+
+    table = pa.concat_tables([read(scan, [task]) for task in tasks])
+
+    assert len(tasks) == len(CHUNKED.ledgers)
+    by_position = [("__ledger_id__", "ascending"), ("__entry_id__", "ascending")]
+    assert table.sort_by(by_position).equals(expected)

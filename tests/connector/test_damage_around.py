@@ -23,7 +23,7 @@ from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 from connector import open_topic
 from connector import scan as scan_module
-from connector.scan import execute
+from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, memory_bucket, object_name, offload_ledger
 from tests.support.entries import Framing, Message, encode_chunks, encode_entry, encode_marker
 from tests.support.reading import read

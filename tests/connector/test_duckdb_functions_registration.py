@@ -494,7 +494,7 @@ def test_what_is_bound_is_told_before_it_is_read() -> None:
             [f"{ORDERS.ledgers[0].ledger_id}:3"],
         )
 
-    assert [each.scan.plan()[0].first_entry_id for each in bound] == [3, 3]
+    assert [each.scan.plan()[0].ranges[0].first_entry_id for each in bound] == [3, 3]
     assert trace.counts.range_requests == 0
 
 

@@ -15,7 +15,7 @@ from arrow_io.format.index_block import read_index_block
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
-from connector.scan import execute
+from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, object_name, offload_ledger
 from tests.support.changing_buckets import Meddler, changing_bucket
 from tests.support.entries import Framing, Message, encode_chunks, encode_entry

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import TopicNotFoundError
-from arrow_io.format.index_block import BlockEntry, write_index_block
+from arrow_io.format.block_table import BlockEntry
+from arrow_io.format.index_block import write_index_block
 from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
 from connector.catalog.catalog import open_catalog
 from connector.catalog.managed_ledger import serialize_managed_ledger_info

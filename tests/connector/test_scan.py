@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
+import random
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from arrow_io.columns import Origin
 from arrow_io.errors import IncompleteReadWarning
+from arrow_io.format.block_table import INDEX_ENTRY, BlockTable
+from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.ledger_data import LedgerData
 from arrow_io.read_report import ReadReport
+from arrow_io.storage.location import Location
+from arrow_io.storage.object_version import ETag
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
-from connector.scan import Scan, count, execute
+from connector.scan.execution import count, execute
+from connector.scan.topic_read import EntryRange, TopicRead
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.entries import Message, encode_chunks, encode_entry
 from tests.support.expected import COLUMNS
@@ -26,6 +36,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from connector import TopicDataset
+    from connector.scan.topic_scan import Scan
 
 _LEDGERS: Final = (85, 86, 87, 88, 89, 90)
 _CHUNKED: Final = golden_topic("small-chunked")
@@ -197,9 +208,9 @@ def test_plan_takes_each_block_once(task_bytes: int) -> None:
     tasks = scan.plan(task_bytes)
 
     planned = [
-        (ledger.ledger_id, start, stop)
+        (entries.ledger_id, start, stop)
         for task in tasks
-        for ledger, start, stop in task.block_ranges()
+        for _, entries, start, stop in task.block_ranges()
     ]
     assert planned == blocks
     assert sum(task.data_bytes for task in tasks) == sum(stop - start for _, start, stop in blocks)
@@ -231,8 +242,7 @@ def test_plan_of_bounds_takes_their_blocks_alone() -> None:
 
     (task,) = scan.plan()
 
-    entries = [(ledger.ledger_id, first, last) for ledger, first, last in task.entry_ranges()]
-    assert entries == [(86, 5, 40), (87, 0, 1), (88, 0, 2)]
+    assert task.ranges == ((86, 5, 40), (87, 0, 1), (88, 0, 2))
     assert open_golden(golden_topic("multi-ledger"), start=(91, 0)).scan.plan() == []
 
 
@@ -264,12 +274,7 @@ def test_bounds_and_filter_narrow_a_plan_together(
 
     tasks = scan.plan()
 
-    entries = [
-        (ledger.ledger_id, first, last)
-        for task in tasks
-        for ledger, first, last in task.entry_ranges()
-    ]
-    assert entries == ranges
+    assert [each for task in tasks for each in task.ranges] == ranges
     whole = _whole("multi-ledger").filter(expression)
     places = zip(whole["__ledger_id__"].to_pylist(), whole["__entry_id__"].to_pylist(), strict=True)
     kept = [(start or (0, 0)) <= place < (end or (99, 0)) for place in places]
@@ -285,6 +290,57 @@ def test_tasks_are_small_and_open_what_they_need_elsewhere(build: ModuleType) ->
 
     assert max(map(len, tasks)) < 20_000
     assert read(scan, map(pickle.loads, tasks)).equals(_whole("small-transactions"))
+
+
+def test_ledgers_between_those_that_a_filter_names_are_not_read() -> None:
+    """A filter may leave holes: what stands in them costs no request."""
+    dataset, trace = _traced("multi-ledger")
+
+    table = dataset.to_table(["__ledger_id__"], pc.field("__ledger_id__").isin([85, 88]))
+
+    assert set(table["__ledger_id__"].to_pylist()) == {85, 88}
+    assert _ledgers_read(trace) == [85, 88]
+
+
+def test_column_that_is_filtered_by_and_given_is_decoded_once() -> None:
+    """Whatever is odd about a value is counted once, though two steps need the column."""
+    entries = [
+        encode_entry([Message(payload=payload)], batched=False) for payload in (b"a", b"\xff", b"c")
+    ]
+    with memory_bucket(offload([(5, entries)])) as bucket:
+        dataset = open_topic(bucket.url, TOPIC, schema="STRING")
+        value = pc.field("__value__")
+        scanner = dataset.scanner(["__entry_id__", "__value__"], value != "a")
+        with pytest.warns(IncompleteReadWarning, match="1 text"):
+            table = scanner.to_table()
+
+    assert table.to_pydict() == {"__entry_id__": [1, 2], "__value__": ["\ufffd", "c"]}
+    assert scanner.report.replaced_texts == 1
+
+
+def test_travelling_costs_a_read_once_and_a_few_bytes_a_task() -> None:
+    """A ledger of 32 blocks takes 200 bytes at the most, whatever its ids; a task's ranges 100."""
+    location = Location("s3://bucket", {"key": "me"})
+    rng = random.Random(0)
+
+    def ledger(ledger_id: int) -> LedgerData:
+        firsts = itertools.accumulate((rng.randrange(4000, 6000) for _ in range(31)), initial=0)
+        rows = [INDEX_ENTRY.pack(first, i + 1, i << 26) for i, first in enumerate(firsts)]
+        table = BlockTable(32 << 26, 128, b"".join(rows), 200_000)
+        name = LedgerObjectName(UUID(bytes=rng.randbytes(16)), ledger_id)
+        version = ETag(rng.randbytes(16).hex())
+        return LedgerData(location, name, table, 2 << 30, "public/default/x", version)
+
+    def topic_read(count: int) -> TopicRead:
+        ledgers = tuple(ledger(10**6 + number) for number in range(count))
+        ranges = tuple(EntryRange(each.ledger_id, 0, each.last_entry_id) for each in ledgers)
+        return TopicRead(Origin("x"), ledgers, ranges, open_golden(_CHUNKED).scan.options)
+
+    small, large = topic_read(10), topic_read(510)
+
+    assert pickle.loads(pickle.dumps(large)) == large
+    assert len(pickle.dumps(large)) - len(pickle.dumps(small)) <= 500 * 230
+    assert max(len(pickle.dumps(task.ranges)) for task in large.tasks(256 << 20)) <= 100
 
 
 def test_task_without_report_warns_itself() -> None:

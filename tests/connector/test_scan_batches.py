@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arrow_io.read_report import ReadReport
 from connector import open_topic
-from connector.scan import execute
+from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.builds import using_build
 from tests.support.entries import Framing, Message, encode_entry

@@ -94,7 +94,7 @@ def test_outcome_far_behind_in_another_ledger_is_found(build: ModuleType) -> Non
     hurried = partial(TransactionLookahead, max_kept_bytes=1)
     with (
         memory_bucket(offload(ledgers)) as bucket,
-        patch("connector.scan.TransactionLookahead", hurried),
+        patch("connector.scan.execution.TransactionLookahead", hurried),
     ):
         scan = open_topic(bucket.url, TOPIC, range_bytes=100).scan.select(["__value__"])
         first = scan.plan(_TASK_PER_BLOCK)[0]

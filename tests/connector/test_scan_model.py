@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import ChecksumError, IncompleteReadWarning
-from arrow_io.format.index_block import BlockEntry, read_index_block, write_index_block
+from arrow_io.format.block_table import BlockEntry
+from arrow_io.format.index_block import read_index_block, write_index_block
 from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
-from connector.scan import count, execute
+from connector.scan.execution import count, execute
 from tests.support.buckets import MANAGED_LEDGER, TOPIC, memory_bucket, object_name
 from tests.support.entries import Message, encode_entry
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from connector import TopicDataset
-    from connector.scan import ScanTask
+    from connector.scan.topic_read import ScanTask
 
 Position: TypeAlias = tuple[int, int, int]
 
@@ -262,7 +263,7 @@ def test_scan_gives_what_the_model_gives(
     # Behind lost entries, the next ledger is asked whether they leave anything open.
     assert planned == read_ledgers or (lost and planned < read_ledgers)
     assert sum(task.data_bytes for task in tasks) == data_bytes
-    assert all(first <= last for task in tasks for _, first, last in task.entry_ranges())
+    assert all(first <= last for task in tasks for _, first, last in task.ranges)
 
 
 def test_salvage_needs_no_report() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import pickle
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport
 from connector import TopicDataset, open_topic
+from connector.scan.topic_read import EntryRange
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.builds import BUILDS, using_build
 from tests.support.encryption import key_pair, sealed_entry
@@ -29,7 +31,8 @@ from tests.support.topics import Topic, topics
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from connector.scan import Scan, ScanTask
+    from connector.scan.topic_read import ScanTask, TopicRead
+    from connector.scan.topic_scan import Scan
 Position: TypeAlias = tuple[int, int, int]
 
 _BLOCK_BYTES: Final = st.sampled_from((140, 300, 700, 1 << 20))
@@ -108,6 +111,73 @@ def test_any_cut_gives_each_row_once(
         assert _positions(part) == sorted(_positions(part))
 
 
+@st.composite
+def _shared_out(draw: st.DrawFn, every: TopicRead) -> list[tuple[EntryRange, ...]]:
+    """Any of a topic's entries, each given to any of a few tasks or to none, in ranges."""
+    places = [
+        (ledger.ledger_id, entry_id)
+        for ledger in every.ledgers
+        for entry_id in range(ledger.last_entry_id + 1)
+    ]
+    owners = st.lists(st.integers(-1, 1), min_size=len(places), max_size=len(places))
+    tasks: dict[int, list[EntryRange]] = {}
+    last = None
+    for (ledger_id, entry_id), owner in zip(places, draw(owners), strict=True):
+        ranges = tasks.setdefault(owner, [])
+        if owner == last and ranges[-1].ledger_id == ledger_id:
+            ranges[-1] = ranges[-1]._replace(last_entry_id=entry_id)
+        else:
+            ranges.append(EntryRange(ledger_id, entry_id, entry_id))
+        last = owner
+    return [tuple(ranges) for owner, ranges in tasks.items() if owner >= 0]
+
+
+@given(
+    topic=topics(compacted=False, shapes=("single", "chunked", "chunked", "transaction")),
+    block_bytes=_BLOCK_BYTES,
+    range_bytes=_RANGE_BYTES,
+    transactions=st.sampled_from(("committed", "all")),
+    max_kept_bytes=st.sampled_from((1, 300, 1 << 20)),
+    build=_BUILDS,
+    data=st.data(),
+)
+def test_any_ranges_give_the_rows_that_stand_in_them(
+    *,
+    topic: Topic,
+    block_bytes: int,
+    range_bytes: int,
+    transactions: str,
+    max_kept_bytes: int,
+    build: str,
+    data: st.DataObject,
+) -> None:
+    """Whatever is left out, and whoever reads the rest, each row that stands in it comes once.
+
+    A message that stands outside may come as well, if it began inside; none comes twice.
+    """
+    with _opened(
+        topic, block_bytes, build, range_bytes=range_bytes, transactions=transactions
+    ) as dataset:
+        whole = read(dataset.scan)
+        [every] = dataset.scan.reads()
+        shares = data.draw(_shared_out(every), label="ranges of each task")
+        ranges = sorted(itertools.chain.from_iterable(shares))
+        some = replace(every, ranges=tuple(ranges))
+        looking_ahead = partial(TransactionLookahead, max_kept_bytes=max_kept_bytes)
+        with patch("connector.scan.execution.TransactionLookahead", looking_ahead):
+            parts = [read(dataset.scan, [_elsewhere(some.task(each))]) for each in shares]
+
+    given = pa.concat_tables([whole.slice(0, 0), *parts])
+    places = _positions(given)
+    assert len(set(places)) == len(places)
+    inside = [position for position in _positions(whole) if some.is_read(*position[:2])]
+    assert [position for position in sorted(places) if some.is_read(*position[:2])] == inside
+    rows = dict(zip(_positions(whole), whole.to_pylist(), strict=True))
+    assert given.to_pylist() == [rows[position] for position in places]
+    for part in parts:
+        assert _positions(part) == sorted(_positions(part))
+
+
 @given(topic=topics(compacted=False), block_bytes=_BLOCK_BYTES, task_bytes=_TASK_BYTES)
 def test_outcomes_beyond_what_is_kept_are_read_twice(
     topic: Topic, block_bytes: int, task_bytes: int
@@ -116,7 +186,7 @@ def test_outcomes_beyond_what_is_kept_are_read_twice(
     with _opened(topic, block_bytes) as dataset:
         expected = _positions(read(dataset.scan))
         hurried = partial(TransactionLookahead, max_kept_bytes=1)
-        with patch("connector.scan.TransactionLookahead", hurried):
+        with patch("connector.scan.execution.TransactionLookahead", hurried):
             report = ReadReport()
             tasks = dataset.scan.plan(task_bytes=task_bytes)
             given = read(dataset.scan, map(_elsewhere, tasks), report)

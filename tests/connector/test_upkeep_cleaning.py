@@ -108,7 +108,7 @@ def test_index_objects_go_first(bucket: OwnedBucket) -> None:
     trace = RequestTrace(keep_records=True)
     plan = plan_cleaning(bucket.audited(), now=NOW)
 
-    list(clean(Location(str(bucket.objects)), plan, trace=trace))
+    list(clean(Location(str(bucket.objects), trace=trace), plan))
 
     assert {record.kind for record in trace.records} == {RequestKind.DELETE}
     names = [record.name for record in trace.records]
@@ -136,11 +136,11 @@ def test_what_was_deleted_before_a_failure_is_told(
     plan = plan_cleaning(bucket.audited(), now=NOW)
     delete = Location.delete_objects
 
-    def refusing(location: Location, names: list[str], *, trace: RequestTrace | None) -> None:
+    def refusing(location: Location, names: list[str]) -> None:
         if names == [_FIRST.other.data_name]:
             message = "refused"
             raise StorageError(message)
-        delete(location, names, trace=trace)
+        delete(location, names)
 
     monkeypatch.setattr(Location, "delete_objects", refusing)
     with pytest.raises(StorageError, match="refused"):

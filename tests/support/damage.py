@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from arrow_io.ledger_reader import OffloadedLedger
     from connector import TopicDataset
-    from connector.scan import Scan
+    from connector.scan.topic_scan import Scan
 
 WOVEN: Final = "woven"
 """The specimen that no broker wrote: all codecs, all kinds of entries, blocks with padding."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from arrow_io.read_report import ReadReport
-from connector.scan import execute
+from connector.scan.execution import execute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from connector.scan import Scan, ScanTask
+    from connector.scan.topic_read import ScanTask
+    from connector.scan.topic_scan import Scan
 
 
 def read(

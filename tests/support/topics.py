@@ -42,6 +42,7 @@ _SUPERSEDED_FIELDS: Final = (
     MessageMetadata(sequence_id=2**64 - 1).SerializePartialToString(),
 )
 _TXN_COMMITTING: Final = 20
+SHAPES: Final = ("single", "batch", "marker", "chunked", "transaction")
 _INDEX_STEP: Final = 1000
 _TIMES_MS: Final = st.integers(min_value=1, max_value=4_000_000_000_000)
 
@@ -383,7 +384,13 @@ def marker_threads(draw: st.DrawFn) -> Thread:
 
 
 @st.composite
-def topics(draw: st.DrawFn, *, max_threads: int = 6, compacted: bool = True) -> Topic:
+def topics(
+    draw: st.DrawFn,
+    *,
+    max_threads: int = 6,
+    compacted: bool = True,
+    shapes: tuple[str, ...] = SHAPES,
+) -> Topic:
     """A topic of one ledger or several, with all shapes of entries.
 
     Args:
@@ -391,10 +398,11 @@ def topics(draw: st.DrawFn, *, max_threads: int = 6, compacted: bool = True) -> 
         max_threads: Bound of the number of threads, inclusive; a thread has 1 to about 10 entries.
         compacted: Whether batches may have members that compaction emptied. Real ones are in no
             ledger that is offloaded.
+        shapes: The shapes of threads that it is woven from.
     """
     kinds = draw(
         st.lists(
-            st.sampled_from(("single", "batch", "marker", "chunked", "transaction")),
+            st.sampled_from(shapes),
             min_size=1,
             max_size=max_threads,
         )

@@ -1,0 +1,74 @@
+"""A ledger as readers see it, whatever holds its entries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.read_report import ReadReport
+    from arrow_io.storage.location import Location
+
+
+class Block(NamedTuple):
+    """Entries of one ledger that are stored together."""
+
+    first_entry_id: int
+    last_entry_id: int
+    """Inclusive."""
+    start: int
+    """First byte in the object that holds them."""
+    stop: int
+    """Byte behind the last one (half-open)."""
+
+
+class Ledger(Protocol):
+    """What of one ledger can be read: its ids, its blocks, its entries.
+
+    A value that can be pickled, and holds no connection. Its entries are numbered from 0.
+    """
+
+    @property
+    def location(self) -> Location:
+        """Where it lies."""
+
+    @property
+    def ledger_id(self) -> int:
+        """BookKeeper ledger id."""
+
+    @property
+    def last_entry_id(self) -> int:
+        """Id of the last entry (inclusive), be it stored or lost."""
+
+    def blocks(self, first_entry_id: int, last_entry_id: int) -> Sequence[Block]:
+        """The blocks that hold any of some entries, ascending; none of entries that are lost.
+
+        Args:
+            first_entry_id: First entry.
+            last_entry_id: Last entry (inclusive).
+        """
+
+    def entry_runs(
+        self,
+        first_entry_id: int,
+        last_entry_id: int,
+        report: ReadReport,
+        *,
+        verify_checksums: bool = False,
+        owned: bool = True,
+    ) -> Iterator[EntryRun]:
+        """Read some entries, in order, as the hot loop wants them.
+
+        Args:
+            first_entry_id: First entry; none is read if it is greater than the last.
+            last_entry_id: Last entry (inclusive).
+            report: Counts what is lost, if it is salvaging.
+            verify_checksums: Whether to compare the CRC32C of each entry.
+            owned: What the runs say of it (`EntryRun.owned`).
+
+        Raises:
+            PulsarOffloadError: Entries are lost, damaged, or cannot be had (what is lost or damaged
+                is counted instead when salvaging).
+        """

@@ -1,0 +1,303 @@
+"""The entries of an offloaded ledger: ranges of its data object, planned by its block table.
+
+`BlobStoreBackedReadHandleImpl` is Pulsar's own reader. Unlike it, this one checks block headers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from arrow_io.block_walk import BlockWalk
+from arrow_io.errors import (
+    CorruptBlockError,
+    CorruptIndexError,
+    MissingEntriesError,
+    PulsarOffloadError,
+    TruncatedObjectError,
+    UnknownFormatError,
+)
+from arrow_io.format.block_table import BlockTable, packed, unpacked
+from arrow_io.format.data_block import PADDING_PATTERN, is_padding
+from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
+from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.ledger import Block
+from arrow_io.offset_memory import OffsetMemory
+from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.object_version import ETag
+from arrow_io.storage.ranges import RangeReader, RangeStream
+from arrow_io.wording import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.storage.location import Location
+    from arrow_io.storage.object_version import ObjectVersion
+
+_OFFSETS = OffsetMemory()
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerData:
+    """What has to be known of an offloaded ledger to read its entries: a `Ledger` of PIP-17.
+
+    Pickled, it takes 130 to 200 bytes, with one data block or 32.
+
+    Attributes:
+        location: Where its objects are.
+        name: Names of its objects.
+        table: Where its entries stand.
+        length_bytes: Sum of the lengths of its entries' data; 0 if the index object does not tell.
+        managed_ledger: Name of the managed ledger; None if nothing tells it.
+        version: The only version of the data object that is read; None if none is known.
+        cut_bytes: Length of the data object where it is known to be cut; None if it is whole.
+    """
+
+    location: Location
+    name: LedgerObjectName
+    table: BlockTable
+    length_bytes: int
+    managed_ledger: str | None
+    version: ObjectVersion | None
+    cut_bytes: int | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled by plain values: a task's ledgers are many, and the names of fields are long."""
+        table, version = self.table, self.version
+        return _restored, (
+            self.location,
+            self.name.uuid.bytes,
+            self.name.ledger_id,
+            table.data_object_length_bytes,
+            table.data_header_length_bytes,
+            packed(table.entry_table),
+            table.last_entry_id,
+            self.length_bytes,
+            self.managed_ledger,
+            version.text if isinstance(version, ETag) else version,
+            self.cut_bytes,
+        )
+
+    @property
+    def ledger_id(self) -> int:
+        """BookKeeper ledger id."""
+        return self.name.ledger_id
+
+    @property
+    def last_entry_id(self) -> int:
+        """Id of the last entry (inclusive), be it stored or lost."""
+        return self.table.last_entry_id
+
+    @property
+    def data_stop(self) -> int:
+        """Where the data object ends, in bytes (exclusive)."""
+        whole = self.table.data_object_length_bytes
+        return whole if self.cut_bytes is None else min(whole, self.cut_bytes)
+
+    def blocks(self, first_entry_id: int, last_entry_id: int) -> list[Block]:
+        """The data blocks that hold any of some entries, ascending; none of entries that are lost.
+
+        A block that the data object is too short for ends where that does.
+
+        Args:
+            first_entry_id: First entry.
+            last_entry_id: Last entry (inclusive).
+        """
+        table = self.table
+        last = self._last_stored(last_entry_id)
+        if first_entry_id > last:
+            return []
+        numbers = range(table.block_of(first_entry_id), table.block_of(last) + 1)
+        stop = self.data_stop
+        return [
+            Block(
+                table.first_entry_id(block),
+                table.last_entry_id_of_block(block),
+                min(table.block_start(block), stop),
+                min(table.block_stop(block), stop),
+            )
+            for block in numbers
+        ]
+
+    def _last_stored(self, last_entry_id: int) -> int:
+        missing_from = self.table.missing_from_entry_id
+        return last_entry_id if missing_from is None else min(last_entry_id, missing_from - 1)
+
+    def entry_runs(
+        self,
+        first_entry_id: int,
+        last_entry_id: int,
+        report: ReadReport,
+        *,
+        verify_checksums: bool = False,
+        owned: bool = True,
+        max_prefetch: int | None = None,
+    ) -> Iterator[EntryRun]:
+        """Read the entries `first_entry_id … last_entry_id` (inclusive) as the hot loop wants them.
+
+        Args:
+            first_entry_id: First entry; none is read if it is greater than the last.
+            last_entry_id: Last entry (inclusive).
+            report: Counts what is lost, if it is salvaging.
+            verify_checksums: Whether to compare the CRC32C of each entry.
+            owned: What the runs say of it (`EntryRun.owned`).
+            max_prefetch: Most requests under way at once; None for the default.
+
+        Raises:
+            CorruptBlockError: A block's header, lengths or ids contradict the index object.
+            CorruptIndexError: The entries together have not the length that the ledger had.
+            TruncatedObjectError: The data object ends too early.
+            MissingEntriesError: The offloader lost entries.
+            MissingObjectError: There is no data object.
+            ObjectChangedError: The data object was replaced.
+        """
+        if first_entry_id > last_entry_id:
+            return
+        last_stored = self._last_stored(last_entry_id)
+        if first_entry_id <= last_stored:
+            yield from self._stored_runs(
+                first_entry_id,
+                last_stored,
+                report,
+                verify_checksums=verify_checksums,
+                owned=owned,
+                max_prefetch=max_prefetch,
+            )
+        if last_stored < last_entry_id:
+            lost_from = max(first_entry_id, last_stored + 1)
+            message = "the offloader lost this entry and those behind it"
+            error = MissingEntriesError(message, entry_id=lost_from)
+            report.lose(Unit.ENTRY, self._located(error), count=last_entry_id - lost_from + 1)
+
+    def _stored_runs(
+        self,
+        first: int,
+        last: int,
+        report: ReadReport,
+        *,
+        verify_checksums: bool,
+        owned: bool,
+        max_prefetch: int | None,
+    ) -> Iterator[EntryRun]:
+        table = self.table
+        reader = RangeReader(
+            self.location, self.name.data_name, self.data_stop, version=self.version
+        )
+        if max_prefetch is not None:
+            reader = replace(reader, max_prefetch=max_prefetch)
+        walk = BlockWalk(self, first, _OFFSETS)
+        length_bytes = 0
+        last_block = table.block_of(last)
+        is_whole = last == table.last_entry_id_of_block(last_block)
+        stop = min(table.block_stop(last_block), self.data_stop)
+        stream = reader.stream(
+            min(walk.position, stop),
+            stop,
+            # Where the last entry ends is known only where its block ends behind it.
+            prefetch_stop=None if is_whole else table.block_start(last_block),
+        )
+        with stream:
+            for block in range(walk.block, last_block + 1):
+                wanted = max(table.first_entry_id(block), first)
+                try:
+                    for run in walk.runs(stream, block, last):
+                        self._check_data_owner(stream)
+                        length_bytes += run.frame_bytes
+                        if run.last_entry_id == table.last_entry_id_of_block(block):
+                            self._check_padding(stream, walk.position, block, report)
+                        if run.last_entry_id == last:
+                            self._check_length(first, last, length_bytes, report)
+                        if verify_checksums:
+                            run.verify_checksums()
+                        run.owned = owned
+                        wanted = run.last_entry_id + 1
+                        yield run
+                except (CorruptBlockError, TruncatedObjectError, UnknownFormatError) as error:
+                    _OFFSETS.forget(self.memory_key)
+                    lost = min(last, table.last_entry_id_of_block(block)) - wanted + 1
+                    report.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
+
+    def _check_padding(
+        self, stream: RangeStream, position: int, block: int, report: ReadReport
+    ) -> None:
+        """Only padding may follow the last entry of a block: an index object may leave some out."""
+        length = min(len(PADDING_PATTERN), self.table.block_stop(block) - position)
+        try:
+            view, start = stream.at(position, length)
+        except TruncatedObjectError as error:
+            report.lose(Unit.BLOCK, self._located(error))
+            return
+        if not is_padding(view[start : start + length]):
+            message = "what follows the last entry of a block is no padding"
+            last = self.table.last_entry_id_of_block(block)
+            report.lose(Unit.BLOCK, self._located(CorruptBlockError(message), last, position))
+
+    def _check_data_owner(self, stream: RangeStream) -> None:
+        """Compare the managed ledgers that both objects name, where answers bring the names."""
+        told = None if stream.first is None else stream.first.user_metadata
+        owner = self.managed_ledger
+        other = (told or {}).get(MANAGED_LEDGER_NAME_KEY)
+        if None not in (owner, other) and owner != other:
+            message = (
+                f"the data object is of managed ledger {other!r}, its index object of {owner!r}"
+            )
+            raise CorruptBlockError(message)
+
+    def _check_length(self, first: int, last: int, length_bytes: int, report: ReadReport) -> None:
+        whole = first == 0 and last == self.last_entry_id
+        if whole and self.length_bytes not in {0, length_bytes} and not report.lost:
+            have = counted(length_bytes, "byte")
+            message = f"the entries have {have}, the ledger had {self.length_bytes}"
+            error = CorruptIndexError(message, object_key=self.name.index_name)
+            report.lose(Unit.LEDGER, self._located(error))
+
+    @property
+    def memory_key(self) -> object:
+        """What offsets of its entries are remembered by."""
+        return (
+            self.location.url,
+            self.name.data_name,
+            self.table.data_object_length_bytes,
+            self.version,
+        )
+
+    def _located(
+        self, error: PulsarOffloadError, entry_id: int | None = None, offset: int | None = None
+    ) -> PulsarOffloadError:
+        return error.located(
+            object_key=self.name.data_name,
+            ledger_id=self.ledger_id,
+            entry_id=entry_id,
+            offset=offset,
+        )
+
+
+def _restored(  # noqa: PLR0917 - called by pickle alone
+    location: Location,
+    uuid: bytes,
+    ledger_id: int,
+    data_object_length_bytes: int,
+    data_header_length_bytes: int,
+    packed_entry_table: bytes,
+    last_entry_id: int,
+    length_bytes: int,
+    managed_ledger: str | None,
+    version: ObjectVersion | str | None,
+    cut_bytes: int | None,
+) -> LedgerData:
+    return LedgerData(
+        location,
+        LedgerObjectName(UUID(bytes=uuid), ledger_id),
+        BlockTable(
+            data_object_length_bytes,
+            data_header_length_bytes,
+            unpacked(packed_entry_table),
+            last_entry_id,
+        ),
+        length_bytes,
+        managed_ledger,
+        ETag(version) if isinstance(version, str) else version,
+        cut_bytes,
+    )

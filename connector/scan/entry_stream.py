@@ -1,0 +1,133 @@
+"""The entries of a task, in order, with what stands around them.
+
+A task's ranges may have gaps between them. What stands in a gap, or behind the last range, is given
+as well, as entries that are not `owned`, until the reader says that it does not need it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from arrow_io.messages.broker_order import BrokerOrder
+from arrow_io.read_report import ReadReport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arrow_io.ledger import Ledger
+    from arrow_io.messages.entry_run import EntryRun
+    from connector.scan.topic_read import ScanTask
+
+
+class EntryStream:
+    """The entries from a task's first to the topic's last; backwards, those before.
+
+    Args:
+        task: The task.
+        report: Counts what is lost of the task's own entries. What is lost of others is counted by
+            the tasks that give the rows of them.
+    """
+
+    def __init__(self, task: ScanTask, report: ReadReport) -> None:
+        self._read = task.read
+        self._report = report
+        self._stretches = task.read.stretches(task.ranges)
+        self._verify = task.read.options.verify_checksums and task.read.options.needs.metadata
+        self._is_gap_skipped = False
+
+    def skip_gap(self) -> None:
+        """Go on with the next range: what stands before it is not needed.
+
+        To be called when the last entry of a range was given, or one that is not `owned`.
+        """
+        self._is_gap_skipped = True
+
+    def __iter__(self) -> Iterator[EntryRun]:
+        """The entries: those of each range, and those of the gap behind it unless it is skipped."""
+        order = BrokerOrder()
+        for stretch, following in zip(self._stretches, [*self._stretches[1:], None], strict=True):
+            for each in stretch.ranges:
+                ledger = self._read.ledger(each.ledger_id)
+                for run in self._runs(
+                    ledger, each.first_entry_id, each.last_entry_id, self._report, owned=True
+                ):
+                    self._check_order(order, run)
+                    run.before_gap = (run.ledger_id, run.last_entry_id) == stretch.last
+                    yield run
+            ledger_id, entry_id = stretch.last
+            if not self._is_gap_skipped:
+                for run in self._between((ledger_id, entry_id + 1), following and following.first):
+                    yield run
+                    if self._is_gap_skipped:
+                        break
+            self._is_gap_skipped = False
+
+    def behind(self, run: EntryRun) -> Iterator[EntryRun]:
+        """All that follows a run; losses are not counted, because the reader meets them again."""
+        return self._between((run.ledger_id, run.last_entry_id + 1), None)
+
+    def before(self, run: EntryRun) -> Iterator[EntryRun] | None:
+        """What stands before the range of a run, the nearest block first; within a block in order.
+
+        None if all that stands there is read by this task or another one: what began there is given
+        by whoever reads it.
+        """
+        position = run.ledger_id, run.last_entry_id
+        first = max(each.first for each in self._stretches if each.first <= position)
+        start = self._read.ledgers[0].ledger_id, 0
+        if first > start and self._read_from_start >= first:
+            return None
+        return self._backwards(*first)
+
+    @cached_property
+    def _read_from_start(self) -> tuple[int, int]:
+        """Where the entries begin that no task reads, if the topic's first are read."""
+        leading = self._read.stretches(self._read.ranges)[0]
+        if leading.first != (self._read.ledgers[0].ledger_id, 0):
+            return (-1, 0)
+        ledger_id, entry_id = leading.last
+        if entry_id < self._read.ledger(ledger_id).last_entry_id:
+            return ledger_id, entry_id + 1
+        behind = [each.ledger_id for each in self._read.ledgers if each.ledger_id > ledger_id]
+        return min(behind, default=ledger_id + 1), 0
+
+    def _backwards(self, ledger_id: int, entry_id: int) -> Iterator[EntryRun]:
+        """The entries before one, block by block."""
+        for ledger in reversed(self._read.ledgers):
+            if ledger.ledger_id > ledger_id:
+                continue
+            last = entry_id - 1 if ledger.ledger_id == ledger_id else ledger.last_entry_id
+            for block in reversed(ledger.blocks(0, last)):
+                stop = min(last, block.last_entry_id)
+                runs = self._runs(ledger, block.first_entry_id, stop, self._uncounted())
+                yield from reversed(list(runs))
+
+    def _between(self, first: tuple[int, int], stop: tuple[int, int] | None) -> Iterator[EntryRun]:
+        """The entries from a ledger and entry id on, to another (exclusive) or the topic's end."""
+        uncounted = self._uncounted()
+        for ledger in self._read.ledgers:
+            ledger_id = ledger.ledger_id
+            if ledger_id < first[0]:
+                continue
+            if stop is not None and ledger_id > stop[0]:
+                return
+            begin = first[1] if ledger_id == first[0] else 0
+            end = stop[1] - 1 if stop is not None and ledger_id == stop[0] else ledger.last_entry_id
+            yield from self._runs(ledger, begin, end, uncounted)
+
+    def _uncounted(self) -> ReadReport:
+        return ReadReport(salvage=self._report.salvage)
+
+    def _check_order(self, order: BrokerOrder, run: EntryRun) -> None:
+        # Of the entries between the first and the last, the index costs too much time.
+        ends = (0, run.count - 1)[: run.count]
+        for error in order.errors(run, ends):
+            if not self._report.salvage:
+                raise error
+            self._report.doubts.append(str(error))
+
+    def _runs(
+        self, ledger: Ledger, first: int, last: int, report: ReadReport, *, owned: bool = False
+    ) -> Iterator[EntryRun]:
+        return ledger.entry_runs(first, last, report, verify_checksums=self._verify, owned=owned)

@@ -1,0 +1,121 @@
+"""The rows of a task, as record batches."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from arrow_io.errors import IncompleteReadWarning
+from arrow_io.messages.chunks import ChunkLookback
+from arrow_io.messages.encryption import PayloadDecryptor
+from arrow_io.messages.message_reader import MessageReader
+from arrow_io.messages.transactions import TransactionLookahead
+from arrow_io.read_report import ReadReport
+from connector.scan.entry_stream import EntryStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arrow_io.columns import Origin
+    from arrow_io.messages.message_columns import MessageColumns
+    from connector.scan.read_options import ReadOptions
+    from connector.scan.topic_read import ScanTask
+
+
+def execute(task: ScanTask, report: ReadReport | None = None) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a task, in order of their positions.
+
+    Args:
+        task: The task.
+        report: Receives the counts. Without it, a read that had to leave something out ends with an
+            `IncompleteReadWarning`.
+
+    Raises:
+        PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
+            salvaging).
+    """
+    options = task.read.options
+    counted = ReadReport(salvage=options.salvage) if report is None else report
+    for rows in _rows(task, counted):
+        batch = _give(rows, task.read.origin, options, counted)
+        if batch is not None:
+            counted.rows += batch.num_rows
+            yield batch
+    if report is None:
+        tell(counted, task.read.origin.topic)
+
+
+def count(task: ScanTask, report: ReadReport) -> int:
+    """How many rows a task has, without making their columns."""
+    if task.read.options.row_filter is not None:
+        return sum(batch.num_rows for batch in execute(task, report))
+    total = 0
+    for rows in _rows(task, report):
+        kept = task.read.options.bounds.kept(rows)
+        total += rows.count if kept is None else len(kept)
+    report.rows += total
+    return total
+
+
+def tell(report: ReadReport, topic: str) -> None:
+    """Warn of what a read had to leave out, if it did."""
+    for notice in report.notices():
+        warnings.warn(f"{topic}: {notice}", IncompleteReadWarning, stacklevel=3)
+
+
+def _give(
+    rows: MessageColumns, origin: Origin, options: ReadOptions, report: ReadReport
+) -> pa.RecordBatch | None:
+    """Bounds, then the filter's columns, then the other columns, of what is left at each step."""
+    kept = options.bounds.kept(rows)
+    if kept is not None:
+        rows = rows.keep(kept)
+    if not rows.count or options.row_filter is None:
+        return options.projection.record_batch(rows, origin, report) if rows.count else None
+    decoded = options.filterable.select(options.row_filter.columns).record_batch(
+        rows, origin, report
+    )
+    kept = options.row_filter.kept(decoded)
+    if len(kept) < rows.count:
+        rows, decoded = rows.keep(kept), decoded.take(kept)
+    return _completed(decoded, rows, origin, options, report) if rows.count else None
+
+
+def _completed(
+    decoded: pa.RecordBatch,
+    rows: MessageColumns,
+    origin: Origin,
+    options: ReadOptions,
+    report: ReadReport,
+) -> pa.RecordBatch:
+    """The columns given, some of which the filter had decoded already."""
+    names = options.projection.schema.names
+    others = [name for name in names if name not in decoded.schema.names]
+    if len(others) == len(names):
+        return options.projection.record_batch(rows, origin, report)
+    rest = options.projection.select(others).record_batch(rows, origin, report)
+    arrays = [(rest if name in others else decoded).column(name) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, schema=options.projection.schema)
+
+
+def _rows(task: ScanTask, report: ReadReport) -> Iterator[MessageColumns]:
+    options = task.read.options
+    stream = EntryStream(task, report)
+    runs = (
+        stream
+        if options.uncommitted
+        else TransactionLookahead(iter(stream), stream.behind, stream.skip_gap)
+    )
+    return iter(
+        MessageReader(
+            runs,
+            options.needs,
+            report,
+            limits=options.limits,
+            lookback=ChunkLookback(stream.before, task.read.is_read),
+            skip_gap=runs.skip_gap,
+            decryptor=PayloadDecryptor(options.decryption_keys),
+        )
+    )

@@ -1,0 +1,50 @@
+"""How the entries of a topic become rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from arrow_io.messages.encryption import DecryptionKeys
+from arrow_io.messages.message_reader import BatchLimits, Needs
+from connector.bounds import Bounds
+
+if TYPE_CHECKING:
+    from arrow_io.columns import Projection
+    from connector.filters import RowFilter
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How entries become rows.
+
+    Attributes:
+        projection: The columns given.
+        row_filter: Which rows are given; None: all.
+        filterable: The columns that a filter may look at.
+        bounds: Range of message ids or publish times.
+        uncommitted: Whether messages of aborted and open transactions are given too.
+        verify_checksums: Whether the CRC32C of each entry is compared, where more than positions is
+            read.
+        salvage: Whether damage is counted and passed over instead of raised.
+        limits: How large record batches grow.
+        decryption_keys: Private keys for encrypted payloads.
+    """
+
+    projection: Projection
+    filterable: Projection
+    row_filter: RowFilter | None = None
+    bounds: Bounds = field(default_factory=Bounds)
+    uncommitted: bool = False
+    verify_checksums: bool = True
+    salvage: bool = False
+    limits: BatchLimits = field(default_factory=BatchLimits)
+    decryption_keys: DecryptionKeys = field(default_factory=DecryptionKeys)
+
+    @property
+    def needs(self) -> Needs:
+        """How deep the messages have to be looked into."""
+        needs = self.projection.needs
+        if self.row_filter is not None:
+            needs = needs | self.filterable.select(self.row_filter.columns).needs
+        return replace(needs, metadata=True) if self.bounds.by_time else needs

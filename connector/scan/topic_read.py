@@ -1,0 +1,183 @@
+"""What is read of one topic partition, shared by all its tasks; and the tasks, which are ranges.
+
+A task gives the rows of the messages that *begin* in its ranges: whose first chunk that any task
+reads, or whose message of a transaction, stands there. It reads on behind them, through what lies
+between, until what began in them is closed. So no row is given twice and none is lost, wherever the
+cuts and the gaps are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from arrow_io.columns import Origin
+    from arrow_io.ledger import Ledger
+    from connector.scan.read_options import ReadOptions
+
+
+class EntryRange(NamedTuple):
+    """Consecutive entries of one ledger."""
+
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    """Inclusive."""
+
+
+class Stretch(NamedTuple):
+    """Ranges that follow each other with no entry between them; no range is empty."""
+
+    ranges: tuple[EntryRange, ...]
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """Ledger and entry id of the first entry."""
+        return self.ranges[0].ledger_id, self.ranges[0].first_entry_id
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """Ledger and entry id of the last entry (inclusive)."""
+        return self.ranges[-1].ledger_id, self.ranges[-1].last_entry_id
+
+
+@dataclass(frozen=True)
+class TopicRead:
+    """What is read of one topic or partition. Can be pickled; holds no connection.
+
+    Attributes:
+        origin: Topic and partition.
+        ledgers: All its ledgers, ascending; those without a range may have to be read too, to close
+            what began elsewhere.
+        ranges: The entries that tasks give rows of, all together: ascending, none twice. A message
+            that has no chunk in them is not read.
+        options: How entries become rows.
+    """
+
+    origin: Origin
+    ledgers: tuple[Ledger, ...]
+    ranges: tuple[EntryRange, ...]
+    options: ReadOptions
+
+    @property
+    def data_bytes(self) -> int:
+        """How many bytes of data objects have to be read, blocks taken whole."""
+        return self.task(self.ranges).data_bytes
+
+    def ledger(self, ledger_id: int) -> Ledger:
+        """One of the ledgers."""
+        return self.ledgers[bisect_left(self.ledgers, ledger_id, key=_ledger_id)]
+
+    def is_read(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether a task gives rows of an entry."""
+        place = bisect_right(self.ranges, (ledger_id, entry_id), key=_first)
+        if place == 0:
+            return False
+        nearest = self.ranges[place - 1]
+        return nearest.ledger_id == ledger_id and entry_id <= nearest.last_entry_id
+
+    def stretches(self, ranges: Sequence[EntryRange]) -> list[Stretch]:
+        """Put ranges together between which the topic has no entry.
+
+        Args:
+            ranges: Some ranges, ascending.
+        """
+        found: list[list[EntryRange]] = []
+        for each in ranges:
+            if found and self._is_next(found[-1][-1], each):
+                found[-1].append(each)
+            else:
+                found.append([each])
+        return [Stretch(tuple(each)) for each in found]
+
+    def _is_next(self, one: EntryRange, other: EntryRange) -> bool:
+        if one.ledger_id == other.ledger_id:
+            return one.last_entry_id + 1 == other.first_entry_id
+        place = bisect_left(self.ledgers, one.ledger_id, key=_ledger_id)
+        return (
+            other.first_entry_id == 0
+            and one.last_entry_id == self.ledgers[place].last_entry_id
+            and self.ledgers[place + 1].ledger_id == other.ledger_id
+        )
+
+    def task(self, ranges: Iterable[EntryRange]) -> ScanTask:
+        """The task of some of the ranges, or of parts of them; ascending."""
+        return ScanTask(self, tuple(ranges))
+
+    def tasks(self, task_bytes: int) -> Iterator[ScanTask]:
+        """Cut the ranges into tasks, at blocks.
+
+        Args:
+            task_bytes: How many bytes a task should have to read, about; a block is never cut.
+        """
+        taken: list[EntryRange] = []
+        size_bytes = 0
+        for piece, piece_bytes in self._pieces():
+            if taken and size_bytes + piece_bytes > task_bytes:
+                yield self.task(taken)
+                taken, size_bytes = [], 0
+            if taken and self._is_next(taken[-1], piece) and taken[-1].ledger_id == piece.ledger_id:
+                taken[-1] = taken[-1]._replace(last_entry_id=piece.last_entry_id)
+            else:
+                taken.append(piece)
+            size_bytes += piece_bytes
+        if taken:
+            yield self.task(taken)
+
+    def _pieces(self) -> Iterator[tuple[EntryRange, int]]:
+        """The ranges, cut where blocks end, and how many bytes the block of each has."""
+        for each in self.ranges:
+            blocks = self.ledger(each.ledger_id).blocks(each.first_entry_id, each.last_entry_id)
+            if not blocks:
+                # The offloader lost every entry: there is nothing to cut, yet the loss must be met.
+                yield each, 0
+            for block in blocks:
+                # The last has to do with what was lost behind it, too.
+                is_last = block is blocks[-1]
+                last = each.last_entry_id if is_last else block.last_entry_id
+                first = max(each.first_entry_id, block.first_entry_id)
+                yield EntryRange(each.ledger_id, first, last), block.stop - block.start
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """Some entries of one topic or partition, to be read by one reader. Can be pickled.
+
+    Apart from the read, which all tasks of a topic share, it takes about twenty bytes a range:
+    whatever sends many tasks on should send the read once (`TopicRead.task`).
+
+    Attributes:
+        read: What it is a part of.
+        ranges: The entries that it gives rows of; ascending.
+    """
+
+    read: TopicRead
+    ranges: tuple[EntryRange, ...]
+
+    @property
+    def data_bytes(self) -> int:
+        """How many bytes of data objects the task has to read, blocks taken whole."""
+        return sum(stop - start for *_, start, stop in self.block_ranges())
+
+    def block_ranges(self) -> Iterator[tuple[Ledger, EntryRange, int, int]]:
+        """Each range, with its ledger, and the bytes `[start, stop)` of the blocks that hold it.
+
+        Ranges whose entries are all lost have none.
+        """
+        for each in self.ranges:
+            ledger = self.read.ledger(each.ledger_id)
+            blocks = ledger.blocks(each.first_entry_id, each.last_entry_id)
+            if blocks:
+                yield ledger, each, blocks[0].start, blocks[-1].stop
+
+
+def _ledger_id(ledger: Ledger) -> int:
+    return ledger.ledger_id
+
+
+def _first(entries: EntryRange) -> tuple[int, int]:
+    return entries.ledger_id, entries.first_entry_id

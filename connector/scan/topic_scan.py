@@ -1,0 +1,74 @@
+"""A scan of topics: immutable, planned without a request, cut into tasks for any process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from connector.filters import ArrowFilter, BothFilters
+from connector.scan.pruning import topic_read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow.compute as pc
+
+    from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.filters import RowFilter
+    from connector.scan.read_options import ReadOptions
+    from connector.scan.topic_read import ScanTask, TopicRead
+
+DEFAULT_TASK_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What to read of some topics. Immutable: `select` and `where` return copies.
+
+    Attributes:
+        topics: The topics, partitions each by itself.
+        options: How entries become rows.
+    """
+
+    topics: tuple[TopicLedgers, ...]
+    options: ReadOptions
+
+    def select(self, columns: Iterable[str]) -> Scan:
+        """Give only these columns, in this order; any that `filterable` has.
+
+        Raises:
+            OptionError: There is no such column.
+        """
+        chosen = self.options.filterable.select(columns)
+        return replace(self, options=replace(self.options, projection=chosen))
+
+    def where(self, expression: pc.Expression) -> Scan:
+        """Give only rows for which the expression is true, of those that are given until now.
+
+        Raises:
+            OptionError: The expression cannot be applied to the columns.
+        """
+        return self.filtered(ArrowFilter.of(expression, self.options.filterable.schema))
+
+    def filtered(self, row_filter: RowFilter) -> Scan:
+        """Give only the rows that a filter keeps, of those that are given until now."""
+        before = self.options.row_filter
+        both = row_filter if before is None else BothFilters(before, row_filter)
+        return replace(self, options=replace(self.options, row_filter=both))
+
+    def reads(self) -> list[TopicRead]:
+        """What has to be read of each topic that can have rows; sends no request."""
+        reads = (topic_read(topic, self.options) for topic in self.topics)
+        return [read for read in reads if read.ranges]
+
+    def plan(self, task_bytes: int = DEFAULT_TASK_BYTES) -> list[ScanTask]:
+        """Cut the scan into tasks, at data blocks; sends no request.
+
+        Args:
+            task_bytes: How many bytes of data objects a task should have to read, about; a block is
+                never cut.
+
+        Returns:
+            The tasks, in order of the topics and of the positions in them.
+        """
+        return [task for read in self.reads() for task in read.tasks(task_bytes)]
