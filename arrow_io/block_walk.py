@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from arrow_io.errors import CorruptBlockError, TruncatedObjectError
 from arrow_io.format.data_block import read_block_header
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
-from arrow_io.messages import _decode, tables
+from arrow_io.messages import _decode, layout
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
 from arrow_io.messages.entry_run import EntryRun, int64_view
 from arrow_io.wording import counted
@@ -24,8 +24,8 @@ _RUN_BYTES = 1 << 20
 """About how many bytes of entries are taken together: what a core's second-level cache holds."""
 _REMEMBERED_DISTANCE_BYTES = 1 << 20
 _STOPPED = {
-    tables.PADDING: "padding, or the next block, where the entry must stand",
-    tables.WRONG_ENTRY_ID: "another entry id where the entry must stand",
+    layout.PADDING: "padding, or the next block, where the entry must stand",
+    layout.WRONG_ENTRY_ID: "another entry id where the entry must stand",
 }
 
 
@@ -108,7 +108,7 @@ class BlockWalk:
     ) -> tuple[EntryRun | None, int]:
         """Walk what the buffer holds; gives the run, if any, and the bytes needed to go on."""
         capacity = min(self._capacity, last - self.entry_id + 1)
-        _, table = int64_view(capacity * tables.ENTRY_WIDTH)
+        _, table = int64_view(capacity * layout.ENTRY_WIDTH)
         _decode.core.read_entries(
             view, start, stop, self.entry_id, last, table, capacity, self._result
         )
@@ -123,7 +123,7 @@ class BlockWalk:
             self._data_name,
             view,
             self.position - start,
-            table[skipped * tables.ENTRY_WIDTH : count * tables.ENTRY_WIDTH],
+            table[skipped * layout.ENTRY_WIDTH : count * layout.ENTRY_WIDTH],
             count - skipped,
         )
-        return run, needed if status == tables.CUT else ENTRY_HEADER_BYTES
+        return run, needed if status == layout.CUT else ENTRY_HEADER_BYTES

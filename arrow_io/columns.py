@@ -40,7 +40,7 @@ is rounded. `unit` is the option `time_unit`, which is `ns` unless told, and alw
 JSON has the types of Avro, whose schemas Pulsar keeps for it. Types are of the set that all engines
 take, however deep they are nested: no view, large, dictionary or unsigned types. In pandas, Arrow's
 type stays (`ArrowDtype`) where it says so, in brackets: where there are nulls; and wherever a value
-has no place in the type below (`connector.pandas_frames`). With `arrow_types=True` all do.
+has no place in the type below (`connector.engines.pandas_frames`). With `arrow_types=True` all do.
 
 | Arrow | DuckDB | Spark | pandas | Polars |
 |---|---|---|---|---|
@@ -79,7 +79,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.messages.message_columns import PROPERTIES, TIMESTAMP, repeated
 from arrow_io.messages.message_reader import Needs
 from arrow_io.payloads.decoder import version_number
@@ -145,18 +145,18 @@ def _has_flag(flags: pa.Int64Array, flag: int) -> pa.BooleanArray:
 
 
 def _schema_version(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
-    versions = rows.entry_bytes(tables.SCHEMA_VERSION).dictionary_encode()
+    versions = rows.entry_bytes(layout.SCHEMA_VERSION).dictionary_encode()
     numbers = [version_number(each) for each in versions.dictionary.to_pylist()]
     return pa.array(numbers, pa.int64()).take(versions.indices)
 
 
 def _broker_index(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
     """BrokerEntryMetadata gives the index of an entry's last message (PIP-70)."""
-    last = rows.entry_numbers(tables.BROKER_INDEX)
-    size = pc.max_element_wise(rows.entry_numbers(tables.BATCH_SIZE), 1)
-    member = pc.max_element_wise(rows.row_numbers(tables.ROW_BATCH_INDEX), 0)
+    last = rows.entry_numbers(layout.BROKER_INDEX)
+    size = pc.max_element_wise(rows.entry_numbers(layout.BATCH_SIZE), 1)
+    member = pc.max_element_wise(rows.row_numbers(layout.ROW_BATCH_INDEX), 0)
     index = pc.add(pc.subtract(last, pc.subtract(size, 1)), member)
-    absent = pc.invert(_has_flag(rows.entry_numbers(tables.FLAGS), tables.HAS_BROKER_INDEX))
+    absent = pc.invert(_has_flag(rows.entry_numbers(layout.FLAGS), layout.HAS_BROKER_INDEX))
     return _null_where(index, pa.int64(), absent)
 
 
@@ -170,27 +170,27 @@ def _joined(*numbers: pa.Array) -> pa.StringArray:
 def _message_id(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
     return _joined(
         rows.ledger_ids(),
-        rows.entry_numbers(tables.ENTRY_ID),
-        rows.row_numbers(tables.ROW_BATCH_INDEX),
+        rows.entry_numbers(layout.ENTRY_ID),
+        rows.row_numbers(layout.ROW_BATCH_INDEX),
     )
 
 
 def _txn_id(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
-    present = _has_flag(rows.entry_numbers(tables.FLAGS), tables.TRANSACTION)
+    present = _has_flag(rows.entry_numbers(layout.FLAGS), layout.TRANSACTION)
     if not pc.any(present).as_py():
         return pa.nulls(rows.count, pa.string())
-    most, least = (rows.entry_numbers(each) for each in (tables.TXN_MOST, tables.TXN_LEAST))
+    most, least = (rows.entry_numbers(each) for each in (layout.TXN_MOST, layout.TXN_LEAST))
     return pc.if_else(present, _joined(most, least), pa.scalar(None, pa.string()))
 
 
 def _null_value(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.BooleanArray:
-    return _has_flag(rows.row_numbers(tables.ROW_FLAGS), tables.NULL_VALUE)
+    return _has_flag(rows.row_numbers(layout.ROW_FLAGS), layout.NULL_VALUE)
 
 
 ALL_COLUMNS: tuple[Column, ...] = (
     Column("__entry_id__", pa.int64(), needs=_POSITION,
            doc="entry id of the message; of its last chunk if it has several",
-           build=lambda rows, _, __: rows.entry_numbers(tables.ENTRY_ID)),
+           build=lambda rows, _, __: rows.entry_numbers(layout.ENTRY_ID)),
     Column("__ledger_id__", pa.int64(), needs=_POSITION,
            doc="ledger id of the message",
            build=lambda rows, _, __: rows.ledger_ids()),
@@ -202,25 +202,25 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=lambda rows, origin, _: repeated(origin.partition, pa.int32(), rows.count)),
     Column("__publish_time__", TIMESTAMP, needs=_ENTRY,
            doc="when the producer published it, by its clock",
-           build=lambda rows, _, report: rows.entry_times(tables.PUBLISH_TIME, report)),
+           build=lambda rows, _, report: rows.entry_times(layout.PUBLISH_TIME, report)),
     Column("__event_time__", TIMESTAMP, needs=_MEMBER,
            doc="event time the producer gave; null if none",
-           build=lambda rows, _, report: rows.row_times(tables.ROW_EVENT_TIME, report)),
+           build=lambda rows, _, report: rows.row_times(layout.ROW_EVENT_TIME, report)),
     Column("__sequence_id__", pa.int64(), needs=_MEMBER,
            doc="the producer's sequence id",
-           build=lambda rows, _, __: rows.row_numbers(tables.ROW_SEQUENCE_ID)),
+           build=lambda rows, _, __: rows.row_numbers(layout.ROW_SEQUENCE_ID)),
     Column("__producer_name__", pa.string(), needs=_ENTRY,
            doc="name of the producer",
-           build=lambda rows, _, report: rows.entry_text(tables.PRODUCER_NAME, report)),
+           build=lambda rows, _, report: rows.entry_text(layout.PRODUCER_NAME, report)),
     Column("__key__", pa.string(), needs=_MEMBER,
            doc="partition key; Base64 text if the producer gave bytes",
-           build=lambda rows, _, report: rows.row_text(tables.ROW_KEY, report)),
+           build=lambda rows, _, report: rows.row_text(layout.ROW_KEY, report)),
     Column("__properties__", PROPERTIES, needs=_MEMBER,
            doc="properties; the last value wins where a name stands twice",
            build=lambda rows, _, report: rows.properties(report)),
     Column(VALUE_COLUMN, pa.binary(), needs=_PAYLOAD,
            doc="the value's bytes; null if the message has a null value",
-           build=lambda rows, _, __: rows.row_bytes(tables.ROW_PAYLOAD)),
+           build=lambda rows, _, __: rows.row_bytes(layout.ROW_PAYLOAD)),
     Column("__message_id__", pa.string(), needs=_POSITION, default=False,
            doc="(ledger,entry,batch); batch -1 if not batched",
            build=_message_id),
@@ -232,7 +232,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=lambda rows, _, report: rows.key_bytes(report)),
     Column("__ordering_key__", pa.binary(), needs=_MEMBER, default=False,
            doc="ordering key; null if none",
-           build=lambda rows, _, __: rows.row_bytes(tables.ROW_ORDERING_KEY)),
+           build=lambda rows, _, __: rows.row_bytes(layout.ROW_ORDERING_KEY)),
     Column("__schema_version__", pa.int64(), needs=_ENTRY, default=False,
            doc="version of the schema it was written with; null if none",
            build=_schema_version),
@@ -241,16 +241,16 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=_null_value),
     Column("__broker_time__", TIMESTAMP, needs=_ENTRY, default=False,
            doc="when the broker stored the entry; null if it did not say",
-           build=lambda rows, _, report: rows.entry_times(tables.BROKER_TIME, report)),
+           build=lambda rows, _, report: rows.entry_times(layout.BROKER_TIME, report)),
     Column("__broker_index__", pa.int64(), needs=_ENTRY, default=False,
            doc="the broker's running number of the message; null if none",
            build=_broker_index),
     Column("__deliver_at__", TIMESTAMP, needs=_ENTRY, default=False,
            doc="time before which it was not to be delivered; null if none",
-           build=lambda rows, _, report: rows.entry_times(tables.DELIVER_AT, report)),
+           build=lambda rows, _, report: rows.entry_times(layout.DELIVER_AT, report)),
     Column("__replicated_from__", pa.string(), needs=_ENTRY, default=False,
            doc="cluster it was replicated from; null if none",
-           build=lambda rows, _, report: rows.entry_text(tables.REPLICATED_FROM, report)),
+           build=lambda rows, _, report: rows.entry_text(layout.REPLICATED_FROM, report)),
     Column("__txn_id__", pa.string(), needs=_ENTRY, default=False,
            doc="(most,least) bits of its transaction; null if none",
            build=_txn_id),

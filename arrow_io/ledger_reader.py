@@ -26,7 +26,7 @@ from arrow_io.format.index_block import (
     read_index_block,
 )
 from arrow_io.ledger_data import LedgerData
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.messages.chunks import ChunkLookback
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
@@ -222,8 +222,8 @@ class OffloadedLedger:
         runs = self.data.entry_runs(first_entry_id, last_entry_id, ReadReport(), max_prefetch=1)
         for run in runs:
             for index in range(run.count):
-                data = bytes(run.view(index, tables.FRAME))
-                yield Entry(self.ledger_id, run.number(index, tables.ENTRY_ID), data)
+                data = bytes(run.view(index, layout.FRAME))
+                yield Entry(self.ledger_id, run.number(index, layout.ENTRY_ID), data)
 
     def record_batches(
         self,

@@ -38,7 +38,7 @@ from arrow_io.read_report import ReadReport
 if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog, open_catalog
     from connector.dataset import TopicDataset
-    from connector.duckdb_functions import register_duckdb
+    from connector.engines.duckdb_functions import register_duckdb
     from connector.offloader import LedgerOffloader, LedgerToOffload, OffloadResult
     from connector.topic import open_topic
     from connector.writing.topic_writer import WrittenTopic, write_messages

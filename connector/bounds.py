@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from connector.message_ids import MessageId
 from connector.pulsar_time import EPOCH
 
@@ -94,7 +94,7 @@ class Bounds:
         if self.end_id is not None:
             conditions.append(pc.invert(_not_before(rows, self.end_id)))
         if self.by_time:
-            times = rows.entry_numbers(tables.PUBLISH_TIME)
+            times = rows.entry_numbers(layout.PUBLISH_TIME)
             if self.start_ms is not None:
                 conditions.append(pc.greater_equal(times, self.start_ms))
             if self.end_ms is not None:
@@ -112,8 +112,8 @@ class Bounds:
 def _not_before(rows: MessageColumns, bound: tuple[int, int, int]) -> pa.BooleanArray:
     """Whether each row is at or behind `bound`; one that is not batched counts as member 0."""
     ledger, entry, batch = bound
-    ledgers, entries = rows.ledger_ids(), rows.entry_numbers(tables.ENTRY_ID)
-    members = pc.max_element_wise(rows.row_numbers(tables.ROW_BATCH_INDEX), 0)
+    ledgers, entries = rows.ledger_ids(), rows.entry_numbers(layout.ENTRY_ID)
+    members = pc.max_element_wise(rows.row_numbers(layout.ROW_BATCH_INDEX), 0)
     in_entry = pc.and_(pc.equal(entries, entry), pc.greater_equal(members, batch))
     in_ledger = pc.and_(pc.equal(ledgers, ledger), pc.or_(pc.greater(entries, entry), in_entry))
     return pc.or_(pc.greater(ledgers, ledger), in_ledger)

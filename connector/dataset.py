@@ -305,7 +305,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             filter: As in `scanner`.
             arrow_types: Whether all columns keep Arrow's types (`pandas.ArrowDtype`). By default
                 those do of which NumPy's types would not hold every value
-                (`connector.pandas_frames`), such as integers with nulls.
+                (`connector.engines.pandas_frames`), such as integers with nulls.
             options: Options of `pyarrow.Table.to_pandas`; with any of them, pyarrow alone chooses
                 the types.
 
@@ -314,7 +314,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         """
         import pandas as pd
 
-        from connector.pandas_frames import exact_frame  # noqa: PLC0415 - as Polars is
+        from connector.engines.pandas_frames import exact_frame  # noqa: PLC0415 - as Polars is
 
         table = self.to_table(columns, filter)
         if arrow_types:
@@ -343,7 +343,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
 
     def scan_polars(self) -> pl.LazyFrame:
         """A lazy Polars frame: projection, predicate and row limit reach the reader."""
-        from connector.polars_source import scan_polars  # noqa: PLC0415 - an optional engine
+        from connector.engines.polars_source import scan_polars  # noqa: PLC0415 - an optional engine
 
         return scan_polars(self)
 

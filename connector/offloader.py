@@ -30,7 +30,7 @@ from arrow_io.ledger_writer import (
     MIN_BLOCK_BYTES,
     LedgerWriter,
 )
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.failures import RetryPolicy
@@ -38,7 +38,7 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 from arrow_io.storage.trace import RequestTrace
-from connector.catalog.topic_metadata import OffloadContext
+from connector.catalog.metadata.topic_metadata import OffloadContext
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -429,11 +429,11 @@ class _EntriesOf:
     def __iter__(self) -> Iterator[memoryview]:
         ledger = self.ledger
         for run in ledger.entry_runs(0, ledger.last_entry_id, ReadReport(), verify_checksums=True):
-            for index in run.flagged(tables.BROKEN):
-                if run.number(index, tables.ERROR) == tables.BAD_CHECKSUM:
+            for index in run.flagged(layout.BROKEN):
+                if run.number(index, layout.ERROR) == layout.BAD_CHECKSUM:
                     raise run.error(index)
             for index in range(run.count):
-                yield run.view(index, tables.FRAME)
+                yield run.view(index, layout.FRAME)
 
 
 @cache

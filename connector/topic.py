@@ -18,7 +18,7 @@ from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
 from connector.catalog.catalog import Catalog, open_catalog
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas.loading import load_schema
 from connector.dataset import TopicDataset
 from connector.decryption_keys import read_decryption_keys
 from connector.message_ids import MessageId
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.trace import RequestTrace
     from connector.bounds import Bound
     from connector.catalog.catalog_options import Metadata
-    from connector.catalog.schemas import SchemaSource
+    from connector.catalog.schemas.loading import SchemaSource
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.decryption_keys import KeySource
 
@@ -88,10 +88,10 @@ def open_topic(
         end: Behind the last message, exclusive; likewise; not before `start`.
         columns: Names of columns, on-request ones included (`arrow_io.columns.ALL_COLUMNS`); `*`
             among them, or in place of a list, stands for the default ones, as None does.
-        schema: What the values are decoded by (`connector.catalog.schemas`): a file or folder of
-            what Pulsar's admin API or CLI gives, a SchemaInfo as a dict, an Avro schema, a protobuf
-            descriptor set, or the name of a primitive type. None: the schema in the metadata, if
-            there is one; else values are given as bytes.
+        schema: What the values are decoded by (`connector.catalog.schemas.loading`): a file or
+            folder of what Pulsar's admin API or CLI gives, a SchemaInfo as a dict, an Avro schema,
+            a protobuf descriptor set, or the name of a primitive type. None: the schema in the
+            metadata, if there is one; else values are given as bytes.
         schema_version: Which version of the schema gives the columns; None for the newest. Values
             that other versions wrote are resolved to it.
         value: Shape of decoded values: `flat` gives each field of a record a column of its own,

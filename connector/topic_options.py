@@ -1,8 +1,8 @@
 """What each option of `open_topic` may be, whatever the others are: errors name it.
 
 Options whose form is a matter of its own are read, and refused, where that is done: schemas by
-`connector.catalog.schemas`, keys by `connector.decryption_keys`, sources of metadata by
-`connector.catalog.metadata_source`.
+`connector.catalog.schemas.loading`, keys by `connector.decryption_keys`, sources of metadata by
+`connector.catalog.metadata.source`.
 """
 
 from __future__ import annotations

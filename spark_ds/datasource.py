@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from arrow_io.errors import OptionError, TopicNotFoundError
 from connector.catalog.catalog import open_catalog
-from connector.listings import TABLES
+from connector.catalog_tables import TABLES
 from connector.topic import open_topic
 from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.column_types import spark_schema

@@ -20,8 +20,8 @@ from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
+from connector.catalog_tables import TABLES
 from connector.decryption_keys import read_decryption_keys
-from connector.listings import TABLES
 from connector.pulsar_time import time_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from connector.catalog.managed_ledger import parse_managed_ledger_info
+from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.topic_name import TopicName
 from tests.support.command_line import run
 from tests.support.snippets import snippets_of

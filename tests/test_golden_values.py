@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas.loading import load_schema
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic
 from tests.support.golden_values import (
     ExpectedRow,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import EntryOrderError
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,10 +57,10 @@ class BrokerOrder:
 
 def _broker_index(run: EntryRun, entry: int) -> int | None:
     """The broker's index of an entry's last message; None where it has none, or is broken."""
-    flags = run.number(entry, tables.FLAGS)
-    if not flags & tables.HAS_BROKER_INDEX or flags & tables.BROKEN:
+    flags = run.number(entry, layout.FLAGS)
+    if not flags & layout.HAS_BROKER_INDEX or flags & layout.BROKEN:
         return None
-    return run.number(entry, tables.BROKER_INDEX)
+    return run.number(entry, layout.BROKER_INDEX)
 
 
 def goes_back(before: int | None, index: int | None) -> bool:
@@ -71,7 +71,7 @@ def goes_back(before: int | None, index: int | None) -> bool:
 def _begins_count(run: EntryRun, entry: int) -> bool:
     """Whether the first message of an entry is the first that a broker counted."""
     last = _broker_index(run, entry)
-    return last is not None and last + 1 == max(run.number(entry, tables.BATCH_SIZE), 1)
+    return last is not None and last + 1 == max(run.number(entry, layout.BATCH_SIZE), 1)
 
 
 def out_of_order(before: int | None, index: int | None) -> EntryOrderError:

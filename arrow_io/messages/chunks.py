@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import CorruptEntryError
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
@@ -62,16 +62,16 @@ class ChunkLookback:
         later: list[tuple[int, bytes]] = []
         damage: CorruptEntryError | None = None
         for before in runs:
-            for index in reversed(list(before.flagged(tables.CHUNKED | tables.BROKEN))):
-                if before.number(index, tables.FLAGS) & tables.BROKEN:
+            for index in reversed(list(before.flagged(layout.CHUNKED | layout.BROKEN))):
+                if before.number(index, layout.FLAGS) & layout.BROKEN:
                     damage = damage or before.error(index)
                     continue
-                if before.view(index, tables.UUID) != uuid:
+                if before.view(index, layout.UUID) != uuid:
                     continue
-                position = before.ledger_id, before.number(index, tables.ENTRY_ID)
+                position = before.ledger_id, before.number(index, layout.ENTRY_ID)
                 if self._is_read is not None and self._is_read(*position):
                     return FoundChunks([], is_others=True)
-                chunk_id = before.number(index, tables.CHUNK_ID)
+                chunk_id = before.number(index, layout.CHUNK_ID)
                 try:
                     later.append((chunk_id, payload_of(before, index)))
                 except CorruptEntryError as error:
@@ -163,9 +163,9 @@ class ChunkAssembler:
             CorruptEntryError: It cannot be decrypted, the chunks together have not the size they
                 announce, or the message was given up because more was open at once than is held.
         """
-        uuid = bytes(run.view(index, tables.UUID))
-        chunk_id = run.number(index, tables.CHUNK_ID)
-        is_last = chunk_id == run.number(index, tables.CHUNK_COUNT) - 1
+        uuid = bytes(run.view(index, layout.UUID))
+        chunk_id = run.number(index, layout.CHUNK_ID)
+        is_last = chunk_id == run.number(index, layout.CHUNK_COUNT) - 1
         message = self._message(run, index, uuid, chunk_id)
         if message is None:
             return None
@@ -184,7 +184,7 @@ class ChunkAssembler:
             return None
         payload = b"".join(message.parts)
         self._close(uuid, incomplete=False)
-        announced = run.number(index, tables.CHUNK_TOTAL_SIZE)
+        announced = run.number(index, layout.CHUNK_TOTAL_SIZE)
         if self._join and len(payload) != announced:
             have = counted(len(payload), "byte")
             text = f"the chunks together have {have}, not the {announced} announced"
@@ -210,7 +210,7 @@ class ChunkAssembler:
             if uuid in self._done:
                 self._report.duplicate_chunks += 1
             elif self._lookback is not None and uuid not in self._given_up:
-                chunk_count = run.number(index, tables.CHUNK_COUNT)
+                chunk_count = run.number(index, layout.CHUNK_COUNT)
                 found = self._lookback.find(uuid, run, self._payload)
                 self._take(found, uuid, chunk_id, chunk_count)
         return self._open.get(uuid)

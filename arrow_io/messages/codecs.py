@@ -12,7 +12,7 @@ from functools import cache
 import pyarrow as pa
 
 from arrow_io.errors import CorruptEntryError, OptionError
-from arrow_io.messages import _decode, tables
+from arrow_io.messages import _decode, layout
 from arrow_io.wording import counted
 
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
@@ -29,7 +29,7 @@ MAX_MESSAGE_BYTES = 128 << 20
 """Largest uncompressed size believed. A broker's own limit is 5 MiB unless configured."""
 
 _LZ4_LAST_LITERALS = 5
-_MAX_RATIO = {LZ4: 255, ZLIB: 1032, SNAPPY: 22, ZSTD: tables.MAX_COMPRESSION_RATIO}
+_MAX_RATIO = {LZ4: 255, ZLIB: 1032, SNAPPY: 22, ZSTD: layout.MAX_COMPRESSION_RATIO}
 """Most bytes that one compressed byte can become (ZSTD: a 128 KiB block from 4 bytes)."""
 
 

@@ -36,7 +36,7 @@ from google.protobuf.message import DecodeError
 
 from arrow_io.errors import DecryptionError, EncryptedPayloadError, OptionError, PulsarOffloadError
 from arrow_io.extras import install_command
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.option_names import option_name
 from arrow_io.wording import counted
 
@@ -171,11 +171,11 @@ class PayloadDecryptor:
             EncryptedPayloadError: There is no key for it.
             DecryptionError: The key does not open it.
         """
-        stored = run.view(index, tables.PAYLOAD)
-        if not run.number(index, tables.FLAGS) & tables.ENCRYPTED:
+        stored = run.view(index, layout.PAYLOAD)
+        if not run.number(index, layout.FLAGS) & layout.ENCRYPTED:
             return stored
         try:
-            return self.decrypt(run.view(index, tables.METADATA), stored)
+            return self.decrypt(run.view(index, layout.METADATA), stored)
         except PulsarOffloadError as error:
             run.locate(error, index)
             raise
@@ -187,10 +187,10 @@ class PayloadDecryptor:
             EncryptedPayloadError: There is no key for it.
             DecryptionError: The key does not unwrap the data key.
         """
-        if not run.number(index, tables.FLAGS) & tables.ENCRYPTED:
+        if not run.number(index, layout.FLAGS) & layout.ENCRYPTED:
             return
         try:
-            self._data_key(self._parsed(run.view(index, tables.METADATA)))
+            self._data_key(self._parsed(run.view(index, layout.METADATA)))
         except PulsarOffloadError as error:
             run.locate(error, index)
             raise

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from arrow_io.errors import ChecksumError, CorruptEntryError, PulsarOffloadError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
-from arrow_io.messages import _decode, tables
+from arrow_io.messages import _decode, layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ class EntryRun:
         object_key: Name of the data object, for errors.
         data: The buffer (unsigned bytes).
         offset: Where in the data object the buffer begins, in bytes.
-        table: Entry table (`arrow_io.messages.tables`), row-major.
+        table: Entry table (`arrow_io.messages.layout`), row-major.
         count: How many entries.
         owned: False for entries outside the ranges that a task gives rows of, which are read only
             to close what the task opened.
@@ -53,17 +53,17 @@ class EntryRun:
 
     def fields(self, index: int) -> list[int]:
         """All numbers of one entry."""
-        start = index * tables.ENTRY_WIDTH
-        return self.table[start : start + tables.ENTRY_WIDTH].tolist()
+        start = index * layout.ENTRY_WIDTH
+        return self.table[start : start + layout.ENTRY_WIDTH].tolist()
 
     def number(self, index: int, field: int) -> int:
         """One number of one entry."""
-        return int(self.table[index * tables.ENTRY_WIDTH + field])
+        return int(self.table[index * layout.ENTRY_WIDTH + field])
 
     @property
     def last_entry_id(self) -> int:
         """Id of the last entry (inclusive)."""
-        return self.number(self.count - 1, tables.ENTRY_ID)
+        return self.number(self.count - 1, layout.ENTRY_ID)
 
     @property
     def frame_bytes(self) -> int:
@@ -77,12 +77,12 @@ class EntryRun:
 
     def bytes_of(self, index: int) -> int:
         """Length of the data of one entry."""
-        return self.table[index * tables.ENTRY_WIDTH + tables.FRAME] & 0xFFFFFFFF
+        return self.table[index * layout.ENTRY_WIDTH + layout.FRAME] & 0xFFFFFFFF
 
     def bytes_between(self, first: int, stop: int) -> int:
         """Length of the data of the entries `[first, stop)`, at least one; no entry headers."""
-        last = self.number(stop - 1, tables.FRAME)
-        span = (last >> 32) + (last & 0xFFFFFFFF) - (self.number(first, tables.FRAME) >> 32)
+        last = self.number(stop - 1, layout.FRAME)
+        span = (last >> 32) + (last & 0xFFFFFFFF) - (self.number(first, layout.FRAME) >> 32)
         return span - ENTRY_HEADER_BYTES * (stop - 1 - first)
 
     def stop_with(self, first: int, stop: int, size_bytes: int) -> int:
@@ -122,16 +122,16 @@ class EntryRun:
             if index == self.count:
                 self.verified = True
                 return
-            base = index * tables.ENTRY_WIDTH
-            self.table[base + tables.ERROR] = tables.BAD_CHECKSUM
-            self.table[base + tables.FLAGS] = tables.BROKEN
+            base = index * layout.ENTRY_WIDTH
+            self.table[base + layout.ERROR] = layout.BAD_CHECKSUM
+            self.table[base + layout.FLAGS] = layout.BROKEN
             index += 1
 
     def error(self, index: int) -> CorruptEntryError:
         """The typed error of a `BROKEN` entry."""
-        code = self.number(index, tables.ERROR)
-        kind = ChecksumError if code == tables.BAD_CHECKSUM else CorruptEntryError
-        error = kind(tables.REASONS[code])
+        code = self.number(index, layout.ERROR)
+        kind = ChecksumError if code == layout.BAD_CHECKSUM else CorruptEntryError
+        error = kind(layout.REASONS[code])
         self.locate(error, index)
         return error
 
@@ -140,6 +140,6 @@ class EntryRun:
         error.located(
             object_key=self.object_key,
             ledger_id=self.ledger_id,
-            entry_id=self.number(index, tables.ENTRY_ID),
-            offset=self.offset + (self.number(index, tables.FRAME) >> 32),
+            entry_id=self.number(index, layout.ENTRY_ID),
+            offset=self.offset + (self.number(index, layout.FRAME) >> 32),
         )

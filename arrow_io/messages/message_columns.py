@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.errors import CorruptEntryError, PulsarOffloadError
-from arrow_io.messages import _decode, tables
+from arrow_io.messages import _decode, layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
 from arrow_io.read_report import ReadReport, Unit
 
@@ -67,7 +67,7 @@ class MessageColumns:
         self.count = 0
         self.size_bytes = 0
         self.lost_values: set[int] = set()
-        self._buffer, self._rows = int64_view(capacity * tables.ROW_WIDTH)
+        self._buffer, self._rows = int64_view(capacity * layout.ROW_WIDTH)
         self._segments: list[_Segment] = []
         _, self._result = int64_view(4)
 
@@ -83,10 +83,10 @@ class MessageColumns:
     def add_single(self, run: EntryRun, index: int, payload: memoryview | None) -> None:
         """Add one entry whose payload was decompressed or joined; None where it cannot be had."""
         _decode.core.add_singles(run.table, index, index + 1, self._rows, self.capacity, self.count)
-        column = tables.ROW_PAYLOAD * self.capacity + self.count
+        column = layout.ROW_PAYLOAD * self.capacity + self.count
         if payload is None:
-            self._rows[column] = tables.ABSENT
-        elif self._rows[column] != tables.ABSENT:
+            self._rows[column] = layout.ABSENT
+        elif self._rows[column] != layout.ABSENT:
             self._rows[column] = len(payload)
         body = run.data
         self._close_segment(
@@ -185,7 +185,7 @@ class MessageColumns:
         out = pa.allocate_buffer(4 * self.count)
         validity = pa.allocate_buffer(self.count // 8 + 1)
         nulls = _decode.core.fill_batch_indexes(
-            self._column(tables.ROW_BATCH_INDEX),
+            self._column(layout.ROW_BATCH_INDEX),
             self.count,
             memoryview(out).cast("B").cast("i"),
             memoryview(validity).cast("B"),
@@ -198,7 +198,7 @@ class MessageColumns:
 
     def entry_times(self, field: int, report: ReadReport) -> pa.TimestampArray:
         """Timestamps of a number in ms of each row's entry, of which `NO_TIME` stands for none."""
-        return self._timestamps(self._spread(field)[1], tables.NO_TIME, report)
+        return self._timestamps(self._spread(field)[1], layout.NO_TIME, report)
 
     def _timestamps(
         self, milliseconds: memoryview, absent: int, report: ReadReport
@@ -210,7 +210,7 @@ class MessageColumns:
         )
         if beyond:
             for row, time in enumerate(milliseconds[: self.count]):
-                if time != absent and abs(time) > tables.MAX_MILLISECONDS:
+                if time != absent and abs(time) > layout.MAX_MILLISECONDS:
                     message = f"time {time} ms is beyond what a timestamp in µs can hold"
                     report.lose(Unit.MESSAGE, self.locate(CorruptEntryError(message), row))
         buffers = [validity if nulls else None, out]
@@ -228,16 +228,16 @@ class MessageColumns:
         """Key, ordering key or value of each row."""
         spans = self._spans(
             (lambda segment: segment.payload)
-            if field == tables.ROW_PAYLOAD
+            if field == layout.ROW_PAYLOAD
             else (lambda segment: segment.body)
         )
         return _gather(self._column(field), self.count, spans)
 
     def key_bytes(self, report: ReadReport) -> pa.BinaryArray:
         """The key of each row as bytes: decoded where the producer gave bytes, which are Base64."""
-        keys = self.row_bytes(tables.ROW_KEY)
-        flags = self.row_numbers(tables.ROW_FLAGS)
-        encoded = pc.not_equal(pc.bit_wise_and(flags, tables.KEY_IS_BASE64), 0)
+        keys = self.row_bytes(layout.ROW_KEY)
+        flags = self.row_numbers(layout.ROW_FLAGS)
+        encoded = pc.not_equal(pc.bit_wise_and(flags, layout.KEY_IS_BASE64), 0)
         if not pc.any(encoded).as_py():
             return keys
         values = keys.to_pylist()
@@ -255,7 +255,7 @@ class MessageColumns:
 
     def payloads(self) -> memoryview:
         """The positions of the rows' values in the buffers that `payload_spans` gives."""
-        return self._column(tables.ROW_PAYLOAD)
+        return self._column(layout.ROW_PAYLOAD)
 
     def payload_spans(self) -> Iterator[tuple[int, int, memoryview]]:
         """Rows `[start, stop)` whose values stand in the same buffer."""
@@ -263,14 +263,14 @@ class MessageColumns:
 
     def version_spans(self) -> Iterator[tuple[int, int, bytes | None]]:
         """Rows `[start, stop)` that were written with the same schema version; None: with none."""
-        entries = self._column(tables.ROW_ENTRY)
+        entries = self._column(layout.ROW_ENTRY)
         for start, stop, run in self._spans(lambda segment: segment.run):
             row = start
             while row < stop:
                 end = _decode.core.end_of_version(run.data, run.table, entries, row, stop)
                 entry = entries[row]
-                is_absent = run.number(entry, tables.SCHEMA_VERSION) == tables.ABSENT
-                version = None if is_absent else bytes(run.view(entry, tables.SCHEMA_VERSION))
+                is_absent = run.number(entry, layout.SCHEMA_VERSION) == layout.ABSENT
+                version = None if is_absent else bytes(run.view(entry, layout.SCHEMA_VERSION))
                 yield row, end, version
                 row = end
 
@@ -287,8 +287,8 @@ class MessageColumns:
             CorruptEntryError: A property cannot be decoded (salvaging: the message is given without
                 its properties, and this is counted).
         """
-        counts = self._column(tables.ROW_PROPERTY_COUNT)
-        metadata = self._column(tables.ROW_METADATA)
+        counts = self._column(layout.ROW_PROPERTY_COUNT)
+        metadata = self._column(layout.ROW_METADATA)
         total = _decode.core.total(counts, self.count)
         if total == 0:
             no_offsets = pa.py_buffer(bytes(4 * (self.count + 1)))
@@ -328,13 +328,13 @@ class MessageColumns:
 
     def error(self, row: int, code: int) -> CorruptEntryError:
         """The typed error for what is wrong with a row."""
-        return self.locate(CorruptEntryError(tables.REASONS[code]), row)
+        return self.locate(CorruptEntryError(layout.REASONS[code]), row)
 
     def locate(self, error: _Error, row: int) -> _Error:
         """Say in an error which row it is about."""
         segment = self._segments[bisect_right(self._segments, row, key=_start) - 1]
-        segment.run.locate(error, self._column(tables.ROW_ENTRY)[row])
-        batch_index = self._column(tables.ROW_BATCH_INDEX)[row]
+        segment.run.locate(error, self._column(layout.ROW_ENTRY)[row])
+        batch_index = self._column(layout.ROW_BATCH_INDEX)[row]
         return error.located(batch_index=None if batch_index < 0 else batch_index)
 
     def _column(self, field: int) -> memoryview:
@@ -343,7 +343,7 @@ class MessageColumns:
 
     def _spread(self, field: int) -> tuple[pa.Buffer, memoryview]:
         buffer, numbers = int64_view(max(1, self.count))
-        entries = self._column(tables.ROW_ENTRY)
+        entries = self._column(layout.ROW_ENTRY)
         for start, stop, run in self._spans(lambda segment: segment.run):
             _decode.core.spread_entry_field(run.table, field, entries, start, stop, numbers)
         return buffer.slice(0, 8 * self.count), numbers

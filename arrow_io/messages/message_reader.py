@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import CorruptEntryError
-from arrow_io.messages import _decode, tables
+from arrow_io.messages import _decode, layout
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.messages.codecs import decompress
 from arrow_io.messages.encryption import PayloadDecryptor
@@ -99,7 +99,7 @@ class MessageReader:
         self._outcomes = runs if isinstance(runs, TransactionLookahead) else None
         self._open_transactions: set[tuple[int, int]] = set()
         self._needs = needs
-        self._special = tables.SPECIAL if needs.members else tables.SPECIAL_BY_POSITION
+        self._special = layout.SPECIAL if needs.members else layout.SPECIAL_BY_POSITION
         self._report = report
         self._limits = limits or BatchLimits()
         self._decryptor = decryptor or PayloadDecryptor()
@@ -162,7 +162,7 @@ class MessageReader:
                 )
                 self._hold(run, first, index)
                 if code:
-                    error = CorruptEntryError(tables.REASONS[code])
+                    error = CorruptEntryError(layout.REASONS[code])
                     run.locate(error, index)
                     self._report.lose(Unit.ENTRY, error)
                     index, batch_index = index + 1, 0
@@ -171,10 +171,10 @@ class MessageReader:
 
     def _close_chunks(self, run: EntryRun) -> Iterator[MessageColumns]:
         """Outside the ranges whose rows are given, only chunks of what began in them matter."""
-        for index in run.flagged(tables.CHUNKED | tables.BROKEN):
+        for index in run.flagged(layout.CHUNKED | layout.BROKEN):
             if not self._chunks.unfinished:
                 return
-            if not run.number(index, tables.FLAGS) & tables.BROKEN:
+            if not run.number(index, layout.FLAGS) & layout.BROKEN:
                 self._read_special(run, index)
                 if self._is_full():
                     yield self._give()
@@ -202,14 +202,14 @@ class MessageReader:
     def _read_special(self, run: EntryRun, index: int) -> Iterator[MessageColumns] | None:
         """Read an entry that is not simply one message; gives what did not fit of a batch."""
         entry = run.fields(index)
-        flags = entry[tables.FLAGS]
+        flags = entry[layout.FLAGS]
         try:
-            if flags & tables.BROKEN:
+            if flags & layout.BROKEN:
                 raise run.error(index)
-            if flags & tables.MARKER:
+            if flags & layout.MARKER:
                 self._report.markers += 1
             elif self._is_visible(run, index, entry):
-                if flags & tables.BATCHED:
+                if flags & layout.BATCHED:
                     return self._read_batch(run, index, entry)
                 self._read_single(run, index, entry)
         except CorruptEntryError as error:
@@ -218,9 +218,9 @@ class MessageReader:
         return None
 
     def _is_visible(self, run: EntryRun, index: int, entry: list[int]) -> bool:
-        if self._outcomes is None or not entry[tables.FLAGS] & tables.TRANSACTION:
+        if self._outcomes is None or not entry[layout.FLAGS] & layout.TRANSACTION:
             return True
-        ids = entry[tables.TXN_MOST], entry[tables.TXN_LEAST]
+        ids = entry[layout.TXN_MOST], entry[layout.TXN_LEAST]
         outcome = self._outcomes.outcome(*ids)
         messages = _decode.core.count_messages(run.table, index, index + 1)
         if outcome is Outcome.ABORTED:
@@ -234,7 +234,7 @@ class MessageReader:
         return outcome is Outcome.COMMITTED
 
     def _read_single(self, run: EntryRun, index: int, entry: list[int]) -> None:
-        if not entry[tables.FLAGS] & tables.CHUNKED:
+        if not entry[layout.FLAGS] & layout.CHUNKED:
             self._columns.add_single(run, index, self._value(run, index, entry))
             return
         joined = self._chunks.add(run, index)
@@ -246,11 +246,11 @@ class MessageReader:
         self, run: EntryRun, index: int, entry: list[int], joined: memoryview | None = None
     ) -> memoryview | None:
         """The value of a single message, made of its payload; None if it is null or not wanted."""
-        flags = entry[tables.FLAGS]
-        if not self._needs.payload or flags & tables.NULL_VALUE:
+        flags = entry[layout.FLAGS]
+        if not self._needs.payload or flags & layout.NULL_VALUE:
             return None
         stored = self._decryptor.payload(run, index) if joined is None else joined
-        return _decompress(run, entry, stored) if flags & tables.COMPRESSED else stored
+        return _decompress(run, entry, stored) if flags & layout.COMPRESSED else stored
 
     def _read_batch(
         self, run: EntryRun, index: int, entry: list[int]
@@ -260,11 +260,11 @@ class MessageReader:
             self._decryptor.check(run, index)
             return self._read_plain(run, index, index + 1)
         body = self._decryptor.payload(run, index)
-        is_compressed = entry[tables.FLAGS] & tables.COMPRESSED
-        size = entry[tables.UNCOMPRESSED_SIZE] if is_compressed else len(body)
-        members = entry[tables.BATCH_SIZE]
-        if not 0 <= members <= size // tables.MIN_MEMBER_BYTES:
-            raise CorruptEntryError(tables.REASONS[tables.BAD_BATCH_SIZE])
+        is_compressed = entry[layout.FLAGS] & layout.COMPRESSED
+        size = entry[layout.UNCOMPRESSED_SIZE] if is_compressed else len(body)
+        members = entry[layout.BATCH_SIZE]
+        if not 0 <= members <= size // layout.MIN_MEMBER_BYTES:
+            raise CorruptEntryError(layout.REASONS[layout.BAD_BATCH_SIZE])
         if is_compressed:
             body = _decompress(run, entry, body)
         place = self._add_members(run, index, body, members, (0, 0))
@@ -287,7 +287,7 @@ class MessageReader:
         """
         position, batch_index, code = self._columns.split_batch(run, index, body, *place)
         if code:
-            error = CorruptEntryError(tables.REASONS[code], batch_index=batch_index)
+            error = CorruptEntryError(layout.REASONS[code], batch_index=batch_index)
             run.locate(error, index)
             # What follows a message of unknown length cannot be found.
             self._report.lose(Unit.MESSAGE, error, count=max(1, members - batch_index))
@@ -297,10 +297,10 @@ class MessageReader:
 
 def _decompress(run: EntryRun, entry: list[int], payload: memoryview) -> memoryview:
     return decompress(
-        entry[tables.COMPRESSION],
+        entry[layout.COMPRESSION],
         payload,
-        entry[tables.UNCOMPRESSED_SIZE],
+        entry[layout.UNCOMPRESSED_SIZE],
         is_size_trusted=run.verified
-        and entry[tables.CHECKSUM] != tables.ABSENT
-        and bool(entry[tables.FLAGS] & tables.BATCHED),
+        and entry[layout.CHECKSUM] != layout.ABSENT
+        and bool(entry[layout.FLAGS] & layout.BATCHED),
     )

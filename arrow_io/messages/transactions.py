@@ -12,7 +12,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,11 +104,14 @@ class TransactionLookahead:
         return True
 
     def _note_markers(self, run: EntryRun) -> None:
-        for index in run.flagged(tables.MARKER | tables.BROKEN):
-            if run.number(index, tables.FLAGS) & tables.BROKEN:
+        for index in run.flagged(layout.MARKER | layout.BROKEN):
+            if run.number(index, layout.FLAGS) & layout.BROKEN:
                 self.damage = self.damage or run.error(index)
                 continue
-            marker = run.number(index, tables.MARKER_TYPE)
+            marker = run.number(index, layout.MARKER_TYPE)
             if marker in {TXN_COMMIT, TXN_ABORT}:
-                ids = run.number(index, tables.TXN_MOST), run.number(index, tables.TXN_LEAST)
+                ids = (
+                    run.number(index, layout.TXN_MOST),
+                    run.number(index, layout.TXN_LEAST),
+                )
                 self._outcomes[ids] = Outcome.COMMITTED if marker == TXN_COMMIT else Outcome.ABORTED

@@ -12,8 +12,8 @@ from arrow_io.errors import SchemaError
 from arrow_io.messages.entry_run import int64_view
 from arrow_io.messages.message_columns import last_of_equal
 from arrow_io.payloads import tables
+from arrow_io.payloads.builds import has_equal_texts, shredder
 from arrow_io.payloads.program import POWERS_OF_TEN
-from arrow_io.payloads.shredders import has_equal_texts, shredder
 from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 All of them are flat arrays of int64, so that both builds of the shredder share one layout. A
 *program* says how bytes are read (`OP_WIDTH` numbers an op), a *node* is one Arrow array to be
 filled (`NODE_WIDTH` numbers a node, in the order of the Arrow type tree: each node before its
-children). Positions are `start << 32 | length`, as in `arrow_io.messages.tables`.
+children). Positions are `start << 32 | length`, as in `arrow_io.messages.layout`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.errors import PayloadDecodeError, SchemaError
-from arrow_io.messages import _decode, tables
+from arrow_io.messages import _decode, layout
 from arrow_io.messages.entry_run import int64_view
 from arrow_io.payloads.decoder import (
     PayloadDecoder,
@@ -216,7 +216,7 @@ class _KeyValueSources:
                 if row < source.stop:
                     error = PayloadDecodeError("the payload is no key and value behind lengths")
                     lose_values(self._rows, [row], error, self._report)
-                    keys[row] = values[row] = tables.ABSENT
+                    keys[row] = values[row] = layout.ABSENT
                     row += 1
         return keys, values
 
@@ -228,6 +228,6 @@ class _KeyValueSources:
         starts = offsets.slice(0, len(keys)).cast(pa.int64())
         lengths = pc.subtract(offsets.slice(1).cast(pa.int64()), starts)
         positions = pc.add(pc.shift_left(starts, 32), lengths)
-        positions = pc.if_else(keys.is_valid(), positions, tables.ABSENT)
+        positions = pc.if_else(keys.is_valid(), positions, layout.ABSENT)
         view = memoryview(positions.buffers()[1]).cast("B").cast("q")
         return memoryview(keys.buffers()[2] or b"").cast("B"), view

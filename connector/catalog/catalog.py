@@ -23,9 +23,9 @@ from connector.catalog.bucket_summary import what_lies_there
 from connector.catalog.catalog_option_checks import check_place
 from connector.catalog.catalog_options import CatalogOptions
 from connector.catalog.left_out import count_left_out
-from connector.catalog.metadata_source import open_metadata_source
+from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas.loading import load_schema
 from connector.catalog.shown_catalog import catalog_line, catalog_table
 from connector.catalog.snapshot import (
     SnapshotSource,
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import TopicSchema
     from connector.catalog.bucket import BucketContents, LedgerCopy
     from connector.catalog.catalog_options import Metadata
-    from connector.catalog.metadata_source import MetadataSource
-    from connector.catalog.topic_metadata import TopicMetadata
+    from connector.catalog.metadata.source import MetadataSource
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
 
 _CONCURRENT_TOPICS = 8
 

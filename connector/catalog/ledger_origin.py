@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from arrow_io.format.ledger_metadata import LedgerMetadata
     from connector.catalog.bucket import LedgerCopy
-    from connector.catalog.topic_metadata import LedgerInfo
+    from connector.catalog.metadata.topic_metadata import LedgerInfo
 
 _BROKER_CLOCKS_MS: Final = 60_000
 """How far the clocks of brokers, which note these times, may be apart."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from arrow_io.read_report import ReadReport
     from connector.catalog.catalog import Catalog
-    from connector.catalog.metadata_source import MetadataSource
+    from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.topic_name import TopicName
 

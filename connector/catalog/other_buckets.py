@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arrow_io.storage.location import Location
-    from connector.catalog.topic_metadata import LedgerInfo
+    from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.topic_name import TopicName
 
 

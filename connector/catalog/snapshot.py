@@ -26,7 +26,7 @@ from connector.catalog.snapshot_json import FORMAT, VERSION, Snapshot, SnapshotR
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from connector.catalog.topic_metadata import TopicMetadata
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.topic_name import TopicName
 
 SUFFIX = ".json.gz"

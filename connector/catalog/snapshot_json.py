@@ -25,7 +25,7 @@ from connector.catalog.bucket import (
     UnfinishedOffload,
     object_versions,
 )
-from connector.catalog.topic_metadata import (
+from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
     OffloadContext,
     TopicMetadata,

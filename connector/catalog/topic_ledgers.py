@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from arrow_io.ledger_reader import OffloadedLedger
-    from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
+    from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.topic_name import TopicName
 
 
-class LedgerState(StrEnum):
+class LedgerStanding(StrEnum):
     """Where a ledger of a topic is."""
 
     OFFLOADED = "offloaded"
@@ -65,17 +65,17 @@ class LedgerState(StrEnum):
     @property
     def is_readable(self) -> bool:
         """Whether the topic has the ledger, and the bucket has it whole."""
-        return self in {LedgerState.OFFLOADED, LedgerState.BOTH}
+        return self in {LedgerStanding.OFFLOADED, LedgerStanding.BOTH}
 
     @property
     def is_pending(self) -> bool:
         """Whether it is in BookKeeper only."""
-        return self in {LedgerState.BOOKKEEPER, LedgerState.OFFLOADING, LedgerState.OPEN}
+        return self in {LedgerStanding.BOOKKEEPER, LedgerStanding.OFFLOADING, LedgerStanding.OPEN}
 
     @property
     def is_stray(self) -> bool:
         """Whether it lies in the bucket, and is not the topic's."""
-        return self in {LedgerState.TRIMMED, LedgerState.UNKNOWN}
+        return self in {LedgerStanding.TRIMMED, LedgerStanding.UNKNOWN}
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class TopicLedger:
     """
 
     ledger_id: int
-    state: LedgerState
+    state: LedgerStanding
     info: LedgerInfo | None = None
     copy: LedgerCopy | None = None
     others: tuple[LedgerCopy, ...] = ()
@@ -187,7 +187,7 @@ class TopicLedgers:
             for each in self.states
             if each.state.is_pending
             and each.error is None
-            and (each.entries or (each.entries is None and each.state is not LedgerState.OPEN))
+            and (each.entries or (each.entries is None and each.state is not LedgerStanding.OPEN))
         )
 
     @property
@@ -196,7 +196,7 @@ class TopicLedgers:
 
         Not those that are older than its first, which retention explains.
         """
-        return tuple(each for each in self.states if each.state is LedgerState.UNKNOWN)
+        return tuple(each for each in self.states if each.state is LedgerStanding.UNKNOWN)
 
 
 def from_bucket(topic: TopicName, copies: Iterable[LedgerCopy]) -> TopicLedgers:
@@ -230,17 +230,17 @@ def from_metadata(
     ]
     first = min((info.ledger_id for info in metadata.ledgers), default=0)
     last_offloaded = max(
-        (info.ledger_id for info, each in listed if each.state is not LedgerState.BOOKKEEPER),
+        (info.ledger_id for info, each in listed if each.state is not LedgerStanding.BOOKKEEPER),
         default=-1,
     )
     states = [
         _not_offloaded(metadata, info, each, last_offloaded)
-        if each.state is LedgerState.BOOKKEEPER
+        if each.state is LedgerStanding.BOOKKEEPER
         else each
         for info, each in listed
     ]
     for ledger_id, (copy, *others) in here.items():
-        state = LedgerState.TRIMMED if ledger_id < first else LedgerState.UNKNOWN
+        state = LedgerStanding.TRIMMED if ledger_id < first else LedgerStanding.UNKNOWN
         states.append(TopicLedger(ledger_id, state, copy=copy, others=tuple(others)))
     states.sort(key=lambda each: each.ledger_id)
     return replace(_gathered(metadata.topic, states), metadata=metadata)
@@ -257,7 +257,7 @@ def _by_itself(ledger_id: int, copies: Sequence[LedgerCopy]) -> TopicLedger:
     """A ledger of which only the bucket tells."""
     chosen = next((copy for copy in copies if copy.ledger is not None), copies[0])
     others = tuple(copy for copy in copies if copy is not chosen)
-    state = LedgerState.OFFLOADED if chosen.ledger is not None else LedgerState.UNSOUND
+    state = LedgerStanding.OFFLOADED if chosen.ledger is not None else LedgerStanding.UNSOUND
     return TopicLedger(ledger_id, state, copy=chosen, others=others, error=chosen.error)
 
 
@@ -269,7 +269,7 @@ def _offloaded(
 ) -> TopicLedger:
     """A ledger of the metadata with the copy that it names, if it says that there is one."""
     ledger_id, offload = info.ledger_id, info.offload
-    not_offloaded = TopicLedger(ledger_id, LedgerState.BOOKKEEPER, info, others=tuple(copies))
+    not_offloaded = TopicLedger(ledger_id, LedgerStanding.BOOKKEEPER, info, others=tuple(copies))
     if offload is None or offload.complete is False:
         return not_offloaded
     if offload.uuid is None:
@@ -284,7 +284,7 @@ def _offloaded(
             return not_offloaded
         if found is None or isinstance(found, PulsarOffloadError):
             error = _missing(ledger_id, offload.uuid, others, found)
-            return TopicLedger(ledger_id, LedgerState.MISSING, info, others=others, error=error)
+            return TopicLedger(ledger_id, LedgerStanding.MISSING, info, others=others, error=error)
         chosen = found
     error = _objection(topic, info, chosen)
     if error is None and offload.uuid is None:
@@ -292,12 +292,17 @@ def _offloaded(
     if offload.complete is None and error is not None:
         # What is there may be half of an offload that is under way.
         return not_offloaded
-    state = LedgerState.BOTH if offload.bookkeeper_deleted is False else LedgerState.OFFLOADED
-    if error is not None:
-        state = (
-            LedgerState.MISSING if isinstance(error, MissingObjectError) else LedgerState.UNSOUND
-        )
+    state = _standing(error, is_in_bookkeeper=offload.bookkeeper_deleted is False)
     return TopicLedger(ledger_id, state, info, chosen, others, error)
+
+
+def _standing(error: PulsarOffloadError | None, *, is_in_bookkeeper: bool) -> LedgerStanding:
+    """Where an offloaded ledger is that the metadata lists."""
+    if isinstance(error, MissingObjectError):
+        return LedgerStanding.MISSING
+    if error is not None:
+        return LedgerStanding.UNSOUND
+    return LedgerStanding.BOTH if is_in_bookkeeper else LedgerStanding.OFFLOADED
 
 
 def _missing(
@@ -384,12 +389,12 @@ def _not_offloaded(
     is_behind = info.ledger_id > last_offloaded
     if newer is not None and (is_behind or info.entries == 0):
         others = tuple(copy for copy in ledger.others if copy is not newer)
-        return replace(ledger, state=LedgerState.UNKNOWN, copy=newer, others=others)
+        return replace(ledger, state=LedgerStanding.UNKNOWN, copy=newer, others=others)
     if _is_open(metadata, info):
-        return replace(ledger, state=LedgerState.OPEN)
+        return replace(ledger, state=LedgerStanding.OPEN)
     if info.entries == 0:
-        return replace(ledger, state=LedgerState.EMPTY)
-    state = LedgerState.BOOKKEEPER if info.offload is None else LedgerState.OFFLOADING
+        return replace(ledger, state=LedgerStanding.EMPTY)
+    state = LedgerStanding.BOOKKEEPER if info.offload is None else LedgerStanding.OFFLOADING
     if is_behind:
         return replace(ledger, state=state)
     message = "the ledger is only in BookKeeper, and ledgers behind it are offloaded"

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _NEEDED = ("typer", "rich")
 COMMAND_MODULES = (
-    "connector.cli.catalog",
+    "connector.cli.contents",
     "connector.cli.reading",
-    "connector.cli.owner",
+    "connector.cli.forecast",
     "connector.cli.audit",
     "connector.cli.writing",
 )

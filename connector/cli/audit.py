@@ -15,6 +15,7 @@ from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import agreeing, counted
 from connector.catalog.snapshot import is_snapshot
+from connector.catalog_tables import counted_topics
 from connector.cli.app import ExitCode, command
 from connector.cli.options import (
     AsJson,
@@ -27,7 +28,6 @@ from connector.cli.options import (
 )
 from connector.cli.output import print_json, print_table, progress, say
 from connector.cli.place import catalog_at, tell_place
-from connector.listings import counted_topics
 from connector.plain_text import size_text
 from connector.pulsar_time import time_of
 from connector.report.render import render_report

@@ -39,7 +39,7 @@ from connector.cli.options import (
 )
 from connector.cli.output import cost_text, print_json, print_table, progress, say, watched
 from connector.cli.place import catalog_at, tell_snapshot
-from connector.cli.query import run_sql, sql_text
+from connector.cli.sql import run_sql, sql_text
 from connector.plain_text import size_text
 from connector.scan.execution import tell
 from connector.topic import open_topic

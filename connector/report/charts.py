@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.wording import agreeing
-from connector.catalog.topic_ledgers import LedgerState
+from connector.catalog.topic_ledgers import LedgerStanding
 from connector.plain_text import size_text
 from connector.pulsar_time import milliseconds_of
 from connector.report.axes import count_text, time_text, time_ticks, value_ticks
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from connector.report.data import LedgerSpan, Rate
 
 STATE_TEXTS: Final = {
-    LedgerState.OFFLOADED: "in the bucket",
-    LedgerState.BOTH: "in the bucket and in BookKeeper",
-    LedgerState.BOOKKEEPER: "closed, and in BookKeeper only",
-    LedgerState.OFFLOADING: "in BookKeeper; an offload was begun and is not complete",
-    LedgerState.OPEN: "still being written",
-    LedgerState.EMPTY: "closed without an entry",
-    LedgerState.TRIMMED: "in the bucket; the topic does not have it any more",
-    LedgerState.UNKNOWN: "in the bucket, and not offloaded by the metadata",
-    LedgerState.UNSOUND: "in the bucket, and cannot be read",
-    LedgerState.MISSING: "offloaded, says the metadata, and not in the bucket",
+    LedgerStanding.OFFLOADED: "in the bucket",
+    LedgerStanding.BOTH: "in the bucket and in BookKeeper",
+    LedgerStanding.BOOKKEEPER: "closed, and in BookKeeper only",
+    LedgerStanding.OFFLOADING: "in BookKeeper; an offload was begun and is not complete",
+    LedgerStanding.OPEN: "still being written",
+    LedgerStanding.EMPTY: "closed without an entry",
+    LedgerStanding.TRIMMED: "in the bucket; the topic does not have it any more",
+    LedgerStanding.UNKNOWN: "in the bucket, and not offloaded by the metadata",
+    LedgerStanding.UNSOUND: "in the bucket, and cannot be read",
+    LedgerStanding.MISSING: "offloaded, says the metadata, and not in the bucket",
 }
 """Every state in words; the worse, the later, and drawn on top of those before."""
 
 IN_BUCKET: Final = frozenset(
     {
-        LedgerState.OFFLOADED,
-        LedgerState.BOTH,
-        LedgerState.TRIMMED,
-        LedgerState.UNKNOWN,
-        LedgerState.UNSOUND,
+        LedgerStanding.OFFLOADED,
+        LedgerStanding.BOTH,
+        LedgerStanding.TRIMMED,
+        LedgerStanding.UNKNOWN,
+        LedgerStanding.UNSOUND,
     }
 )
 
@@ -91,7 +91,7 @@ class TimeScale:
         ]
         if not times:
             return None
-        is_open = any(span.state is LedgerState.OPEN for span in spans)
+        is_open = any(span.state is LedgerStanding.OPEN for span in spans)
         # The calendar may end with the only time there is.
         start_ms = min(*times, _LAST_MS - 1)
         return cls(start_ms, max(*times, start_ms + 1), is_open)
@@ -111,7 +111,7 @@ class _Placed:
     spans: Sequence[LedgerSpan]
 
     @property
-    def state(self) -> LedgerState:
+    def state(self) -> LedgerStanding:
         return self.spans[0].state
 
 
@@ -133,13 +133,13 @@ def pattern_definitions() -> Html:
     turned = 'patternTransform="rotate(45)"'
     cross = '<rect width="6" height="2" class="{ink}"/><rect width="2" height="6" class="{ink}"/>'
     drawn = {
-        LedgerState.BOTH: ("blue", turned, stripe),
-        LedgerState.OFFLOADING: ("teal", turned, stripe),
-        LedgerState.OPEN: ("teal", "", '<circle cx="3" cy="3" r="1.3" class="{ink}"/>'),
-        LedgerState.MISSING: ("red", turned, cross),
-        LedgerState.UNSOUND: ("orange", "", '<rect width="6" height="3" class="{ink}"/>'),
-        LedgerState.TRIMMED: ("grey", 'patternTransform="rotate(-45)"', stripe),
-        LedgerState.UNKNOWN: ("violet", "", '<circle cx="3" cy="3" r="1.8" class="{ink}"/>'),
+        LedgerStanding.BOTH: ("blue", turned, stripe),
+        LedgerStanding.OFFLOADING: ("teal", turned, stripe),
+        LedgerStanding.OPEN: ("teal", "", '<circle cx="3" cy="3" r="1.3" class="{ink}"/>'),
+        LedgerStanding.MISSING: ("red", turned, cross),
+        LedgerStanding.UNSOUND: ("orange", "", '<rect width="6" height="3" class="{ink}"/>'),
+        LedgerStanding.TRIMMED: ("grey", 'patternTransform="rotate(-45)"', stripe),
+        LedgerStanding.UNKNOWN: ("violet", "", '<circle cx="3" cy="3" r="1.8" class="{ink}"/>'),
     }
     patterns = joined(
         Html(
@@ -160,7 +160,7 @@ def swatch(style: str) -> Html:
     )
 
 
-def legend(states: Mapping[LedgerState, int]) -> Html:
+def legend(states: Mapping[LedgerStanding, int]) -> Html:
     """What the fillings mean, of the states that occur, with how many ledgers are in each."""
     items = [
         _legend_item(state, f"{state} ({states[state]:,})", f" – {text}")
@@ -210,7 +210,7 @@ def _placed(spans: Sequence[LedgerSpan], scale: TimeScale | None) -> list[_Place
         right = left if begin is not None else left + 1 / _CELLS
         if span.stop_ms is not None:
             right = scale.share(span.stop_ms)
-        elif span.state is LedgerState.OPEN:
+        elif span.state is LedgerStanding.OPEN:
             right = 1.0
         places.append(_Placed(left, min(right, 1.0), [span]))
     return places
@@ -218,7 +218,7 @@ def _placed(spans: Sequence[LedgerSpan], scale: TimeScale | None) -> list[_Place
 
 def _grouped(places: Iterable[_Placed], cells: int) -> list[_Placed]:
     """Draw ledgers of one state together that begin in the same cell and end in the same cell."""
-    groups: dict[tuple[int, int, LedgerState], list[_Placed]] = {}
+    groups: dict[tuple[int, int, LedgerStanding], list[_Placed]] = {}
     for place in places:
         key = (int(place.left * cells), int(place.right * cells), place.state)
         groups.setdefault(key, []).append(place)
@@ -442,7 +442,7 @@ def _ledgers_title(spans: Sequence[LedgerSpan]) -> str:
     return ", ".join(parts)
 
 
-def _counted_states(states: Iterable[LedgerState]) -> str:
+def _counted_states(states: Iterable[LedgerStanding]) -> str:
     known = list(states)
     counts = [(state, known.count(state)) for state in STATE_TEXTS]
     return f"{_ledgers(len(known))}: " + ", ".join(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from connector.catalog.topic_ledgers import LedgerState
-from connector.listings import ledgers_table, topics_table
+from connector.catalog.topic_ledgers import LedgerStanding
+from connector.catalog_tables import ledgers_table, topics_table
 from connector.topic_name import select_topics
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class LedgerSpan:
     topic: str
     """Full name of the topic, with the partition."""
     ledger_id: int
-    state: LedgerState
+    state: LedgerStanding
     entries: int
     """0 where it is not known."""
     size_bytes: int
@@ -125,7 +125,7 @@ def _spans(ledgers: pa.Table) -> Iterable[LedgerSpan]:
         LedgerSpan(
             topic=topic,
             ledger_id=ledger_id,
-            state=LedgerState(state),
+            state=LedgerStanding(state),
             entries=entries or 0,
             size_bytes=(entry_bytes if size_bytes is None else size_bytes) or 0,
             start_ms=created,

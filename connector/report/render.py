@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.wording import agreeing
 from connector.catalog.snapshot import SnapshotSource
-from connector.catalog.topic_ledgers import LedgerState
+from connector.catalog.topic_ledgers import LedgerStanding
 from connector.plain_text import size_text
 from connector.report.axes import duration_text, time_text
 from connector.report.charts import (
@@ -56,7 +56,7 @@ _MOST_ROWS: Final = 500
 _MOST_LANES: Final = 40
 _MOST_NAMES: Final = 5
 _RATE_BINS: Final = 150
-_AMISS: Final = frozenset({LedgerState.MISSING, LedgerState.UNSOUND, LedgerState.UNKNOWN})
+_AMISS: Final = frozenset({LedgerStanding.MISSING, LedgerStanding.UNSOUND, LedgerStanding.UNKNOWN})
 _SEVERITIES: Final = ("loss", "deletable", "to look at")
 """How bad a finding is, worst first."""
 _NOTHING: Final = Html('<span class="note">–</span>')

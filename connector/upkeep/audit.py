@@ -17,8 +17,8 @@ from arrow_io.format.object_names import parse_object_name
 from arrow_io.storage.store_uploads import aside_path
 from arrow_io.wording import counted
 from connector.catalog.snapshot import begins_snapshot, is_snapshot
-from connector.catalog.topic_ledgers import LedgerState
-from connector.listings import table_of
+from connector.catalog.topic_ledgers import LedgerStanding
+from connector.catalog_tables import table_of
 from connector.pulsar_time import time_of
 from connector.upkeep.deletability import Deletability
 
@@ -318,7 +318,7 @@ class _Auditor:
         offload = ledger.info.offload if ledger.info else None
         if (
             self._deletion_lag is None
-            or ledger.state is not LedgerState.BOTH
+            or ledger.state is not LedgerStanding.BOTH
             or offload is None
             or offload.timestamp_ms is None
         ):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from connector.catalog.bucket import LedgerCopy
     from connector.catalog.catalog import Catalog
+    from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
-    from connector.catalog.topic_metadata import LedgerInfo
     from connector.topic_name import TopicName
 
 CLOCK_DIFFERENCE = timedelta(hours=1)

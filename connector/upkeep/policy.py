@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError
 from arrow_io.wording import agreeing, counted
-from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.pulsar_time import milliseconds_of, time_of
 
 if TYPE_CHECKING:

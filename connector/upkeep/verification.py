@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from arrow_io.errors import FormatError, MissingObjectError, OptionError, StorageError
 from arrow_io.format.index_block import check_format_version
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.wording import agreeing, counted
@@ -193,15 +193,15 @@ def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
     problems = [*_wrong_metadata(ledger)]
     try:
         for run in ledger.entry_runs(0, ledger.last_entry_id, report, verify_checksums=True):
-            broken = list(run.flagged(tables.BROKEN))
+            broken = list(run.flagged(layout.BROKEN))
             for index in broken:
                 report.lose(Unit.ENTRY, run.error(index))
             entries += run.count - len(broken)
             for error in order.errors(run, range(run.count)):
                 report.lose(Unit.ENTRY, error)
-            stop = run.count * tables.ENTRY_WIDTH
-            checksums = run.table[tables.CHECKSUM : stop : tables.ENTRY_WIDTH].tolist()
-            unchecked += checksums.count(tables.ABSENT)
+            stop = run.count * layout.ENTRY_WIDTH
+            checksums = run.table[layout.CHECKSUM : stop : layout.ENTRY_WIDTH].tolist()
+            unchecked += checksums.count(layout.ABSENT)
     except (FormatError, MissingObjectError) as error:
         problems.append(str(error))
     problems += report.losses

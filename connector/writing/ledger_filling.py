@@ -21,7 +21,7 @@ from arrow_io.errors import MissingObjectError, OptionError, PulsarOffloadError,
 from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName, parse_object_name
 from arrow_io.ledger_writer import new_ledger_metadata
 from arrow_io.option_names import option_name
-from connector.catalog.topic_metadata import LedgerInfo
+from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.offloader import LedgerToOffload
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ from arrow_io.errors import OptionError
 from arrow_io.messages.message_metadata import DEFAULT_PRODUCER_NAME, Message, wrong_field
 from arrow_io.payloads.encoder import PayloadEncoder
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
-from connector.catalog.schema_answers import registered_versions
+from connector.catalog.schemas.answers import registered_versions
 from connector.writing.column_values import (
     COLUMN_TYPES,
     cast,

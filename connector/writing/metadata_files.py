@@ -1,6 +1,6 @@
 """What a cluster would record of a topic → files, by which a catalog opens it; and more of it.
 
-Each topic or partition has a folder, with the files that `connector.catalog.metadata_folder` reads.
+Each topic or partition has a folder, with the files that `connector.catalog.metadata.folder` reads.
 To append to a topic is to extend its metadata: what stands there is read, the new ledgers are put
 to it, and it is written back. That is done to what was written here only: what was saved of a
 cluster tells more (subscriptions, ledgers in BookKeeper), and the cluster alone may extend it.
@@ -16,12 +16,12 @@ from arrow_io.errors import FormatError, MissingObjectError, OptionError, Pulsar
 from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
 from arrow_io.storage.location import Location
-from connector.catalog.admin_answers import has_schemas, read_answer
-from connector.catalog.managed_ledger import parse_managed_ledger_info
-from connector.catalog.metadata_folder import SCHEMAS_FILE, VALUE_FILE
-from connector.catalog.schema_answers import registered_versions, schemas_json
-from connector.catalog.schemas import load_schema
-from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata, in_order
+from connector.catalog.metadata.admin_answers import has_schemas, read_answer
+from connector.catalog.metadata.folder import SCHEMAS_FILE, VALUE_FILE
+from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
+from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata, in_order
+from connector.catalog.schemas.answers import registered_versions, schemas_json
+from connector.catalog.schemas.loading import load_schema
 from connector.writing.new_folders import NewFolders
 from connector.writing.standing_topic import check_partitions
 from connector.writing.topic_files import (

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from connector.catalog.bucket import LedgerCopy
-    from connector.catalog.topic_metadata import TopicMetadata
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.topic_name import TopicName
 
 

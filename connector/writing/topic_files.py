@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, PulsarOffloadError
-from connector.catalog.admin_answers import internal_info_json, internal_stats_json
-from connector.catalog.managed_ledger import serialize_managed_ledger_info
-from connector.catalog.metadata_folder import INFO_FILE, SCHEMAS_FILE, STATS_FILE, VALUE_FILE
-from connector.catalog.metadata_manifest import MANIFEST_FILE, manifest_json, read_manifest
-from connector.catalog.topic_metadata import MAX_METADATA_BYTES
+from connector.catalog.metadata.admin_answers import internal_info_json, internal_stats_json
+from connector.catalog.metadata.folder import INFO_FILE, SCHEMAS_FILE, STATS_FILE, VALUE_FILE
+from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
+from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json, read_manifest
+from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arrow_io.storage.location import Location
-    from connector.catalog.topic_metadata import TopicMetadata
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.topic_name import TopicName
 
 METADATA_FILES: Final = (SCHEMAS_FILE, VALUE_FILE, INFO_FILE, STATS_FILE, MANIFEST_FILE)

@@ -26,7 +26,7 @@ from arrow_io.option_names import option_name
 from arrow_io.option_values import check_flag, check_whole_number
 from arrow_io.storage.store_kinds import prefix_in_store, store_kind
 from connector.catalog.bucket import read_bucket
-from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
+from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
 from connector.offloader import LedgerOffloader
 from connector.topic import read_schema
 from connector.topic_name import TopicName
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import TopicSchema
     from arrow_io.storage.location import Location
     from arrow_io.storage.trace import RequestTrace
-    from connector.catalog.schemas import SchemaSource
+    from connector.catalog.schemas.loading import SchemaSource
 
 DEFAULT_LEDGER_ENTRIES: Final = 50_000
 """A broker's `managedLedgerMaxEntriesPerLedger`."""

@@ -11,7 +11,7 @@ import pytest
 from arrow_io.columns import ALL_COLUMNS, NAMINGS, Origin, every_column, projection
 from arrow_io.errors import CorruptEntryError, OptionError
 from arrow_io.ledger_reader import OffloadedLedger
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from tests.support.buckets import memory_bucket, object_name, offload_ledger
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.support.entries import OuterFields
 
 _BARE: Final = Framing(checksum=False)
-_MAX_MS: Final = tables.MAX_MILLISECONDS
+_MAX_MS: Final = layout.MAX_MILLISECONDS
 
 pytestmark = pytest.mark.usefixtures("build")
 

@@ -11,7 +11,7 @@ from arrow_io import block_walk, ledger_reader
 from arrow_io.errors import ChecksumError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.ledger_reader import OffloadedLedger
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.offset_memory import OffsetMemory
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.location import Location
@@ -60,7 +60,7 @@ def test_entry_runs_say_whether_checksums_were_compared() -> None:
         for options, compared in (({"verify_checksums": True}, True), ({}, False)):
             (run,) = ledger.entry_runs(0, 1, ReadReport(), **options)
             assert run.verified is compared
-            assert list(run.flagged(tables.BROKEN)) == [0] * compared
+            assert list(run.flagged(layout.BROKEN)) == [0] * compared
 
 
 def test_buckets_share_no_remembered_offsets(

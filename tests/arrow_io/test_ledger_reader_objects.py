@@ -23,7 +23,7 @@ from arrow_io.format.index_block import (
     read_index_block,
 )
 from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
@@ -220,7 +220,7 @@ def test_ledger_that_is_known_to_be_cut_is_read_as_far_as_it_goes(
     report = ReadReport(salvage=True)
     runs = list(ledger.entry_runs(0, 2, report))
 
-    assert [run.number(n, tables.ENTRY_ID) for run in runs for n in range(run.count)] == list(
+    assert [run.number(n, layout.ENTRY_ID) for run in runs for n in range(run.count)] == list(
         range(whole)
     )
     assert report.lost[Unit.ENTRY, "TruncatedObjectError"] == 3 - whole

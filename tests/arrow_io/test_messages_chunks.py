@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arrow_io.errors import CorruptEntryError, DecryptionError, EncryptedPayloadError
-from arrow_io.messages import chunks, tables
+from arrow_io.messages import chunks, layout
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.read_report import ReadReport
@@ -44,7 +44,7 @@ def _assembler(report: ReadReport | None = None, **options: Any) -> ChunkAssembl
 
 
 def _add_all(assembler: ChunkAssembler, run: EntryRun) -> list[bytes | None]:
-    return [assembler.add(run, index) for index in run.flagged(tables.CHUNKED)]
+    return [assembler.add(run, index) for index in run.flagged(layout.CHUNKED)]
 
 
 def _damaged(entry: bytes) -> bytes:
@@ -63,7 +63,7 @@ def test_chunked_entries_are_those_of_chunked_messages() -> None:
     """Entries that hold a whole message are passed over."""
     run = entry_run([_SINGLE, _ABC[0], _SINGLE, _ABC[1], _ABC[2], _SINGLE])
 
-    assert list(run.flagged(tables.CHUNKED)) == [1, 3, 4]
+    assert list(run.flagged(layout.CHUNKED)) == [1, 3, 4]
 
 
 def test_interleaved_messages_are_joined() -> None:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.read_report import ReadReport
@@ -118,10 +118,10 @@ def _read(
     )
     joined: dict[int, bytes] = {}
     for run in runs_of(entries[start:], length=length, first_entry_id=start):
-        for index in run.flagged(tables.CHUNKED):
+        for index in run.flagged(layout.CHUNKED):
             payload = assembler.add(run, index)
             if payload is not None:
-                joined[run.number(index, tables.ENTRY_ID)] = payload
+                joined[run.number(index, layout.ENTRY_ID)] = payload
     assembler.finish()
     return joined, report
 

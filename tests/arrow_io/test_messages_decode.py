@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arrow_io.messages import _decode, _decode_py, tables
+from arrow_io.messages import _decode, _decode_py, layout
 from tests.support.builds import BUILDS
 from tests.support.entries import (
     Framing,
@@ -141,8 +141,8 @@ def test_entries_are_walked_to_the_last(build: ModuleType) -> None:
 
     found = walk(build, data, first_entry_id=7, last_entry_id=8)
 
-    assert [entry[tables.ENTRY_ID] for entry in found.entries] == [7, 8]
-    assert (found.status, found.position) == (tables.DONE, len(data) - len(_RICH) - 12)
+    assert [entry[layout.ENTRY_ID] for entry in found.entries] == [7, 8]
+    assert (found.status, found.position) == (layout.DONE, len(data) - len(_RICH) - 12)
 
 
 def test_walk_stops_when_the_table_is_full(build: ModuleType) -> None:
@@ -151,7 +151,7 @@ def test_walk_stops_when_the_table_is_full(build: ModuleType) -> None:
 
     found = walk(build, data, capacity=2)
 
-    assert (len(found.entries), found.status) == (2, tables.DONE)
+    assert (len(found.entries), found.status) == (2, layout.DONE)
 
 
 def test_cut_entry_tells_what_it_needs(build: ModuleType) -> None:
@@ -166,20 +166,20 @@ def test_cut_entry_tells_what_it_needs(build: ModuleType) -> None:
         left = stop - first * whole
         assert len(found.entries) == whole
         assert found.position == first * whole
-        assert found.status == tables.CUT
+        assert found.status == layout.CUT
         assert found.needed == (12 if left < 12 else (second if whole else first))
 
 
 @pytest.mark.parametrize(
     ("header", "status"),
     [
-        (b"\xfe\xdc\xde\xad" * 3, tables.PADDING),
-        (b"\xfb\xdb\xab\xcb" + bytes(8), tables.PADDING),
-        (b"\xff\xff\xff\xff" + bytes(8), tables.PADDING),
-        (b"\x80\x00\x00\x00" + bytes(8), tables.PADDING),
-        (b"\x00\x00\x00\x00" + (1).to_bytes(8), tables.WRONG_ENTRY_ID),
-        (b"\x00\x00\x00\x00" + b"\xff" * 8, tables.WRONG_ENTRY_ID),
-        (b"\x7f\xff\xff\xff" + bytes(8), tables.CUT),
+        (b"\xfe\xdc\xde\xad" * 3, layout.PADDING),
+        (b"\xfb\xdb\xab\xcb" + bytes(8), layout.PADDING),
+        (b"\xff\xff\xff\xff" + bytes(8), layout.PADDING),
+        (b"\x80\x00\x00\x00" + bytes(8), layout.PADDING),
+        (b"\x00\x00\x00\x00" + (1).to_bytes(8), layout.WRONG_ENTRY_ID),
+        (b"\x00\x00\x00\x00" + b"\xff" * 8, layout.WRONG_ENTRY_ID),
+        (b"\x7f\xff\xff\xff" + bytes(8), layout.CUT),
     ],
 )
 def test_what_is_no_entry_stops_the_walk(build: ModuleType, header: bytes, status: int) -> None:
@@ -187,7 +187,7 @@ def test_what_is_no_entry_stops_the_walk(build: ModuleType, header: bytes, statu
     found = walk(build, header + bytes(40))
 
     assert (found.entries, found.position, found.status) == ([], 0, status)
-    assert found.needed == (12 + 2**31 - 1 if status == tables.CUT else 0)
+    assert found.needed == (12 + 2**31 - 1 if status == layout.CUT else 0)
 
 
 @pytest.mark.parametrize("entry_id", [2**31, 2**32 + 5, 2**63 - 1])
@@ -198,8 +198,8 @@ def test_entry_ids_have_64_bits(build: ModuleType, entry_id: int) -> None:
     found = walk(build, data, first_entry_id=entry_id, last_entry_id=entry_id)
     other = walk(build, data, first_entry_id=entry_id & 0xFFFFFFFF, last_entry_id=2**62)
 
-    assert found.entries[0][tables.ENTRY_ID] == entry_id
-    assert entry_id < 2**32 or other.status == tables.WRONG_ENTRY_ID
+    assert found.entries[0][layout.ENTRY_ID] == entry_id
+    assert entry_id < 2**32 or other.status == layout.WRONG_ENTRY_ID
 
 
 # Entries
@@ -210,18 +210,18 @@ def test_entry_table_of_a_rich_entry() -> None:
     decoded = decode_entry(BUILDS["compiled"], _RICH)
 
     assert decoded == decode_entry(_decode_py, _RICH)
-    assert decoded[tables.ERROR] == 0
-    assert decoded[tables.SEQUENCE_ID] == -1
-    assert decoded[tables.TXN_LEAST] == -2
-    assert decoded[tables.PUBLISH_TIME] == decoded[tables.BROKER_TIME] == 10**12
-    assert decoded[tables.PROPERTY_COUNT] == 2
-    assert decoded[tables.FLAGS] & tables.TRANSACTION
-    assert decoded[tables.FLAGS] & tables.COMPRESSED
+    assert decoded[layout.ERROR] == 0
+    assert decoded[layout.SEQUENCE_ID] == -1
+    assert decoded[layout.TXN_LEAST] == -2
+    assert decoded[layout.PUBLISH_TIME] == decoded[layout.BROKER_TIME] == 10**12
+    assert decoded[layout.PROPERTY_COUNT] == 2
+    assert decoded[layout.FLAGS] & layout.TRANSACTION
+    assert decoded[layout.FLAGS] & layout.COMPRESSED
 
 
 def test_cut_entry_is_broken(build: ModuleType) -> None:
     """An entry that ends before its metadata does is broken; a payload may have any length."""
-    length = len(_RICH) - decode_entry(build, _RICH)[tables.PAYLOAD] % 2**32
+    length = len(_RICH) - decode_entry(build, _RICH)[layout.PAYLOAD] % 2**32
 
     for stop in range(length):
         assert error_of(build, _RICH[:stop]) != 0
@@ -278,10 +278,10 @@ def test_metadata_cut_at_each_byte(build: ModuleType) -> None:
 def test_frames_that_do_not_add_up(build: ModuleType, entry: bytes) -> None:
     """Magics, lengths and sizes that contradict the entry's length make it broken."""
     assert error_of(build, entry) in {
-        tables.BAD_FRAME,
-        tables.BAD_BROKER_METADATA,
-        tables.BAD_METADATA,
-        tables.MISSING_FIELD,
+        layout.BAD_FRAME,
+        layout.BAD_BROKER_METADATA,
+        layout.BAD_METADATA,
+        layout.MISSING_FIELD,
     }
 
 
@@ -290,27 +290,27 @@ def test_frames_that_do_not_add_up(build: ModuleType, entry: bytes) -> None:
     [
         (b"\x48\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 0),  # ten bytes
         (b"\x48\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 0),  # bits beyond 64
-        (b"\x48\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", tables.BAD_METADATA),  # eleven
+        (b"\x48\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", layout.BAD_METADATA),  # eleven
         (b"\x48" + b"\x80" * 9 + b"\x00", 0),  # a long zero
-        (b"\x48" + b"\x80" * 200, tables.BAD_METADATA),
+        (b"\x48" + b"\x80" * 200, layout.BAD_METADATA),
         (b"\xc8\x80\x80\x80\x80\x80\x80\x80\x80\x00\x05", 0),  # a long tag
-        (b"\xff" * 10, tables.BAD_METADATA),
-        (b"\x00\x00", tables.BAD_METADATA),  # field 0
-        (b"\x07", tables.BAD_METADATA),
-        (b"\x2b", tables.BAD_METADATA),  # a group begins
-        (b"\x2c", tables.BAD_METADATA),  # a group ends
-        (b"\x2e\x00", tables.BAD_METADATA),  # wire type 6
-        (b"\x2f\x00", tables.BAD_METADATA),  # wire type 7
-        (b"\x29" + bytes(7), tables.BAD_METADATA),  # 64 bits, cut
+        (b"\xff" * 10, layout.BAD_METADATA),
+        (b"\x00\x00", layout.BAD_METADATA),  # field 0
+        (b"\x07", layout.BAD_METADATA),
+        (b"\x2b", layout.BAD_METADATA),  # a group begins
+        (b"\x2c", layout.BAD_METADATA),  # a group ends
+        (b"\x2e\x00", layout.BAD_METADATA),  # wire type 6
+        (b"\x2f\x00", layout.BAD_METADATA),  # wire type 7
+        (b"\x29" + bytes(7), layout.BAD_METADATA),  # 64 bits, cut
         (b"\x29" + bytes(8), 0),
-        (b"\x2d" + bytes(3), tables.BAD_METADATA),  # 32 bits, cut
+        (b"\x2d" + bytes(3), layout.BAD_METADATA),  # 32 bits, cut
         (b"\x2d" + bytes(4), 0),
-        (b"\x32\x01", tables.BAD_METADATA),  # a byte beyond the end
-        (b"\x32\xff\xff\xff\xff\x0f", tables.BAD_METADATA),
-        (b"\x32\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", tables.BAD_METADATA),
-        (b"\x32\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", tables.BAD_METADATA),  # 2**63
-        (b"\xc2\x3e\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", tables.BAD_METADATA),
-        (b"\x6a\x01", tables.BAD_METADATA),
+        (b"\x32\x01", layout.BAD_METADATA),  # a byte beyond the end
+        (b"\x32\xff\xff\xff\xff\x0f", layout.BAD_METADATA),
+        (b"\x32\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", layout.BAD_METADATA),
+        (b"\x32\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", layout.BAD_METADATA),  # 2**63
+        (b"\xc2\x3e\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", layout.BAD_METADATA),
+        (b"\x6a\x01", layout.BAD_METADATA),
     ],
 )
 def test_hostile_fields_of_metadata(build: ModuleType, extra: bytes, error: int) -> None:
@@ -331,26 +331,26 @@ def test_hostile_fields_of_metadata(build: ModuleType, extra: bytes, error: int)
 )
 def test_required_fields(build: ModuleType, metadata: bytes) -> None:
     """Metadata without a required field, or with one of another kind, is broken."""
-    assert error_of(build, _entry(metadata)) == tables.MISSING_FIELD
+    assert error_of(build, _entry(metadata)) == layout.MISSING_FIELD
 
 
 def test_kinds_of_entries_are_flagged(build: ModuleType) -> None:
     """What needs more than a plain message's way is told by a flag."""
 
     def flags(entry: bytes) -> int:
-        return decode_entry(build, entry)[tables.FLAGS] & tables.SPECIAL
+        return decode_entry(build, entry)[layout.FLAGS] & layout.SPECIAL
 
     keys = [EncryptionKeys(key="k", value=b"v")]
     chunks = encode_chunks(Message(payload=b"ab"), chunk_count=2, uuid="u")
     assert flags(encode_entry([Message()], batched=False)) == 0
-    assert flags(encode_entry([Message()], batched=True)) == tables.BATCHED
-    assert flags(encode_entry([Message()], batched=False, encryption_keys=keys)) == tables.ENCRYPTED
+    assert flags(encode_entry([Message()], batched=True)) == layout.BATCHED
+    assert flags(encode_entry([Message()], batched=False, encryption_keys=keys)) == layout.ENCRYPTED
     assert flags(encode_entry([Message()], batched=False, txnid_most_bits=0)) == 0
-    assert flags(encode_marker(10)) == tables.MARKER
-    assert flags(encode_marker(21, txn_id=(0, 0))) == tables.MARKER | tables.TRANSACTION
-    assert [flags(chunk) for chunk in chunks] == [tables.CHUNKED] * 2
+    assert flags(encode_marker(10)) == layout.MARKER
+    assert flags(encode_marker(21, txn_id=(0, 0))) == layout.MARKER | layout.TRANSACTION
+    assert [flags(chunk) for chunk in chunks] == [layout.CHUNKED] * 2
     compressed = encode_entry([Message()], batched=False, framing=Framing(codec="ZSTD"))
-    assert flags(compressed) == tables.COMPRESSED
+    assert flags(compressed) == layout.COMPRESSED
 
 
 # Batches
@@ -367,36 +367,41 @@ def test_batch_is_split(build: ModuleType, capacity: int) -> None:
     found = split(build, body, 3, capacity=capacity)
 
     assert (found.error, found.position, found.batch_index) == (0, len(body), 3)
-    assert [row[tables.ROW_BATCH_INDEX] for row in found.rows] == [0, 1, 2]
-    assert [row[tables.ROW_EVENT_TIME] for row in found.rows] == [5, 77, 77]
-    assert [row[tables.ROW_SEQUENCE_ID] for row in found.rows] == [-1, 88, 88]
-    assert [row[tables.ROW_PAYLOAD] & 0xFFFFFFFF for row in found.rows] == [3, 0, 1]
+    assert [row[layout.ROW_BATCH_INDEX] for row in found.rows] == [0, 1, 2]
+    assert [row[layout.ROW_EVENT_TIME] for row in found.rows] == [5, 77, 77]
+    assert [row[layout.ROW_SEQUENCE_ID] for row in found.rows] == [-1, 88, 88]
+    assert [row[layout.ROW_PAYLOAD] & 0xFFFFFFFF for row in found.rows] == [3, 0, 1]
 
 
 @pytest.mark.parametrize(
     ("body", "members", "error", "sound"),
     [
-        (b"", 1, tables.BAD_MESSAGE_SIZE, 0),
-        (b"\x00\x00\x00", 1, tables.BAD_MESSAGE_SIZE, 0),
-        (b"\xff\xff\xff\xff\x18\x00", 1, tables.BAD_MESSAGE_SIZE, 0),
-        (b"\x00\x00\x00\x03\x18\x00", 1, tables.BAD_MESSAGE_SIZE, 0),
-        (_member(b""), 1, tables.MISSING_FIELD, 0),
-        (_member(b"\x28\x01"), 1, tables.MISSING_FIELD, 0),
-        (_member(b"\x18\x01"), 1, tables.BAD_PAYLOAD_SIZE, 0),
-        (_member(b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), 1, tables.BAD_PAYLOAD_SIZE, 0),
-        (_member(b"\x18\x80\x80\x80\x80\x08"), 1, tables.BAD_PAYLOAD_SIZE, 0),  # -2**31
-        (_member(b"\x18\xff\xff\xff\xff\x07"), 1, tables.BAD_PAYLOAD_SIZE, 0),  # 2**31 - 1
-        (_member(b"\x18"), 1, tables.BAD_MESSAGE_METADATA, 0),
-        (_member(b"\x18\x00\x00"), 1, tables.BAD_MESSAGE_METADATA, 0),
-        (_member(b"\x18\x00\x1b"), 1, tables.BAD_MESSAGE_METADATA, 0),
-        (_member(b"\x18\x00\x12\x05"), 1, tables.BAD_MESSAGE_METADATA, 0),
-        (_member(b"\x18\x00\x12" + b"\xff" * 9 + b"\x01"), 1, tables.BAD_MESSAGE_METADATA, 0),
-        (_member(b"\x18\x00"), 2, tables.BAD_MESSAGE_SIZE, 1),
-        (_member(b"\x18\x00") * 3, 2, tables.TRAILING_BYTES, 2),
-        (_member(b"\x18\x00") + b"\x00", 1, tables.TRAILING_BYTES, 1),
-        (_member(b"\x18\x00"), 0, tables.TRAILING_BYTES, 0),
-        (_member(b"\x18\x00"), -5, tables.TRAILING_BYTES, 0),
-        (_member(b"\x18\x00"), 2**31 - 1, tables.BAD_MESSAGE_SIZE, 1),
+        (b"", 1, layout.BAD_MESSAGE_SIZE, 0),
+        (b"\x00\x00\x00", 1, layout.BAD_MESSAGE_SIZE, 0),
+        (b"\xff\xff\xff\xff\x18\x00", 1, layout.BAD_MESSAGE_SIZE, 0),
+        (b"\x00\x00\x00\x03\x18\x00", 1, layout.BAD_MESSAGE_SIZE, 0),
+        (_member(b""), 1, layout.MISSING_FIELD, 0),
+        (_member(b"\x28\x01"), 1, layout.MISSING_FIELD, 0),
+        (_member(b"\x18\x01"), 1, layout.BAD_PAYLOAD_SIZE, 0),
+        (
+            _member(b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+            1,
+            layout.BAD_PAYLOAD_SIZE,
+            0,
+        ),
+        (_member(b"\x18\x80\x80\x80\x80\x08"), 1, layout.BAD_PAYLOAD_SIZE, 0),  # -2**31
+        (_member(b"\x18\xff\xff\xff\xff\x07"), 1, layout.BAD_PAYLOAD_SIZE, 0),  # 2**31 - 1
+        (_member(b"\x18"), 1, layout.BAD_MESSAGE_METADATA, 0),
+        (_member(b"\x18\x00\x00"), 1, layout.BAD_MESSAGE_METADATA, 0),
+        (_member(b"\x18\x00\x1b"), 1, layout.BAD_MESSAGE_METADATA, 0),
+        (_member(b"\x18\x00\x12\x05"), 1, layout.BAD_MESSAGE_METADATA, 0),
+        (_member(b"\x18\x00\x12" + b"\xff" * 9 + b"\x01"), 1, layout.BAD_MESSAGE_METADATA, 0),
+        (_member(b"\x18\x00"), 2, layout.BAD_MESSAGE_SIZE, 1),
+        (_member(b"\x18\x00") * 3, 2, layout.TRAILING_BYTES, 2),
+        (_member(b"\x18\x00") + b"\x00", 1, layout.TRAILING_BYTES, 1),
+        (_member(b"\x18\x00"), 0, layout.TRAILING_BYTES, 0),
+        (_member(b"\x18\x00"), -5, layout.TRAILING_BYTES, 0),
+        (_member(b"\x18\x00"), 2**31 - 1, layout.BAD_MESSAGE_SIZE, 1),
         (b"", 0, 0, 0),
         (_member(b"\x1a\x01x\x18\x00"), 1, 0, 1),  # payload size as a text is unknown
         (_member(b"\x18\x05\x18\x00"), 1, 0, 1),  # the last occurrence counts
@@ -419,7 +424,7 @@ def test_compacted_members_count_but_give_no_row(build: ModuleType) -> None:
 
     found = split(build, body, 3, capacity=1)
 
-    assert [row[tables.ROW_BATCH_INDEX] for row in found.rows] == [1]
+    assert [row[layout.ROW_BATCH_INDEX] for row in found.rows] == [1]
     assert found.error == 0
 
 
@@ -474,7 +479,7 @@ def test_properties_that_are_none(build: ModuleType, inner: bytes) -> None:
 
     found = properties(build, metadata, tag=_BATCH_PROPERTY)
 
-    assert found.error == tables.BAD_PROPERTY
+    assert found.error == layout.BAD_PROPERTY
     assert found.pairs == []
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from arrow_io.messages import _decode_py, tables
+from arrow_io.messages import _decode_py, layout
 from tests.support.builds import BUILDS
 from tests.support.codecs import CODECS, decompress
 from tests.support.golden import golden_topic
@@ -48,8 +48,8 @@ def _batches() -> list[tuple[bytes, int]]:
     batches = []
     for entry in _entries():
         decoded = decode_entry(BUILDS["compiled"], entry)
-        if decoded[tables.FLAGS] & tables.SPECIAL & ~tables.COMPRESSED == tables.BATCHED:
-            start, length = divmod(decoded[tables.METADATA], 2**32)
+        if decoded[layout.FLAGS] & layout.SPECIAL & ~layout.COMPRESSED == layout.BATCHED:
+            start, length = divmod(decoded[layout.METADATA], 2**32)
             metadata = MessageMetadata.FromString(entry[start - 12 : start - 12 + length])
             payload = entry[start - 12 + length :]
             body = decompress(CODECS[metadata.compression], payload, metadata.uncompressed_size)
@@ -86,17 +86,17 @@ def test_mutated_entries(data: st.DataObject) -> None:
 
     decoded = _same(lambda build: decode_entry(build, entry))
 
-    if not decoded[tables.FLAGS if len(decoded) > 4 else 3] & tables.BROKEN:
+    if not decoded[layout.FLAGS if len(decoded) > 4 else 3] & layout.BROKEN:
         for field in (
-            tables.CHECKED,
-            tables.PAYLOAD,
-            tables.METADATA,
-            tables.PRODUCER_NAME,
-            tables.KEY,
-            tables.ORDERING_KEY,
-            tables.SCHEMA_VERSION,
-            tables.REPLICATED_FROM,
-            tables.UUID,
+            layout.CHECKED,
+            layout.PAYLOAD,
+            layout.METADATA,
+            layout.PRODUCER_NAME,
+            layout.KEY,
+            layout.ORDERING_KEY,
+            layout.SCHEMA_VERSION,
+            layout.REPLICATED_FROM,
+            layout.UUID,
         ):
             start, length = divmod(decoded[field], 2**32)
             assert decoded[field] == -1 or 12 <= start <= start + length <= 12 + len(entry)
@@ -135,7 +135,7 @@ def test_mutated_batches(data: st.DataObject, capacity: int, flags: int) -> None
     found = _same(lambda build: split(build, damaged, announced, capacity=capacity, flags=flags))
 
     for row in found.rows:
-        for column in (tables.ROW_PAYLOAD, tables.ROW_KEY, tables.ROW_METADATA):
+        for column in (layout.ROW_PAYLOAD, layout.ROW_KEY, layout.ROW_METADATA):
             start, length = divmod(row[column], 2**32)
             assert row[column] == -1 or 0 <= start <= start + length <= len(damaged)
 

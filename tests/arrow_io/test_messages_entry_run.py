@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from arrow_io.errors import ChecksumError, CorruptEntryError
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.messages.entry_run import int64_view
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.runs import OBJECT_KEY, entry_run
@@ -28,13 +28,13 @@ def test_bytes_and_numbers_of_an_entry() -> None:
     """Positions are those in the run's own buffer; what an entry has not is empty."""
     run = entry_run(_ALL, first_entry_id=7)
 
-    assert bytes(run.view(0, tables.PAYLOAD)) == b"payload"
-    assert bytes(run.view(0, tables.KEY)) == b"key"
-    assert bytes(run.view(1, tables.KEY)) == b""
-    assert [run.view(n, tables.FRAME) for n in range(3)] == _ALL
-    assert [run.number(n, tables.ENTRY_ID) for n in range(3)] == [7, 8, 9]
-    assert run.fields(1)[tables.ENTRY_ID] == 8
-    assert bytes(run.at(tables.ABSENT)) == b""
+    assert bytes(run.view(0, layout.PAYLOAD)) == b"payload"
+    assert bytes(run.view(0, layout.KEY)) == b"key"
+    assert bytes(run.view(1, layout.KEY)) == b""
+    assert [run.view(n, layout.FRAME) for n in range(3)] == _ALL
+    assert [run.number(n, layout.ENTRY_ID) for n in range(3)] == [7, 8, 9]
+    assert run.fields(1)[layout.ENTRY_ID] == 8
+    assert bytes(run.at(layout.ABSENT)) == b""
 
 
 def test_length_of_the_entries() -> None:
@@ -42,7 +42,7 @@ def test_length_of_the_entries() -> None:
     run = entry_run(_ALL, first_entry_id=7)
 
     assert run.frame_bytes == sum(map(len, _ALL))
-    assert run.held_bytes == run.frame_bytes + 3 * 8 * tables.ENTRY_WIDTH
+    assert run.held_bytes == run.frame_bytes + 3 * 8 * layout.ENTRY_WIDTH
     assert run.last_entry_id == 9
 
 
@@ -67,12 +67,12 @@ def test_each_byte_that_a_checksum_covers(entry: int) -> None:
         run = entry_run([*_ALL[:entry], bytes(damaged), *_ALL[entry + 1 :]])
         run.verify_checksums()
 
-        codes = [run.number(n, tables.ERROR) for n in range(3)]
+        codes = [run.number(n, layout.ERROR) for n in range(3)]
 
         assert codes[:entry] + codes[entry + 1 :] == [0, 0]
         if start is not None:
-            assert codes[entry] == tables.BAD_CHECKSUM, position
-            assert run.number(entry, tables.FLAGS) == tables.BROKEN
+            assert codes[entry] == layout.BAD_CHECKSUM, position
+            assert run.number(entry, layout.FLAGS) == layout.BROKEN
 
 
 def test_stored_checksum_that_changed() -> None:
@@ -83,7 +83,7 @@ def test_stored_checksum_that_changed() -> None:
         run = entry_run([bytes(damaged), _SINGLE])
         run.verify_checksums()
 
-        assert [run.number(n, tables.ERROR) for n in range(2)] == [tables.BAD_CHECKSUM, 0]
+        assert [run.number(n, layout.ERROR) for n in range(2)] == [layout.BAD_CHECKSUM, 0]
 
 
 def test_errors_say_where() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptEntryError
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.messages.message_columns import MessageColumns, as_text, repeated
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.read_report import ReadReport, Unit
@@ -58,11 +58,11 @@ def _told(columns: MessageColumns) -> list[tuple[object, ...]]:
     return list(
         zip(
             columns.ledger_ids().to_pylist(),
-            columns.entry_numbers(tables.ENTRY_ID).to_pylist(),
+            columns.entry_numbers(layout.ENTRY_ID).to_pylist(),
             columns.batch_indexes().to_pylist(),
-            columns.row_bytes(tables.ROW_PAYLOAD).to_pylist(),
-            columns.row_bytes(tables.ROW_KEY).to_pylist(),
-            columns.entry_bytes(tables.PRODUCER_NAME).to_pylist(),
+            columns.row_bytes(layout.ROW_PAYLOAD).to_pylist(),
+            columns.row_bytes(layout.ROW_KEY).to_pylist(),
+            columns.entry_bytes(layout.PRODUCER_NAME).to_pylist(),
             properties.to_pylist(),
             strict=True,
         )
@@ -165,7 +165,7 @@ def test_singles_are_added_as_far_as_they_fit() -> None:
 
     assert columns.add_singles(run, 1, 4) == 4
     assert columns.add_singles(run, 0, 4) == 0
-    assert columns.row_bytes(tables.ROW_PAYLOAD).to_pylist() == [b"1", b"2", b"3"]
+    assert columns.row_bytes(layout.ROW_PAYLOAD).to_pylist() == [b"1", b"2", b"3"]
 
 
 def _with_bad_property(*, batched: bool) -> bytes:
@@ -233,10 +233,10 @@ def test_values_beyond_2_gib_are_an_error() -> None:
     columns = _all_columns(_runs())
     rows = columns._rows
     for row in range(columns.count):
-        rows[tables.ROW_PAYLOAD * columns.capacity + row] = 2**30
+        rows[layout.ROW_PAYLOAD * columns.capacity + row] = 2**30
 
     with pytest.raises(CorruptEntryError, match="more than 2 GiB"):
-        columns.row_bytes(tables.ROW_PAYLOAD)
+        columns.row_bytes(layout.ROW_PAYLOAD)
 
 
 @pytest.mark.usefixtures("build")

@@ -13,7 +13,7 @@ from arrow_io.errors import (
     DecryptionError,
     EncryptedPayloadError,
 )
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.messages.transactions import TransactionLookahead
@@ -77,7 +77,7 @@ def _read(
 
 
 def _values(columns: Iterable[MessageColumns]) -> list[bytes | None]:
-    return [value for each in columns for value in each.row_bytes(tables.ROW_PAYLOAD).to_pylist()]
+    return [value for each in columns for value in each.row_bytes(layout.ROW_PAYLOAD).to_pylist()]
 
 
 def _positions(columns: Iterable[MessageColumns]) -> list[tuple[int, int | None]]:
@@ -85,7 +85,7 @@ def _positions(columns: Iterable[MessageColumns]) -> list[tuple[int, int | None]
         position
         for each in columns
         for position in zip(
-            each.entry_numbers(tables.ENTRY_ID).to_pylist(),
+            each.entry_numbers(layout.ENTRY_ID).to_pylist(),
             each.batch_indexes().to_pylist(),
             strict=True,
         )
@@ -179,7 +179,7 @@ def test_encrypted_singles_are_given_without_values(needs: Needs) -> None:
     (columns,) = _read([entry_run([entry])], needs)
 
     if needs.members:
-        assert columns.row_bytes(tables.ROW_KEY).to_pylist() == [b"k"]
+        assert columns.row_bytes(layout.ROW_KEY).to_pylist() == [b"k"]
     assert columns.count == 1
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.messages.transactions import Outcome, TransactionLookahead
 from tests.support.entries import Message, encode_entry, encode_marker
 from tests.support.runs import runs_of
@@ -46,7 +46,7 @@ def _marker(marker_type: int, most: int, least: int) -> bytes:
 
 
 def _ids(runs: TransactionLookahead | Iterator[EntryRun]) -> list[int]:
-    return [run.number(i, tables.ENTRY_ID) for run in runs for i in range(run.count)]
+    return [run.number(i, layout.ENTRY_ID) for run in runs for i in range(run.count)]
 
 
 def test_entries_come_in_order_whether_looked_at_before_or_not() -> None:

@@ -87,7 +87,10 @@ def test_what_fastavro_writes(data: st.DataObject, time_unit: str) -> None:
     )
 
     assert found.rows == expected
-    assert {misfit.code for misfit in found.misfits} <= {tables.OUT_OF_RANGE, tables.TOO_PRECISE}
+    assert {misfit.code for misfit in found.misfits} <= {
+        tables.OUT_OF_RANGE,
+        tables.TOO_PRECISE,
+    }
     assert [misfit.row for misfit in found.misfits] == [
         row for row, value in enumerate(expected) if value is None
     ]

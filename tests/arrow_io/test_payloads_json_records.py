@@ -205,7 +205,10 @@ def test_unions_that_take_no_such_token() -> None:
     assert code_of_text(["int", "string"], "1.5") == tables.WRONG_TOKEN
     assert code_of_text(["int", "string"], "{}") == tables.WRONG_TOKEN
     assert code_of_text(["int", "string"], "-") == tables.BAD_JSON
-    assert code_of_text(["int", "boolean"], "x") in {tables.WRONG_TOKEN, tables.BAD_JSON}
+    assert code_of_text(["int", "boolean"], "x") in {
+        tables.WRONG_TOKEN,
+        tables.BAD_JSON,
+    }
 
 
 def test_a_record_inside_itself() -> None:
@@ -239,7 +242,10 @@ def test_depth() -> None:
     for _ in range(60):
         deep = array_of(deep)
     assert json.dumps(value_of_text(deep, "[" * 60 + "]" * 60)) == "[" * 60 + "]" * 60
-    assert code_of_text(deep, "[" * 100_000) in {tables.ENDS_EARLY, tables.WRONG_TOKEN}
+    assert code_of_text(deep, "[" * 100_000) in {
+        tables.ENDS_EARLY,
+        tables.WRONG_TOKEN,
+    }
 
 
 def test_projection() -> None:

@@ -228,4 +228,8 @@ def test_random_bytes(type_: str, unit: str, payloads: list[bytes]) -> None:
     """Both builds give the same for all bytes, values or codes."""
     found = shredded_alike(_program(type_, unit), payloads)
 
-    assert set(found.codes) <= {tables.WRONG_SIZE, tables.OUT_OF_RANGE, tables.TOO_PRECISE}
+    assert set(found.codes) <= {
+        tables.WRONG_SIZE,
+        tables.OUT_OF_RANGE,
+        tables.TOO_PRECISE,
+    }

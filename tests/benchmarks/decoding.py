@@ -12,7 +12,7 @@ import pyarrow as pa
 from arrow_io.columns import projection
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector import open_topic
@@ -109,9 +109,9 @@ def payloads(dataset: TopicDataset) -> list[tuple[int, memoryview, int]]:
                     entry = run.fields(index)
                     found.append(
                         (
-                            entry[tables.COMPRESSION],
-                            run.at(entry[tables.PAYLOAD]),
-                            entry[tables.UNCOMPRESSED_SIZE],
+                            entry[layout.COMPRESSION],
+                            run.at(entry[layout.PAYLOAD]),
+                            entry[layout.UNCOMPRESSED_SIZE],
                         )
                     )
     return found

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptMetadataError
-from connector.catalog import admin_answers
-from connector.catalog.admin_answers import (
+from connector.catalog.metadata import admin_answers
+from connector.catalog.metadata.admin_answers import (
     has_schemas,
     internal_info_json,
     internal_stats_json,
@@ -24,8 +24,8 @@ from connector.catalog.admin_answers import (
     read_answer,
     read_names,
 )
-from connector.catalog.metadata_merge import merge_metadata
-from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.metadata.merge import merge_metadata
+from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.topic_name import TopicName
 from tests.support.golden import GOLDEN, GoldenTopic, golden_topic, golden_topics
 

@@ -11,8 +11,8 @@ import pytest
 
 from arrow_io.errors import CorruptMetadataError, StorageError
 from arrow_io.storage.failures import RetryPolicy
-from connector.catalog.admin_client import AdminApi
-from connector.catalog.admin_connection import AdminConnection, AdminOptions
+from connector.catalog.metadata.admin_client import AdminApi
+from connector.catalog.metadata.admin_connection import AdminConnection, AdminOptions
 from connector.topic_name import TopicName
 from tests.support.admin_server import (
     AdminServer,

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives import serialization
 from arrow_io.errors import FormatError, OptionError, StorageError
 from arrow_io.storage.failures import RetryPolicy
 from arrow_io.storage.hidden import HiddenText
-from connector.catalog import admin_connection
-from connector.catalog.admin_client import AdminApi
-from connector.catalog.admin_connection import AdminConnection, AdminOptions, parse_options
+from connector.catalog.metadata import admin_connection
+from connector.catalog.metadata.admin_client import AdminApi
+from connector.catalog.metadata.admin_connection import AdminConnection, AdminOptions, parse_options
 from tests.support.admin_server import (
     AdminServer,
     Answer,

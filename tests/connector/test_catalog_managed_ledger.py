@@ -17,11 +17,11 @@ from arrow_io.errors import (
     UnsupportedFormatError,
 )
 from arrow_io.messages import codecs
-from connector.catalog.managed_ledger import (
+from connector.catalog.metadata.managed_ledger import (
     parse_managed_ledger_info,
     serialize_managed_ledger_info,
 )
-from connector.catalog.topic_metadata import (
+from connector.catalog.metadata.topic_metadata import (
     MAX_METADATA_BYTES,
     LedgerInfo,
     OffloadContext,

@@ -21,8 +21,8 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import open_catalog, open_topic, register_duckdb
 from connector.catalog.catalog_options import CatalogOptions
-from connector.catalog.topic_ledgers import LedgerState
-from connector.catalog.topic_metadata import LedgerInfo
+from connector.catalog.metadata.topic_metadata import LedgerInfo
+from connector.catalog.topic_ledgers import LedgerStanding
 from connector.topic_name import TopicName
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
@@ -98,8 +98,8 @@ def _check(catalog: Catalog, set_name: str) -> None:
         ] == [(each.ledger_id, each.uuid, each.entry_count) for each in topic.ledgers]
         *offloaded, last = found.states
         assert [each.ledger_id for each in offloaded] == [each.ledger_id for each in found.ledgers]
-        assert {each.state for each in offloaded} <= {LedgerState.BOTH, LedgerState.OFFLOADED}
-        assert last.state is LedgerState.OPEN
+        assert {each.state for each in offloaded} <= {LedgerStanding.BOTH, LedgerStanding.OFFLOADED}
+        assert last.state is LedgerStanding.OPEN
         assert (found.problems, found.pending, found.unknown) == ((), (), ())
         assert not any(each.others for each in found.states)
         has_schema = catalog.schema([name]) is not None

@@ -1,4 +1,4 @@
-"""`connector.catalog.metadata_merge`: sources prove nothing from where they disagree."""
+"""`connector.catalog.metadata.merge`: sources prove nothing from where they disagree."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from connector.catalog.metadata_merge import merge_metadata
-from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
+from connector.catalog.metadata.merge import merge_metadata
+from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
 from connector.topic_name import TopicName
 
 TOPIC: Final = TopicName.parse("orders")

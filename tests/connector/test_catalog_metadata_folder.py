@@ -21,12 +21,12 @@ from arrow_io.errors import (
     StorageError,
 )
 from arrow_io.messages import codecs
-from connector.catalog import metadata_folder
-from connector.catalog.admin_answers import internal_info_json, internal_stats_json
-from connector.catalog.managed_ledger import serialize_managed_ledger_info
-from connector.catalog.metadata_folder import MetadataFolder
-from connector.catalog.schemas import load_schema
-from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.metadata import folder as metadata_folder
+from connector.catalog.metadata.admin_answers import internal_info_json, internal_stats_json
+from connector.catalog.metadata.folder import MetadataFolder
+from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
+from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.schemas.loading import load_schema
 from connector.topic_name import TopicName
 from tests.support.golden import GOLDEN, GOLDEN_SETS, GoldenTopic, golden_topic, golden_topics
 from tests.support.s3_server import running_s3_server

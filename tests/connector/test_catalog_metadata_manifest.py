@@ -10,17 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptMetadataError, FormatError, OptionError
-from connector.catalog.admin_answers import internal_info_json, internal_stats_json
-from connector.catalog.managed_ledger import serialize_managed_ledger_info
-from connector.catalog.metadata_folder import (
+from connector.catalog.metadata.admin_answers import internal_info_json, internal_stats_json
+from connector.catalog.metadata.folder import (
     INFO_FILE,
     SCHEMAS_FILE,
     STATS_FILE,
     VALUE_FILE,
     MetadataFolder,
 )
-from connector.catalog.metadata_manifest import MANIFEST_FILE, manifest_json, read_manifest
-from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
+from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json, read_manifest
+from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.topic_name import TopicName
 from tests.support.damage import flipped
 
@@ -182,7 +182,7 @@ def test_damaged_manifest_is_an_error_of_its_topic_where_that_is_told(tmp_path: 
 
 def _resealed(**fields: Any) -> bytes:  # noqa: ANN401
     """A manifest that says anything, with a checksum that fits."""
-    from connector.catalog.metadata_manifest import _checksum  # noqa: PLC0415
+    from connector.catalog.metadata.manifest import _checksum  # noqa: PLC0415
 
     return json.dumps(fields | {"sha256": _checksum(fields)}).encode()
 

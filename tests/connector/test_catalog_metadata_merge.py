@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from arrow_io.errors import CorruptMetadataError
-from connector.catalog.metadata_merge import merge_metadata
-from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.metadata.merge import merge_metadata
+from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.topic_name import TopicName
 
 TOPIC: Final = TopicName.parse("orders")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
-from connector.catalog.schema_answers import registered_versions, schemas_json
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas.answers import registered_versions, schemas_json
+from connector.catalog.schemas.loading import load_schema
 from tests.support.golden import golden_topics
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from arrow_io.errors import OptionError
 from arrow_io.payloads.protobuf_native import protobuf_shape
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
-from connector.catalog.schema_forms import descriptor_schema
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas.forms import descriptor_schema
+from connector.catalog.schemas.loading import load_schema
 from tests.support.buckets import memory_bucket
 from tests.support.golden import golden_topic, golden_topics
 from tests.support.s3_server import running_s3_server

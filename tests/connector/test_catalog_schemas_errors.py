@@ -12,8 +12,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.payloads.schema_info import SchemaInfo
-from connector.catalog import schema_forms, schemas
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas import forms, loading
+from connector.catalog.schemas.loading import load_schema
 from tests.support.faulty_storage import FaultScript, raising
 from tests.support.golden import golden_topic
 
@@ -169,7 +169,7 @@ def test_two_schemas_for_one_version(tmp_path: Path) -> None:
 
 def test_a_schema_that_is_too_long() -> None:
     """16 MiB is the longest definition, however it is written."""
-    fits = "x" * (schema_forms.MAX_SCHEMA_BYTES - 2)
+    fits = "x" * (forms.MAX_SCHEMA_BYTES - 2)
 
     assert len(load_schema({"type": "JSON", "data": [fits[2:]]}).reader.data) == 16 << 20
     for data in (fits + "x", "é" * (len(fits) // 2 + 1)):
@@ -179,7 +179,7 @@ def test_a_schema_that_is_too_long() -> None:
 
 def test_sources_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files, folders and texts are measured before they are read whole."""
-    for module in (schema_forms, schemas):
+    for module in (forms, loading):
         monkeypatch.setattr(module, "MAX_SOURCE_BYTES", 100)
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_text(json.dumps({"version": 1, "type": "INT8"}).ljust(60))

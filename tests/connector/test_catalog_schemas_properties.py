@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
-from connector.catalog.schema_forms import PRIMITIVE_TYPES
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas.forms import BARE_TYPES
+from connector.catalog.schemas.loading import load_schema
 from tests.support.buckets import memory_bucket
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ _DEFINITIONS: Final = st.fixed_dictionaries(
 )
 _SINGLE: Final = st.builds(
     _Registered, st.sampled_from(["AVRO", "JSON", "PROTOBUF"]), _DEFINITIONS, _PROPERTIES
-) | st.builds(_Registered, st.sampled_from(PRIMITIVE_TYPES), st.none(), _PROPERTIES)
+) | st.builds(_Registered, st.sampled_from(BARE_TYPES), st.none(), _PROPERTIES)
 _REGISTERED: Final = _SINGLE | st.builds(
     _RegisteredPair, _SINGLE, _SINGLE, st.booleans(), _PROPERTIES
 )

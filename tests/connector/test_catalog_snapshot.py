@@ -27,7 +27,7 @@ from arrow_io.errors import (
 from arrow_io.format.object_names import LedgerObjectName
 from connector import open_catalog, open_topic
 from connector.catalog import snapshot as snapshot_module
-from connector.listings import TABLES
+from connector.catalog_tables import TABLES
 from connector.upkeep.audit import audit
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, golden_topic

@@ -12,8 +12,8 @@ import pytest
 from arrow_io.errors import CorruptIndexError, MissingObjectError, StorageError
 from arrow_io.storage.location import Location
 from connector.catalog.bucket import LedgerCopy, read_bucket
-from connector.catalog.topic_ledgers import LedgerState, from_bucket, from_metadata
-from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.topic_ledgers import LedgerStanding, from_bucket, from_metadata
 from connector.topic_name import TopicName
 from tests.support.golden import GOLDEN
 
@@ -300,7 +300,7 @@ def test_topic_of_no_ledgers() -> None:
     """A topic without ledgers has none, whatever lies in the bucket under its name."""
     topic = reconciled([])
     assert topic.ledgers == ()
-    assert set(states(topic).values()) == {LedgerState.UNKNOWN.value}
+    assert set(states(topic).values()) == {LedgerStanding.UNKNOWN.value}
 
 
 def untold(info: LedgerInfo) -> LedgerInfo:

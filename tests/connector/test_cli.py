@@ -16,9 +16,9 @@ import pytest
 
 from arrow_io.extras import install_command
 from connector import cli
+from connector.catalog_tables import LEDGER_SCHEMA
 from connector.cli import app as cli_app
-from connector.cli import catalog as cli_catalog
-from connector.listings import LEDGER_SCHEMA
+from connector.cli import contents
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.command_line import (
     FOUND,
@@ -214,7 +214,7 @@ def test_warnings_of_others_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> No
         warnings.warn("old", DeprecationWarning, stacklevel=1)
         return LEDGER_SCHEMA.empty_table()
 
-    monkeypatch.setattr(cli_catalog, "ledgers_table", warn)
+    monkeypatch.setattr(contents, "ledgers_table", warn)
     with pytest.warns(DeprecationWarning, match="old"):
         result = run("ledgers", URL, "json-orders")
 

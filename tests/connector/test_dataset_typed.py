@@ -26,7 +26,7 @@ from arrow_io.errors import (
 from arrow_io.payloads.value_columns import ValueColumns
 from arrow_io.read_report import Unit
 from connector import TopicDataset, open_topic
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas.loading import load_schema
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import golden_topic

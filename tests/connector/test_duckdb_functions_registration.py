@@ -16,12 +16,11 @@ from arrow_io.errors import IncompleteReadWarning, OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector import (
     TopicDataset,
-    duckdb_functions,
-    duckdb_sources,
     open_catalog,
     open_topic,
     register_duckdb,
 )
+from connector.engines import duckdb_functions, duckdb_sources
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.golden import golden_topic
 
@@ -315,7 +314,7 @@ def test_function_without_a_caller(
     con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Called by a thread of DuckDB's own, the function says what to call instead of it."""
-    monkeypatch.setattr("connector.duckdb_binding.inspect.currentframe", lambda: None)
+    monkeypatch.setattr("connector.engines.duckdb_binding.inspect.currentframe", lambda: None)
     [name] = [name for _, name in functions(con) if name.startswith("pulsar_offload_bind")]
 
     with pytest.raises(

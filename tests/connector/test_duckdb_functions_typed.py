@@ -12,7 +12,7 @@ import pytest
 from arrow_io.errors import UndecodedValuesWarning
 from arrow_io.payloads.value_columns import ValueColumns
 from connector import open_topic, register_duckdb
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas.loading import load_schema
 from connector.dataset import TopicDataset
 from tests.support.buckets import memory_bucket, offload
 from tests.support.entries import Message, encode_entry

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from arrow_io.errors import OptionError
+from connector.engines.polars_source import PolarsFilter
 from connector.filters import ArrowFilter, BothFilters
-from connector.polars_source import PolarsFilter
 
 _SCHEMA: Final = pa.schema(
     [

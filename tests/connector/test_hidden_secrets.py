@@ -15,7 +15,7 @@ from rich.traceback import Traceback
 from arrow_io.storage.hidden import HiddenBytes, HiddenText, hidden, hidden_url, shown_to_library
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic, register_duckdb
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas.loading import load_schema
 from connector.decryption_keys import read_decryption_keys
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.support.golden import GOLDEN

@@ -1,4 +1,4 @@
-"""`connector.listings`: a catalog as tables."""
+"""`connector.catalog_tables`: a catalog as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from arrow_io.errors import TopicNotFoundError
 from connector import open_catalog
-from connector.listings import (
+from connector.catalog_tables import (
     BLOCK_SCHEMA,
     LEDGER_SCHEMA,
     OBJECT_SCHEMA,

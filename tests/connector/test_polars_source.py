@@ -12,11 +12,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from arrow_io.columns import Origin, Projection
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 from arrow_io.messages.message_columns import MessageColumns
 from arrow_io.storage.trace import RequestTrace
 from connector import TopicDataset, open_topic
-from connector.polars_source import PolarsFilter
+from connector.engines.polars_source import PolarsFilter
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.entries import Message, encode_entry
 from tests.support.expected import COLUMNS
@@ -67,7 +67,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
     row_bytes, record_batch = MessageColumns.row_bytes, Projection.record_batch
 
     def spy_on_bytes(rows: MessageColumns, field: int) -> pa.BinaryArray:
-        made.value_rows += rows.count if field == tables.ROW_PAYLOAD else 0
+        made.value_rows += rows.count if field == layout.ROW_PAYLOAD else 0
         return row_bytes(rows, field)
 
     def spy_on_columns(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import TopicNotFoundError
 from connector.catalog.catalog import open_catalog
-from connector.catalog.topic_ledgers import LedgerState
+from connector.catalog.topic_ledgers import LedgerStanding
 from connector.report.data import LedgerSpan, rates, report_data, with_neighbours_times
 from connector.upkeep.audit import audit
 from tests.support.golden import golden_topic
@@ -28,7 +28,7 @@ def span(
     return LedgerSpan(
         topic="orders",
         ledger_id=1,
-        state=LedgerState.OFFLOADED,
+        state=LedgerStanding.OFFLOADED,
         entries=entries,
         size_bytes=size_bytes,
         start_ms=start_ms,
@@ -128,7 +128,7 @@ def test_data_of_a_topic_is_that_of_its_ledgers() -> None:
     assert [(each.ledger_id, each.entries) for each in closed] == [
         (ledger.ledger_id, ledger.entry_count) for ledger in golden
     ]
-    assert last.state is LedgerState.OPEN
+    assert last.state is LedgerStanding.OPEN
     assert last.start_ms == closed[-1].stop_ms
     assert all(
         before.stop_ms is not None

@@ -18,9 +18,9 @@ from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.index_block import write_index_block
 from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
 from connector.catalog.catalog import open_catalog
-from connector.catalog.managed_ledger import serialize_managed_ledger_info
-from connector.catalog.topic_ledgers import LedgerState
-from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
+from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.topic_ledgers import LedgerStanding
 from connector.report.charts import STATE_TEXTS, TimeScale, sizes_charts, timeline
 from connector.report.data import LedgerSpan
 from connector.report.page import escaped, page, section
@@ -269,7 +269,7 @@ def test_page_of_many_ledgers_is_small(tmp_path: Path, offloaded: bool) -> None:
 
 def test_many_topics_share_the_room() -> None:
     """However ledgers overlap and in whatever states they are, bars stay few."""
-    states = list(LedgerState)
+    states = list(LedgerStanding)
     topics = {
         f"topic-{number}": [
             LedgerSpan(
@@ -421,8 +421,8 @@ def test_every_state_is_told_apart_without_colours() -> None:
     """Each state of a ledger has words, and a rule in the style that fills its bars."""
     style = "".join(texts(parsed(page("title", section("heading"))), ".//style"))
 
-    assert set(STATE_TEXTS) == set(LedgerState)
-    for state in LedgerState:
+    assert set(STATE_TEXTS) == set(LedgerStanding)
+    for state in LedgerStanding:
         assert re.search(rf"^\.{state} {{ fill: ", style, re.MULTILINE)
 
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import StorageError
 from connector import open_catalog
+from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.catalog.snapshot import begins_snapshot
-from connector.catalog.topic_metadata import LedgerInfo
 from connector.upkeep.audit import FINDING_SCHEMA, FindingKind, audit, findings_table
 from connector.upkeep.cleaning import clean, plan_cleaning
 from tests.support.admin_server import running_admin_server

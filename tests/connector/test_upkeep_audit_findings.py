@@ -11,7 +11,7 @@ import pytest
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.storage.store_uploads import aside_path
-from connector.catalog.topic_metadata import LedgerInfo
+from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.pulsar_time import time_of
 from connector.topic_name import TopicName

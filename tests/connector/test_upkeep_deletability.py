@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from arrow_io.format.object_names import LedgerObjectName
+from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
 from connector.catalog.topic_ledgers import from_metadata
-from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
 from connector.pulsar_time import milliseconds_of
 from connector.topic_name import TopicName
 from connector.upkeep.deletability import CLOCK_DIFFERENCE

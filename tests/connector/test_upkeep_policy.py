@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
 from connector.catalog.catalog import open_catalog
-from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.topic_name import TopicName
 from connector.upkeep.policy import Action, LedgerFate, apply_policy, bucket_metadata
 from connector.upkeep.policy_settings import OffloadPolicy

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.pulsar_time import time_of
 from connector.topic_name import TopicName
 from connector.upkeep.policy import Action, apply_policy

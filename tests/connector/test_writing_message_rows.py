@@ -16,7 +16,7 @@ from arrow_io.columns import ALL_COLUMNS
 from arrow_io.errors import OptionError, SchemaError
 from arrow_io.messages.message_metadata import DEFAULT_PRODUCER_NAME, Message
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas.loading import load_schema
 from connector.writing.column_values import COLUMN_TYPES
 from connector.writing.message_rows import GIVEN_ANEW, FileRows, MessageRows
 

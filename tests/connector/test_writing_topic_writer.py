@@ -17,8 +17,8 @@ from arrow_io.messages.codecs import COMPRESSION_TYPES
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic, register_duckdb, write_messages
-from connector.catalog.managed_ledger import parse_managed_ledger_info
-from connector.catalog.metadata_folder import MetadataFolder
+from connector.catalog.metadata.folder import MetadataFolder
+from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.topic_name import TopicName
 from connector.writing.message_router import java_string_hash
 from connector.writing.message_rows import GIVEN_ANEW

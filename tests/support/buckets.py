@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import fsspec
 
-from arrow_io.format.index_block import BlockEntry, read_index_block, write_index_block
+from arrow_io.format.block_table import BlockEntry
+from arrow_io.format.index_block import read_index_block, write_index_block
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
 

@@ -13,8 +13,8 @@ from arrow_io.errors import CorruptIndexError
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
 from arrow_io.storage.location import Location
 from connector.catalog.bucket import BucketContents, LedgerCopy, read_bucket
+from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
-from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.pulsar_time import milliseconds_of
 from connector.topic_name import TopicName
 from connector.upkeep.deletability import CLOCK_DIFFERENCE, Deletability

@@ -38,7 +38,7 @@ from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from connector.catalog.schemas import load_schema
+from connector.catalog.schemas.loading import load_schema
 from tests.support.golden import golden_topic, golden_topics
 from tests.support.golden_datasets import reference_rows
 

@@ -6,7 +6,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -40,7 +40,7 @@ def walk(
     capacity: int = 100,
 ) -> Walk:
     """Walk entries with their 12-byte headers."""
-    table = array("q", bytes(8 * capacity * tables.ENTRY_WIDTH))
+    table = array("q", bytes(8 * capacity * layout.ENTRY_WIDTH))
     result = array("q", bytes(32))
     build.read_entries(
         memoryview(data),
@@ -53,14 +53,22 @@ def walk(
         result,
     )
     count, position, status, needed = result
-    width = tables.ENTRY_WIDTH
+    width = layout.ENTRY_WIDTH
     entries = [table[width * n : width * (n + 1)].tolist() for n in range(count)]
     return Walk([_told(entry) for entry in entries], position, status, needed)
 
 
 def _told(entry: list[int]) -> list[int]:
-    if entry[tables.FLAGS] & tables.BROKEN:
-        return [entry[each] for each in (tables.ENTRY_ID, tables.FRAME, tables.ERROR, tables.FLAGS)]
+    if entry[layout.FLAGS] & layout.BROKEN:
+        return [
+            entry[each]
+            for each in (
+                layout.ENTRY_ID,
+                layout.FRAME,
+                layout.ERROR,
+                layout.FLAGS,
+            )
+        ]
     return entry
 
 
@@ -76,8 +84,8 @@ def decode_entry(build: ModuleType, entry: bytes) -> list[int]:
 def error_of(build: ModuleType, entry: bytes) -> int:
     """Why an entry is broken; 0 if it is not."""
     decoded = decode_entry(build, entry)
-    assert bool(decoded[tables.ERROR]) == bool(decoded[tables.FLAGS] & tables.BROKEN)
-    return decoded[tables.ERROR]
+    assert bool(decoded[layout.ERROR]) == bool(decoded[layout.FLAGS] & layout.BROKEN)
+    return decoded[layout.ERROR]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +109,19 @@ def split(
     build: ModuleType, body: bytes, members: int, *, capacity: int = 50, flags: int = 0
 ) -> Split:
     """Split a batch, as often as the row table is full."""
-    entry = array("q", bytes(8 * tables.ENTRY_WIDTH))
-    entry[tables.BATCH_SIZE] = members
-    entry[tables.FLAGS] = tables.BATCHED | flags
-    entry[tables.EVENT_TIME], entry[tables.SEQUENCE_ID] = 77, 88
+    entry = array("q", bytes(8 * layout.ENTRY_WIDTH))
+    entry[layout.BATCH_SIZE] = members
+    entry[layout.FLAGS] = layout.BATCHED | flags
+    entry[layout.EVENT_TIME], entry[layout.SEQUENCE_ID] = 77, 88
     result = array("q", [0, 0, 0, 0])
     found: list[tuple[int, ...]] = []
     while True:
-        rows = array("q", bytes(8 * capacity * tables.ROW_WIDTH))
+        rows = array("q", bytes(8 * capacity * layout.ROW_WIDTH))
         _, position, batch_index, _ = result
         build.split_batch(
             memoryview(body), position, len(body), entry, 0, batch_index, rows, capacity, 0, result
         )
-        columns = [rows[n * capacity :][: result[0]] for n in range(tables.ROW_WIDTH)]
+        columns = [rows[n * capacity :][: result[0]] for n in range(layout.ROW_WIDTH)]
         found += zip(*columns, strict=True)
         if result[3] or result[2] >= members:
             return Split(found, result[1], result[2], result[3])

@@ -20,7 +20,7 @@ from tests.support.saved_metadata import Layout, SavedMetadata, as_time, model_t
 
 if TYPE_CHECKING:
     from connector import Catalog
-    from connector.catalog.topic_metadata import LedgerInfo
+    from connector.catalog.metadata.topic_metadata import LedgerInfo
 
 _BROKER_CLOCKS_MS: Final = 60_000
 """How far the clocks of brokers may be apart."""

@@ -16,12 +16,12 @@ from uuid import UUID
 from arrow_io.errors import IncompleteReadWarning
 from arrow_io.format.object_names import LedgerObjectName
 from connector import open_catalog, open_topic
-from connector.catalog.managed_ledger import (
+from connector.catalog.metadata.managed_ledger import (
     parse_managed_ledger_info,
     serialize_managed_ledger_info,
 )
-from connector.catalog.metadata_manifest import MANIFEST_FILE, manifest_json
-from connector.catalog.topic_metadata import OffloadContext
+from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json
+from connector.catalog.metadata.topic_metadata import OffloadContext
 from connector.topic_name import TopicName
 from connector.upkeep.audit import audit
 from tests.support.golden import GOLDEN, golden_topic, golden_topics
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from connector import Catalog
-    from connector.catalog.topic_metadata import LedgerInfo, TopicMetadata
+    from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.upkeep.audit import Audit
     from tests.support.golden import GoldenLedger
 

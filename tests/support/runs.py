@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arrow_io.format.entry_frame import write_entry
-from arrow_io.messages import _decode, tables
+from arrow_io.messages import _decode, layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ def entry_run(
     """
     frames = [write_entry(first_entry_id + n, entry) for n, entry in enumerate(entries)]
     data = memoryview(b"".join(frames))
-    _, table = int64_view(len(entries) * tables.ENTRY_WIDTH)
+    _, table = int64_view(len(entries) * layout.ENTRY_WIDTH)
     _, result = int64_view(4)
     last_entry_id = first_entry_id + len(entries) - 1
     _decode.core.read_entries(
         data, 0, len(data), first_entry_id, last_entry_id, table, len(entries), result
     )
-    assert list(result) == [len(entries), len(data), tables.DONE, 0]
+    assert list(result) == [len(entries), len(data), layout.DONE, 0]
     return EntryRun(ledger_id, OBJECT_KEY, data, 0, table, len(entries), owned)
 
 

@@ -17,13 +17,13 @@ from unittest.mock import patch
 
 from arrow_io.messages import codecs
 from connector import open_catalog
-from connector.catalog.admin_answers import internal_info_json, internal_stats_json
-from connector.catalog.managed_ledger import serialize_managed_ledger_info
+from connector.catalog.metadata.admin_answers import internal_info_json, internal_stats_json
+from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from connector.catalog.topic_metadata import TopicMetadata
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
     from tests.support.admin_server import AdminServer, Parts
     from tests.support.cluster_model import ModelWorld, Owner
 

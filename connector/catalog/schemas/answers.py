@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from connector.catalog.schema_forms import ALL_VERSIONS
+from connector.catalog.schemas.forms import ALL_VERSIONS
 
 if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema

@@ -33,7 +33,7 @@ from arrow_io.errors import (
 from arrow_io.format.object_names import offload_uuid
 from arrow_io.messages import codecs
 from arrow_io.wording import agreeing, counted
-from connector.catalog.topic_metadata import (
+from connector.catalog.metadata.topic_metadata import (
     MAX_METADATA_BYTES,
     LedgerInfo,
     OffloadContext,

@@ -19,12 +19,12 @@ from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location, folder_and_name
 from arrow_io.storage.redaction import redacted_urls
-from connector.catalog.schema_forms import (
+from connector.catalog.schemas.forms import (
     ALL_VERSIONS,
+    BARE_TYPES,
     CLIENT_MODES,
     DEFINED_TYPES,
     MAX_SOURCE_BYTES,
-    PRIMITIVE_TYPES,
     descriptor_schema,
     holds_schemas,
     naming,
@@ -183,7 +183,7 @@ class _SchemaReader:
         except MissingObjectError:
             message = (
                 f"schema {shown!r}: there is no such file or folder; the types that need no"
-                f" definition are {', '.join(PRIMITIVE_TYPES)}"
+                f" definition are {', '.join(BARE_TYPES)}"
             )
             raise OptionError(message) from None
 

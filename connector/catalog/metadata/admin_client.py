@@ -33,21 +33,21 @@ from arrow_io.errors import (
     PulsarOffloadError,
     StorageError,
 )
-from connector.catalog.admin_answers import (
+from connector.catalog.metadata.admin_answers import (
     has_schemas,
     parse_internal_info,
     parse_internal_stats,
     read_answer,
     read_names,
 )
-from connector.catalog.admin_connection import AdminConnection, parse_options
-from connector.catalog.metadata_merge import merge_metadata
+from connector.catalog.metadata.admin_connection import AdminConnection, parse_options
+from connector.catalog.metadata.merge import merge_metadata
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Mapping
 
-    from connector.catalog.topic_metadata import TopicMetadata
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
 
 _CONCURRENT_REQUESTS: Final = 8
 _CLUSTERS: Final = "/admin/v2/clusters"

@@ -23,7 +23,7 @@ from typing import Final
 
 from arrow_io.errors import CorruptMetadataError, OptionError
 from arrow_io.wording import counted
-from connector.catalog.admin_answers import read_answer
+from connector.catalog.metadata.admin_answers import read_answer
 from connector.topic_name import TopicName
 
 MANIFEST_FILE: Final = "manifest.json"

@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from arrow_io.option_values import check_by_name, path_or_url
-from connector.catalog.admin_client import AdminApi
-from connector.catalog.metadata_folder import MetadataFolder
+from connector.catalog.metadata.admin_client import AdminApi
+from connector.catalog.metadata.folder import MetadataFolder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from connector.catalog.topic_metadata import TopicMetadata
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.topic_name import TopicName
 
 PathLike: TypeAlias = str | os.PathLike[str]

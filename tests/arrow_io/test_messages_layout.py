@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from arrow_io.messages import tables
+from arrow_io.messages import layout
 
 
 def _numbers(first: str, stop: str) -> list[int]:
     """The constants from one name on up to another (half-open), in the order of the file."""
-    names = list(vars(tables))
-    return [getattr(tables, name) for name in names[names.index(first) : names.index(stop)]]
+    names = list(vars(layout))
+    return [getattr(layout, name) for name in names[names.index(first) : names.index(stop)]]
 
 
 def test_each_flag_is_a_bit_of_its_own() -> None:
@@ -16,18 +16,18 @@ def test_each_flag_is_a_bit_of_its_own() -> None:
     flags = _numbers("KEY_IS_BASE64", "SPECIAL")
 
     assert flags == [1 << bit for bit in range(len(flags))]
-    assert set(tables.SPECIAL.to_bytes(8)) != {0}
-    assert tables.SPECIAL & sum(flags) == tables.SPECIAL
+    assert set(layout.SPECIAL.to_bytes(8)) != {0}
+    assert layout.SPECIAL & sum(flags) == layout.SPECIAL
 
 
 def test_fields_of_the_entry_table_fill_its_width() -> None:
     """Each field of the entry table has a place of its own, and none is left over."""
-    assert _numbers("ENTRY_ID", "ENTRY_WIDTH") == list(range(tables.ENTRY_WIDTH))
+    assert _numbers("ENTRY_ID", "ENTRY_WIDTH") == list(range(layout.ENTRY_WIDTH))
 
 
 def test_columns_of_the_row_table_fill_its_width() -> None:
     """Each column of the row table has a place of its own, and none is left over."""
-    assert _numbers("ROW_ENTRY", "ROW_WIDTH") == list(range(tables.ROW_WIDTH))
+    assert _numbers("ROW_ENTRY", "ROW_WIDTH") == list(range(layout.ROW_WIDTH))
 
 
 def test_each_error_has_its_words() -> None:
@@ -35,6 +35,6 @@ def test_each_error_has_its_words() -> None:
     codes = _numbers("BAD_BROKER_METADATA", "REASONS")
 
     assert len(set(codes)) == len(codes)
-    assert set(codes) == set(tables.REASONS)
+    assert set(codes) == set(layout.REASONS)
     assert 0 not in codes
-    assert len(set(tables.REASONS.values())) == len(codes)
+    assert len(set(layout.REASONS.values())) == len(codes)

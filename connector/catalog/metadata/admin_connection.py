@@ -28,7 +28,7 @@ from arrow_io.storage.failures import RetryPolicy, http_status, is_transient
 from arrow_io.storage.hidden import HiddenBytes, HiddenText
 from arrow_io.storage.redaction import redacted, redacted_urls
 from arrow_io.wording import counted
-from connector.catalog.topic_metadata import MAX_METADATA_BYTES
+from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

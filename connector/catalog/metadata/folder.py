@@ -31,23 +31,23 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import CorruptMetadataError, FormatError, MissingObjectError, OptionError
 from arrow_io.storage.location import Location, folder_and_name
-from connector.catalog.admin_answers import (
+from connector.catalog.metadata.admin_answers import (
     has_schemas,
     managed_ledger_name_of,
     parse_internal_info,
     parse_internal_stats,
     read_answer,
 )
-from connector.catalog.managed_ledger import parse_managed_ledger_info
-from connector.catalog.metadata_manifest import MANIFEST_FILE, Manifest, read_manifest
-from connector.catalog.metadata_merge import merge_metadata
-from connector.catalog.topic_metadata import MAX_METADATA_BYTES
+from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
+from connector.catalog.metadata.manifest import MANIFEST_FILE, Manifest, read_manifest
+from connector.catalog.metadata.merge import merge_metadata
+from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from connector.catalog.topic_metadata import TopicMetadata
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
 
 VALUE_FILE: Final = "managed-ledger-info.bin"
 INFO_FILE: Final = "internal-info.json"

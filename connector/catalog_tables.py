@@ -75,7 +75,7 @@ LEDGER_SCHEMA = pa.schema(
         "problems": TEXTS,
     }
 )
-"""One row a ledger, by ledger id: its state (`connector.catalog.topic_ledgers.LedgerState`), its
+"""One row a ledger, by ledger id: its state (`connector.catalog.topic_ledgers.LedgerStanding`), its
 entries (both ends inclusive), bytes of the data object, and of the entries alone, which the
 metadata tells too of a ledger that is not in the bucket; when it was created, closed and offloaded;
 and where. What nothing tells is null."""

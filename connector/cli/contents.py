@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arrow_io.wording import counted
+from connector.catalog_tables import (
+    TEXTS,
+    blocks_table,
+    counted_topics,
+    ledgers_table,
+    objects_table,
+    topics_table,
+)
 from connector.cli.app import ExitCode, command
 from connector.cli.options import (
     AsJson,
@@ -22,14 +30,6 @@ from connector.cli.options import (
 )
 from connector.cli.output import print_json, print_table, say
 from connector.cli.place import catalog_at, tell_place
-from connector.listings import (
-    TEXTS,
-    blocks_table,
-    counted_topics,
-    ledgers_table,
-    objects_table,
-    topics_table,
-)
 
 if TYPE_CHECKING:
     import pyarrow as pa

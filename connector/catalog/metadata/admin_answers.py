@@ -25,8 +25,7 @@ from uuid import UUID
 
 from arrow_io.errors import CorruptMetadataError, OptionError
 from arrow_io.format.ledger_metadata import MANAGED_LEDGER_KEY
-from connector.catalog.schema_forms import ALL_VERSIONS, parse_json
-from connector.catalog.topic_metadata import (
+from connector.catalog.metadata.topic_metadata import (
     MAX_METADATA_BYTES,
     LedgerInfo,
     OffloadContext,
@@ -34,6 +33,7 @@ from connector.catalog.topic_metadata import (
     checked_position,
     in_order,
 )
+from connector.catalog.schemas.forms import ALL_VERSIONS, parse_json
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:

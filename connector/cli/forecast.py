@@ -41,7 +41,7 @@ from connector.cli.options import (
 )
 from connector.cli.output import print_json, print_table, progress, say
 from connector.cli.place import catalog_at
-from connector.cli.query import bound_topics
+from connector.cli.sql import bound_topics
 from connector.plain_text import printable, size_text
 from connector.pulsar_time import milliseconds_of
 from connector.scan.execution import tell

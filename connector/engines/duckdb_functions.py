@@ -24,8 +24,9 @@ from arrow_io.option_names import spelled
 from arrow_io.option_values import kind_of, path_or_url
 from arrow_io.storage.hidden import hidden, hidden_url
 from connector.catalog.catalog import Catalog
+from connector.catalog_tables import TABLES
 from connector.credential_scope import HOSTLESS, origins
-from connector.duckdb_binding import (
+from connector.engines.duckdb_binding import (
     PLACE_OPTIONS,
     Catalogs,
     Variable,
@@ -33,8 +34,7 @@ from connector.duckdb_binding import (
     is_texts,
     shown,
 )
-from connector.duckdb_sources import BoundListing, BoundTopic, row_estimate
-from connector.listings import TABLES
+from connector.engines.duckdb_sources import BoundListing, BoundTopic, row_estimate
 from connector.topic import open_topic, read_schema
 from connector.topic_options import check_options
 
@@ -96,9 +96,9 @@ def register_duckdb(
     `read_pulsar` can be kept in it. Registering a connection again replaces what was given before.
 
     `pulsar_topics()`, `pulsar_ledgers()`, `pulsar_blocks()` and `pulsar_objects()` give the bucket
-    as tables (`connector.listings`), as it is then too. Their parameters are `topic`, a name, a
-    glob or a list of these, and the options that say where: `url`, `storage_options`, `metadata`,
-    `metadata_options`, `buckets`.
+    as tables (`connector.catalog_tables`), as it is then too. Their parameters are `topic`, a
+    name, a glob or a list of these, and the options that say where: `url`, `storage_options`,
+    `metadata`, `metadata_options`, `buckets`.
 
     Credentials that are registered go to no other host than was registered with them: where a
     statement names `url`, `buckets` or `metadata` and not the options for it, `storage_options` and

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from arrow_io.wording import agreeing, counted
-from connector.catalog.topic_metadata import in_order
+from connector.catalog.metadata.topic_metadata import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from connector.catalog.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+    from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 
     Joined = Callable[[OffloadContext | None, OffloadContext | None], OffloadContext | None]
 

@@ -18,7 +18,7 @@ from arrow_io.errors import (
     UndecodedValuesWarning,
 )
 from arrow_io.extras import install_command
-from connector.duckdb_functions import register_duckdb
+from connector.engines.duckdb_functions import register_duckdb
 from connector.topic_name import TopicName, select_topics
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Schemas of topics, in every form that Pulsar gives them."""

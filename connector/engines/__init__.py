@@ -1,0 +1,1 @@
+"""A topic in DuckDB, Polars and pandas."""
