@@ -21,8 +21,9 @@ import re
 from functools import cache
 from typing import Any, Final, NamedTuple, Self
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
+
+from arrow_io.protobuf_messages import message_classes
 
 _NUMBER: Final = r"\s*(-?\d{1,19})\s*"
 _TUPLE: Final = re.compile(rf"\({_NUMBER},{_NUMBER}(?:,{_NUMBER})?\)")
@@ -96,23 +97,15 @@ def _whole(value: object) -> int | None:
 
 
 @cache
-def _message_id_data() -> type[Any]:
+def _message_id_data() -> Any:  # noqa: ANN401 - a message class has no static type
     """MessageIdData; fields that name no message are among what the library passes over."""
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="pulsar_message_id.proto", syntax="proto2")
-    message = file.message_type.add(name="MessageIdData")
-    for name, number in (("ledgerId", 1), ("entryId", 2)):
-        message.field.add(
-            name=name, number=number, type=field.TYPE_UINT64, label=field.LABEL_REQUIRED
-        )
-    for name, number in (("partition", 3), ("batch_index", 4)):
-        message.field.add(
-            name=name,
-            number=number,
-            type=field.TYPE_INT32,
-            label=field.LABEL_OPTIONAL,
-            default_value="-1",
-        )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("MessageIdData"))
+    return message_classes(
+        {
+            "MessageIdData": """
+                1 ledgerId required uint64
+                2 entryId required uint64
+                3 partition optional int32 -1
+                4 batch_index optional int32 -1
+            """
+        }
+    )["MessageIdData"]

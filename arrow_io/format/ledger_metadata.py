@@ -29,10 +29,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from arrow_io.errors import CorruptIndexError, OptionError, UnknownFormatError
+from arrow_io.protobuf_messages import message_classes
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
@@ -40,6 +40,31 @@ if TYPE_CHECKING:
 
 MANAGED_LEDGER_KEY = "pulsar/managed-ledger"
 """Custom metadata key whose value is the managed-ledger name (Pulsar's LedgerMetadataUtils)."""
+
+_MESSAGES = {
+    "LedgerMetadataFormat": """
+        1 quorumSize required int32
+        2 ensembleSize required int32
+        3 length required int64
+        4 lastEntryId optional int64
+        5 state required LedgerState
+        6 segment repeated Segment
+        7 digestType optional DigestType
+        8 password optional bytes
+        9 ackQuorumSize optional int32
+        10 ctime optional int64
+        11 customMetadata repeated cMetadataMapEntry
+        12 cToken optional int64
+    """,
+    "Segment": """
+        1 ensembleMember repeated bytes
+        2 firstEntryId required int64
+    """,
+    "cMetadataMapEntry": """
+        1 key optional bytes
+        2 value optional bytes
+    """,
+}
 
 # BookKeeper's own serialisations in the metadata store open with this text; Pulsar never writes it.
 _STORE_VERSION_LINE = b"BookieMetadataFormatVersion"
@@ -60,6 +85,11 @@ class DigestType(IntEnum):
     HMAC = 2
     CRC32C = 3
     DUMMY = 4
+
+
+_LedgerMetadataFormat = message_classes(_MESSAGES, (LedgerState, DigestType))[
+    "LedgerMetadataFormat"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,64 +249,3 @@ def _utf8(text: bytes) -> str:
     except UnicodeDecodeError as error:
         message = f"text in the ledger metadata is not UTF-8: {text[:64]!r}"
         raise CorruptIndexError(message) from error
-
-
-def _ledger_metadata_format() -> Any:  # noqa: ANN401 - a message class has no static type
-    """Build the message class; a descriptor in code needs no generated file and no protoc."""
-    types = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(
-        name="arrow_io/ledger_metadata.proto", package="bookkeeper", syntax="proto2"
-    )
-    ledger = file.message_type.add(name="LedgerMetadataFormat")
-    state = ledger.enum_type.add(name="State")
-    for ledger_state in LedgerState:
-        state.value.add(name=ledger_state.name, number=ledger_state)
-    digest = ledger.enum_type.add(name="DigestType")
-    for digest_type in DigestType:
-        digest.value.add(name=digest_type.name, number=digest_type)
-
-    # Strings are declared as bytes, which has the same wire form: protobuf's implementations differ
-    # in what they do with a proto2 string that is not UTF-8.
-    segment = ledger.nested_type.add(name="Segment")
-    segment.field.add(
-        name="ensembleMember", number=1, label=types.LABEL_REPEATED, type=types.TYPE_BYTES
-    )
-    segment.field.add(
-        name="firstEntryId", number=2, label=types.LABEL_REQUIRED, type=types.TYPE_INT64
-    )
-    custom = ledger.nested_type.add(name="cMetadataMapEntry")
-    custom.field.add(name="key", number=1, label=types.LABEL_OPTIONAL, type=types.TYPE_BYTES)
-    custom.field.add(name="value", number=2, label=types.LABEL_OPTIONAL, type=types.TYPE_BYTES)
-
-    inside = ".bookkeeper.LedgerMetadataFormat."
-    required, optional, repeated = types.LABEL_REQUIRED, types.LABEL_OPTIONAL, types.LABEL_REPEATED
-    for number, name, label, kind, type_name in (
-        (1, "quorumSize", required, types.TYPE_INT32, None),
-        (2, "ensembleSize", required, types.TYPE_INT32, None),
-        (3, "length", required, types.TYPE_INT64, None),
-        (4, "lastEntryId", optional, types.TYPE_INT64, None),
-        (5, "state", required, types.TYPE_ENUM, "State"),
-        (6, "segment", repeated, types.TYPE_MESSAGE, "Segment"),
-        (7, "digestType", optional, types.TYPE_ENUM, "DigestType"),
-        (8, "password", optional, types.TYPE_BYTES, None),
-        (9, "ackQuorumSize", optional, types.TYPE_INT32, None),
-        (10, "ctime", optional, types.TYPE_INT64, None),
-        (11, "customMetadata", repeated, types.TYPE_MESSAGE, "cMetadataMapEntry"),
-        (12, "cToken", optional, types.TYPE_INT64, None),
-    ):
-        ledger.field.add(
-            name=name,
-            number=number,
-            label=label,
-            type=kind,
-            type_name=None if type_name is None else inside + type_name,
-        )
-    # A pool of our own: BookKeeper's names may be taken in the default pool by a user's classes.
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return message_factory.GetMessageClass(
-        pool.FindMessageTypeByName("bookkeeper.LedgerMetadataFormat")
-    )
-
-
-_LedgerMetadataFormat = _ledger_metadata_format()

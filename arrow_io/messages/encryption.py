@@ -31,13 +31,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from arrow_io.errors import DecryptionError, EncryptedPayloadError, OptionError, PulsarOffloadError
 from arrow_io.extras import install_command
 from arrow_io.messages import layout
 from arrow_io.option_names import option_name
+from arrow_io.protobuf_messages import message_classes
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
@@ -64,34 +64,20 @@ _MAC_KEY_BYTES = 16
 _MAC_BYTES = 20
 _LENGTH_TAGS = (bytes(8), bytes(4))
 
-_Field = descriptor_pb2.FieldDescriptorProto
-
-
-def _encryption_metadata_class() -> type:
-    """The fields of MessageMetadata that tell of encryption; the library skips all others."""
-    file = descriptor_pb2.FileDescriptorProto(name="pulsar_encryption.proto", syntax="proto2")
-    keys = file.message_type.add(name="EncryptionKeys")
-    # A string in PulsarApi.proto; as bytes, one that is not UTF-8 has the same type as any other.
-    keys.field.add(name="key", number=1, type=_Field.TYPE_BYTES, label=_Field.LABEL_REQUIRED)
-    keys.field.add(name="value", number=2, type=_Field.TYPE_BYTES, label=_Field.LABEL_REQUIRED)
-    metadata = file.message_type.add(name="EncryptionMetadata")
-    metadata.field.add(
-        name="encryption_keys",
-        number=13,
-        type=_Field.TYPE_MESSAGE,
-        type_name=".EncryptionKeys",
-        label=_Field.LABEL_REPEATED,
-    )
-    for name, number in (("encryption_algo", 14), ("encryption_param", 15)):
-        metadata.field.add(
-            name=name, number=number, type=_Field.TYPE_BYTES, label=_Field.LABEL_OPTIONAL
-        )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("EncryptionMetadata"))
-
-
-_EncryptionMetadata = _encryption_metadata_class()
+# Of MessageMetadata, the fields that tell of encryption; the library skips all others.
+_EncryptionMetadata = message_classes(
+    {
+        "EncryptionKeys": """
+            1 key required bytes
+            2 value required bytes
+        """,
+        "EncryptionMetadata": """
+            13 encryption_keys repeated EncryptionKeys
+            14 encryption_algo optional bytes
+            15 encryption_param optional bytes
+        """,
+    }
+)["EncryptionMetadata"]
 
 
 @dataclass(frozen=True, repr=False)

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from arrow_io.errors import (
@@ -32,6 +31,7 @@ from arrow_io.errors import (
 )
 from arrow_io.format.object_names import offload_uuid
 from arrow_io.messages import codecs
+from arrow_io.protobuf_messages import message_classes
 from arrow_io.wording import agreeing, counted
 from connector.catalog.metadata.topic_metadata import (
     MAX_METADATA_BYTES,
@@ -55,8 +55,6 @@ _SIGN: Final = 1 << (_HALF_BITS - 1)
 _SHOWN_BYTES: Final = 64
 _LOAD_FACTOR: Final = 0.75
 
-# Strings are declared as bytes, which has the same wire form: protobuf's implementations differ in
-# what they do with a proto2 string that is not UTF-8.
 _MESSAGES: Final = {
     "KeyValue": """
         1 key required bytes
@@ -101,6 +99,9 @@ _MESSAGES: Final = {
         2 uncompressedSize required int32
     """,
 }
+
+
+_CLASSES: Final = message_classes(_MESSAGES)
 
 
 def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
@@ -324,34 +325,3 @@ def _utf8(text: bytes) -> str:
     except UnicodeDecodeError as error:
         message = f"text in the managed ledger is not UTF-8: {text[:_SHOWN_BYTES]!r}"
         raise CorruptMetadataError(message) from error
-
-
-def _message_classes() -> dict[str, Any]:
-    """Build the message classes; descriptors in code need no generated file and no protoc."""
-    types = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(
-        name="connector/managed_ledger.proto", package="pulsar", syntax="proto2"
-    )
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field in fields.strip().splitlines():
-            number, field_name, label, kind = field.split()
-            descriptor = message.field.add(
-                name=field_name,
-                number=int(number),
-                label=types.Label.Value(f"LABEL_{label.upper()}"),
-            )
-            if kind in _MESSAGES:
-                descriptor.type, descriptor.type_name = types.TYPE_MESSAGE, f".pulsar.{kind}"
-            else:
-                descriptor.type = types.Type.Value(f"TYPE_{kind.upper()}")
-    # A pool of our own: Pulsar's names may be taken in the default pool by a user's classes.
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"pulsar.{name}"))
-        for name in _MESSAGES
-    }
-
-
-_CLASSES: Final = _message_classes()
