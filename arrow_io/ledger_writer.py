@@ -9,7 +9,6 @@ multipart upload, and the index object when all blocks are taken.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import EntryTooLargeError, MissingEntriesError, OptionError
@@ -172,26 +171,6 @@ class LedgerWriter:
                 f" {counted(wanted_bytes, 'byte')}"
             )
             raise OptionError(message)
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedLedger:
-    """Both objects of an offloaded ledger."""
-
-    data: bytes
-    index: bytes
-
-
-def encode_ledger(
-    entries: Iterable[BytesLike],
-    ledger_metadata: LedgerMetadata,
-    *,
-    block_bytes: int = DEFAULT_BLOCK_BYTES,
-) -> EncodedLedger:
-    """Both objects of a ledger that fits in memory; arguments and errors are `LedgerWriter`'s."""
-    writer = LedgerWriter(ledger_metadata, block_bytes=block_bytes)
-    data = b"".join(writer.blocks(entries))
-    return EncodedLedger(data, writer.index())
 
 
 def new_ledger_metadata(

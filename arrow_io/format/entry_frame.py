@@ -9,17 +9,14 @@ Offset Size Field     Type Value
 ====== ==== ========= ==== ==============================================
 
 Frames follow each other without alignment, their entry ids rise by one, and none crosses the end
-of its block. This file serves the writer and random access; `arrow_io.messages` scans whole blocks
-in a loop of its own.
+of its block. This file serves the writer; `arrow_io.messages` reads
+whole blocks in a loop of its own.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, TypeAlias
-
-from arrow_io.errors import TruncatedObjectError
-from arrow_io.wording import counted
+from typing import TypeAlias
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 """Bytes in memory; a memoryview must be contiguous and have items of one byte."""
@@ -30,14 +27,6 @@ ENTRY_HEADER_BYTES = 12
 _ENTRY_HEADER = struct.Struct(">iq")
 
 
-class EntryHeader(NamedTuple):
-    """The 12 bytes in front of an entry's data."""
-
-    length_bytes: int
-    """Length of the data; negative where padding stands in place of an entry."""
-    entry_id: int
-
-
 def write_entry(entry_id: int, data: BytesLike) -> bytes:
     """The frame of an entry: its header, then its data.
 
@@ -46,23 +35,3 @@ def write_entry(entry_id: int, data: BytesLike) -> bytes:
         data: The entry, shorter than 2 GiB.
     """
     return _ENTRY_HEADER.pack(len(data), entry_id) + data
-
-
-def read_entry_header(buffer: BytesLike, index: int) -> EntryHeader:
-    """Read the header of an entry.
-
-    Neither field is compared with anything here: only the caller knows the end of the block and the
-    entry id that must stand there.
-
-    Args:
-        buffer: Bytes of a data block.
-        index: Where the frame starts in `buffer`, in bytes.
-
-    Raises:
-        TruncatedObjectError: Fewer than 12 bytes are left in `buffer`.
-    """
-    left = len(buffer) - index
-    if left < ENTRY_HEADER_BYTES:
-        message = f"{counted(left, 'byte')} left where an entry header must stand"
-        raise TruncatedObjectError(message)
-    return EntryHeader(*_ENTRY_HEADER.unpack_from(buffer, index))

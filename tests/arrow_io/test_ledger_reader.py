@@ -27,7 +27,7 @@ from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.index_block import write_index_block
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_reader import OffloadedLedger
-from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
+from arrow_io.ledger_writer import new_ledger_metadata
 from arrow_io.offset_memory import OffsetMemory
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
@@ -41,6 +41,7 @@ from tests.support.buckets import (
     object_name,
     offload_ledger,
 )
+from tests.support.encoded_ledgers import encode_ledger
 from tests.support.entries import Message, encode_entry
 from tests.support.expected import COLUMNS, rows_of
 from tests.support.golden import golden_topic

@@ -17,12 +17,8 @@ from arrow_io.format.ledger_metadata import (
     LedgerState,
     parse_ledger_metadata,
 )
-from arrow_io.ledger_writer import (
-    DEFAULT_BLOCK_BYTES,
-    LedgerWriter,
-    encode_ledger,
-    new_ledger_metadata,
-)
+from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES, LedgerWriter, new_ledger_metadata
+from tests.support.encoded_ledgers import encode_ledger
 from tests.support.golden import GoldenLedger, golden_topics
 from tests.support.reference_ledger import read_entries, read_index
 

@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from arrow_io.columns import projection
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
+from arrow_io.ledger_writer import new_ledger_metadata
 from arrow_io.messages import layout
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector import open_topic
+from tests.support.encoded_ledgers import encode_ledger
 
 if TYPE_CHECKING:
     from connector import TopicDataset

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from arrow_io.errors import TopicNotFoundError
 from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.index_block import write_index_block
-from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
+from arrow_io.ledger_writer import new_ledger_metadata
 from connector.catalog.catalog import open_catalog
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
@@ -29,6 +29,7 @@ from connector.topic_name import TopicName
 from connector.upkeep.audit import audit
 from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload
 from tests.support.command_line import NOT_FOUND, URL, USAGE, run
+from tests.support.encoded_ledgers import encode_ledger
 from tests.support.golden import golden_topic, golden_topics
 from tests.support.reports import (
     FULL,

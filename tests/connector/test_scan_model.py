@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from arrow_io.errors import ChecksumError, IncompleteReadWarning
 from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.index_block import read_index_block, write_index_block
-from arrow_io.ledger_writer import encode_ledger, new_ledger_metadata
+from arrow_io.ledger_writer import new_ledger_metadata
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
 from connector.scan.execution import count, execute
 from tests.support.buckets import MANAGED_LEDGER, TOPIC, memory_bucket, object_name
+from tests.support.encoded_ledgers import encode_ledger
 from tests.support.entries import Message, encode_entry
 
 if TYPE_CHECKING:
