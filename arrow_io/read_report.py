@@ -47,17 +47,7 @@ class ReadReport:
         duplicate_chunks: Chunks that a producer sent twice.
         incomplete_messages: Chunked messages of which a chunk is not in what is offloaded; left
             out.
-        unfinished_ledgers: Data objects without an index object, of this topic or of one that
-            nothing tells: offloads under way or failed, of which there is no complete copy.
-        pending_ledgers: Ledgers behind all that is offloaded, which are in BookKeeper only; known
-            where there is metadata.
-        pending_entries: How many entries they have, as far as that is known.
-        substituted_ledgers: Ledgers that salvaging reads from another copy than the one that the
-            metadata names, which cannot be read.
-        unknown_topics: Topics that the metadata does not know; read as the bucket shows them.
-        doubts: What the metadata of the topics leaves unsure, in words.
-        unlisted_ledgers: Ledgers in the bucket that the metadata does not list, or not as
-            offloaded, and retention does not explain; not read.
+        doubts: What leaves it unsure whether these are the rows, in words.
         replaced_texts: Keys, names of producers and clusters, names and values of properties, and
             STRING values with bytes that are no text (no UTF-8, or not of the character set that
             the schema names), given with U+FFFD in their place, as Pulsar's Java client does.
@@ -74,13 +64,7 @@ class ReadReport:
     open_transactions: int = 0
     duplicate_chunks: int = 0
     incomplete_messages: int = 0
-    unfinished_ledgers: int = 0
-    pending_ledgers: int = 0
-    pending_entries: int = 0
-    substituted_ledgers: int = 0
-    unknown_topics: int = 0
     doubts: list[str] = field(default_factory=list)
-    unlisted_ledgers: int = 0
     replaced_texts: int = 0
     lost: Counter[tuple[Unit, str]] = field(default_factory=Counter)
     losses: list[str] = field(default_factory=list)
@@ -95,7 +79,7 @@ class ReadReport:
 
     def add(self, other: ReadReport) -> Self:
         """Add the counts of another part of the same read."""
-        for each in fields(self):
+        for each in fields(other):
             if each.name in {"salvage", "losses"}:
                 continue
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
@@ -118,38 +102,7 @@ class ReadReport:
                 f" {agreeing(self.incomplete_messages, 'its chunks', 'their chunks')} are in the"
                 " offloaded ledgers"
             )
-        if self.unfinished_ledgers:
-            said.append(
-                f"{counted(self.unfinished_ledgers, 'data object')}"
-                f" {agreeing(self.unfinished_ledgers, 'has', 'have')} no index object:"
-                f" {agreeing(self.unfinished_ledgers, 'a ledger', 'ledgers')} whose"
-                " offload is under way or has failed"
-            )
-        if self.pending_ledgers:
-            said.append(
-                f"{counted(self.pending_ledgers, 'ledger')} behind those offloaded"
-                f" {agreeing(self.pending_ledgers, 'is', 'are')} in BookKeeper only, and"
-                f" {agreeing(self.pending_ledgers, 'was', 'were')} not read:"
-                f" {counted(self.pending_entries, 'entry')}"
-            )
-        if self.substituted_ledgers:
-            said.append(
-                f"{counted(self.substituted_ledgers, 'ledger')}"
-                f" {agreeing(self.substituted_ledgers, 'was', 'were')} read from other copies than"
-                " those that the metadata names, which cannot be read"
-            )
-        if self.unknown_topics:
-            said.append(
-                f"the metadata does not know {self.unknown_topics} of the topics: what the bucket"
-                " shows of them was read, and nothing tells whether it is all"
-            )
         said.extend(self.doubts)
-        if self.unlisted_ledgers:
-            said.append(
-                f"the metadata does not list {counted(self.unlisted_ledgers, 'ledger')} in the"
-                f" bucket as offloaded, so {agreeing(self.unlisted_ledgers, 'it was', 'they were')}"
-                " not read; it may be older"
-            )
         if self.replaced_texts:
             texts = counted(self.replaced_texts, "text")
             said.append(f"{texts} had invalid bytes; U+FFFD replaces them")

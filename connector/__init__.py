@@ -52,7 +52,7 @@ else:
         "WrittenTopic": "writing.topic_writer",
         "open_catalog": "catalog.catalog",
         "open_topic": "topic",
-        "register_duckdb": "duckdb_functions",
+        "register_duckdb": "engines.duckdb_functions",
         "write_messages": "writing.topic_writer",
     }
 

@@ -14,12 +14,12 @@ import pyarrow.dataset as pads
 
 from arrow_io.errors import OptionError
 from arrow_io.option_values import check_whole_number
-from arrow_io.read_report import ReadReport
 from arrow_io.wording import counted
 from connector.plain_text import size_text
 from connector.read_ahead import read_ahead
 from connector.scan.execution import count, execute, tell
 from connector.shown_html import html_table
+from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,8 +63,8 @@ class TopicScanner:
     """
 
     scan: Scan
-    unsound: ReadReport = field(default_factory=ReadReport)
-    report: ReadReport = field(default_factory=ReadReport)
+    unsound: TopicReport = field(default_factory=TopicReport)
+    report: TopicReport = field(default_factory=TopicReport)
 
     @property
     def projected_schema(self) -> pa.Schema:
@@ -140,8 +140,8 @@ class TopicScanner:
         """Arrow's PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
-    def _fresh_report(self) -> ReadReport:
-        return ReadReport(salvage=self.scan.options.salvage)
+    def _fresh_report(self) -> TopicReport:
+        return TopicReport(salvage=self.scan.options.salvage)
 
     def _tell(self) -> None:
         tell(self.report, ", ".join(str(each.topic) for each in self.scan.topics))
@@ -159,9 +159,9 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         report: Counts of the last read that the dataset's own methods made.
     """
 
-    def __init__(self, scan: Scan, unsound: ReadReport | None = None) -> None:
+    def __init__(self, scan: Scan, unsound: TopicReport | None = None) -> None:
         self.scan = scan
-        self.unsound = unsound or ReadReport()
+        self.unsound = unsound or TopicReport()
         self.report = self.unsound
 
     def __reduce__(self) -> tuple[object, ...]:

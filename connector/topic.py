@@ -13,7 +13,6 @@ from arrow_io.option_names import option_name
 from arrow_io.payloads.decoder import is_decodable
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
-from arrow_io.read_report import ReadReport
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
@@ -25,6 +24,7 @@ from connector.message_ids import MessageId
 from connector.scan.read_options import ReadOptions
 from connector.scan.topic_scan import Scan
 from connector.topic_options import check_options
+from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -185,7 +185,7 @@ def open_topic(
         range_bytes=int(range_bytes),
         trace=trace,
     )
-    unsound = ReadReport(salvage=on_corruption == "salvage")
+    unsound = TopicReport(salvage=on_corruption == "salvage")
     topics = known.select(
         topic,
         unsound,

@@ -12,7 +12,6 @@ from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
-from arrow_io.read_report import ReadReport
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
@@ -37,6 +36,7 @@ from connector.catalog.snapshot_json import Snapshot
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.topic_name import TopicName, namespaces_of, select_topics
+from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -253,7 +253,7 @@ class Catalog:
     def select(
         self,
         wanted: str | Sequence[str],
-        report: ReadReport | None = None,
+        report: TopicReport | None = None,
         *,
         first_ledger_id: int = 0,
         last_ledger_id: int = MAX_LEDGER_ID,
@@ -285,7 +285,7 @@ class Catalog:
             do = agreeing(len(unsound), "ledger does not tell its", "ledgers do not tell their")
             not_found.message += f"; {len(unsound)} unsound {do} topic, the first: {unsound[0]}"
             raise TopicNotFoundError(not_found.message) from unsound[0]
-        counted = report or ReadReport()
+        counted = report or TopicReport()
         asked_for = range(first_ledger_id, last_ledger_id + 1)
         if counted.salvage:
             counted.substituted_ledgers += sum(len(each.substitutes) for each in chosen)

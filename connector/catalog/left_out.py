@@ -10,15 +10,15 @@ from arrow_io.read_report import Unit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from arrow_io.read_report import ReadReport
     from connector.catalog.catalog import Catalog
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.topic_name import TopicName
+    from connector.topic_report import TopicReport
 
 
 def count_left_out(
-    catalog: Catalog, chosen: Sequence[TopicLedgers], report: ReadReport, asked_for: range
+    catalog: Catalog, chosen: Sequence[TopicLedgers], report: TopicReport, asked_for: range
 ) -> None:
     """Count what is wrong with topics, and what of them is not offloaded yet or cannot be told.
 
@@ -60,7 +60,7 @@ def _doubts(source: MetadataSource, chosen: Sequence[TopicLedgers]) -> list[str]
 
 
 def _count_unfinished(
-    catalog: Catalog, chosen: Sequence[TopicLedgers], report: ReadReport, asked_for: range
+    catalog: Catalog, chosen: Sequence[TopicLedgers], report: TopicReport, asked_for: range
 ) -> None:
     """Offloads with no index object: the last may be under way, one between is missing."""
     copies = catalog.contents.copies

@@ -109,7 +109,6 @@ def test_notices_say_what_was_left_out() -> None:
         open_messages=7,
         open_transactions=2,
         incomplete_messages=3,
-        unfinished_ledgers=5,
         replaced_texts=6,
     )
     report.lose(Unit.ENTRY, ChecksumError("broken"), count=4)
@@ -121,7 +120,6 @@ def test_notices_say_what_was_left_out() -> None:
             "3 chunked messages were left out, because not all their chunks are in the offloaded"
             " ledgers"
         ),
-        "5 data objects have no index object: ledgers whose offload is under way or has failed",
         "6 texts had invalid bytes; U+FFFD replaces them",
         "4 × entry lost: ChecksumError",
         "1 × ledger lost: CorruptBlockError",

@@ -24,13 +24,14 @@ from arrow_io.errors import (
     UnsupportedFormatError,
 )
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectContent, ObjectInfo
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import Catalog, open_catalog, open_topic
 from connector.catalog.bucket import read_bucket
 from connector.topic_name import TopicName
+from connector.topic_report import TopicReport
 from tests.support.buckets import MANAGED_LEDGER, TOPIC, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import GOLDEN, golden_topics
@@ -81,7 +82,7 @@ class Folder:
 
     def read(
         self, topic: str = TOPIC, on_corruption: str = "raise"
-    ) -> tuple[list[str], ReadReport]:
+    ) -> tuple[list[str], TopicReport]:
         """The values of a topic."""
         dataset = open_topic(str(self.path), topic, on_corruption=on_corruption)
         with warnings.catch_warnings(action="ignore", category=IncompleteReadWarning):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import IncompleteReadWarning, PulsarOffloadError
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import Unit
 from connector import open_catalog, open_topic
 from connector.topic_name import TopicName
+from connector.topic_report import TopicReport
 from connector.upkeep.audit import Audit, Finding, FindingKind, audit
 from connector.upkeep.cleaning import clean, plan_cleaning
 from tests.support.cluster_model import Attempt, ModelLedger, ModelWorld, Owner, Stage
@@ -47,7 +48,7 @@ class Reading:
 
     rows: dict[int, list[str]]
     error: PulsarOffloadError | None
-    report: ReadReport
+    report: TopicReport
     told: tuple[str, ...]
 
 
@@ -78,7 +79,7 @@ def read(catalog: Catalog, topic: str, *, salvage: bool) -> Reading:
             )
             table = dataset.to_table(columns=["__ledger_id__", "__value__"])
         except PulsarOffloadError as error:
-            return Reading({}, error, ReadReport(), ())
+            return Reading({}, error, TopicReport(), ())
     rows: dict[int, list[str]] = defaultdict(list)
     for row in table.to_pylist():
         rows[row["__ledger_id__"]].append(row["__value__"].decode())

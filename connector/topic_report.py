@@ -1,0 +1,72 @@
+"""What a read of topics met besides its rows: also the ledgers that were left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arrow_io.read_report import ReadReport
+from arrow_io.wording import agreeing, counted
+
+
+@dataclass(slots=True)
+class TopicReport(ReadReport):
+    """Counts of one read of topics.
+
+    Attributes:
+        unfinished_ledgers: Data objects without an index object, of this topic or of one that
+            nothing tells: offloads under way or failed, of which there is no complete copy.
+        pending_ledgers: Ledgers behind all that is offloaded, which are in BookKeeper only; known
+            if there is metadata.
+        pending_entries: How many entries they have, as far as that is known.
+        substituted_ledgers: Ledgers that salvaging reads from another copy than the one that the
+            metadata names, which cannot be read.
+        unknown_topics: Topics that the metadata does not know; read as the bucket shows them.
+        unlisted_ledgers: Ledgers in the bucket that the metadata does not list, or not as
+            offloaded, and retention does not explain; not read.
+    """
+
+    unfinished_ledgers: int = 0
+    pending_ledgers: int = 0
+    pending_entries: int = 0
+    substituted_ledgers: int = 0
+    unknown_topics: int = 0
+    unlisted_ledgers: int = 0
+
+    def notices(self) -> list[str]:
+        """One sentence for each thing a reader of the rows must know of; empty if there is none."""
+        return [*self._of_ledgers(), *ReadReport.notices(self)]
+
+    def _of_ledgers(self) -> list[str]:
+        said = []
+        if self.unfinished_ledgers:
+            said.append(
+                f"{counted(self.unfinished_ledgers, 'data object')}"
+                f" {agreeing(self.unfinished_ledgers, 'has', 'have')} no index object:"
+                f" {agreeing(self.unfinished_ledgers, 'a ledger', 'ledgers')} whose"
+                " offload is under way or has failed"
+            )
+        if self.pending_ledgers:
+            said.append(
+                f"{counted(self.pending_ledgers, 'ledger')} behind those offloaded"
+                f" {agreeing(self.pending_ledgers, 'is', 'are')} in BookKeeper only, and"
+                f" {agreeing(self.pending_ledgers, 'was', 'were')} not read:"
+                f" {counted(self.pending_entries, 'entry')}"
+            )
+        if self.substituted_ledgers:
+            said.append(
+                f"{counted(self.substituted_ledgers, 'ledger')}"
+                f" {agreeing(self.substituted_ledgers, 'was', 'were')} read from other copies than"
+                " those that the metadata names, which cannot be read"
+            )
+        if self.unknown_topics:
+            said.append(
+                f"the metadata does not know {self.unknown_topics} of the topics: what the bucket"
+                " shows of them was read, and nothing tells whether it is all"
+            )
+        if self.unlisted_ledgers:
+            said.append(
+                f"the metadata does not list {counted(self.unlisted_ledgers, 'ledger')} in the"
+                f" bucket as offloaded, so {agreeing(self.unlisted_ledgers, 'it was', 'they were')}"
+                " not read; it may be older"
+            )
+        return said
