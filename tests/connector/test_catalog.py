@@ -31,13 +31,14 @@ from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import Catalog, open_catalog, open_topic
 from connector.catalog.bucket import read_bucket
 from connector.topic_name import TopicName
-from connector.topic_report import TopicReport
 from tests.support.buckets import MANAGED_LEDGER, TOPIC, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import GOLDEN, golden_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from connector.topic_report import TopicReport
 
 _OTHER_TOPIC: Final = "persistent://public/default/payments"
 _OTHER_LEDGER: Final = "public/default/persistent/payments"
