@@ -191,6 +191,15 @@ class ChunkAssembler:
             raise CorruptEntryError(text)
         return payload
 
+    def skip(self) -> None:
+        """Forget what became of messages: entries are passed over, in which any may begin anew.
+
+        To be called only if nothing is `unfinished`.
+        """
+        self.finish()
+        for uuids in (self._done, self._given_up, self._evicted):
+            uuids.clear()
+
     def finish(self) -> None:
         """Count what is still open: called when there are no more entries."""
         for uuid in list(self._open):
@@ -204,6 +213,9 @@ class ChunkAssembler:
             self._close(uuid, incomplete=True)
             if run.owned:
                 self._open[uuid] = _OpenMessage()
+            else:
+                # Whoever meets a later chunk of it in its own entries has to look back.
+                self._forget(uuid)
         elif uuid not in self._open and run.owned:
             if uuid in self._evicted:
                 raise _evicted_error()
@@ -250,6 +262,10 @@ class ChunkAssembler:
         self._held_bytes -= message.held_bytes
         message.lost, message.held_bytes = True, 0
         message.parts.clear()
+
+    def _forget(self, uuid: bytes) -> None:
+        for uuids in (self._done, self._given_up, self._evicted):
+            uuids.pop(uuid, None)
 
     def _close(self, uuid: bytes, *, incomplete: bool) -> None:
         message = self._open.pop(uuid, None)

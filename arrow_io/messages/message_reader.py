@@ -78,6 +78,8 @@ class MessageReader:
         limits: How large the message columns grow.
         lookback: Finds the first chunks of a message that began before the first entry; None where
             such a message belongs to another reader.
+        is_wanted: Whether the row of a message that ends at an entry which is not `owned` is to be
+            given, by ledger and entry id; None: any is.
         skip_gap: Makes `runs` go on with the next that is `owned`; called behind a run that is not,
             or that is `before_gap`, if nothing is open. None: all are given.
         decryptor: Decrypts payloads; by default it has no key.
@@ -91,10 +93,12 @@ class MessageReader:
         *,
         limits: BatchLimits | None = None,
         lookback: ChunkLookback | None = None,
+        is_wanted: Callable[[int, int], bool] | None = None,
         skip_gap: Callable[[], None] | None = None,
         decryptor: PayloadDecryptor | None = None,
     ) -> None:
         self._runs = runs
+        self._is_wanted = is_wanted
         self._skip_gap = skip_gap
         self._outcomes = runs if isinstance(runs, TransactionLookahead) else None
         self._open_transactions: set[tuple[int, int]] = set()
@@ -126,6 +130,7 @@ class MessageReader:
                 yield from self._close_chunks(run)
             is_gap = run.before_gap or not run.owned
             if is_gap and self._skip_gap is not None and not self._chunks.unfinished:
+                self._chunks.skip()
                 self._skip_gap()
         self._chunks.finish()
         self._report.open_transactions += len(self._open_transactions)
@@ -238,7 +243,9 @@ class MessageReader:
             self._columns.add_single(run, index, self._value(run, index, entry))
             return
         joined = self._chunks.add(run, index)
-        if joined is not None:
+        position = run.ledger_id, entry[layout.ENTRY_ID]
+        is_given = run.owned or self._is_wanted is None or self._is_wanted(*position)
+        if joined is not None and is_given:
             value = self._value(run, index, entry, memoryview(joined))
             self._columns.add_single(run, index, value)
 

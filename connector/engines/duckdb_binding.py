@@ -25,7 +25,7 @@ _OBJECT_OPTIONS = ("storage_options", "metadata_options", "buckets")
 _MAX_CATALOGS = 8
 _MAX_SHOWN_CHARACTERS = 200
 _SQL_TYPES = {str: "VARCHAR", int: "INTEGER", bool: "BOOLEAN"}
-_OWN_MODULES = "connector.duckdb_"
+_OWN_MODULES = f"{__package__}.duckdb_"
 
 
 class Catalogs:

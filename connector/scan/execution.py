@@ -115,6 +115,7 @@ def _rows(task: ScanTask, report: ReadReport) -> Iterator[MessageColumns]:
             report,
             limits=options.limits,
             lookback=ChunkLookback(stream.before, task.read.is_read),
+            is_wanted=task.read.is_read,
             skip_gap=runs.skip_gap,
             decryptor=PayloadDecryptor(options.decryption_keys),
         )

@@ -1,7 +1,8 @@
 """What is read of one topic partition, shared by all its tasks; and the tasks, which are ranges.
 
 A task gives the rows of the messages that *begin* in its ranges: whose first chunk that any task
-reads, or whose message of a transaction, stands there. It reads on behind them, through what lies
+reads, or whose message of a transaction, stands there. (A row itself stands where its last chunk
+does, which must be in the ranges of some task.) It reads on behind them, through what lies
 between, until what began in them is closed. So no row is given twice and none is lost, wherever the
 cuts and the gaps are.
 """
@@ -53,8 +54,8 @@ class TopicRead:
         origin: Topic and partition.
         ledgers: All its ledgers, ascending; those without a range may have to be read too, to close
             what began elsewhere.
-        ranges: The entries that tasks give rows of, all together: ascending, none twice. A message
-            that has no chunk in them is not read.
+        ranges: The entries that tasks give rows of, all together: ascending, none twice. What ends
+            at another entry is no row.
         options: How entries become rows.
     """
 

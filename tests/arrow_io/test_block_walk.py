@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from arrow_io import block_walk, ledger_reader
+from arrow_io import block_walk, ledger_data
 from arrow_io.errors import CorruptBlockError, UnknownFormatError
 from arrow_io.format.data_block import BLOCK_HEADER_BYTES
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
@@ -30,7 +30,7 @@ _NAME: Final = object_name(7)
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty memory of offsets, in place of the one that the process shares."""
-    monkeypatch.setattr(ledger_reader, "_OFFSETS", OffsetMemory())
+    monkeypatch.setattr(ledger_data, "_OFFSETS", OffsetMemory())
 
 
 @contextmanager

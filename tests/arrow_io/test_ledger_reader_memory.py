@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from arrow_io import block_walk, ledger_reader
+from arrow_io import block_walk, ledger_data
 from arrow_io.errors import ChecksumError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.ledger_reader import OffloadedLedger
@@ -68,7 +68,7 @@ def test_buckets_share_no_remembered_offsets(
 ) -> None:
     """A ledger of the same names and length may stand otherwise in another bucket, or version."""
     memory = OffsetMemory()
-    monkeypatch.setattr(ledger_reader, "_OFFSETS", memory)
+    monkeypatch.setattr(ledger_data, "_OFFSETS", memory)
     monkeypatch.setattr(block_walk, "_REMEMBERED_DISTANCE_BYTES", 1)
     name = object_name(7)
     one, two = ([bytes([n]) * length for n, length in enumerate(lengths)] for lengths in _LENGTHS)

@@ -22,7 +22,7 @@ from arrow_io.messages import chunks, codecs
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 from connector import open_topic
-from connector import scan as scan_module
+from connector.scan import execution as scan_module
 from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, memory_bucket, object_name, offload_ledger
 from tests.support.entries import Framing, Message, encode_chunks, encode_entry, encode_marker
@@ -337,7 +337,7 @@ def test_count_believes_what_compresses_well() -> None:
 
 def test_ranges_of_more_than_a_gib_are_refused() -> None:
     """Before anything is asked of the store for them."""
-    with pytest.raises(OptionError, match="range_bytes must be at most"):
+    with pytest.raises(OptionError, match="range_bytes is 1073741825; allowed are 1 … 1073741824"):
         _values([_SINGLE], range_bytes=(1 << 30) + 1)
     assert _values([_SINGLE], range_bytes=1 << 30)[0] == [b"single"]
 

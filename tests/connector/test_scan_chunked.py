@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -14,6 +15,7 @@ from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
+from connector.scan.topic_read import EntryRange
 from tests.support.buckets import (
     TOPIC,
     memory_bucket,
@@ -209,6 +211,25 @@ def test_filter_of_a_ledger_decodes_no_value_of_another(build: ModuleType) -> No
         assert dataset.to_table(["n"], filter=wanted).to_pylist() == [{"n": 1}]
         with pytest.raises(PayloadDecodeError):
             dataset.to_table(["n"], filter=pc.field("n") == 1)
+    assert build is not None
+
+
+@pytest.mark.parametrize("opens", [False, True], ids=["skipped", "read"])
+def test_message_that_begins_anew_between_ranges_is_given(build: ModuleType, opens: bool) -> None:
+    """What became of it before does not count, whether the gap is skipped or read through."""
+    first, second = encode_chunks(Message(payload=b"anew"), chunk_count=2, uuid="anew")
+    # It holds the gap open, and ends in it.
+    other = encode_chunks(Message(payload=b"other"), chunk_count=2, uuid="other")
+    entries = [other[0] if opens else _SINGLE, second, first, other[1], second]
+    with memory_bucket(offload([(_LEDGER, entries)])) as bucket:
+        scan = open_topic(bucket.url, TOPIC, columns=["__value__"]).scan
+        [every] = scan.reads()
+        ranges = (EntryRange(_LEDGER, 0, 1), EntryRange(_LEDGER, 4, 4))
+        task = replace(every, ranges=ranges).task(ranges)
+
+        values = read(scan, [task])["__value__"].to_pylist()
+
+    assert values == ([] if opens else [b"single"]) + [b"anew"]
     assert build is not None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 import pytest
 
-from arrow_io import ledger_reader
+from arrow_io import ledger_data
 from arrow_io.errors import OptionError
 from arrow_io.offset_memory import OffsetMemory
 from arrow_io.storage.trace import RequestCounts, RequestTrace
@@ -56,7 +56,7 @@ stored_per_gb_month = 0.5
 @pytest.fixture(autouse=True)
 def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test before this one has left behind where entries begin."""
-    monkeypatch.setattr(ledger_reader, "_OFFSETS", OffsetMemory())
+    monkeypatch.setattr(ledger_data, "_OFFSETS", OffsetMemory())
 
 
 @pytest.fixture(scope="module")

@@ -104,7 +104,11 @@ def test_topics_by_regular_expression(small_bucket: str) -> None:
     """A regular expression selects topics whose whole name matches, with all partitions."""
     options = {"url": small_bucket, "topicsPattern": "small-(part|trans).*"}
     reader = PulsarOffloadDataSource(options).reader(StructType().add("__topic__", StringType()))
-    topics = {each.task.origin.topic for part in reader.partitions() for each in part.value}
+    topics = {
+        reader._reads[number].origin.topic
+        for part in reader.partitions()
+        for number, _ in part.value
+    }
 
     assert topics == {
         topic.name for topic in topics_named("small-partitioned", "small-transactions")
