@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from arrow_io.core import builds
 from arrow_io.errors import CorruptBlockError, TruncatedObjectError
 from arrow_io.format.data_block import read_block_header
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
-from arrow_io.messages import _decode, layout
+from arrow_io.messages import layout
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
 from arrow_io.messages.entry_run import EntryRun, int64_view
 from arrow_io.wording import counted
@@ -109,7 +110,7 @@ class BlockWalk:
         """Walk what the buffer holds; gives the run, if any, and the bytes needed to go on."""
         capacity = min(self._capacity, last - self.entry_id + 1)
         _, table = int64_view(capacity * layout.ENTRY_WIDTH)
-        _decode.core.read_entries(
+        builds.in_use.entries.read_entries(
             view, start, stop, self.entry_id, last, table, capacity, self._result
         )
         count, _, status, needed = self._result

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import connector
-from arrow_io.messages import _decode
+from arrow_io.core import builds
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -46,11 +46,11 @@ def name_of(requirement: str) -> str:
 
 
 @pytest.mark.skipif(
-    os.environ.get(_decode.PURE_SWITCH) == "1", reason="the uncompiled build was asked for"
+    os.environ.get(builds.PURE_SWITCH) == "1", reason="the uncompiled build was asked for"
 )
 def test_the_installed_build_is_compiled() -> None:
     """Tests must run on the compiled hot loop, unless its source is asked for."""
-    assert _decode.IS_COMPILED
+    assert builds.in_use.is_compiled
 
 
 def test_the_installed_version_is_that_of_the_source() -> None:
@@ -196,8 +196,11 @@ def test_the_wheel_holds_every_module_and_marker(unpacked_wheel: Path) -> None:
 
 def test_the_wheel_is_compiled(unpacked_wheel: Path) -> None:
     """What a user installs must run the compiled hot loop, out of the wheel itself."""
-    script = "from arrow_io.messages import _decode; print(_decode.IS_COMPILED, _decode.__file__)"
-    environment = {"PYTHONPATH": str(unpacked_wheel), _decode.PURE_SWITCH: ""}
+    script = (
+        "from arrow_io.core import builds;"
+        "print(builds.in_use.is_compiled, builds.in_use.entries.__file__)"
+    )
+    environment = {"PYTHONPATH": str(unpacked_wheel), builds.PURE_SWITCH: ""}
     compiled, file = run(sys.executable, "-c", script, cwd=unpacked_wheel, **environment).split(
         maxsplit=1
     )

@@ -11,8 +11,9 @@ from functools import cache
 
 import pyarrow as pa
 
+from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError, OptionError
-from arrow_io.messages import _decode, layout
+from arrow_io.messages import layout
 from arrow_io.wording import counted
 
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
@@ -128,7 +129,7 @@ def _block_length(compression: int, data: memoryview) -> int:
 
     Arrow leaves what a short LZ4 or Snappy block does not fill as uninitialised memory.
     """
-    core = _decode.core
+    entries = builds.in_use.entries
     return int(
-        core.lz4_block_length(data) if compression == LZ4 else core.snappy_block_length(data)
+        entries.lz4_block_length(data) if compression == LZ4 else entries.snappy_block_length(data)
     )

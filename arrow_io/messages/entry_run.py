@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import crc32c
 import pyarrow as pa
 
+from arrow_io.core import builds
 from arrow_io.errors import ChecksumError, CorruptEntryError, PulsarOffloadError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
-from arrow_io.messages import _decode, layout
+from arrow_io.messages import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +97,7 @@ class EntryRun:
         """Indexes of the entries that have any flag of `mask`."""
         index = -1
         while True:
-            index = _decode.core.next_flagged(self.table, index + 1, self.count, mask)
+            index = builds.in_use.entries.next_flagged(self.table, index + 1, self.count, mask)
             if index == self.count:
                 return
             yield index
@@ -116,7 +117,7 @@ class EntryRun:
         """Compare the CRC32C of each entry that has one; an entry with another becomes `BROKEN`."""
         index = 0
         while True:
-            index = _decode.core.next_bad_checksum(
+            index = builds.in_use.entries.next_bad_checksum(
                 self.data, self.table, index, self.count, crc32c.crc32c
             )
             if index == self.count:

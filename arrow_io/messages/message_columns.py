@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError, PulsarOffloadError
-from arrow_io.messages import _decode, layout
+from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
 from arrow_io.read_report import ReadReport, Unit
 
@@ -76,13 +77,17 @@ class MessageColumns:
     def add_singles(self, run: EntryRun, first: int, stop: int) -> int:
         """Add the entries `[first, stop)` of a run, one message each; gives the first not added."""
         stop = min(stop, first + self.capacity - self.count)
-        _decode.core.add_singles(run.table, first, stop, self._rows, self.capacity, self.count)
+        builds.in_use.entries.add_singles(
+            run.table, first, stop, self._rows, self.capacity, self.count
+        )
         self._close_segment(stop - first, run, run.data, run.data, _SINGLE_PROPERTY_TAG)
         return stop
 
     def add_single(self, run: EntryRun, index: int, payload: memoryview | None) -> None:
         """Add one entry whose payload was decompressed or joined; None where it cannot be had."""
-        _decode.core.add_singles(run.table, index, index + 1, self._rows, self.capacity, self.count)
+        builds.in_use.entries.add_singles(
+            run.table, index, index + 1, self._rows, self.capacity, self.count
+        )
         column = layout.ROW_PAYLOAD * self.capacity + self.count
         if payload is None:
             self._rows[column] = layout.ABSENT
@@ -110,7 +115,7 @@ class MessageColumns:
             Entry and batch index to go on with, and 0 or the code of what is wrong with that entry.
         """
         result = self._result
-        _decode.core.add_positions(
+        builds.in_use.entries.add_positions(
             run.table, first, batch_index, stop, self._rows, self.capacity, self.count, result
         )
         self._close_segment(result[0] - self.count, run, run.data, run.data, _BATCH_PROPERTY_TAG)
@@ -125,7 +130,7 @@ class MessageColumns:
             Position and batch index of the next member, and 0 or the code of what is wrong with it.
         """
         result = self._result
-        _decode.core.split_batch(
+        builds.in_use.metadata.split_batch(
             body, position, len(body), run.table, index, batch_index,
             self._rows, self.capacity, self.count, result,
         )  # fmt: skip
@@ -153,7 +158,7 @@ class MessageColumns:
             for row, before in enumerate(wanted if self.lost_values else ())
             if before in self.lost_values
         }
-        _decode.core.keep_rows(
+        builds.in_use.columns.keep_rows(
             self._rows, self.capacity, wanted, len(kept), other._rows, other.capacity
         )
         for each in self._segments:
@@ -184,7 +189,7 @@ class MessageColumns:
         """The batch index of each row; null where it was not batched."""
         out = pa.allocate_buffer(4 * self.count)
         validity = pa.allocate_buffer(self.count // 8 + 1)
-        nulls = _decode.core.fill_batch_indexes(
+        nulls = builds.in_use.columns.fill_batch_indexes(
             self._column(layout.ROW_BATCH_INDEX),
             self.count,
             memoryview(out).cast("B").cast("i"),
@@ -205,7 +210,7 @@ class MessageColumns:
     ) -> pa.TimestampArray:
         out, microseconds = int64_view(max(1, self.count))
         validity = pa.allocate_buffer(self.count // 8 + 1)
-        nulls, beyond = _decode.core.fill_timestamps(
+        nulls, beyond = builds.in_use.columns.fill_timestamps(
             milliseconds, self.count, absent, microseconds, memoryview(validity).cast("B")
         )
         if beyond:
@@ -267,7 +272,7 @@ class MessageColumns:
         for start, stop, run in self._spans(lambda segment: segment.run):
             row = start
             while row < stop:
-                end = _decode.core.end_of_version(run.data, run.table, entries, row, stop)
+                end = builds.in_use.columns.end_of_version(run.data, run.table, entries, row, stop)
                 entry = entries[row]
                 is_absent = run.number(entry, layout.SCHEMA_VERSION) == layout.ABSENT
                 version = None if is_absent else bytes(run.view(entry, layout.SCHEMA_VERSION))
@@ -289,7 +294,7 @@ class MessageColumns:
         """
         counts = self._column(layout.ROW_PROPERTY_COUNT)
         metadata = self._column(layout.ROW_METADATA)
-        total = _decode.core.total(counts, self.count)
+        total = builds.in_use.columns.total(counts, self.count)
         if total == 0:
             no_offsets = pa.py_buffer(bytes(4 * (self.count + 1)))
             return pa.Array.from_buffers(
@@ -306,7 +311,7 @@ class MessageColumns:
         for start, stop, segment in self._spans(lambda segment: segment, key=_body_and_tag):
             first, row = found, start
             while row < stop:
-                _decode.core.read_properties(
+                builds.in_use.columns.read_properties(
                     segment.body, segment.property_tag, metadata, row, stop, found,
                     names, values, offsets, result,
                 )  # fmt: skip
@@ -345,7 +350,9 @@ class MessageColumns:
         buffer, numbers = int64_view(max(1, self.count))
         entries = self._column(layout.ROW_ENTRY)
         for start, stop, run in self._spans(lambda segment: segment.run):
-            _decode.core.spread_entry_field(run.table, field, entries, start, stop, numbers)
+            builds.in_use.columns.spread_entry_field(
+                run.table, field, entries, start, stop, numbers
+            )
         return buffer.slice(0, 8 * self.count), numbers
 
     def _spans(
@@ -382,7 +389,7 @@ def _gather(
     offsets_buffer = pa.allocate_buffer(4 * (count + 1))
     offsets = memoryview(offsets_buffer).cast("B").cast("i")
     validity = pa.allocate_buffer((count + 7) // 8 + 1)
-    total, absent = _decode.core.fill_offsets(
+    total, absent = builds.in_use.columns.fill_offsets(
         positions, count, offsets, memoryview(validity).cast("B")
     )
     if total < 0:
@@ -392,7 +399,7 @@ def _gather(
     if total:
         values = memoryview(values_buffer).cast("B")
         for start, stop, data in spans:
-            _decode.core.gather(data, positions, start, stop, offsets, values)
+            builds.in_use.columns.gather(data, positions, start, stop, offsets, values)
     return pa.Array.from_buffers(
         pa.binary(), count, [validity if absent else None, offsets_buffer, values_buffer], absent
     )
@@ -404,7 +411,7 @@ def as_text(array: pa.BinaryArray, report: ReadReport) -> pa.StringArray:
     text = pa.Array.from_buffers(
         pa.string(), len(array), [validity, offsets, data], array.null_count
     )
-    if _decode.core.is_ascii(memoryview(data).cast("B")):
+    if builds.in_use.columns.is_ascii(memoryview(data).cast("B")):
         return text
     try:
         text.validate(full=True)

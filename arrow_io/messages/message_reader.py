@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError
-from arrow_io.messages import _decode, layout
+from arrow_io.messages import layout
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.messages.codecs import decompress
 from arrow_io.messages.encryption import PayloadDecryptor
@@ -140,7 +141,7 @@ class MessageReader:
     def _read_run(self, run: EntryRun) -> Iterator[MessageColumns]:
         index = 0
         while index < run.count:
-            special = _decode.core.next_flagged(run.table, index, run.count, self._special)
+            special = builds.in_use.entries.next_flagged(run.table, index, run.count, self._special)
             if index < special:
                 yield from self._read_plain(run, index, special)
             if special < run.count:
@@ -227,7 +228,7 @@ class MessageReader:
             return True
         ids = entry[layout.TXN_MOST], entry[layout.TXN_LEAST]
         outcome = self._outcomes.outcome(*ids)
-        messages = _decode.core.count_messages(run.table, index, index + 1)
+        messages = builds.in_use.entries.count_messages(run.table, index, index + 1)
         if outcome is Outcome.ABORTED:
             self._report.aborted_messages += messages
         elif outcome is Outcome.OPEN:

@@ -3,7 +3,7 @@
 """The arena: one buffer that holds the buffers of all Arrow arrays which payloads are read into.
 
 Cython in pure-Python mode, as are its subclasses, one for each encoding. Each of these files is
-also compiled, under a name that ends in `_c` instead of `_py`; `shredders` chooses. Both builds
+also compiled, under a name that ends in `_c` instead of `_py`; `core.builds` chooses. Both builds
 fill the same buffers for every input, hostile input included. (The C declarations of this file
 stand in `_arena_c.pxd`, where the compiled subclasses find them.)
 
@@ -25,11 +25,11 @@ from __future__ import annotations
 try:
     import cython
 except ImportError:
-    from arrow_io.messages import _no_cython as cython
+    from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
+    from cython.cimports.arrow_io.core._bits import copy, is_ascii, same
     from cython.cimports.arrow_io.payloads import _tables as tables
-    from cython.cimports.arrow_io.payloads._bits import copy, is_ascii, same
     from cython.cimports.libc.string import memcpy
 else:
     from arrow_io.payloads import tables

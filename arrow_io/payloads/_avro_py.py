@@ -7,7 +7,7 @@ from __future__ import annotations
 try:
     import cython
 except ImportError:
-    from arrow_io.messages import _no_cython as cython
+    from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
     from cython.cimports.arrow_io.payloads import _tables as tables

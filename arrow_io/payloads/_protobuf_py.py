@@ -12,12 +12,12 @@ from __future__ import annotations
 try:
     import cython
 except ImportError:
-    from arrow_io.messages import _no_cython as cython
+    from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
+    from cython.cimports.arrow_io.core._bits import copy, is_ascii, word
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
-    from cython.cimports.arrow_io.payloads._bits import copy, is_ascii, word
 else:
     from arrow_io.payloads import tables
     from arrow_io.payloads._arena_py import Arena

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
+from arrow_io.core import builds
 from arrow_io.errors import SchemaError
 from arrow_io.messages.entry_run import int64_view
 from arrow_io.messages.message_columns import last_of_equal
 from arrow_io.payloads import tables
-from arrow_io.payloads.builds import has_equal_texts, shredder
 from arrow_io.payloads.program import POWERS_OF_TEN
 from arrow_io.wording import agreeing, counted
 
@@ -160,7 +160,7 @@ class Shredding:
     def _run(self, program: Program) -> Any:  # noqa: ANN401 - of a module that has no types
         known = self._runs.get(id(program))
         if known is None:
-            run = shredder(program.encoding)(
+            run = builds.in_use.payloads(program.encoding).Shredder(
                 program.ops,
                 program.links,
                 program.constants,
@@ -351,7 +351,7 @@ def _without_equal_keys(maps: pa.MapArray) -> pa.MapArray:
     keys = maps.keys if pa.types.is_string(maps.type.key_type) else maps.keys.cast(pa.string())
     _, offsets, data = keys.buffers()
     bounds = maps.buffers()[1]
-    if not has_equal_texts(
+    if not builds.in_use.payloads("arena").has_equal_texts(
         memoryview(bounds).cast("B").cast("i"),
         len(maps),
         memoryview(offsets).cast("B").cast("i"),

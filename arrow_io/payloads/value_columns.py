@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arrow_io.core import builds
 from arrow_io.errors import PayloadDecodeError, SchemaError
-from arrow_io.messages import _decode, layout
+from arrow_io.messages import layout
 from arrow_io.messages.entry_run import int64_view
 from arrow_io.payloads.decoder import (
     PayloadDecoder,
@@ -210,7 +211,7 @@ class _KeyValueSources:
         for source in self._values:
             row = source.start
             while row < source.stop and not self._separates(source):
-                row = _decode.core.split_key_values(
+                row = builds.in_use.columns.split_key_values(
                     source.data, source.positions, row, source.stop, keys, values
                 )
                 if row < source.stop:

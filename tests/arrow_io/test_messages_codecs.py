@@ -17,7 +17,7 @@ from tests.support.builds import BUILDS, using_build
 from tests.support.codecs import CODECS, Codec, compress, decompress
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from arrow_io.core.builds import Build
 
 _COMPRESSED: list[Codec] = [codec for codec in CODECS if codec != "NONE"]
 _TYPES = {codec: number for number, codec in enumerate(CODECS)}
@@ -41,7 +41,7 @@ def _literals_only(data: bytes) -> bytes:
 @pytest.mark.parametrize("is_size_trusted", [False, True], ids=["compared", "trusted"])
 @pytest.mark.parametrize("payload", [b"", b"a", _TEXT, bytes(1 << 17)], ids=len)
 def test_codec_gives_what_was_compressed(
-    build: ModuleType, codec: Codec, payload: bytes, *, is_size_trusted: bool, other_client: bool
+    build: Build, codec: Codec, payload: bytes, *, is_size_trusted: bool, other_client: bool
 ) -> None:
     """The forms that Java's client and others write both decompress, the empty payload too."""
     data = compress(codec, payload, other_client=other_client)
@@ -61,7 +61,7 @@ def test_nothing_decompresses_to_nothing(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", _COMPRESSED)
 @pytest.mark.parametrize("off_by", [-len(_TEXT), -len(_TEXT) + 1, -1, 1, 7, 1000])
-def test_wrong_size_is_an_error(build: ModuleType, codec: Codec, off_by: int) -> None:
+def test_wrong_size_is_an_error(build: Build, codec: Codec, off_by: int) -> None:
     """A declared size that the bytes do not decompress to is never believed, larger or smaller."""
     with pytest.raises(CorruptEntryError, match=r"bytes? declared|cannot be|is beyond"):
         _decompress(codec, compress(codec, _TEXT), len(_TEXT) + off_by)
@@ -144,17 +144,17 @@ def test_greatest_ratio_of_each_codec_is_accepted(codec: Codec) -> None:
         (b"\x1fa\x01\x00\xff\x02\x10b", 1 + 19 + 257 + 1),
     ],
 )
-def test_length_of_lz4_blocks(build: ModuleType, block: bytes, length: int) -> None:
+def test_length_of_lz4_blocks(build: Build, block: bytes, length: int) -> None:
     """A block's own length is the sum of its literals and matches."""
-    assert build.lz4_block_length(memoryview(block)) == length
+    assert build.entries.lz4_block_length(memoryview(block)) == length
 
 
 @pytest.mark.parametrize(
     "block", [b"\x10", b"\xf0", b"\xf0\xff", b"\x14a\x01", b"\x14a\x01\x00", b"\xf0\x05abc"]
 )
-def test_length_of_cut_lz4_blocks(build: ModuleType, block: bytes) -> None:
+def test_length_of_cut_lz4_blocks(build: Build, block: bytes) -> None:
     """A block that ends within a sequence has no length."""
-    assert build.lz4_block_length(memoryview(block)) == -1
+    assert build.entries.lz4_block_length(memoryview(block)) == -1
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_length_of_cut_lz4_blocks(build: ModuleType, block: bytes) -> None:
         (b"\xff" * 12, -1),
     ],
 )
-def test_length_of_snappy_blocks(build: ModuleType, block: bytes, length: int) -> None:
+def test_length_of_snappy_blocks(build: Build, block: bytes, length: int) -> None:
     """The preamble tells the length; one that is cut or beyond what can be held tells none."""
-    assert build.snappy_block_length(memoryview(block)) == length
+    assert build.entries.snappy_block_length(memoryview(block)) == length
 
 
 @given(payload=st.binary(max_size=300), data=st.data())
@@ -183,7 +183,8 @@ def test_lengths_of_damaged_blocks_never_disagree(payload: bytes, data: st.DataO
     for _ in range(data.draw(st.integers(0, 3))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     name = f"{codec.lower()}_block_length"
-    lengths = {getattr(module, name)(memoryview(bytes(damaged))) for module in BUILDS.values()}
+    block = memoryview(bytes(damaged))
+    lengths = {getattr(build.entries, name)(block) for build in BUILDS.values()}
 
     assert len(lengths) == 1
     for build in BUILDS:
@@ -195,7 +196,7 @@ def test_lengths_of_damaged_blocks_never_disagree(payload: bytes, data: st.DataO
             assert lengths == {len(result)} == {len(payload)}
 
 
-def test_single_lz4_message_shows_no_foreign_memory(build: ModuleType) -> None:
+def test_single_lz4_message_shows_no_foreign_memory(build: Build) -> None:
     """A block that fills less than was declared gives an error, not what memory held before."""
     short = _literals_only(b"secret")
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arrow_io.messages import _decode, _decode_py, layout
+from arrow_io.core import builds
+from arrow_io.messages import layout
 from tests.support.builds import BUILDS
 from tests.support.entries import (
     Framing,
@@ -23,6 +24,8 @@ from tests.support.pulsar_proto import EncryptionKeys, MessageMetadata, SingleMe
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from arrow_io.core.builds import Build
 
 _REQUIRED = b"\x0a\x01p\x10\x05\x18\x06"
 _SINGLE_PROPERTY, _BATCH_PROPERTY = 34, 10
@@ -87,22 +90,26 @@ def _python(code: str, **environment: str) -> str:
 def test_environment_chooses_the_build(switch: str, compiled: str) -> None:
     """`PULSAR_OFFLOAD_PURE` picks the source; unset, empty or 0, the compiled module decodes."""
     code = (
-        "from arrow_io.messages import _decode; print(_decode.IS_COMPILED, _decode.core.__name__)"
+        "from arrow_io.core.builds import in_use as build\n"
+        "modules = [build.entries, build.metadata, build.columns, build.payloads('arena')]\n"
+        "print(build.is_compiled, *(each.__name__.rpartition('_')[2] for each in modules))"
     )
 
-    name = "arrow_io.messages._decode_c" if compiled == "True" else "arrow_io.messages._decode_py"
-    assert _python(code, PULSAR_OFFLOAD_PURE=switch) == f"{compiled} {name}"
+    suffix = "c" if compiled == "True" else "py"
+    told = _python(code, PULSAR_OFFLOAD_PURE=switch)
+    assert told.split() == [compiled, suffix, suffix, suffix, suffix]
 
 
-def test_missing_compiled_module_is_told() -> None:
-    """Without the compiled module the source decodes, and a warning says what that costs."""
+@pytest.mark.parametrize("missing", ["entries", "metadata", "columns"])
+def test_missing_compiled_module_is_told(missing: str) -> None:
+    """Without a compiled module the sources decode, and a warning says what that costs."""
     code = (
         "import sys, warnings\n"
-        "sys.modules['arrow_io.messages._decode_c'] = None\n"
+        f"sys.modules['arrow_io.messages._{missing}_c'] = None\n"
         "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
-        "    from arrow_io.messages import _decode\n"
-        "print(_decode.IS_COMPILED, [w.category.__name__ for w in caught], caught[0].message)"
+        "    from arrow_io.core import builds\n"
+        "print(builds.in_use.is_compiled, [w.category.__name__ for w in caught], caught[0].message)"
     )
 
     told = _python(code, PULSAR_OFFLOAD_PURE="")
@@ -115,9 +122,9 @@ def test_source_runs_without_cython() -> None:
     code = (
         "import sys\n"
         "sys.modules['cython'] = None\n"
-        "from arrow_io.messages import _decode_py\n"
+        "from arrow_io.core.builds import in_use\n"
         "from tests.support.hot_loop import decode_entry\n"
-        f"print(decode_entry(_decode_py, {_RICH!r}))"
+        f"print(decode_entry(in_use, {_RICH!r}))"
     )
 
     assert _python(code, PULSAR_OFFLOAD_PURE="1") == str(decode_entry(BUILDS["compiled"], _RICH))
@@ -125,17 +132,34 @@ def test_source_runs_without_cython() -> None:
 
 def test_builds_are_what_they_say() -> None:
     """Both builds stand side by side, and know which they are."""
-    assert (BUILDS["compiled"].IS_COMPILED, _decode_py.IS_COMPILED) == (True, False)
-    assert _decode.core in (BUILDS["compiled"], _decode_py)
-    names = {name for name in dir(_decode_py) if not name.startswith("_")}
-    functions = {name for name in names if callable(getattr(_decode_py, name))}
-    assert functions <= set(dir(BUILDS["compiled"]))
+    assert {name: build.is_compiled for name, build in BUILDS.items()} == {
+        "pure": False,
+        "compiled": True,
+    }
+    assert builds.in_use.entries in [build.entries for build in BUILDS.values()]
+
+
+@pytest.mark.parametrize("part", ["entries", "metadata", "columns"])
+def test_builds_have_the_same_functions(part: str) -> None:
+    """What can be called of the source is in the compiled module too, but for C functions."""
+    source, compiled = (getattr(BUILDS[name], part) for name in ("pure", "compiled"))
+
+    c_functions = {"read_broker_metadata", "read_message_metadata"} if part == "metadata" else set()
+    assert _functions(source) - set(dir(compiled)) == c_functions
+
+
+def _functions(module: ModuleType) -> set[str]:
+    return {
+        name
+        for name, value in vars(module).items()
+        if callable(value) and not name.startswith("_") and value.__module__ == module.__name__
+    }
 
 
 # Walking entries
 
 
-def test_entries_are_walked_to_the_last(build: ModuleType) -> None:
+def test_entries_are_walked_to_the_last(build: Build) -> None:
     """Entries back to back are read until the last one asked for."""
     data = _framed(_entry(_REQUIRED), _entry(_REQUIRED, b"x"), _RICH, first_entry_id=7)
 
@@ -145,7 +169,7 @@ def test_entries_are_walked_to_the_last(build: ModuleType) -> None:
     assert (found.status, found.position) == (layout.DONE, len(data) - len(_RICH) - 12)
 
 
-def test_walk_stops_when_the_table_is_full(build: ModuleType) -> None:
+def test_walk_stops_when_the_table_is_full(build: Build) -> None:
     """No more entries are read than the table takes."""
     data = _framed(*[_entry(_REQUIRED)] * 3)
 
@@ -154,7 +178,7 @@ def test_walk_stops_when_the_table_is_full(build: ModuleType) -> None:
     assert (len(found.entries), found.status) == (2, layout.DONE)
 
 
-def test_cut_entry_tells_what_it_needs(build: ModuleType) -> None:
+def test_cut_entry_tells_what_it_needs(build: Build) -> None:
     """At any cut, the whole entries are read, and the bytes that the next one takes are told."""
     entries = [_entry(_REQUIRED, b"first"), _entry(_REQUIRED, b"second")]
     data = _framed(*entries)
@@ -182,7 +206,7 @@ def test_cut_entry_tells_what_it_needs(build: ModuleType) -> None:
         (b"\x7f\xff\xff\xff" + bytes(8), layout.CUT),
     ],
 )
-def test_what_is_no_entry_stops_the_walk(build: ModuleType, header: bytes, status: int) -> None:
+def test_what_is_no_entry_stops_the_walk(build: Build, header: bytes, status: int) -> None:
     """Padding, another block, and other ids are told apart; none is read."""
     found = walk(build, header + bytes(40))
 
@@ -191,7 +215,7 @@ def test_what_is_no_entry_stops_the_walk(build: ModuleType, header: bytes, statu
 
 
 @pytest.mark.parametrize("entry_id", [2**31, 2**32 + 5, 2**63 - 1])
-def test_entry_ids_have_64_bits(build: ModuleType, entry_id: int) -> None:
+def test_entry_ids_have_64_bits(build: Build, entry_id: int) -> None:
     """Ids beyond 32 bits are compared whole."""
     data = _framed(_entry(_REQUIRED), first_entry_id=entry_id)
 
@@ -209,7 +233,7 @@ def test_entry_table_of_a_rich_entry() -> None:
     """Both builds give the same numbers of an entry with all its parts."""
     decoded = decode_entry(BUILDS["compiled"], _RICH)
 
-    assert decoded == decode_entry(_decode_py, _RICH)
+    assert decoded == decode_entry(BUILDS["pure"], _RICH)
     assert decoded[layout.ERROR] == 0
     assert decoded[layout.SEQUENCE_ID] == -1
     assert decoded[layout.TXN_LEAST] == -2
@@ -219,7 +243,7 @@ def test_entry_table_of_a_rich_entry() -> None:
     assert decoded[layout.FLAGS] & layout.COMPRESSED
 
 
-def test_cut_entry_is_broken(build: ModuleType) -> None:
+def test_cut_entry_is_broken(build: Build) -> None:
     """An entry that ends before its metadata does is broken; a payload may have any length."""
     length = len(_RICH) - decode_entry(build, _RICH)[layout.PAYLOAD] % 2**32
 
@@ -229,7 +253,7 @@ def test_cut_entry_is_broken(build: ModuleType) -> None:
         assert error_of(build, _RICH[:stop]) == 0
 
 
-def test_metadata_cut_at_each_byte(build: ModuleType) -> None:
+def test_metadata_cut_at_each_byte(build: Build) -> None:
     """Of metadata that ends anywhere, what protobuf can read is read, all else is broken."""
     metadata = MessageMetadata(
         producer_name="p" * 130,
@@ -275,7 +299,7 @@ def test_metadata_cut_at_each_byte(build: ModuleType) -> None:
         b"\x0e\x01\x00\x00\x00\x00" * 2 + _entry(_REQUIRED),  # checksum twice
     ],
 )
-def test_frames_that_do_not_add_up(build: ModuleType, entry: bytes) -> None:
+def test_frames_that_do_not_add_up(build: Build, entry: bytes) -> None:
     """Magics, lengths and sizes that contradict the entry's length make it broken."""
     assert error_of(build, entry) in {
         layout.BAD_FRAME,
@@ -313,7 +337,7 @@ def test_frames_that_do_not_add_up(build: ModuleType, entry: bytes) -> None:
         (b"\x6a\x01", layout.BAD_METADATA),
     ],
 )
-def test_hostile_fields_of_metadata(build: ModuleType, extra: bytes, error: int) -> None:
+def test_hostile_fields_of_metadata(build: Build, extra: bytes, error: int) -> None:
     """Numbers too long, lengths beyond the end, groups and unknown wire types are told."""
     assert error_of(build, _entry(_REQUIRED + extra, b"payload")) == error
 
@@ -329,12 +353,12 @@ def test_hostile_fields_of_metadata(build: ModuleType, extra: bytes, error: int)
         b"",
     ],
 )
-def test_required_fields(build: ModuleType, metadata: bytes) -> None:
+def test_required_fields(build: Build, metadata: bytes) -> None:
     """Metadata without a required field, or with one of another kind, is broken."""
     assert error_of(build, _entry(metadata)) == layout.MISSING_FIELD
 
 
-def test_kinds_of_entries_are_flagged(build: ModuleType) -> None:
+def test_kinds_of_entries_are_flagged(build: Build) -> None:
     """What needs more than a plain message's way is told by a flag."""
 
     def flags(entry: bytes) -> int:
@@ -357,7 +381,7 @@ def test_kinds_of_entries_are_flagged(build: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 50])
-def test_batch_is_split(build: ModuleType, capacity: int) -> None:
+def test_batch_is_split(build: Build, capacity: int) -> None:
     """Members come with their own values, else with those of the batch, however small the table."""
     own = SingleMessageMetadata(payload_size=3, event_time=5, sequence_id=2**64 - 1)
     body = (
@@ -407,16 +431,14 @@ def test_batch_is_split(build: ModuleType, capacity: int) -> None:
         (_member(b"\x18\x05\x18\x00"), 1, 0, 1),  # the last occurrence counts
     ],
 )
-def test_hostile_batches(
-    build: ModuleType, body: bytes, members: int, error: int, sound: int
-) -> None:
+def test_hostile_batches(build: Build, body: bytes, members: int, error: int, sound: int) -> None:
     """Members that lie of their sizes or of their number are told; those before them are sound."""
     found = split(build, body, members)
 
     assert (found.error, len(found.rows)) == (error, sound)
 
 
-def test_compacted_members_count_but_give_no_row(build: ModuleType) -> None:
+def test_compacted_members_count_but_give_no_row(build: Build) -> None:
     """What compaction emptied keeps its place in the numbering."""
     body = (
         _member(b"\x18\x00\x20\x01") + _member(b"\x18\x00\x20\x00") + _member(b"\x18\x00\x20\x01")
@@ -436,7 +458,7 @@ def _property(name: bytes, value: bytes) -> bytes:
     return b"\x0a%c%b" % (len(inner), inner)
 
 
-def test_last_value_of_a_name_wins(build: ModuleType) -> None:
+def test_last_value_of_a_name_wins(build: Build) -> None:
     """A name that stands twice keeps its place and gets its last value."""
     metadata = b"".join(
         _property(*p) for p in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"", b"")]
@@ -448,7 +470,7 @@ def test_last_value_of_a_name_wins(build: ModuleType) -> None:
     assert (found.error, found.many) == (0, False)
 
 
-def test_more_properties_than_are_compared_are_all_given(build: ModuleType) -> None:
+def test_more_properties_than_are_compared_are_all_given(build: Build) -> None:
     """Past a bound, equal names are left to the caller, who is told."""
     names = [b"%d" % (n % 70) for n in range(80)]
     metadata = b"".join(_property(name, b"%d" % n) for n, name in enumerate(names))
@@ -473,7 +495,7 @@ def test_more_properties_than_are_compared_are_all_given(build: ModuleType) -> N
         b"\x08\x01\x12\x01b",  # a name that is a number
     ],
 )
-def test_properties_that_are_none(build: ModuleType, inner: bytes) -> None:
+def test_properties_that_are_none(build: Build, inner: bytes) -> None:
     """A property without name or value, or that cannot be decoded, is told."""
     metadata = _property(b"fine", b"x") + b"\x0a%c%b" % (len(inner), inner)
 
@@ -484,7 +506,7 @@ def test_properties_that_are_none(build: ModuleType, inner: bytes) -> None:
 
 
 @pytest.mark.parametrize("extra", [b"\x28\x05", b"\x12\x03key", b"\x2d1234", b"\x29" + bytes(8)])
-def test_other_fields_are_no_properties(build: ModuleType, extra: bytes) -> None:
+def test_other_fields_are_no_properties(build: Build, extra: bytes) -> None:
     """Fields of other numbers and wire types are passed over."""
     metadata = extra + _property(b"n", b"v") + extra
 

@@ -1,14 +1,36 @@
-"""The tables that both builds fill are said once, without contradiction."""
+"""The tables that both builds fill are said without contradiction, in Python and again for C."""
 
 from __future__ import annotations
 
-from arrow_io.messages import layout
+from types import ModuleType
+
+import pytest
+
+from arrow_io.messages import layout, wire
+from tests.support.c_numbers import c_numbers, python_numbers
 
 
 def _numbers(first: str, stop: str) -> list[int]:
     """The constants from one name on up to another (half-open), in the order of the file."""
     names = list(vars(layout))
     return [getattr(layout, name) for name in names[names.index(first) : names.index(stop)]]
+
+
+@pytest.mark.parametrize("module", [layout, wire])
+def test_c_has_the_numbers_of_python(module: ModuleType) -> None:
+    """Each number that Python has stands in the declarations for C, and no other."""
+    assert c_numbers(module) == python_numbers(module) != {}
+
+
+def test_nothing_else_is_a_table() -> None:
+    """A number that is not in capitals would be missed by the comparison with C."""
+    others = {
+        name
+        for name, value in vars(layout).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    } - python_numbers(layout).keys()
+
+    assert others == {"REASONS", "annotations"}
 
 
 def test_each_flag_is_a_bit_of_its_own() -> None:

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from types import ModuleType
 
-import arrow_io.payloads
 from arrow_io.payloads import tables
-
-_PXD = Path(next(iter(arrow_io.payloads.__path__)), "_tables.pxd")
-
-
-def _numbers() -> dict[str, int]:
-    return {
-        name: value
-        for name, value in vars(tables).items()
-        if isinstance(value, int) and not name.startswith("_") and name.isupper()
-    }
+from tests.support.c_numbers import c_numbers, python_numbers
 
 
 def _between(first: str, stop: str) -> list[int]:
@@ -28,10 +16,7 @@ def _between(first: str, stop: str) -> list[int]:
 
 def test_c_has_the_numbers_of_python() -> None:
     """Each number that Python has stands in the declarations for C, and no other."""
-    declared = re.findall(r"^    (\w+) = (-?\d+)$", _PXD.read_text(encoding="utf-8"), re.MULTILINE)
-
-    assert len(dict(declared)) == len(declared)
-    assert {name: int(value) for name, value in declared} == _numbers()
+    assert c_numbers(tables) == python_numbers(tables)
 
 
 def test_each_op_has_a_number_of_its_own() -> None:
@@ -64,6 +49,6 @@ def test_nothing_else_is_a_table() -> None:
         name
         for name, value in vars(tables).items()
         if not name.startswith("_") and not isinstance(value, ModuleType)
-    } - _numbers().keys()
+    } - python_numbers(tables).keys()
 
     assert others == {"REASONS", "WIDTHS", "annotations"}

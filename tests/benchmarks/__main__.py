@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arrow_io.messages import _decode
+from arrow_io.core import builds
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
     SCANS,
@@ -175,7 +175,7 @@ def _print_table(rows: list[Measured]) -> None:
     )
     _print_aligned(lines)
     print(f"\n{SINGLE_UNCOMPRESSED.name} is compared with the floor of {JSON_LZ4.name}.")  # noqa: T201
-    print(f"Build of the core: {'compiled' if _decode.IS_COMPILED else 'pure'}.")  # noqa: T201
+    print(f"Build of the core: {'compiled' if builds.in_use.is_compiled else 'pure'}.")  # noqa: T201
 
 
 def _print_offloads(rows: list[MeasuredOffload]) -> None:

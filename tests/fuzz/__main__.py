@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from arrow_io.messages import _decode
+from arrow_io.core import builds
 from tests.fuzz.rounds import ROUNDS
 
 
@@ -17,8 +17,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="how long; 60 by default")
     parser.add_argument("--seed", type=int, default=time.time_ns(), help="of the first round")
     given = parser.parse_args()
-    assert _decode.IS_COMPILED
-    print(f"core: {Path(_decode.core.__file__ or '').parent}, first seed: {given.seed}")  # noqa: T201
+    assert builds.in_use.is_compiled
+    print(f"core: {Path(builds.in_use.entries.__file__ or '').parent}, first seed: {given.seed}")  # noqa: T201
     deadline = time.monotonic() + given.seconds
     rounds, taken = 0, dict.fromkeys(ROUNDS, 0)
     while time.monotonic() < deadline:

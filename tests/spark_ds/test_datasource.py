@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 from arrow_io.columns import ALL_COLUMNS
 from arrow_io.errors import IncompleteReadWarning, OptionError, TopicNotFoundError
 from connector import open_topic
+from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
 from tests.spark_ds.queries import frame, said_of, web_pages
@@ -104,6 +105,7 @@ def test_topics_by_regular_expression(small_bucket: str) -> None:
     """A regular expression selects topics whose whole name matches, with all partitions."""
     options = {"url": small_bucket, "topicsPattern": "small-(part|trans).*"}
     reader = PulsarOffloadDataSource(options).reader(StructType().add("__topic__", StringType()))
+    assert isinstance(reader, TopicBatchReader)
     topics = {
         reader._reads[number].origin.topic
         for part in reader.partitions()

@@ -1,39 +1,35 @@
-"""The two builds of the hot loop, and how a test puts one of them in place."""
+"""The two builds of the core, and how a test puts one of them in place."""
 
 from __future__ import annotations
 
-import importlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from arrow_io.messages import _decode, _decode_py
+from arrow_io.core import builds
+from arrow_io.core.builds import Build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
 
-BUILDS: Final[dict[str, ModuleType]] = {
-    "pure": _decode_py,
-    "compiled": importlib.import_module("arrow_io.messages._decode_c"),
-}
+BUILDS: Final = {"pure": Build("py"), "compiled": Build("c")}
 """By the name that a test's id shows."""
 
 
 @contextmanager
-def using_build(name: str) -> Iterator[ModuleType]:
+def using_build(name: str) -> Iterator[Build]:
     """Decode with one build while the context lasts; for tests that fixtures cannot serve."""
-    before = _decode.core
-    _decode.core = BUILDS[name]
+    before = builds.in_use
+    builds.in_use = BUILDS[name]
     try:
         yield BUILDS[name]
     finally:
-        _decode.core = before
+        builds.in_use = before
 
 
 @pytest.fixture(params=list(BUILDS))
-def build(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+def build(request: pytest.FixtureRequest) -> Iterator[Build]:
     """The build that decodes during a test, which is run once with each."""
-    with using_build(request.param) as module:
-        yield module
+    with using_build(request.param) as chosen:
+        yield chosen

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from arrow_io.messages import layout
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from arrow_io.core.builds import Build
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Walk:
 
 
 def walk(
-    build: ModuleType,
+    build: Build,
     data: bytes,
     *,
     start: int = 0,
@@ -42,7 +42,7 @@ def walk(
     """Walk entries with their 12-byte headers."""
     table = array("q", bytes(8 * capacity * layout.ENTRY_WIDTH))
     result = array("q", bytes(32))
-    build.read_entries(
+    build.entries.read_entries(
         memoryview(data),
         start,
         len(data) if stop is None else stop,
@@ -72,7 +72,7 @@ def _told(entry: list[int]) -> list[int]:
     return entry
 
 
-def decode_entry(build: ModuleType, entry: bytes) -> list[int]:
+def decode_entry(build: Build, entry: bytes) -> list[int]:
     """The entry table of one entry, which stands behind a header of 12 bytes.
 
     Of a broken one: entry id, frame, error, flags.
@@ -81,7 +81,7 @@ def decode_entry(build: ModuleType, entry: bytes) -> list[int]:
     return decoded
 
 
-def error_of(build: ModuleType, entry: bytes) -> int:
+def error_of(build: Build, entry: bytes) -> int:
     """Why an entry is broken; 0 if it is not."""
     decoded = decode_entry(build, entry)
     assert bool(decoded[layout.ERROR]) == bool(decoded[layout.FLAGS] & layout.BROKEN)
@@ -105,9 +105,7 @@ class Split:
     error: int
 
 
-def split(
-    build: ModuleType, body: bytes, members: int, *, capacity: int = 50, flags: int = 0
-) -> Split:
+def split(build: Build, body: bytes, members: int, *, capacity: int = 50, flags: int = 0) -> Split:
     """Split a batch, as often as the row table is full."""
     entry = array("q", bytes(8 * layout.ENTRY_WIDTH))
     entry[layout.BATCH_SIZE] = members
@@ -118,7 +116,7 @@ def split(
     while True:
         rows = array("q", bytes(8 * capacity * layout.ROW_WIDTH))
         _, position, batch_index, _ = result
-        build.split_batch(
+        build.metadata.split_batch(
             memoryview(body), position, len(body), entry, 0, batch_index, rows, capacity, 0, result
         )
         columns = [rows[n * capacity :][: result[0]] for n in range(layout.ROW_WIDTH)]
@@ -144,13 +142,15 @@ class Properties:
     many: bool
 
 
-def properties(build: ModuleType, metadata: bytes, *, tag: int, room: int = 1000) -> Properties:
+def properties(build: Build, metadata: bytes, *, tag: int, room: int = 1000) -> Properties:
     """The properties in one message's metadata, where `tag` is the field's."""
     data = b"-" + metadata  # so that no position is 0 by chance
     where = array("q", [1 << 32 | len(metadata)])
     keys, values = (array("q", bytes(8 * room)) for _ in range(2))
     offsets, result = array("i", [0, 0]), array("q", bytes(32))
-    build.read_properties(memoryview(data), tag, where, 0, 1, 0, keys, values, offsets, result)
+    build.columns.read_properties(
+        memoryview(data), tag, where, 0, 1, 0, keys, values, offsets, result
+    )
     row, found, error, many = result
     assert row == (0 if error else 1)
     assert error or offsets[1] == found

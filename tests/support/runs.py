@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from arrow_io.core import builds
 from arrow_io.format.entry_frame import write_entry
-from arrow_io.messages import _decode, layout
+from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def entry_run(
     _, table = int64_view(len(entries) * layout.ENTRY_WIDTH)
     _, result = int64_view(4)
     last_entry_id = first_entry_id + len(entries) - 1
-    _decode.core.read_entries(
+    builds.in_use.entries.read_entries(
         data, 0, len(data), first_entry_id, last_entry_id, table, len(entries), result
     )
     assert list(result) == [len(entries), len(data), layout.DONE, 0]

@@ -8,3 +8,5 @@ cdef extern from *:
     #endif
     """
     void prefetch "pulsar_offload_prefetch"(const void* address) noexcept nogil
+cdef enum:
+    PREFETCH_AHEAD = 12  # rows

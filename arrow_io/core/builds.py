@@ -1,0 +1,75 @@
+"""Chooses the build of the core: its compiled modules, or their source if asked for.
+
+The source of each module of the core is named `_*_py`; compiled, it is named `_*_c`.
+`PULSAR_OFFLOAD_PURE=1` in the environment picks the sources. If compiled modules are missing, the
+sources run too, some fifty times slower, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+PURE_SWITCH = "PULSAR_OFFLOAD_PURE"
+
+
+class Build:
+    """One build of all modules of the core.
+
+    Attributes:
+        entries: The walk of entries.
+        metadata: The metadata of entries and messages.
+        columns: The gathering of columns.
+        is_compiled: Whether this is the compiled build.
+
+    Args:
+        suffix: What the names of its modules end in: `c` or `py`.
+
+    Raises:
+        ModuleNotFoundError: The modules of `arrow_io.messages` do not stand in this build.
+    """
+
+    def __init__(self, suffix: str) -> None:
+        self._suffix = suffix
+        self.entries = self._module("arrow_io.messages._entries")
+        self.metadata = self._module("arrow_io.messages._metadata")
+        self.columns = self._module("arrow_io.messages._columns")
+        self.is_compiled: bool = self.entries.IS_COMPILED
+
+    def payloads(self, name: str) -> ModuleType:
+        """A module of `arrow_io.payloads`, which is loaded when it is first asked for.
+
+        Args:
+            name: `arena`, or an encoding: `primitive`, `avro`, `json` or `protobuf`.
+
+        Raises:
+            ModuleNotFoundError: That module does not stand in this build.
+        """
+        return self._module(f"arrow_io.payloads._{name}")
+
+    def _module(self, name: str) -> ModuleType:
+        return importlib.import_module(f"{name}_{self._suffix}")
+
+
+def _choose() -> Build:
+    if os.environ.get(PURE_SWITCH, "") not in {"", "0"}:
+        return Build("py")
+    try:
+        return Build("c")
+    except ModuleNotFoundError:
+        warnings.warn(
+            "pulsar-offload was installed without its compiled core:"
+            " reading is about 50 times slower",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return Build("py")
+
+
+in_use: Build = _choose()
+"""Callers look it up at each call, so that tests can put the other in place."""

@@ -1,0 +1,462 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+# cython: initializedcheck=False, cdivision=True
+"""The gathering of columns: rows and the bytes they name → Arrow buffers; see `_entries_py`."""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from arrow_io.core import _no_cython as cython
+
+if cython.compiled:
+    from cython.cimports.arrow_io.core._bits import same
+    from cython.cimports.arrow_io.core._prefetch import PREFETCH_AHEAD, prefetch
+    from cython.cimports.arrow_io.messages import _layout as layout
+    from cython.cimports.arrow_io.messages import _wire as wire
+    from cython.cimports.arrow_io.messages._wire import position_of, skip, uint32_be, varint
+    from cython.cimports.libc.string import memcpy
+else:
+    from arrow_io.messages import layout, wire
+    from arrow_io.messages.wire import position_of, skip, uint32_be, varint
+
+
+def keep_rows(
+    rows: cython.const[cython.longlong][::1],
+    capacity: cython.Py_ssize_t,
+    kept: cython.const[cython.longlong][::1],
+    count: cython.Py_ssize_t,
+    out: cython.longlong[::1],
+    out_capacity: cython.Py_ssize_t,
+) -> None:
+    """Copy the rows that `kept` names (`count`, ascending) to the start of another row table."""
+    column: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    with cython.nogil:
+        for column in range(layout.ROW_WIDTH):
+            for i in range(count):
+                out[column * out_capacity + i] = rows[column * capacity + kept[i]]
+
+
+def spread_entry_field(
+    table: cython.const[cython.longlong][::1],
+    field: cython.Py_ssize_t,
+    entries: cython.const[cython.longlong][::1],
+    first: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    out: cython.longlong[::1],
+) -> None:
+    """Give rows `[first, stop)` of `out` one field of their entries, which `entries` names."""
+    i: cython.Py_ssize_t
+    with cython.nogil:
+        for i in range(first, stop):
+            out[i] = table[entries[i] * layout.ENTRY_WIDTH + field]
+
+
+def end_of_version(
+    data: cython.const[cython.uchar][::1],
+    table: cython.const[cython.longlong][::1],
+    entries: cython.const[cython.longlong][::1],
+    first: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+) -> int:
+    """The row behind those from `first` on, up to `stop`, that have its schema version.
+
+    Args:
+        data: The bytes that the entries stand in.
+        table: The entry table.
+        entries: The number of each row's entry.
+        first: The first row.
+        stop: Behind the last row.
+    """
+    row: cython.Py_ssize_t = first
+    entry: cython.longlong = entries[first]
+    wanted: cython.longlong = table[entry * layout.ENTRY_WIDTH + layout.SCHEMA_VERSION]
+    found: cython.longlong
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        p = data
+    with cython.nogil:
+        while row < stop:
+            if entries[row] != entry:
+                entry = entries[row]
+                found = table[entry * layout.ENTRY_WIDTH + layout.SCHEMA_VERSION]
+                if (found < 0) != (wanted < 0):
+                    break
+                if wanted >= 0 and not _same_bytes(p, found, wanted):
+                    break
+            row += 1
+    return row
+
+
+def split_key_values(
+    data: cython.const[cython.uchar][::1],
+    payloads: cython.const[cython.longlong][::1],
+    first: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    keys: cython.longlong[::1],
+    values: cython.longlong[::1],
+) -> int:
+    """Find key and value in payloads `[first, stop)` of Pulsar's `KeyValue`, encoded INLINE.
+
+    Args:
+        data: The bytes that the payloads stand in.
+        payloads: Positions of the payloads; −1: there is none.
+        first: Number of the first payload.
+        stop: Behind the last payload.
+        keys: Receives the positions of the keys, −1 for null.
+        values: Receives the positions of the values, −1 for null.
+
+    Returns:
+        Number of the first payload that is none, or `stop`.
+    """
+    row: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    part: cython.int
+    length: cython.longlong
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        p = data
+    for row in range(first, stop):
+        keys[row] = -1
+        values[row] = -1
+        if payloads[row] < 0:
+            continue
+        i = payloads[row] >> 32
+        end = i + (payloads[row] & wire.MASK32)
+        for part in range(2):
+            if end - i < 4:
+                return row
+            length = uint32_be(p, i)
+            i += 4
+            if length >= wire.TWO31:
+                if length != wire.MASK32:
+                    return row
+                continue
+            if length > end - i:
+                return row
+            if part == 0:
+                keys[row] = position_of(i, length)
+            else:
+                values[row] = position_of(i, length)
+            i += length
+        if i != end:
+            return row
+    return stop
+
+
+def fill_offsets(
+    positions: cython.const[cython.longlong][::1],
+    count: cython.Py_ssize_t,
+    offsets: cython.int[::1],
+    validity: cython.uchar[::1],
+) -> tuple[int, int]:
+    """Make Arrow offsets and validity bits of `count` positions.
+
+    Args:
+        positions: Positions; negative where the value is absent.
+        count: How many.
+        offsets: Receives `count + 1` offsets, the first 0.
+        validity: Receives `count` bits, least significant first; `(count + 7) // 8` bytes.
+
+    Returns:
+        Total length in bytes, or −1 where it exceeds what 32-bit offsets can hold; number of absent
+        values.
+    """
+    i: cython.Py_ssize_t
+    total: cython.longlong = 0
+    absent: cython.Py_ssize_t = 0
+    where: cython.longlong
+    bits: cython.int = 0
+    with cython.nogil:
+        offsets[0] = 0
+        for i in range(count):
+            where = positions[i]
+            if where < 0:
+                absent += 1
+            else:
+                total += where & wire.MASK32
+                bits |= 1 << (i & 7)
+            if total > wire.MAX31:
+                break
+            offsets[i + 1] = total
+            if i & 7 == 7:
+                validity[i >> 3] = bits
+                bits = 0
+        if total <= wire.MAX31 and count & 7 != 0:
+            validity[count >> 3] = bits
+    if total > wire.MAX31:
+        return -1, absent
+    return total, absent
+
+
+def fill_timestamps(
+    milliseconds: cython.const[cython.longlong][::1],
+    count: cython.Py_ssize_t,
+    absent: cython.longlong,
+    out: cython.longlong[::1],
+    validity: cython.uchar[::1],
+) -> tuple[int, int]:
+    """Make microseconds and validity bits of `count` times in milliseconds.
+
+    Args:
+        milliseconds: Times.
+        count: How many.
+        absent: The time that stands for none.
+        out: Receives the times in microseconds.
+        validity: Receives `count` bits, least significant first; `(count + 7) // 8` bytes.
+
+    Returns:
+        Number of times without a validity bit; how many of them microseconds cannot hold.
+    """
+    i: cython.Py_ssize_t
+    beyond: cython.Py_ssize_t = 0
+    nulls: cython.Py_ssize_t = 0
+    time: cython.longlong
+    bits: cython.int = 0
+    with cython.nogil:
+        for i in range(count):
+            time = milliseconds[i]
+            if time != absent and -layout.MAX_MILLISECONDS <= time <= layout.MAX_MILLISECONDS:
+                bits |= 1 << (i & 7)
+                out[i] = time * 1000
+            else:
+                nulls += 1
+                beyond += time != absent
+                out[i] = 0
+            if i & 7 == 7:
+                validity[i >> 3] = bits
+                bits = 0
+        if count & 7 != 0:
+            validity[count >> 3] = bits
+    return nulls, beyond
+
+
+def fill_batch_indexes(
+    indexes: cython.const[cython.longlong][::1],
+    count: cython.Py_ssize_t,
+    out: cython.int[::1],
+    validity: cython.uchar[::1],
+) -> int:
+    """Make 32-bit numbers and validity bits of `count` batch indexes; gives how many are absent."""
+    i: cython.Py_ssize_t
+    nulls: cython.Py_ssize_t = 0
+    bits: cython.int = 0
+    with cython.nogil:
+        for i in range(count):
+            out[i] = cython.cast(cython.int, indexes[i]) if cython.compiled else indexes[i]
+            if indexes[i] < 0:
+                nulls += 1
+            else:
+                bits |= 1 << (i & 7)
+            if i & 7 == 7:
+                validity[i >> 3] = bits
+                bits = 0
+        if count & 7 != 0:
+            validity[count >> 3] = bits
+    return nulls
+
+
+def is_ascii(data: cython.const[cython.uchar][::1]) -> bool:
+    """Whether all bytes are below 128: then any piece of them is UTF-8."""
+    i: cython.Py_ssize_t
+    stop: cython.Py_ssize_t = data.shape[0] if cython.compiled else len(data)
+    seen: cython.int = 0
+    with cython.nogil:
+        for i in range(stop):
+            seen |= data[i]
+    return seen < 0x80
+
+
+def total(numbers: cython.const[cython.longlong][::1], count: cython.Py_ssize_t) -> int:
+    """The sum of `count` numbers."""
+    i: cython.Py_ssize_t
+    result: cython.longlong = 0
+    with cython.nogil:
+        for i in range(count):
+            result += numbers[i]
+    return result
+
+
+def gather(
+    data: cython.const[cython.uchar][::1],
+    positions: cython.const[cython.longlong][::1],
+    first: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    offsets: cython.const[cython.int][::1],
+    out: cython.uchar[::1],
+) -> None:
+    """Copy the bytes at positions `[first, stop)`, all in `data`, to their offsets in `out`."""
+    i: cython.Py_ssize_t
+    where: cython.longlong
+    begin: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+    if cython.compiled:
+        source: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+        target: cython.pointer[cython.uchar] = cython.address(out[0])
+    with cython.nogil:
+        for i in range(first, stop):
+            if cython.compiled and i + PREFETCH_AHEAD < stop:
+                prefetch(source + (positions[i + PREFETCH_AHEAD] >> 32))
+            where = positions[i]
+            if where <= 0 or where & wire.MASK32 == 0:
+                continue
+            begin = where >> 32
+            length = where & wire.MASK32
+            if cython.compiled:
+                memcpy(target + offsets[i], source + begin, length)
+            else:
+                out[offsets[i] : offsets[i] + length] = data[begin : begin + length]
+
+
+def read_properties(
+    data: cython.const[cython.uchar][::1],
+    tag: cython.ulonglong,
+    metadata: cython.const[cython.longlong][::1],
+    first: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    found: cython.Py_ssize_t,
+    keys: cython.longlong[::1],
+    values: cython.longlong[::1],
+    list_offsets: cython.int[::1],
+    result: cython.longlong[::1],
+) -> None:
+    """Find names and values of the properties of rows `[first, stop)`, all of which are in `data`.
+
+    Where a message has a name twice, the last value wins, as in Pulsar's client; but a message with
+    more than `MAX_COMPARED_PROPERTIES` properties keeps them all, for the caller to thin out.
+
+    Args:
+        data: The buffer.
+        tag: Protobuf tag of the field that holds a property: 34 in MessageMetadata, 10 in
+            SingleMessageMetadata.
+        metadata: Position of each row's metadata.
+        first: First row.
+        stop: Behind the last row.
+        found: Properties found so far: where in `keys` and `values` to go on.
+        keys: Receives the positions of the names.
+        values: Receives the positions of the values.
+        list_offsets: Receives, at `row + 1`, the properties found up to and with that row.
+        result: Receives `[row, found, error, many]`: `row` is `stop`, or the row with the error;
+            `many` is 1 where a row has more properties than are compared.
+    """
+    row: cython.Py_ssize_t = first
+    i: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    field_end: cython.Py_ssize_t
+    begin: cython.Py_ssize_t = found
+    k: cython.Py_ssize_t
+    inner: cython.ulonglong
+    field: cython.ulonglong
+    value: cython.ulonglong
+    room: cython.ulonglong
+    key: cython.longlong
+    text: cython.longlong
+    error: cython.longlong = 0
+    many: cython.longlong = 0
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        p = data
+    with cython.nogil:
+        while row < stop:
+            if cython.compiled and row + PREFETCH_AHEAD < stop:
+                prefetch(p + (metadata[row + PREFETCH_AHEAD] >> 32))
+            i = metadata[row] >> 32
+            end = i + (metadata[row] & wire.MASK32)
+            begin = found
+            while i < end and error == 0:
+                field, i = varint(p, i, end)
+                if i < 0:
+                    error = layout.BAD_PROPERTY
+                    break
+                if field & 7 == 0:
+                    value, i = varint(p, i, end)
+                    if i < 0:
+                        error = layout.BAD_PROPERTY
+                    continue
+                if field != tag:
+                    i = skip(p, i, end, field)
+                    if i < 0:
+                        error = layout.BAD_PROPERTY
+                    continue
+                value, i = varint(p, i, end)
+                room = end - i
+                if i < 0 or value > room:
+                    error = layout.BAD_PROPERTY
+                    break
+                field_end = i + value
+                key = -1
+                text = -1
+                while i < field_end:
+                    inner, i = varint(p, i, field_end)
+                    if i < 0 or inner < 8:
+                        error = layout.BAD_PROPERTY
+                        break
+                    if inner & 7 == 0:
+                        value, i = varint(p, i, field_end)
+                        if i < 0:
+                            error = layout.BAD_PROPERTY
+                            break
+                    elif inner == 10 or inner == 18:
+                        value, i = varint(p, i, field_end)
+                        room = field_end - i
+                        if i < 0 or value > room:
+                            error = layout.BAD_PROPERTY
+                            break
+                        if inner == 10:
+                            key = position_of(i, value)
+                        else:
+                            text = position_of(i, value)
+                        i += value
+                    else:
+                        i = skip(p, i, field_end, inner)
+                        if i < 0:
+                            error = layout.BAD_PROPERTY
+                            break
+                if error != 0:
+                    break
+                if key < 0 or text < 0:
+                    error = layout.BAD_PROPERTY
+                    break
+                k = begin
+                if found - begin < layout.MAX_COMPARED_PROPERTIES:
+                    while k < found and not _same_bytes(p, keys[k], key):
+                        k += 1
+                else:
+                    many = 1
+                    k = found
+                keys[k] = key
+                values[k] = text
+                if k == found:
+                    found += 1
+            if error != 0:
+                break
+            list_offsets[row + 1] = found
+            row += 1
+    result[0] = row
+    result[1] = begin if error != 0 else found
+    result[2] = error
+    result[3] = many
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.bint)
+def _same_bytes(
+    p: cython.pointer[cython.const[cython.uchar]], a: cython.longlong, b: cython.longlong
+):
+    """Whether the bytes at two positions are the same."""
+    length: cython.Py_ssize_t = a & wire.MASK32
+    i: cython.Py_ssize_t = a >> 32
+    k: cython.Py_ssize_t = b >> 32
+    if length != (b & wire.MASK32):
+        return False
+    if cython.compiled:
+        return same(p + i, p + k, length)
+    return p[i : i + length] == p[k : k + length]

@@ -1,0 +1,369 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+# cython: initializedcheck=False, cdivision=True
+"""The metadata of entries and messages → tables (`arrow_io.messages.layout`); see `_entries_py`.
+
+The layouts are those of Pulsar's `Commands.java` (batch) and `PulsarApi.proto` (MessageMetadata,
+SingleMessageMetadata, BrokerEntryMetadata). (The C declarations of what `_entries_py` calls stand
+in `_metadata_c.pxd`.)
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from arrow_io.core import _no_cython as cython
+
+if cython.compiled:
+    from cython.cimports.arrow_io.messages import _layout as layout
+    from cython.cimports.arrow_io.messages import _wire as wire
+    from cython.cimports.arrow_io.messages._wire import (
+        int32,
+        int64,
+        position_of,
+        skip,
+        uint32_be,
+        varint,
+    )
+else:
+    from arrow_io.messages import layout, wire
+    from arrow_io.messages.wire import int32, int64, position_of, skip, uint32_be, varint
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def read_broker_metadata(
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    t: cython.pointer[cython.longlong],
+    base: cython.Py_ssize_t,
+):
+    """BrokerEntryMetadata (PIP-70): 1 broker_timestamp, 2 index; 0, or the error."""
+    tag: cython.ulonglong
+    value: cython.ulonglong
+    while i < stop:
+        tag, i = varint(p, i, stop)
+        if i < 0 or tag < 8:
+            return layout.BAD_BROKER_METADATA
+        if tag & 7 == 0:
+            value, i = varint(p, i, stop)
+            if i < 0:
+                return layout.BAD_BROKER_METADATA
+            if tag == 8:
+                t[base + layout.BROKER_TIME] = int64(value)
+            elif tag == 16:
+                t[base + layout.BROKER_INDEX] = int64(value)
+                t[base + layout.FLAGS] |= layout.HAS_BROKER_INDEX
+        else:
+            i = skip(p, i, stop, tag)
+            if i < 0:
+                return layout.BAD_BROKER_METADATA
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def read_message_metadata(
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    t: cython.pointer[cython.longlong],
+    base: cython.Py_ssize_t,
+):
+    """MessageMetadata → the entry's row of the table; 0, or the error."""
+    tag: cython.ulonglong
+    value: cython.ulonglong
+    room: cython.ulonglong
+    where: cython.longlong
+    flags: cython.longlong = t[base + layout.FLAGS]
+    required: cython.int = 0
+    transaction: cython.int = 0
+    properties: cython.longlong = 0
+    t[base + layout.PUBLISH_TIME] = 0
+    t[base + layout.EVENT_TIME] = 0
+    t[base + layout.SEQUENCE_ID] = 0
+    t[base + layout.PRODUCER_NAME] = -1
+    t[base + layout.KEY] = -1
+    t[base + layout.ORDERING_KEY] = -1
+    t[base + layout.BATCH_SIZE] = -1
+    t[base + layout.COMPRESSION] = 0
+    t[base + layout.UNCOMPRESSED_SIZE] = 0
+    t[base + layout.SCHEMA_VERSION] = -1
+    t[base + layout.DELIVER_AT] = layout.NO_TIME
+    t[base + layout.REPLICATED_FROM] = -1
+    t[base + layout.MARKER_TYPE] = -1
+    t[base + layout.TXN_MOST] = 0
+    t[base + layout.TXN_LEAST] = 0
+    t[base + layout.UUID] = -1
+    t[base + layout.CHUNK_COUNT] = 0
+    t[base + layout.CHUNK_TOTAL_SIZE] = 0
+    t[base + layout.CHUNK_ID] = 0
+    while i < stop:
+        tag = p[i]
+        if tag < 0x80:
+            i += 1
+        else:
+            tag, i = varint(p, i, stop)
+            if i < 0:
+                return layout.BAD_METADATA
+        if tag < 8:
+            return layout.BAD_METADATA
+        if tag & 7 == 0:
+            value, i = varint(p, i, stop)
+            if i < 0:
+                return layout.BAD_METADATA
+            if tag == 16:
+                t[base + layout.SEQUENCE_ID] = int64(value)
+                required |= 2
+            elif tag == 24:
+                t[base + layout.PUBLISH_TIME] = int64(value)
+                required |= 4
+            elif tag == 64:
+                t[base + layout.COMPRESSION] = int32(value)
+            elif tag == 72:
+                t[base + layout.UNCOMPRESSED_SIZE] = value & wire.MASK32
+            elif tag == 88:
+                t[base + layout.BATCH_SIZE] = int32(value)
+                flags |= layout.BATCHED
+            elif tag == 96:
+                t[base + layout.EVENT_TIME] = int64(value)
+            elif tag == 136:
+                flags = (flags | layout.KEY_IS_BASE64) if value else (flags & ~layout.KEY_IS_BASE64)
+            elif tag == 152:
+                t[base + layout.DELIVER_AT] = int64(value)
+            elif tag == 160:
+                t[base + layout.MARKER_TYPE] = int32(value)
+                flags |= layout.MARKER
+            elif tag == 176:
+                t[base + layout.TXN_LEAST] = int64(value)
+                transaction |= 1
+            elif tag == 184:
+                t[base + layout.TXN_MOST] = int64(value)
+                transaction |= 2
+            elif tag == 200:
+                flags = (flags | layout.NULL_VALUE) if value else (flags & ~layout.NULL_VALUE)
+            elif tag == 216:
+                t[base + layout.CHUNK_COUNT] = int32(value)
+            elif tag == 224:
+                t[base + layout.CHUNK_TOTAL_SIZE] = int32(value)
+            elif tag == 232:
+                t[base + layout.CHUNK_ID] = int32(value)
+            elif tag == 240:
+                flags = (flags | layout.NULL_KEY) if value else (flags & ~layout.NULL_KEY)
+        elif tag & 7 == 2:
+            value, i = varint(p, i, stop)
+            if i < 0:
+                return layout.BAD_METADATA
+            room = stop - i
+            if value > room:
+                return layout.BAD_METADATA
+            where = position_of(i, value)
+            i += value
+            if tag == 10:
+                t[base + layout.PRODUCER_NAME] = where
+                required |= 1
+            elif tag == 34:
+                properties += 1
+            elif tag == 42:
+                t[base + layout.REPLICATED_FROM] = where
+            elif tag == 50:
+                t[base + layout.KEY] = where
+            elif tag == 106:
+                flags |= layout.ENCRYPTED
+            elif tag == 130:
+                t[base + layout.SCHEMA_VERSION] = where
+            elif tag == 146:
+                t[base + layout.ORDERING_KEY] = where
+            elif tag == 210:
+                t[base + layout.UUID] = where
+        else:
+            i = skip(p, i, stop, tag)
+            if i < 0:
+                return layout.BAD_METADATA
+    if required != 7:
+        return layout.MISSING_FIELD
+    if transaction == 3:
+        flags |= layout.TRANSACTION
+    if t[base + layout.CHUNK_COUNT] > 1 and flags & layout.BATCHED == 0:
+        flags |= layout.CHUNKED
+    if t[base + layout.COMPRESSION] != 0:
+        flags |= layout.COMPRESSED
+    t[base + layout.PROPERTY_COUNT] = properties
+    t[base + layout.FLAGS] = flags
+    return 0
+
+
+def split_batch(
+    data: cython.const[cython.uchar][::1],
+    position: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    table: cython.const[cython.longlong][::1],
+    entry: cython.Py_ssize_t,
+    batch_index: cython.longlong,
+    rows: cython.longlong[::1],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    result: cython.longlong[::1],
+) -> None:
+    """Split (part of) a batch, `{u32 size, SingleMessageMetadata, payload}` a message, into rows.
+
+    Stops when the batch is at its end or the row table is full; call again with the position and
+    batch index it gives to go on. Members that are `compacted_out` get no row, but count in the
+    batch index.
+
+    Args:
+        data: The decompressed payload of the entry.
+        position: Where the next message begins in `data`.
+        stop: End (exclusive) of the batch in `data`.
+        table: Entry table, for what the batch's own metadata says.
+        entry: Index of the entry in `table`.
+        batch_index: Batch index of the next message.
+        rows: Row table, column-major.
+        capacity: Rows that each column of `rows` takes.
+        row: First row written.
+        result: Receives `[row, position, batch_index, error]`: behind what was read; error 0 or a
+            `BAD_…` code, in which case `position` and `batch_index` are those of the bad message.
+    """
+    base: cython.Py_ssize_t = entry * layout.ENTRY_WIDTH
+    size: cython.longlong
+    length: cython.longlong
+    error: cython.longlong = 0
+    kept: cython.int
+    begin: cython.Py_ssize_t
+    batch_size: cython.longlong = table[base + layout.BATCH_SIZE]
+    event_time: cython.longlong = table[base + layout.EVENT_TIME]
+    sequence_id: cython.longlong = table[base + layout.SEQUENCE_ID]
+    flags: cython.longlong = table[base + layout.FLAGS] & (layout.NULL_VALUE | layout.NULL_KEY)
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+        r: cython.pointer[cython.longlong] = cython.address(rows[0])
+    else:
+        p = data
+        r = rows
+    with cython.nogil:
+        while batch_index < batch_size and row < capacity:
+            if stop - position < 4:
+                error = layout.BAD_MESSAGE_SIZE
+                break
+            size = uint32_be(p, position)
+            begin = position + 4
+            if size > stop - begin:
+                error = layout.BAD_MESSAGE_SIZE
+                break
+            r[layout.ROW_ENTRY * capacity + row] = entry
+            r[layout.ROW_BATCH_INDEX * capacity + row] = batch_index
+            r[layout.ROW_EVENT_TIME * capacity + row] = event_time
+            r[layout.ROW_SEQUENCE_ID * capacity + row] = sequence_id
+            r[layout.ROW_FLAGS * capacity + row] = flags
+            r[layout.ROW_METADATA * capacity + row] = position_of(begin, size)
+            length = _read_single_metadata(p, begin, begin + size, r, capacity, row)
+            if length < 0:
+                error = -length
+                break
+            kept = length & 1
+            length >>= 1
+            begin += size
+            if length > stop - begin:
+                error = layout.BAD_PAYLOAD_SIZE
+                break
+            r[layout.ROW_PAYLOAD * capacity + row] = (
+                -1
+                if r[layout.ROW_FLAGS * capacity + row] & layout.NULL_VALUE
+                else position_of(begin, length)
+            )
+            position = begin + length
+            batch_index += 1
+            row += kept
+        if error == 0 and batch_index >= batch_size and position != stop:
+            error = layout.TRAILING_BYTES
+    result[0] = row
+    result[1] = position
+    result[2] = batch_index
+    result[3] = error
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def _read_single_metadata(
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    r: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+):
+    """SingleMessageMetadata → row; `payload_size << 1 | not compacted_out`, or minus the error."""
+    tag: cython.ulonglong
+    value: cython.ulonglong
+    room: cython.ulonglong
+    payload_size: cython.longlong = -1
+    properties: cython.longlong = 0
+    kept: cython.longlong = 1
+    key: cython.longlong = -1
+    ordering_key: cython.longlong = -1
+    flags: cython.longlong = r[layout.ROW_FLAGS * capacity + row]
+    seen: cython.int = 0
+    while i < stop:
+        tag = p[i]
+        if tag < 0x80:
+            i += 1
+        else:
+            tag, i = varint(p, i, stop)
+            if i < 0:
+                return -layout.BAD_MESSAGE_METADATA
+        if tag < 8:
+            return -layout.BAD_MESSAGE_METADATA
+        if tag & 7 == 0:
+            value, i = varint(p, i, stop)
+            if i < 0:
+                return -layout.BAD_MESSAGE_METADATA
+            if tag == 24:
+                payload_size = int32(value)
+                seen = 1
+            elif tag == 32:
+                kept = 0 if value else 1
+            elif tag == 40:
+                r[layout.ROW_EVENT_TIME * capacity + row] = int64(value)
+            elif tag == 48:
+                flags = (flags | layout.KEY_IS_BASE64) if value else (flags & ~layout.KEY_IS_BASE64)
+            elif tag == 64:
+                r[layout.ROW_SEQUENCE_ID * capacity + row] = int64(value)
+            elif tag == 72:
+                flags = (flags | layout.NULL_VALUE) if value else (flags & ~layout.NULL_VALUE)
+            elif tag == 80:
+                flags = (flags | layout.NULL_KEY) if value else (flags & ~layout.NULL_KEY)
+        elif tag & 7 == 2:
+            value, i = varint(p, i, stop)
+            if i < 0:
+                return -layout.BAD_MESSAGE_METADATA
+            room = stop - i
+            if value > room:
+                return -layout.BAD_MESSAGE_METADATA
+            if tag == 10:
+                properties += 1
+            elif tag == 18:
+                key = position_of(i, value)
+            elif tag == 58:
+                ordering_key = position_of(i, value)
+            i += value
+        else:
+            i = skip(p, i, stop, tag)
+            if i < 0:
+                return -layout.BAD_MESSAGE_METADATA
+    if seen == 0:
+        return -layout.MISSING_FIELD
+    if payload_size < 0:
+        return -layout.BAD_PAYLOAD_SIZE
+    r[layout.ROW_FLAGS * capacity + row] = flags
+    r[layout.ROW_KEY * capacity + row] = key
+    r[layout.ROW_ORDERING_KEY * capacity + row] = ordering_key
+    r[layout.ROW_PROPERTY_COUNT * capacity + row] = properties
+    return (payload_size << 1) | kept

@@ -1,0 +1,80 @@
+"""The numbers that entries are spelled in: protobuf's, and those of Java's buffers.
+
+For the sources of the core. What is compiled has the same of `_wire.pxd`, whose functions C can
+put where they are called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MASK32 = 0xFFFFFFFF
+MAX31 = 0x7FFFFFFF
+TWO31 = 0x80000000
+TWO32 = 0x100000000
+
+_MASK64 = 0xFFFFFFFFFFFFFFFF
+_TWO63 = 1 << 63
+_TWO64 = 1 << 64
+
+
+def varint(p: Sequence[int], i: int, stop: int) -> tuple[int, int]:
+    """A protobuf varint of at most ten bytes, and the position behind it; −1 if it is not whole."""
+    value = 0
+    shift = 0
+    while i < stop and shift < 70:  # noqa: PLR2004 - ten times seven bits
+        byte = p[i]
+        i += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - the highest bit says that more follow
+            return value & _MASK64, i
+        shift += 7
+    return 0, -1
+
+
+def skip(p: Sequence[int], i: int, stop: int, tag: int) -> int:
+    """The position behind a field that is not a varint; −1 if it is not whole or of unknown kind.
+
+    Args:
+        p: Bytes of the message.
+        i: Where the field's value begins, behind its tag.
+        stop: End (exclusive) of the message.
+        tag: Number and wire type of the field: 1 is eight bytes, 2 a length and so many bytes, 5
+            four bytes.
+    """
+    wire_type = tag & 7
+    if wire_type == 2:  # noqa: PLR2004
+        length, i = varint(p, i, stop)
+        if i < 0:
+            return -1
+    elif wire_type == 1:
+        length = 8
+    elif wire_type == 5:  # noqa: PLR2004
+        length = 4
+    else:
+        return -1
+    return i + length if length <= stop - i else -1
+
+
+def int64(value: int) -> int:
+    """What protobuf makes of a varint in an int64 field: the 64-bit two's complement."""
+    return value - _TWO64 if value >= _TWO63 else value
+
+
+def int32(value: int) -> int:
+    """What protobuf makes of a varint in an int32 field: the low 32 bits, signed."""
+    low = value & MASK32
+    return low - TWO32 if low >= TWO31 else low
+
+
+def uint32_be(p: Sequence[int], i: int) -> int:
+    """The unsigned number in the four bytes from `i` on, the highest of which is the first."""
+    return p[i] << 24 | p[i + 1] << 16 | p[i + 2] << 8 | p[i + 3]
+
+
+def position_of(start: int, length: int) -> int:
+    """The position (`arrow_io.messages.layout`) of so many bytes from `start` on."""
+    return start << 32 | length
