@@ -19,8 +19,8 @@ from tests.support.golden_datasets import open_golden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
 
+    from arrow_io.core.builds import Build
     from connector.bounds import Bound
 
 _MS: Final = 1_700_000_000_123
@@ -251,7 +251,7 @@ def _ids(url: str, **bounds: Any) -> list[str]:  # noqa: ANN401
     ids=repr,
 )
 def test_message_ids_bound_to_the_member(
-    build: ModuleType,
+    build: Build,
     url: str,
     bound: Any,  # noqa: ANN401
     before: int,
@@ -276,9 +276,7 @@ def test_message_ids_bound_to_the_member(
     ],
     ids=repr,
 )
-def test_times_bound_exactly(
-    build: ModuleType, url: str, bound: datetime, behind: list[int]
-) -> None:
+def test_times_bound_exactly(build: Build, url: str, bound: datetime, behind: list[int]) -> None:
     """Each row is compared, because publish times are in no order; parts of a ms count."""
     del build
 
@@ -317,7 +315,7 @@ def test_a_batch_index_in_the_place_of_the_partition_is_refused(url: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["small-chunked", "small-transactions"])
-def test_any_cut_of_a_golden_topic_loses_nothing(build: ModuleType, name: str) -> None:
+def test_any_cut_of_a_golden_topic_loses_nothing(build: Build, name: str) -> None:
     """[…, cut) and [cut, …) together are the whole, whichever entry the cut is at."""
     del build
     topic = golden_topic(name)

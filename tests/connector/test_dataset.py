@@ -39,7 +39,8 @@ from tests.support.golden_datasets import open_golden, reference_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import ModuleType
+
+    from arrow_io.core.builds import Build
 
 _TOPIC: Final = golden_topic("multi-ledger")
 _ENTRY: Final = pc.field("__entry_id__")
@@ -49,7 +50,7 @@ _RANGE_BYTES: Final = 4096
 
 
 @pytest.fixture
-def dataset(build: ModuleType) -> TopicDataset:
+def dataset(build: Build) -> TopicDataset:
     """Six ledgers, 255 rows."""
     del build
     return open_golden(_TOPIC)
@@ -230,7 +231,7 @@ def test_pickled_dataset_reads_the_same_and_shows_no_secret(dataset: TopicDatase
     ("rows", "given"), [(-1, 0), (0, 0), (1, 1), (5, 5), (100, 100), (101, 100)]
 )
 def test_head_gives_the_first_rows(
-    build: ModuleType, bucket: MemoryBucket, rows: int, given: int
+    build: Build, bucket: MemoryBucket, rows: int, given: int
 ) -> None:
     """As many as are asked for, or as there are."""
     del build
@@ -255,7 +256,7 @@ def test_head_of_a_small_topic_is_one_request() -> None:
         assert trace.counts.range_requests == 1
 
 
-def test_head_reads_few_of_many_ranges(build: ModuleType, bucket: MemoryBucket) -> None:
+def test_head_reads_few_of_many_ranges(build: Build, bucket: MemoryBucket) -> None:
     """Of 26 ranges, those that hold the rows; without rows, none."""
     del build
     dataset, trace = _traced(bucket)
@@ -268,7 +269,7 @@ def test_head_reads_few_of_many_ranges(build: ModuleType, bucket: MemoryBucket) 
     assert trace.counts.range_requests > 26
 
 
-def test_batches_are_read_as_they_are_asked_for(build: ModuleType, bucket: MemoryBucket) -> None:
+def test_batches_are_read_as_they_are_asked_for(build: Build, bucket: MemoryBucket) -> None:
     """Nothing before the first, little beyond the last; threads end when the reader has enough."""
     del build
     dataset, trace = _traced(bucket)
@@ -289,7 +290,7 @@ def test_batches_are_read_as_they_are_asked_for(build: ModuleType, bucket: Memor
     assert set(threading.enumerate()) <= threads
 
 
-def test_count_reads_no_payload(build: ModuleType, bucket: MemoryBucket) -> None:
+def test_count_reads_no_payload(build: Build, bucket: MemoryBucket) -> None:
     """Without a filter, rows are counted by positions: even values that cannot be decoded count."""
     del build
     entries = [encode_entry([Message(payload=b"abcdef")], batched=False)]
@@ -326,7 +327,7 @@ def test_report_is_that_of_the_last_read(dataset: TopicDataset) -> None:
 
 
 def test_report_of_a_read_that_fails_says_how_far_it_came(
-    build: ModuleType, bucket: MemoryBucket
+    build: Build, bucket: MemoryBucket
 ) -> None:
     """The error comes through as it is."""
     del build
@@ -340,7 +341,7 @@ def test_report_of_a_read_that_fails_says_how_far_it_came(
 
 
 def test_report_of_an_unfinished_read_has_the_counts_so_far(
-    build: ModuleType, bucket: MemoryBucket
+    build: Build, bucket: MemoryBucket
 ) -> None:
     """A reader that is dropped has read what it has given, and a little more."""
     del build
@@ -371,7 +372,7 @@ def _reads(dataset: TopicDataset) -> list[Callable[[], object]]:
     ]
 
 
-def test_what_is_left_out_is_told_once_in_each_read(build: ModuleType) -> None:
+def test_what_is_left_out_is_told_once_in_each_read(build: Build) -> None:
     """One warning for one reason, however many tasks and batches a read has."""
     del build
     with memory_bucket(offload([(1, _chunks_cut_off()), (2, _chunks_cut_off())])) as bucket:
@@ -393,16 +394,14 @@ def test_what_is_left_out_is_told_once_in_each_read(build: ModuleType) -> None:
                 assert messages[0].startswith(str(dataset.scan.topics[0].topic))
 
 
-def test_read_that_stops_early_tells_nothing(build: ModuleType) -> None:
+def test_read_that_stops_early_tells_nothing(build: Build) -> None:
     """What a head has not come to, it cannot have left out."""
     del build
 
     assert open_golden(_OPEN).head(1).num_rows == 1
 
 
-def test_ledgers_lost_at_opening_are_in_every_report(
-    build: ModuleType, bucket: MemoryBucket
-) -> None:
+def test_ledgers_lost_at_opening_are_in_every_report(build: Build, bucket: MemoryBucket) -> None:
     """What could not be opened is not forgotten by the reads that follow."""
     del build
     objects = offload([(2, [encode_entry([Message()], batched=False)])])

@@ -35,8 +35,8 @@ from tests.support.golden_values import comparable, expected_values, golden_sche
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import ModuleType
 
+    from arrow_io.core.builds import Build
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.value_columns import ValueField
     from arrow_io.read_report import ReadReport
@@ -129,7 +129,7 @@ CONDITIONS: Final[tuple[_Condition, ...]] = (
     ids=[f"{name}: {expression}" for name, expression, _ in CONDITIONS],
 )
 def test_filters_are_exact(
-    build: ModuleType,
+    build: Build,
     name: str,
     expression: pc.Expression,
     holds: Callable[[dict[str, Any]], object],
@@ -155,7 +155,7 @@ def test_filters_are_exact(
     assert 0 < len(expected) < len(rows)
 
 
-def test_values_of_the_rows_that_pass(build: ModuleType) -> None:
+def test_values_of_the_rows_that_pass(build: Build) -> None:
     """Behind a filter, each typed column has the values of its own rows."""
     del build
     expected = [
@@ -211,7 +211,7 @@ def test_unknown_columns_are_told() -> None:
 # pandas
 
 
-def test_pandas_types_that_cannot_hold_a_value(build: ModuleType) -> None:
+def test_pandas_types_that_cannot_hold_a_value(build: Build) -> None:
     """Nanoseconds of a day and years beyond 9999 are given; an error where pyarrow is to choose."""
     del build
     columns = ["__value__"]
@@ -282,7 +282,7 @@ def test_wrong_options_are_told(options: dict[str, Any], said: str) -> None:
         open_golden(ORDERS, **options)
 
 
-def test_a_misfit_has_its_place_and_is_counted(build: ModuleType) -> None:
+def test_a_misfit_has_its_place_and_is_counted(build: Build) -> None:
     """A payload that does not fit is an error with id and field; salvaged, a null that counts."""
     del build
     record = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
@@ -315,7 +315,7 @@ def test_a_misfit_has_its_place_and_is_counted(build: ModuleType) -> None:
     ids=["all rows", "some rows", "no row that is read"],
 )
 def test_a_value_is_lost_once(
-    build: ModuleType, expression: pc.Expression, expected: list[int | None], lost: int
+    build: Build, expression: pc.Expression, expected: list[int | None], lost: int
 ) -> None:
     """One that gives neither the filter's column nor the others counts one."""
     del build

@@ -25,8 +25,8 @@ from tests.support.golden_datasets import open_golden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
 
+    from arrow_io.core.builds import Build
     from arrow_io.read_report import ReadReport
 
 _TOPIC: Final = golden_topic("multi-ledger")
@@ -35,7 +35,7 @@ _LEDGER: Final = pl.col("__ledger_id__")
 
 
 @pytest.fixture
-def dataset(build: ModuleType) -> TopicDataset:
+def dataset(build: Build) -> TopicDataset:
     """A topic of six ledgers and 255 rows, with all columns."""
     del build
     return open_golden(_TOPIC, columns=COLUMNS)
@@ -94,7 +94,7 @@ def test_frame_has_the_rows_and_types_of_the_dataset(
     assert frame["__properties__"].dtype == pl.Map(pl.String, pl.String)
 
 
-def test_on_request_columns_are_those_of_the_dataset(build: ModuleType) -> None:
+def test_on_request_columns_are_those_of_the_dataset(build: Build) -> None:
     """A lazy frame has the columns that the dataset was opened with."""
     del build
     lazy = open_golden(_TOPIC, columns=["__topic__", "__entry_id__"]).scan_polars()
@@ -194,7 +194,7 @@ def url() -> Iterator[str]:
         yield bucket.url
 
 
-def test_row_limit_reaches_the_reader(build: ModuleType, url: str) -> None:
+def test_row_limit_reaches_the_reader(build: Build, url: str) -> None:
     """A limit reads the first of many ranges, not all of them."""
     del build
     trace = RequestTrace()

@@ -33,8 +33,7 @@ from tests.support.golden_datasets import open_golden
 from tests.support.reading import read
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
+    from arrow_io.core.builds import Build
     from connector import TopicDataset
     from connector.scan.topic_scan import Scan
 
@@ -86,7 +85,7 @@ def _ledgers_read(trace: RequestTrace) -> list[int]:
     ids=str,
 )
 def test_only_ledgers_that_can_hold_rows_are_read(
-    build: ModuleType, expression: pc.Expression, ledgers: list[int]
+    build: Build, expression: pc.Expression, ledgers: list[int]
 ) -> None:
     """Filters on ledger, partition and topic spare requests, and change no row."""
     del build
@@ -110,7 +109,7 @@ def test_only_ledgers_that_can_hold_rows_are_read(
     ids=str,
 )
 def test_only_partitions_that_can_hold_rows_are_read(
-    build: ModuleType, expression: pc.Expression, ledgers: list[int]
+    build: Build, expression: pc.Expression, ledgers: list[int]
 ) -> None:
     """A partition is left out as a whole."""
     del build
@@ -126,7 +125,7 @@ def test_only_partitions_that_can_hold_rows_are_read(
 
 
 @pytest.mark.parametrize("name", ["small-chunked", "small-transactions"])
-def test_each_ledger_has_its_rows_by_filter_and_by_bounds(build: ModuleType, name: str) -> None:
+def test_each_ledger_has_its_rows_by_filter_and_by_bounds(build: Build, name: str) -> None:
     """A message belongs to the ledger of its last chunk, even if its others stand before."""
     del build
     topic = golden_topic(name)
@@ -145,7 +144,7 @@ def test_each_ledger_has_its_rows_by_filter_and_by_bounds(build: ModuleType, nam
             assert not report.incomplete_messages
 
 
-def test_chunks_before_the_start_are_looked_for(build: ModuleType) -> None:
+def test_chunks_before_the_start_are_looked_for(build: Build) -> None:
     """Of the message that ends in entry 0 of ledger 16, the first chunk stands in ledger 14."""
     del build
     dataset, trace = _traced("small-chunked", start=(16, 0), end=(16, 1), columns=COLUMNS)
@@ -157,7 +156,7 @@ def test_chunks_before_the_start_are_looked_for(build: ModuleType) -> None:
     assert _ledgers_read(trace) == [14, 15, 16]
 
 
-def test_chunks_before_the_start_are_not_looked_for_in_vain(build: ModuleType) -> None:
+def test_chunks_before_the_start_are_not_looked_for_in_vain(build: Build) -> None:
     """Where no message of the range begins before it, nothing before it is read."""
     del build
     dataset, trace = _traced("multi-ledger", start=(88, 0))
@@ -172,7 +171,7 @@ def _scan(ledgers: list[tuple[int, list[bytes]]], **options: Any) -> tuple[pa.Ta
         return read(open_topic(bucket.url, TOPIC, **options).scan, report=report), report
 
 
-def test_message_without_its_first_chunk_is_counted(build: ModuleType) -> None:
+def test_message_without_its_first_chunk_is_counted(build: Build) -> None:
     """What was cut off before the first ledger that is offloaded is no row, and no silence."""
     del build
     chunks = encode_chunks(Message(payload=b"x" * 30), chunk_count=3, uuid="a")
@@ -281,7 +280,7 @@ def test_bounds_and_filter_narrow_a_plan_together(
     assert read(scan, tasks).equals(whole.filter(pa.array(kept, pa.bool_())))
 
 
-def test_tasks_are_small_and_open_what_they_need_elsewhere(build: ModuleType) -> None:
+def test_tasks_are_small_and_open_what_they_need_elsewhere(build: Build) -> None:
     """A pickled task gives its rows, in a process that has seen nothing of the topic."""
     del build
     scan = open_golden(_TRANSACTIONS).scan.select(COLUMNS)
@@ -368,7 +367,7 @@ def test_select_and_where_return_copies() -> None:
     assert read(narrowed.select(["__ledger_id__"]))["__ledger_id__"].to_pylist() == [16, 17, 17, 17]
 
 
-def test_scan_without_columns_gives_the_number_of_rows(build: ModuleType) -> None:
+def test_scan_without_columns_gives_the_number_of_rows(build: Build) -> None:
     """Engines that count ask for no column: batches have no column, and their rows."""
     del build
     scan = open_golden(_CHUNKED).scan.select([])
@@ -379,7 +378,7 @@ def test_scan_without_columns_gives_the_number_of_rows(build: ModuleType) -> Non
     assert count(task, ReadReport()) == 3
 
 
-def test_counting_with_bounds_by_time(build: ModuleType) -> None:
+def test_counting_with_bounds_by_time(build: Build) -> None:
     """Bounds hold for counts, which then have to look at publish times."""
     del build
     times = _whole("multi-ledger")["__publish_time__"].to_pylist()

@@ -28,7 +28,7 @@ from tests.support.entries import Message, encode_chunks, encode_entry, encode_m
 from tests.support.reading import read
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from arrow_io.core.builds import Build
 
 _CHUNKS = encode_chunks(Message(payload=b"abcdefghi"), chunk_count=3, uuid="abc")
 _SINGLE = encode_entry([Message(payload=b"single")], batched=False)
@@ -49,7 +49,7 @@ def _values(
 
 
 @pytest.mark.parametrize("between", range(3))
-def test_message_is_given_where_it_first_goes_on(build: ModuleType, between: int) -> None:
+def test_message_is_given_where_it_first_goes_on(build: Build, between: int) -> None:
     """Of tasks behind `start`, that one gives the message which meets it first."""
     entries = [_CHUNKS[0], *[_SINGLE] * between, _CHUNKS[1], _SINGLE, _CHUNKS[2]]
 
@@ -83,7 +83,7 @@ def test_ledgers_beside_a_task_are_read_by_the_same_ranges(where: str) -> None:
         assert each.stop - each.start <= 300
 
 
-def test_outcome_far_behind_in_another_ledger_is_found(build: ModuleType) -> None:
+def test_outcome_far_behind_in_another_ledger_is_found(build: Build) -> None:
     """A look ahead that stops keeping entries goes on in the ledger where it stopped."""
     opened = encode_entry(
         [Message(payload=b"committed")], batched=False, txnid_most_bits=1, txnid_least_bits=1
@@ -113,7 +113,7 @@ def test_outcome_far_behind_in_another_ledger_is_found(build: ModuleType) -> Non
     ids=["whole", "chunk lost"],
 )
 def test_a_look_back_passes_entries_that_the_offloader_lost(
-    build: ModuleType, behind: list[bytes], values: list[bytes], incomplete: int, on_corruption: str
+    build: Build, behind: list[bytes], values: list[bytes], incomplete: int, on_corruption: str
 ) -> None:
     """A message with chunks on both sides of them is given if it is whole, and counted if not."""
     name = object_name(_LEDGER)
@@ -130,7 +130,7 @@ def test_a_look_back_passes_entries_that_the_offloader_lost(
     assert build is not None
 
 
-def test_duplicates_behind_the_start_are_ignored(build: ModuleType) -> None:
+def test_duplicates_behind_the_start_are_ignored(build: Build) -> None:
     """A chunk that was sent twice, before `start` and behind it, does not lose the message."""
     entries = [_CHUNKS[0], _CHUNKS[1], _CHUNKS[1], _CHUNKS[2]]
     report = ReadReport()
@@ -142,7 +142,7 @@ def test_duplicates_behind_the_start_are_ignored(build: ModuleType) -> None:
     assert build is not None
 
 
-def test_message_that_was_whole_before_the_start_is_not_given(build: ModuleType) -> None:
+def test_message_that_was_whole_before_the_start_is_not_given(build: Build) -> None:
     """Chunks that come once more behind it are no message."""
     report = ReadReport()
 
@@ -151,7 +151,7 @@ def test_message_that_was_whole_before_the_start_is_not_given(build: ModuleType)
     assert build is not None
 
 
-def test_message_that_was_lost_behind_the_start_stays_lost(build: ModuleType) -> None:
+def test_message_that_was_lost_behind_the_start_stays_lost(build: Build) -> None:
     """What came before `start` does not bring a message back that a gap behind it has lost."""
     entries = [_CHUNKS[0], _CHUNKS[2], _CHUNKS[1], _CHUNKS[2]]
     report = ReadReport()
@@ -162,7 +162,7 @@ def test_message_that_was_lost_behind_the_start_stays_lost(build: ModuleType) ->
     assert build is not None
 
 
-def test_message_that_begins_anew_is_given_by_the_task_where_it_does(build: ModuleType) -> None:
+def test_message_that_begins_anew_is_given_by_the_task_where_it_does(build: Build) -> None:
     """What came of it before is given up, in the task before too."""
     report = ReadReport()
 
@@ -172,7 +172,7 @@ def test_message_that_begins_anew_is_given_by_the_task_where_it_does(build: Modu
 
 
 @pytest.mark.parametrize("task_bytes", [_TASK_PER_BLOCK, 1 << 20])
-def test_damage_behind_a_task_is_counted_once(build: ModuleType, task_bytes: int) -> None:
+def test_damage_behind_a_task_is_counted_once(build: Build, task_bytes: int) -> None:
     """A task that looks for the outcome of a transaction passes what another task has to tell."""
     opened = encode_entry(
         [Message(payload=b"committed")], batched=False, txnid_most_bits=1, txnid_least_bits=1
@@ -195,7 +195,7 @@ def test_damage_behind_a_task_is_counted_once(build: ModuleType, task_bytes: int
     assert build is not None
 
 
-def test_filter_of_a_ledger_decodes_no_value_of_another(build: ModuleType) -> None:
+def test_filter_of_a_ledger_decodes_no_value_of_another(build: Build) -> None:
     """What begins in the ledger and ends behind it is left out before its value is looked at."""
     schema = {
         "type": "JSON",
@@ -215,7 +215,7 @@ def test_filter_of_a_ledger_decodes_no_value_of_another(build: ModuleType) -> No
 
 
 @pytest.mark.parametrize("opens", [False, True], ids=["skipped", "read"])
-def test_message_that_begins_anew_between_ranges_is_given(build: ModuleType, opens: bool) -> None:
+def test_message_that_begins_anew_between_ranges_is_given(build: Build, opens: bool) -> None:
     """What became of it before does not count, whether the gap is skipped or read through."""
     first, second = encode_chunks(Message(payload=b"anew"), chunk_count=2, uuid="anew")
     # It holds the gap open, and ends in it.
@@ -234,7 +234,7 @@ def test_message_that_begins_anew_between_ranges_is_given(build: ModuleType, ope
 
 
 @pytest.mark.parametrize("end", [1, 2, 3])
-def test_end_leaves_out_what_ends_behind_it(build: ModuleType, end: int) -> None:
+def test_end_leaves_out_what_ends_behind_it(build: Build, end: int) -> None:
     """The position of a message is that of its last chunk."""
     given = _values(list(_CHUNKS), end=(_LEDGER, end))
 

@@ -28,7 +28,8 @@ from tests.support.golden_datasets import open_golden, reference_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
+
+    from arrow_io.core.builds import Build
 
 _SMALL: Final = str(GOLDEN / "pulsar-4.0.7-small" / "objects")
 _PARTITIONS: Final = [golden_topic(f"small-partitioned-partition-{n}") for n in range(3)]
@@ -115,7 +116,7 @@ def test_undecoded_values_have_one_shape(url: str, value: str) -> None:
     assert dataset.to_table()["__value__"].to_pylist() == [b"one", b"TWO", b"three"]
 
 
-def test_bad_checksum_is_an_error(build: ModuleType, url: str) -> None:
+def test_bad_checksum_is_an_error(build: Build, url: str) -> None:
     """By default every entry is compared with its CRC32C."""
     del build
 
@@ -125,7 +126,7 @@ def test_bad_checksum_is_an_error(build: ModuleType, url: str) -> None:
     assert (caught.value.ledger_id, caught.value.entry_id) == (3, 1)
 
 
-def test_bad_checksum_is_passed_over_on_request(build: ModuleType, url: str) -> None:
+def test_bad_checksum_is_passed_over_on_request(build: Build, url: str) -> None:
     """`verify_checksums=False` gives the rows as they are."""
     del build
 
@@ -134,7 +135,7 @@ def test_bad_checksum_is_passed_over_on_request(build: ModuleType, url: str) -> 
     assert table["__value__"].to_pylist() == [b"one", b"TWO", b"three"]
 
 
-def test_bad_checksum_costs_one_entry_when_salvaging(build: ModuleType, url: str) -> None:
+def test_bad_checksum_costs_one_entry_when_salvaging(build: Build, url: str) -> None:
     """The entries around it are given; the one lost is counted, told, and described."""
     del build
     dataset = open_topic(url, TOPIC, on_corruption="salvage")
@@ -148,7 +149,7 @@ def test_bad_checksum_costs_one_entry_when_salvaging(build: ModuleType, url: str
     assert "ledger 3, entry 1" in dataset.report.losses[0]
 
 
-def test_counting_compares_no_checksums(build: ModuleType, url: str) -> None:
+def test_counting_compares_no_checksums(build: Build, url: str) -> None:
     """What reads positions only, reads no payload."""
     del build
 
@@ -169,7 +170,7 @@ def test_counting_compares_no_checksums(build: ModuleType, url: str) -> None:
     ],
     ids=str,
 )
-def test_partitioned_topic_is_one_dataset(build: ModuleType, wanted: Any) -> None:  # noqa: ANN401
+def test_partitioned_topic_is_one_dataset(build: Build, wanted: Any) -> None:  # noqa: ANN401
     """Rows of its partitions one after the other, each once, with the partition's number."""
     del build
 
@@ -237,7 +238,7 @@ _SPARK_NAMES: Final = {
 }
 
 
-def test_names_of_the_spark_connector(build: ModuleType) -> None:
+def test_names_of_the_spark_connector(build: Build) -> None:
     """`naming="pulsar-spark"`: other names in columns and filters, the same values."""
     del build
     topic = golden_topic("multi-ledger")
@@ -278,7 +279,7 @@ def test_the_value_has_the_name_of_the_spark_connector(url: str) -> None:
 
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 100])
-def test_batches_have_at_most_the_rows_asked_for(build: ModuleType, batch_rows: int) -> None:
+def test_batches_have_at_most_the_rows_asked_for(build: Build, batch_rows: int) -> None:
     """`batch_rows` bounds every record batch, the first too."""
     del build
     dataset = open_golden(golden_topic("multi-ledger"), batch_rows=batch_rows)
@@ -312,7 +313,7 @@ def test_many_fields_make_fewer_rows_a_batch() -> None:
     assert whole["f7"].to_pylist() == [*range(2_000)]
 
 
-def test_batches_are_given_when_they_hold_the_bytes_asked_for(build: ModuleType) -> None:
+def test_batches_are_given_when_they_hold_the_bytes_asked_for(build: Build) -> None:
     """`batch_bytes` is what a batch may hold when a further entry is added to it."""
     del build
     topic = golden_topic("small-bytes-batched-lz4")
