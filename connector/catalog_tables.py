@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from arrow_io.ledger_reader import OffloadedLedger
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.catalog.bucket import LedgerCopy
     from connector.catalog.catalog import Catalog
+    from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
 
 Row: TypeAlias = dict[str, Any]
@@ -205,12 +205,10 @@ def _encodable(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
     return list(map(_encodable, value)) if isinstance(value, list) else value
 
 
-def _selected(catalog: Catalog, topic: str | Sequence[str] | None) -> Iterator[TopicLedgers]:
+def _selected(catalog: Catalog, topic: str | Sequence[str] | None) -> list[TopicLedgers]:
     if topic is None:
-        yield from catalog.every_ledger()
-        return
-    for name in select_topics(topic, catalog.topics()):
-        yield catalog.ledgers(name)
+        return catalog.every_ledger()
+    return catalog.ledgers_of(select_topics(topic, catalog.topics()))
 
 
 def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:

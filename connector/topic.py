@@ -67,8 +67,8 @@ def open_topic(
 ) -> TopicDataset:
     """Open topics that were offloaded to a bucket.
 
-    Sends one listing and one request for each index object in the bucket, unless a catalog is
-    given.
+    Sends one listing, and with metadata one request for each index object of the topic's ledgers;
+    without it, one for each in the bucket. What a catalog that is given has read is not read again.
 
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other

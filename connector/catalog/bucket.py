@@ -1,90 +1,31 @@
 """The bucket alone → which ledgers lie in it, whole, and to which managed ledgers they belong.
 
-One listing, and one request for each index object. The managed-ledger name comes from the ledger's
-custom metadata in the index, else from the user metadata of the object.
+A listing tells the names; what each ledger is, its index object tells, which is read when someone
+first asks for the ledger.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import (
-    CorruptIndexError,
-    FormatError,
-    MissingObjectError,
-    PulsarOffloadError,
-    UnsupportedFormatError,
-)
-from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
+from arrow_io.errors import MissingObjectError, UnsupportedFormatError
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
-from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
 from arrow_io.wording import counted
-from connector.topic_name import TopicName
+from connector.catalog.ledger_copy import age_rank, read_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
+    from connector.catalog.ledger_copy import LedgerCopy
 
 _CONCURRENT_REQUESTS = 16
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class LedgerCopy:
-    """One offload attempt of one ledger, as it lies in the bucket.
-
-    Attributes:
-        name: Names of its objects.
-        index: What the listing said of its index object.
-        data: What it said of its data object; None if there is none.
-        topic: The topic that it belongs to; None if nothing tells.
-        ledger: The ledger, if both objects are there and the index object is sound.
-        error: What is wrong with it otherwise.
-        cut: The ledger, if nothing is wrong but that its data object is cut.
-    """
-
-    name: LedgerObjectName
-    index: ObjectInfo
-    data: ObjectInfo | None
-    topic: TopicName | None
-    ledger: OffloadedLedger | None
-    error: PulsarOffloadError | None = None
-    cut: OffloadedLedger | None = None
-
-    @property
-    def modified(self) -> datetime | None:
-        """When the index object, which is written last, was written; None if unknown."""
-        return self.index.modified
-
-    @property
-    def age_rank(self) -> tuple[datetime, str]:
-        """Greater for what was written later; copies of the same time are told apart by uuid."""
-        return self.modified or _LONG_AGO, str(self.name.uuid)
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of both objects."""
-        return self.index.size_bytes + (self.data.size_bytes if self.data else 0)
-
-    def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
-        """Whether a later listing shows the same sound objects."""
-        versions = object_versions(self.index, self.data)
-        same = (self.index, self.data) == (index, data)
-        same = same and versions.agrees_with(object_versions(index, data))
-        return same and index.modified is not None and self.ledger is not None
-
-    def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> LedgerCopy:
-        """The copy, of which a later listing shows the same sound objects, of these versions."""
-        if self.ledger is None or self.ledger.versions == object_versions(index, data):
-            return self
-        ledger = replace(self.ledger, versions=object_versions(index, data))
-        return replace(self, index=index, data=data, ledger=ledger)
 
 
 @dataclass(frozen=True)
@@ -100,6 +41,39 @@ class UnfinishedOffload:
 
     name: LedgerObjectName
     data: ObjectInfo
+
+
+@dataclass(frozen=True)
+class BucketListing:
+    """What one listing tells of a bucket.
+
+    Attributes:
+        location: The bucket, prefix or folder.
+        indexes: Index objects, by the names of their attempts: by ledger id, then from the newest
+            to the oldest.
+        data: Data objects likewise, in no order.
+        streaming: Objects of streaming offload (PIP-76).
+        foreign: Objects that no offloader of Pulsar names so.
+    """
+
+    location: Location
+    indexes: Mapping[LedgerObjectName, ObjectInfo]
+    data: Mapping[LedgerObjectName, ObjectInfo]
+    streaming: tuple[ObjectInfo, ...] = ()
+    foreign: tuple[ObjectInfo, ...] = ()
+
+    @property
+    def object_count(self) -> int:
+        """How many objects were listed."""
+        return len(self.indexes) + len(self.data) + len(self.streaming) + len(self.foreign)
+
+    @cached_property
+    def by_ledger_id(self) -> Mapping[int, list[LedgerObjectName]]:
+        """Names of the attempts that have an index object, the newest first."""
+        grouped: dict[int, list[LedgerObjectName]] = defaultdict(list)
+        for name in self.indexes:
+            grouped[name.ledger_id].append(name)
+        return dict(grouped)
 
 
 @dataclass(frozen=True)
@@ -121,19 +95,156 @@ class BucketContents:
     streaming: tuple[ObjectInfo, ...] = ()
     foreign: tuple[ObjectInfo, ...] = ()
 
-    def copies_by_topic(self) -> dict[TopicName | None, list[LedgerCopy]]:
-        """Copies of each topic's ledgers, in their order; under None, those that tell no topic."""
-        grouped = defaultdict(list)
-        for copy in self.copies:
-            grouped[copy.topic].append(copy)
-        return dict(grouped)
+
+@dataclass(frozen=True)
+class Opening:
+    """What opening a bucket, and choosing topics of it, takes.
+
+    Attributes:
+        object_count: How many objects are listed.
+        copies: The copies whose index objects are read.
+        unfinished_count: How many offloads that never completed are asked for their topic.
+    """
+
+    object_count: int
+    copies: tuple[LedgerCopy, ...]
+    unfinished_count: int
 
 
-def read_bucket(
-    location: Location,
-    *,
-    known: BucketContents | None = None,
-) -> BucketContents:
+class Bucket:
+    """A bucket as it was listed; each index object is read once, when it is first asked for.
+
+    Several threads may ask at once.
+
+    Args:
+        listing: What lies there.
+        known: Copies of which the index objects were read before. A copy counts if its objects have
+            not changed since, by time and size in the listing.
+    """
+
+    def __init__(self, listing: BucketListing, known: Iterable[LedgerCopy] = ()) -> None:
+        self.listing = listing
+        self._lock = threading.Lock()
+        self._deleted: set[LedgerObjectName] = set()
+        self._copies: dict[LedgerObjectName, LedgerCopy] = {}
+        for copy in known:
+            index, data = listing.indexes.get(copy.name), listing.data.get(copy.name)
+            if index is not None and copy.is_still(index, data):
+                self._copies[copy.name] = copy.as_listed(index, data)
+
+    @classmethod
+    def of_contents(cls, contents: BucketContents) -> Bucket:
+        """A bucket of which everything is known, whatever it is, as a snapshot tells it."""
+        data = {copy.name: copy.data for copy in contents.copies if copy.data is not None}
+        listing = BucketListing(
+            contents.location,
+            {copy.name: copy.index for copy in contents.copies},
+            data | {each.name: each.data for each in contents.unfinished},
+            contents.streaming,
+            contents.foreign,
+        )
+        bucket = cls(listing)
+        bucket._copies = {copy.name: copy for copy in contents.copies}
+        return bucket
+
+    @property
+    def opened(self) -> tuple[LedgerCopy, ...]:
+        """The copies whose index objects have been read until now; sends no request."""
+        known = dict(self._copies)
+        return tuple(known[name] for name in self.listing.indexes if name in known)
+
+    @property
+    def copy_count(self) -> int:
+        """How many index objects there are, but for those that are known to be deleted."""
+        return len(self.listing.indexes.keys() - self._deleted)
+
+    @property
+    def unfinished(self) -> tuple[UnfinishedOffload, ...]:
+        """Attempts that never completed, or whose index object is known to be deleted."""
+        complete = self.listing.indexes.keys() - self._deleted
+        data = self.listing.data.items()
+        return tuple(UnfinishedOffload(*each) for each in data if each[0] not in complete)
+
+    @property
+    def contents(self) -> BucketContents:
+        """What the bucket holds, all of it: every index object is read.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
+        listing = self.listing
+        copies = self.copies(listing.indexes)
+        return BucketContents(
+            listing.location, tuple(copies), self.unfinished, listing.streaming, listing.foreign
+        )
+
+    def copies_of(self, ledger_ids: Iterable[int]) -> list[LedgerCopy]:
+        """All copies of some ledgers; otherwise as `copies`."""
+        named = self.listing.by_ledger_id
+        return self.copies(name for each in ledger_ids for name in named.get(each, ()))
+
+    def copies(self, names: Iterable[LedgerObjectName]) -> list[LedgerCopy]:
+        """Read index objects, several at once, but for those that were read before.
+
+        Args:
+            names: Names of attempts that the listing has with an index object.
+
+        Returns:
+            The copies, by ledger id, then from the newest to the oldest; none of those whose index
+            object was deleted after the bucket was listed.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
+        wanted = set(names) - self._deleted
+        # Who asks for the same at the same time waits, and finds it read.
+        with self._lock:
+            unread = [name for name in wanted if name not in self._copies]
+            if unread:
+                self._read(unread)
+            found = [self._copies[name] for name in wanted if name not in self._deleted]
+        found.sort(key=lambda copy: age_rank(copy.name, copy.index), reverse=True)
+        found.sort(key=lambda copy: copy.name.ledger_id)
+        return found
+
+    def _read(self, names: list[LedgerObjectName]) -> None:
+        listing = self.listing
+
+        def read(name: LedgerObjectName) -> LedgerCopy:
+            return read_copy(
+                listing.location, name, index=listing.indexes[name], data=listing.data.get(name)
+            )
+
+        with ThreadPoolExecutor(min(len(names), _CONCURRENT_REQUESTS)) as executor:
+            read_now = list(executor.map(read, names))
+        if any(isinstance(copy.error, MissingObjectError) and copy.data for copy in read_now):
+            still = {info.name for info in listing.location.list_objects()}
+            self._deleted |= {name for name in names if name.index_name not in still}
+        self._copies |= {copy.name: copy for copy in read_now if copy.name not in self._deleted}
+
+
+def list_bucket(location: Location) -> BucketListing:
+    """List a bucket: one request.
+
+    Raises:
+        StorageError: The bucket cannot be listed.
+    """
+    listed = [(info, parse_object_name(info.name)) for info in location.list_objects()]
+    named = [(info, parsed) for info, parsed in listed if parsed is not None]
+    ours = [(info, each) for info, each in named if not each.is_streaming]
+    indexes = [(each.ledger_object_name, info) for info, each in ours if each.is_index]
+    indexes.sort(key=lambda each: age_rank(*each), reverse=True)
+    indexes.sort(key=lambda each: each[0].ledger_id)
+    return BucketListing(
+        location,
+        dict(indexes),
+        {each.ledger_object_name: info for info, each in ours if not each.is_index},
+        tuple(info for info, each in named if each.is_streaming),
+        tuple(info for info, parsed in listed if parsed is None),
+    )
+
+
+def read_bucket(location: Location, *, known: BucketContents | None = None) -> BucketContents:
     """List the bucket and read the index object of every ledger in it.
 
     Args:
@@ -145,93 +256,7 @@ def read_bucket(
         StorageError: The bucket cannot be listed, or an index object cannot be read for a reason
             that lies in the store.
     """
-    listed = [(info, parse_object_name(info.name)) for info in location.list_objects()]
-    named = [(info, parsed) for info, parsed in listed if parsed is not None]
-    ours = [(info, each) for info, each in named if not each.is_streaming]
-    data = {each.ledger_object_name: info for info, each in ours if not each.is_index}
-    indexes = [(info, each.ledger_object_name) for info, each in ours if each.is_index]
-    before = {copy.name: copy for copy in known.copies} if known else {}
-
-    def read(pair: tuple[ObjectInfo, LedgerObjectName]) -> LedgerCopy:
-        info, name = pair
-        found = before.get(name)
-        if found is not None and found.is_still(info, data.get(name)):
-            return found.as_listed(info, data.get(name))
-        return _read_copy(
-            location,
-            name,
-            index=info,
-            data=data.get(name),
-        )
-
-    with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
-        copies = list(executor.map(read, indexes))
-    copies = _without_deleted(location, copies)
-    copies.sort(key=lambda copy: copy.age_rank, reverse=True)
-    copies.sort(key=lambda copy: copy.name.ledger_id)
-    complete = {copy.name for copy in copies}
-    return BucketContents(
-        location,
-        tuple(copies),
-        tuple(UnfinishedOffload(*each) for each in data.items() if each[0] not in complete),
-        tuple(info for info, each in named if each.is_streaming),
-        tuple(info for info, parsed in listed if parsed is None),
-    )
-
-
-def _without_deleted(location: Location, copies: list[LedgerCopy]) -> list[LedgerCopy]:
-    """The copies but for those whose index object was deleted after the bucket was listed."""
-    if not any(isinstance(copy.error, MissingObjectError) and copy.data for copy in copies):
-        return copies
-    still = {info.name for info in location.list_objects()}
-    return [copy for copy in copies if copy.name.index_name in still]
-
-
-def _read_copy(
-    location: Location,
-    name: LedgerObjectName,
-    *,
-    index: ObjectInfo,
-    data: ObjectInfo | None,
-) -> LedgerCopy:
-    ledger = cut = None
-    topic = None
-    error: PulsarOffloadError | None = None
-    managed_ledger = None
-    try:
-        ledger = OffloadedLedger.open(
-            location,
-            name,
-            versions=object_versions(index, data),
-        )
-        # A ledger whose data object is cut has a topic too.
-        managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
-        if data is not None:
-            cut = ledger.cut_at(data.size_bytes)
-            ledger = ledger.with_data_size(data.size_bytes)
-            cut = None
-    except (FormatError, MissingObjectError) as unsound:
-        error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
-    if managed_ledger is None and not isinstance(error, MissingObjectError):
-        metadata = location.user_metadata(name.index_name) or {}
-        managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
-    if managed_ledger is not None:
-        try:
-            topic = TopicName.from_managed_ledger_name(managed_ledger)
-        except FormatError as unsound:
-            error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
-    if data is None and error is None:
-        message = "the index object is there, its data object is not"
-        error = MissingObjectError(message, object_key=name.data_name, ledger_id=name.ledger_id)
-    if topic is None and error is None:
-        message = "nothing tells which topic the ledger belongs to"
-        error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
-    return LedgerCopy(name, index, data, topic, None if error else ledger, error, cut)
-
-
-def object_versions(index: ObjectInfo, data: ObjectInfo | None) -> ObjectVersions:
-    """The versions of a ledger's two objects, as they were listed."""
-    return ObjectVersions(index.version, None if data is None else data.version)
+    return Bucket(list_bucket(location), known.copies if known else ()).contents
 
 
 def streaming_error(objects: Iterable[ObjectInfo]) -> UnsupportedFormatError:

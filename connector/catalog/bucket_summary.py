@@ -11,28 +11,29 @@ from connector.plain_text import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from connector.catalog.bucket import BucketContents
+    from connector.catalog.bucket import Bucket
 
 _SHOWN_NAMES: Final = 5
 _SHOWN_CHARACTERS: Final = 80
 
 
-def what_lies_there(contents: BucketContents) -> str:
+def what_lies_there(bucket: Bucket) -> str:
     """The URL, how many ledgers are there, and if there are none, what is there instead.
 
     Sends one request if there are none, for the folders.
     """
-    place = str(contents.location)
-    if contents.copies:
-        return f"{place} has {counted(len(contents.copies), 'offloaded ledger')}"
+    listing, unfinished = bucket.listing, bucket.unfinished
+    place = str(listing.location)
+    if bucket.copy_count:
+        return f"{place} has {counted(bucket.copy_count, 'offloaded ledger')}"
     found = []
-    if contents.unfinished:
-        found.append(counted(len(contents.unfinished), "data object") + " without an index object")
-    others = [info.name for info in (*contents.foreign, *contents.streaming)]
+    if unfinished:
+        found.append(counted(len(unfinished), "data object") + " without an index object")
+    others = [info.name for info in (*listing.foreign, *listing.streaming)]
     if others:
         found.append(f"{counted(len(others), 'other object')} ({_some(others)})")
     try:
-        folders = contents.location.list_folders()
+        folders = listing.location.list_folders()
     except PulsarOffloadError:
         # Why a topic is not found shall not be replaced by why this was not found out.
         folders = []

@@ -17,7 +17,7 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import agreeing
-from connector.catalog.bucket import read_bucket, streaming_error
+from connector.catalog.bucket import Bucket, Opening, list_bucket, streaming_error
 from connector.catalog.bucket_summary import what_lies_there
 from connector.catalog.catalog_option_checks import check_place
 from connector.catalog.catalog_options import CatalogOptions
@@ -33,6 +33,7 @@ from connector.catalog.snapshot import (
     save_snapshot,
 )
 from connector.catalog.snapshot_json import Snapshot
+from connector.catalog.topic_copies import TopicCopies
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.topic_name import TopicName, namespaces_of, select_topics
@@ -40,11 +41,10 @@ from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from uuid import UUID
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.payloads.schema_info import TopicSchema
-    from connector.catalog.bucket import BucketContents, LedgerCopy
+    from connector.catalog.bucket import BucketContents
     from connector.catalog.catalog_options import Metadata
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.metadata.topic_metadata import TopicMetadata
@@ -59,59 +59,73 @@ class Catalog:
 
     Args:
         options: What it is opened with.
-        snapshot: What lies in the bucket, and what is known already.
+        bucket: What lies in the bucket.
         source: Where the metadata is read; None if there is none.
+        taken: When the bucket was listed.
+        elsewhere: What is known already of other buckets, by their names in the metadata.
     """
 
     def __init__(
-        self, options: CatalogOptions, snapshot: Snapshot, source: MetadataSource | None
+        self,
+        options: CatalogOptions,
+        bucket: Bucket,
+        source: MetadataSource | None,
+        *,
+        taken: datetime,
+        elsewhere: Mapping[str, BucketContents] | None = None,
     ) -> None:
-        self.location = snapshot.contents.location
-        self.contents = snapshot.contents
-        self.taken = snapshot.taken
+        self.location = bucket.listing.location
+        self.bucket = bucket
+        self.taken = taken
         self.source = source
         self.unfinished = UnfinishedOffloads(self.location)
         self._options = options
         self._elsewhere = OtherBuckets(
             self.location,
             options.buckets or {},
-            known=snapshot.elsewhere,
+            known=elsewhere or {},
         )
-        self._copies = self.contents.copies_by_topic()
-        self._attempt_copies: dict[tuple[int, UUID | None], LedgerCopy] = {
-            (copy.name.ledger_id, copy.name.uuid): copy for copy in self.contents.copies
-        }
+        self._copies = TopicCopies(bucket, source)
         self._ledgers: dict[TopicName, TopicLedgers] = {}
 
     def __repr__(self) -> str:
         """The URL, and what was found there; sends no request, so the metadata is not asked."""
-        has_metadata = self.source is not None
-        return catalog_line(self.contents, self._copies, has_metadata=has_metadata)
+        return catalog_line(self.bucket, has_metadata=self.source is not None)
 
     def _repr_html_(self) -> str:
         """The same as a table of the topics, as a notebook shows it."""
-        return catalog_table(repr(self), self._copies)
+        return catalog_table(repr(self), self.bucket)
+
+    @property
+    def contents(self) -> BucketContents:
+        """What the bucket holds, all of it: every index object is read that was not until now.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
+        return self.bucket.contents
 
     def refreshed(self) -> Catalog:
-        """The catalog as it is now: one listing, and one request for each new index object.
+        """The catalog as it is now: one listing; index objects that were read are kept.
 
         The metadata is read anew; a snapshot stays what it is.
         """
         options = self._options
         if options.metadata is not None and is_snapshot(options.metadata):
             return self
-        return _opened(options, known=self.contents)
+        return _opened(options, known=self.bucket)
 
     def relisted(self) -> Catalog:
         """The bucket as it is now; a snapshot's metadata stays what it is.
 
-        One listing, and one request for each new index object.
+        One listing; index objects that were read are kept.
         """
         options = self._options
         if options.metadata is None or not is_snapshot(options.metadata):
             return self.refreshed()
-        contents = read_bucket(self.location, known=self.contents)
-        return Catalog(options, Snapshot(contents), self.source)
+        taken = datetime.now(UTC)
+        bucket = Bucket(list_bucket(self.location), self.bucket.opened)
+        return Catalog(options, bucket, self.source, taken=taken)
 
     def save(
         self, path: str | os.PathLike[str], *, storage_options: Mapping[str, object] | None = None
@@ -151,16 +165,15 @@ class Catalog:
 
     def _topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
         known = self.source.topics(namespaces) if self.source else ()
-        return {*known, *(topic for topic in self._copies if topic is not None)}
+        return {*known, *self._copies.stray_topics(namespaces)}
 
     def every_ledger(self) -> list[TopicLedgers]:
-        """The ledgers of all topics; metadata of several is read at once.
+        """The ledgers of all topics, for which the index objects of all topics are read.
 
         Raises:
-            PulsarOffloadError: The metadata cannot be read.
+            PulsarOffloadError: The metadata, or an index object, cannot be read.
         """
-        with ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
-            return list(executor.map(self.ledgers, self.topics()))
+        return self.ledgers_of(self.topics())
 
     def ledgers(self, topic: TopicName) -> TopicLedgers:
         """The ledgers of one topic or partition.
@@ -168,23 +181,57 @@ class Catalog:
         Where the metadata of the topic is malformed, what the bucket shows of it, and that problem.
 
         Raises:
-            StorageError: The metadata cannot be read.
+            StorageError: The metadata, or an index object, cannot be read.
         """
-        if topic not in self._ledgers:
-            self._ledgers[topic] = self._find_ledgers(topic)
-        return self._ledgers[topic]
+        (found,) = self.ledgers_of([topic])
+        return found
 
-    def _find_ledgers(self, topic: TopicName) -> TopicLedgers:
-        copies = self._copies.get(topic, [])
-        try:
-            metadata = self.metadata(topic)
-        except FormatError as error:
-            return from_bucket(topic, copies).doubted(error)
-        if metadata is None:
-            return from_bucket(topic, copies)
-        return from_metadata(
-            metadata, self._with_named(copies, metadata), partial(self._elsewhere.find, topic)
+    def ledgers_of(self, topics: Sequence[TopicName]) -> list[TopicLedgers]:
+        """The ledgers of each topic; metadata and index objects of several are read at once.
+
+        Raises:
+            StorageError: The metadata, or an index object, cannot be read.
+        """
+        new = [topic for topic in topics if topic not in self._ledgers]
+        if new:
+            with ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
+                known = list(executor.map(self._told, new))
+                self._copies.open_ahead(
+                    None if isinstance(each, FormatError) else each for each in known
+                )
+                found = executor.map(self._find_ledgers, new, known)
+                self._ledgers |= dict(zip(new, found, strict=True))
+        return [self._ledgers[topic] for topic in topics]
+
+    def opening(self, topics: Iterable[TopicName]) -> Opening:
+        """What it takes to open the bucket once more, and choose these topics of it.
+
+        Raises:
+            StorageError: The metadata, or an index object, cannot be read.
+        """
+        known = [each.metadata for each in self.ledgers_of(list(topics))]
+        return Opening(
+            self.bucket.listing.object_count,
+            tuple(self._copies.open_ahead(known)),
+            len(self.bucket.unfinished) if None in known else 0,
         )
+
+    def _told(self, topic: TopicName) -> TopicMetadata | FormatError | None:
+        try:
+            return self.metadata(topic)
+        except FormatError as error:
+            return error
+
+    def _find_ledgers(
+        self, topic: TopicName, metadata: TopicMetadata | FormatError | None
+    ) -> TopicLedgers:
+        if metadata is None:
+            return from_bucket(topic, self._copies.of_bucket(topic))
+        if isinstance(metadata, FormatError):
+            return from_bucket(topic, self._copies.of_bucket(topic)).doubted(metadata)
+        copies = self._copies.of_metadata(metadata)
+        self._elsewhere.open_ahead(metadata, copies)
+        return from_metadata(metadata, copies, partial(self._elsewhere.find, topic))
 
     def metadata(self, topic: TopicName) -> TopicMetadata | None:
         """What the cluster says of one topic or partition; None if nothing is known.
@@ -232,24 +279,6 @@ class Catalog:
             raise OptionError(message)
         return next(iter(found), None)
 
-    def _with_named(
-        self, copies: Sequence[LedgerCopy], metadata: TopicMetadata
-    ) -> list[LedgerCopy]:
-        """A topic's copies, and those that it names, though they tell another topic or none.
-
-        Of its ledgers that are not offloaded, says the metadata, also copies that tell no topic: no
-        other topic of the cluster has a ledger of these ids.
-        """
-        named = (
-            self._attempt_copies.get((info.ledger_id, info.offload.uuid))
-            for info in metadata.ledgers
-            if info.offload is not None
-        )
-        others = (copy for copy in named if copy is not None and copy.topic != metadata.topic)
-        begun = {info.ledger_id for info in metadata.ledgers if info.offload is None}
-        nameless = (copy for copy in self._copies.get(None, []) if copy.name.ledger_id in begun)
-        return [*copies, *others, *nameless]
-
     def select(
         self,
         wanted: str | Sequence[str],
@@ -276,9 +305,9 @@ class Catalog:
         """
         try:
             topics = select_topics(wanted, self._topics(namespaces_of(wanted)))
-            chosen = [self.ledgers(topic) for topic in topics]
+            chosen = self.ledgers_of(topics)
         except TopicNotFoundError as not_found:
-            not_found.message += f"; {what_lies_there(self.contents)}"
+            not_found.message += f"; {what_lies_there(self.bucket)}"
             unsound = self.unattributed()
             if not unsound:
                 raise
@@ -295,15 +324,16 @@ class Catalog:
 
     def unattributed(self) -> list[PulsarOffloadError]:
         """What is wrong with ledgers that may belong to any topic, because nothing tells which."""
-        sound = {copy.name.ledger_id for copy in self.contents.copies if copy.ledger is not None}
-        newest = {copy.name.ledger_id: copy for copy in reversed(self._copies.get(None, []))}
+        newest = {copy.name.ledger_id: copy for copy in reversed(self._copies.nameless_strays())}
+        copies = self.bucket.copies_of(newest)
+        sound = {copy.name.ledger_id for copy in copies if copy.ledger is not None}
         errors = [
             copy.error
             for ledger_id, copy in newest.items()
             if ledger_id not in sound and copy.error is not None
         ]
-        if self.contents.streaming:
-            errors.append(streaming_error(self.contents.streaming))
+        if self.bucket.listing.streaming:
+            errors.append(streaming_error(self.bucket.listing.streaming))
         return errors
 
 
@@ -317,7 +347,10 @@ def open_catalog(
     range_bytes: int = DEFAULT_RANGE_BYTES,
     trace: RequestTrace | None = None,
 ) -> Catalog:
-    """Find the topics of a bucket: one listing, and one request for each index object.
+    """Find the topics of a bucket: one listing, and without metadata each index object.
+
+    With metadata, index objects are read of the topics that are asked for, when they are; and of
+    ledgers that the metadata of no topic names, which may be newer than it.
 
     Metadata says what the bucket cannot: which of several copies counts, which ledgers should be
     there and are not, which are still in BookKeeper only, and the schemas. From a snapshot, all is
@@ -368,7 +401,7 @@ def open_catalog(
     return _opened(options)
 
 
-def _opened(options: CatalogOptions, known: BucketContents | None = None) -> Catalog:
+def _opened(options: CatalogOptions, known: Bucket | None = None) -> Catalog:
     metadata, location = options.metadata, options.location
     if metadata is None and (options.metadata_options or options.buckets):
         given = option_name("metadata_options" if options.metadata_options else "buckets")
@@ -382,12 +415,16 @@ def _opened(options: CatalogOptions, known: BucketContents | None = None) -> Cat
             storage_options=options.metadata_options,
         )
         kept = None if snapshot.topics is None else SnapshotSource(snapshot)
-        return Catalog(options, snapshot, kept)
+        bucket = Bucket.of_contents(snapshot.contents)
+        return Catalog(options, bucket, kept, taken=snapshot.taken, elsewhere=snapshot.elsewhere)
     source = (
         None
         if metadata is None
         else open_metadata_source(metadata, options=options.metadata_options)
     )
     taken = datetime.now(UTC)
-    contents = read_bucket(location, known=known)
-    return Catalog(options, Snapshot(contents, taken=taken), source)
+    bucket = Bucket(list_bucket(location), () if known is None else known.opened)
+    if source is None:
+        # Nothing else tells of any topic, so whatever is asked for takes them all.
+        bucket.copies(bucket.listing.indexes)
+    return Catalog(options, bucket, source, taken=taken)

@@ -63,7 +63,8 @@ def _count_unfinished(
     catalog: Catalog, chosen: Sequence[TopicLedgers], report: TopicReport, asked_for: range
 ) -> None:
     """Offloads with no index object: the last may be under way, one between is missing."""
-    copies = catalog.contents.copies
+    unfinished = [each.name for each in catalog.bucket.unfinished]
+    copies = catalog.bucket.copies_of({name.ledger_id for name in unfinished})
     sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
     # An offload of which nothing tells the topic may be of any that has the ledger.
     sound |= {(None, ledger_id) for _, ledger_id in sound}
@@ -72,7 +73,7 @@ def _count_unfinished(
         for each in chosen
     }
     last[None] = -1
-    for name in (each.name for each in catalog.contents.unfinished):
+    for name in unfinished:
         try:
             owner = catalog.unfinished.topic(name)
         except MissingObjectError:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.storage.store_kinds import OBJECT_STORE_SCHEMES
-from connector.catalog.bucket import BucketContents, LedgerCopy, read_bucket
+from connector.catalog.bucket import Bucket, list_bucket
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from arrow_io.storage.location import Location
-    from connector.catalog.metadata.topic_metadata import LedgerInfo
+    from connector.catalog.bucket import BucketContents
+    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.topic_name import TopicName
 
 
@@ -43,16 +46,42 @@ class OtherBuckets:
     ) -> None:
         self._location = location
         self._urls = dict(urls)
-        self._found: dict[str, BucketContents | PulsarOffloadError] = dict(known)
-        self._by_ledger: dict[str, dict[int, list[LedgerCopy]]] = {}
+        self._found: dict[str, Bucket | PulsarOffloadError] = {
+            name: Bucket.of_contents(contents) for name, contents in known.items()
+        }
         self._lock = threading.Lock()
 
     @property
     def contents(self) -> dict[str, BucketContents]:
-        """What lies in the buckets that were listed, by the metadata's name for them."""
-        return {
-            name: found for name, found in self._found.items() if isinstance(found, BucketContents)
-        }
+        """What lies in the buckets that were listed, by the metadata's name for them: all of it.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
+        found = self._found.items()
+        return {name: bucket.contents for name, bucket in found if isinstance(bucket, Bucket)}
+
+    def open_ahead(self, metadata: TopicMetadata, here: Iterable[LedgerCopy]) -> None:
+        """Read together the index objects that `find` would read one by one.
+
+        What cannot be read is told by `find`.
+
+        Args:
+            metadata: A topic.
+            here: Its copies in the bucket that is read, which are not looked for.
+        """
+        attempts = {(copy.name.ledger_id, uuid) for copy in here for uuid in (None, copy.name.uuid)}
+        ledger_ids: dict[str, set[int]] = defaultdict(set)
+        for info in metadata.ledgers:
+            offload = info.offload
+            if offload is None or offload.complete is False:
+                continue
+            if (info.ledger_id, offload.uuid) not in attempts:
+                for bucket in self._buckets_of(info):
+                    ledger_ids[bucket].add(info.ledger_id)
+        for bucket, ids in ledger_ids.items():
+            with suppress(PulsarOffloadError):
+                self._copies(bucket, ids)
 
     def find(self, topic: TopicName, info: LedgerInfo) -> LedgerCopy | PulsarOffloadError | None:
         """The copy of an offloaded ledger of a topic in the bucket that the metadata names.
@@ -63,35 +92,35 @@ class OtherBuckets:
             The copy; what went wrong, if a bucket cannot be read; None if there is no such bucket
             or no such copy in it.
         """
-        offload = info.offload
-        if offload is None:
-            return None
+        uuid = None if info.offload is None else info.offload.uuid
         failure = None
-        for bucket in self._urls if offload.bucket is None else (offload.bucket,):
-            contents = self._contents(bucket)
-            if isinstance(contents, PulsarOffloadError):
-                failure = contents
-            elif contents is not None:
+        for bucket in self._buckets_of(info):
+            try:
                 copies = [
                     copy
-                    for copy in self._copies(bucket, contents).get(info.ledger_id, ())
-                    if copy.topic in (None, topic) and offload.uuid in (None, copy.name.uuid)
+                    for copy in self._copies(bucket, (info.ledger_id,))
+                    if copy.topic in (None, topic) and uuid in (None, copy.name.uuid)
                 ]
-                if copies:
-                    return next((copy for copy in copies if copy.ledger), copies[0])
+            except PulsarOffloadError as error:
+                failure = error
+                continue
+            if copies:
+                return next((copy for copy in copies if copy.ledger), copies[0])
         return failure
 
-    def _copies(self, bucket: str, contents: BucketContents) -> dict[int, list[LedgerCopy]]:
-        """The copies in a bucket by ledger id."""
-        known = self._by_ledger.get(bucket)
-        if known is None:
-            known = defaultdict(list)
-            for copy in contents.copies:
-                known[copy.name.ledger_id].append(copy)
-            self._by_ledger[bucket] = known
-        return known
+    def _buckets_of(self, info: LedgerInfo) -> Collection[str]:
+        """Names of the buckets in which a ledger may be."""
+        if info.offload is None:
+            return ()
+        return self._urls if info.offload.bucket is None else (info.offload.bucket,)
 
-    def _contents(self, bucket: str) -> BucketContents | PulsarOffloadError | None:
+    def _copies(self, bucket: str, ledger_ids: Collection[int]) -> list[LedgerCopy]:
+        found = self._listed(bucket)
+        if isinstance(found, PulsarOffloadError):
+            raise found
+        return [] if found is None else found.copies_of(ledger_ids)
+
+    def _listed(self, bucket: str) -> Bucket | PulsarOffloadError | None:
         # Topics are looked up side by side, and a bucket is listed once for all of them.
         with self._lock:
             if bucket not in self._found:
@@ -99,7 +128,8 @@ class OtherBuckets:
                 if url is None:
                     return None
                 try:
-                    self._found[bucket] = read_bucket(replace(self._location, url=url))
+                    location = replace(self._location, url=url)
+                    self._found[bucket] = Bucket(list_bucket(location))
                 except PulsarOffloadError as error:
                     self._found[bucket] = error
             return self._found[bucket]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from arrow_io.wording import counted
@@ -9,35 +10,42 @@ from connector.plain_text import size_text
 from connector.shown_html import html_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from connector.catalog.bucket import BucketContents, LedgerCopy
-    from connector.topic_name import TopicName
-
-    Copies = Mapping[TopicName | None, Sequence[LedgerCopy]]
+    from connector.catalog.bucket import Bucket
 
 
-def catalog_line(contents: BucketContents, copies: Copies, *, has_metadata: bool) -> str:
-    """The URL, and how many topics and ledgers were found there.
+def catalog_line(bucket: Bucket, *, has_metadata: bool) -> str:
+    """The URL, and how many topics and ledgers were found there, as far as index objects were read.
 
     Args:
-        contents: What the bucket holds.
-        copies: Of that, the copies of each topic's ledgers.
+        bucket: What was listed.
         has_metadata: Whether the catalog has metadata too, which is not asked.
     """
-    bases = {topic.base for topic in copies if topic is not None}
-    ledgers = counted(len({copy.name.ledger_id for copy in contents.copies}), "ledger")
-    known = ", with metadata" if has_metadata else ""
-    return f"Catalog({str(contents.location)!r}: {counted(len(bases), 'topic')}, {ledgers}{known})"
+    listing, opened = bucket.listing, bucket.opened
+    found = [counted(len(listing.by_ledger_id), "ledger")]
+    if len(opened) == bucket.copy_count:
+        bases = {copy.topic.base for copy in opened if copy.topic is not None}
+        found.insert(0, counted(len(bases), "topic"))
+    if has_metadata:
+        found.append("with metadata")
+    return f"Catalog({str(listing.location)!r}: {', '.join(found)})"
 
 
-def catalog_table(caption: str, copies: Copies) -> str:
-    """The topics in HTML, with the ledgers and bytes of each."""
-    sizes: dict[str, list[int]] = {}
-    for topic, of_topic in copies.items():
-        name = "(topic not told)" if topic is None else str(topic.base)
-        size = sizes.setdefault(name, [0, 0])
-        size[0] += len({copy.name.ledger_id for copy in of_topic})
-        size[1] += sum(copy.data.size_bytes for copy in of_topic if copy.data is not None)
-    rows = [(name, count, size_text(size)) for name, (count, size) in sorted(sizes.items())]
+def catalog_table(caption: str, bucket: Bucket) -> str:
+    """The topics in HTML, with the ledgers and bytes of each; and the ledgers not read until now.
+
+    Args:
+        caption: What stands above it.
+        bucket: What was listed.
+    """
+    topics = {copy.name: copy.topic for copy in bucket.opened}
+    ledgers: dict[str, set[int]] = defaultdict(set)
+    sizes: dict[str, int] = defaultdict(int)
+    for attempt in bucket.listing.indexes:
+        topic = topics.get(attempt)
+        untold = "(topic not told)" if attempt in topics else "(index object not read)"
+        shown = untold if topic is None else str(topic.base)
+        data = bucket.listing.data.get(attempt)
+        ledgers[shown].add(attempt.ledger_id)
+        sizes[shown] += 0 if data is None else data.size_bytes
+    rows = [(shown, len(ids), size_text(sizes[shown])) for shown, ids in sorted(ledgers.items())]
     return html_table(caption, ["topic", "ledgers", "bytes"], rows)

@@ -25,6 +25,7 @@ from connector.catalog.snapshot_json import FORMAT, VERSION, Snapshot, SnapshotR
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+    from uuid import UUID
 
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.topic_name import TopicName
@@ -64,6 +65,15 @@ class SnapshotSource:
     def topic_metadata(self, topic: TopicName) -> TopicMetadata | None:
         """What was known of a topic; None if nothing was."""
         return self._topics.get(topic)
+
+    def named_attempts(
+        self,
+        namespaces: Collection[str] | None,  # noqa: ARG002
+        *,
+        most_topics: int,  # noqa: ARG002
+    ) -> Collection[tuple[int, UUID]]:
+        """Ledger id and uuid of each offload of all topics."""
+        return {each for topic in self._topics.values() for each in topic.named_attempts}
 
     def schema_source(self, topic: TopicName) -> bytes | None:
         """The admin API's answer for the topic's schemas."""

@@ -19,12 +19,8 @@ from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectInfo
 from arrow_io.storage.object_version import ETag, ObjectVersion, WriteTime
-from connector.catalog.bucket import (
-    BucketContents,
-    LedgerCopy,
-    UnfinishedOffload,
-    object_versions,
-)
+from connector.catalog.bucket import BucketContents, UnfinishedOffload
+from connector.catalog.ledger_copy import LedgerCopy, object_versions
 from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
     OffloadContext,

@@ -25,7 +25,7 @@ from arrow_io.errors import (
     PulsarOffloadError,
 )
 from arrow_io.format.object_names import LedgerObjectName
-from connector.catalog.bucket import LedgerCopy
+from connector.catalog.ledger_copy import LedgerCopy
 from connector.catalog.ledger_origin import is_foreign
 
 if TYPE_CHECKING:

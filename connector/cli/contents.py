@@ -60,8 +60,8 @@ def topics(
     catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
     table = topics_table(catalog, pattern)
     tell_place(catalog)
-    if catalog.contents.unfinished and catalog.source is None:
-        offloads = counted(len(catalog.contents.unfinished), "offload")
+    if catalog.bucket.unfinished and catalog.source is None:
+        offloads = counted(len(catalog.bucket.unfinished), "offload")
         say("note", f"{offloads} never completed: no index object")
     _print_listing(table, catalog, on_corruption, as_json=as_json)
     unlisted = sum(each or 0 for each in table["unlisted_ledgers"].to_pylist())
@@ -143,7 +143,7 @@ def save(
     place = place_of(storage_option, metadata, metadata_option, bucket)
     catalog = catalog_at(url, place)
     catalog.save(file, storage_options=place["storage_options"] if "://" in file else None)
-    topics, ledgers = catalog.topics(), len(catalog.contents.copies)
+    topics, ledgers = catalog.topics(), catalog.bucket.copy_count
     if as_json:
         bases = len({topic.base for topic in topics})
         typer.echo(json.dumps({"file": file, "topics": bases, "ledgers": ledgers}))

@@ -47,7 +47,7 @@ from connector.pulsar_time import milliseconds_of
 from connector.scan.execution import tell
 from connector.topic import open_topic
 from connector.topic_name import select_topics
-from connector.upkeep.cost import EXAMPLE_PRICES, load_prices, read_cost, stored_bytes
+from connector.upkeep.cost import EXAMPLE_PRICES, load_prices, read_cost, stored_bytes_of
 from connector.upkeep.policy import Action, apply_policy, bucket_metadata
 from connector.upkeep.policy_settings import (
     SETTING_NAMES,
@@ -177,9 +177,10 @@ def cost(
     for dataset in datasets:
         tell(dataset.unsound, ", ".join(str(each.topic) for each in dataset.scan.topics))
     scans = (dataset.scan for dataset in datasets)
-    opened = [] if metadata is not None and is_snapshot(metadata) else [catalog.contents]
-    whole = read_cost(*scans, contents=opened, prices=table)
-    _print_cost(whole, stored_bytes(catalog.contents, topics), as_json=as_json)
+    opening = catalog.opening(topics)
+    is_saved = metadata is not None and is_snapshot(metadata)
+    whole = read_cost(*scans, openings=[] if is_saved else [opening], prices=table)
+    _print_cost(whole, stored_bytes_of(topics, opening.copies), as_json=as_json)
     if table is EXAMPLE_PRICES:
         say("note", f"the prices are an example of {table.as_of}; --prices takes your own")
 

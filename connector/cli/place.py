@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def tell_place(catalog: Catalog) -> None:
     """Tell what lies where no ledger does: it may be the wrong place."""
-    if not catalog.contents.copies:
-        say("note", what_lies_there(catalog.contents))
+    if not catalog.bucket.copy_count:
+        say("note", what_lies_there(catalog.bucket))
 
 
 def tell_snapshot(metadata: str | None, taken: datetime | None = None) -> None:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from arrow_io.storage.object_store import ObjectInfo, UnfinishedUpload
-    from connector.catalog.bucket import LedgerCopy, UnfinishedOffload
+    from connector.catalog.bucket import UnfinishedOffload
     from connector.catalog.catalog import Catalog
+    from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
     from connector.topic_name import TopicName
 

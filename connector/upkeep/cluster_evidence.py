@@ -25,8 +25,8 @@ from connector.catalog.ledger_origin import (
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from connector.catalog.bucket import LedgerCopy
     from connector.catalog.catalog import Catalog
+    from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedgers
 
 _OTHER_BOOKIES: Final = "it was in bookies that no ledger of the cluster was in"

@@ -27,7 +27,8 @@ from connector.scan.topic_scan import DEFAULT_TASK_BYTES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from connector.catalog.bucket import BucketContents
+    from connector.catalog.bucket import BucketContents, Opening
+    from connector.catalog.ledger_copy import LedgerCopy
     from connector.scan.topic_read import ScanTask
     from connector.scan.topic_scan import Scan
     from connector.topic_name import TopicName
@@ -170,7 +171,7 @@ class ReadCost:
 
 def read_cost(
     *scans: Scan,
-    contents: Iterable[BucketContents] = (),
+    openings: Iterable[Opening] = (),
     range_bytes: int | None = None,
     task_bytes: int = DEFAULT_TASK_BYTES,
     prices: PriceTable = EXAMPLE_PRICES,
@@ -179,7 +180,7 @@ def read_cost(
 
     Args:
         scans: The scans; one that is read twice is given twice.
-        contents: The buckets that have to be opened for them, if that is to be counted too.
+        openings: How buckets are opened for them, if that is to be counted too.
         range_bytes: Most bytes that one request for data asks for; None: as the ledgers were
             opened.
         task_bytes: About how many bytes a task reads; a cut between tasks can add a request.
@@ -195,30 +196,27 @@ def read_cost(
     return ReadCost(
         tasks=len(tasks),
         ranges=tuple(each for task in tasks for each in _planned_ranges(task, range_bytes)),
-        opening=sum(map(opening_requests, contents), RequestCounts()),
+        opening=sum(map(opening_requests, openings), RequestCounts()),
         prices=prices,
     )
 
 
-def opening_requests(contents: BucketContents) -> RequestCounts:
-    """What a bucket as it was listed takes to be opened once more.
+def opening_requests(opening: Opening) -> RequestCounts:
+    """What it takes to open a bucket once more, and choose the same topics.
 
     A listing of 1,000 keys is one request, as it is billed, where a `RequestTrace` counts all pages
     together as one. A HEAD is sent where an index object does not name its topic; and one for each
-    offload that never completed, when a topic is chosen.
+    offload that never completed, when a topic without metadata is chosen.
     """
-    copies = contents.copies
-    keys = len(copies) + sum(copy.data is not None for copy in copies)
-    keys += len(contents.unfinished) + len(contents.streaming) + len(contents.foreign)
     nameless = sum(
         copy.ledger is not None and copy.ledger.index.ledger_metadata.managed_ledger_name is None
-        for copy in copies
+        for copy in opening.copies
     )
     return RequestCounts(
-        list_requests=max(1, -(-keys // LIST_PAGE_KEYS)),
-        head_requests=nameless + len(contents.unfinished),
-        index_requests=len(copies),
-        index_bytes=sum(copy.index.size_bytes for copy in copies),
+        list_requests=max(1, -(-opening.object_count // LIST_PAGE_KEYS)),
+        head_requests=nameless + opening.unfinished_count,
+        index_requests=len(opening.copies),
+        index_bytes=sum(copy.index.size_bytes for copy in opening.copies),
     )
 
 
@@ -230,14 +228,22 @@ def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None 
         topics: Whose ledgers are counted, partitions each by itself. None: everything, foreign
             objects and offloads that never completed included.
     """
-    copies = sum(
-        copy.stored_bytes for copy in contents.copies if topics is None or copy.topic in topics
-    )
     if topics is not None:
-        return copies
+        return stored_bytes_of(topics, contents.copies)
     unfinished = [each.data for each in contents.unfinished]
     others = (*unfinished, *contents.streaming, *contents.foreign)
+    copies = sum(copy.stored_bytes for copy in contents.copies)
     return copies + sum(info.size_bytes for info in others)
+
+
+def stored_bytes_of(topics: Collection[TopicName], copies: Iterable[LedgerCopy]) -> int:
+    """How many bytes topics keep, partitions each by itself, with all copies of their ledgers.
+
+    Args:
+        topics: The topics.
+        copies: Copies of them, and of others.
+    """
+    return sum(copy.stored_bytes for copy in copies if copy.topic in topics)
 
 
 def load_prices(path: str | Path) -> PriceTable:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from connector.catalog.bucket import LedgerCopy
     from connector.catalog.catalog import Catalog
+    from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
     from connector.topic_name import TopicName

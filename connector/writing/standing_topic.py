@@ -11,7 +11,7 @@ from arrow_io.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from connector.catalog.bucket import LedgerCopy
+    from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.topic_name import TopicName
 

@@ -11,7 +11,7 @@ import pytest
 
 from arrow_io.errors import CorruptIndexError, MissingObjectError, StorageError
 from arrow_io.storage.location import Location
-from connector.catalog.bucket import LedgerCopy, read_bucket
+from connector.catalog.bucket import read_bucket
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.catalog.topic_ledgers import LedgerStanding, from_bucket, from_metadata
 from connector.topic_name import TopicName
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from arrow_io.errors import PulsarOffloadError
+    from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedgers
 
 TOPIC = TopicName.parse("small-chunked")

@@ -33,7 +33,7 @@ from tests.support.deletion_scenes import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from connector.catalog.bucket import LedgerCopy
+    from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
 
 _ID: Final = 17

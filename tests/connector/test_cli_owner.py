@@ -181,8 +181,10 @@ def test_cost_by_the_metadata(tmp_path: Path) -> None:
     bucket = OwnedBucket.copied(tmp_path)
     topic = (str(bucket.objects), CHUNKED.name)
     known = ("--metadata", str(bucket.metadata))
-    whole = cost_of(*topic)
-    assert cost_of(*topic, *known) == whole
+    whole, by_metadata = cost_of(*topic), cost_of(*topic, *known)
+    assert by_metadata["index_objects"]["requests"] == len(CHUNKED.ledgers)
+    for part in ("listing", "data", "stored"):
+        assert by_metadata[part] == whole[part]
     bucket.change(CHUNKED.name, {CHUNKED.ledgers[0].ledger_id: gone})
     other = tmp_path / "other"
     other.mkdir()

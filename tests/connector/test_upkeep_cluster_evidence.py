@@ -34,7 +34,7 @@ from tests.support.deletion_scenes import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from connector.catalog.bucket import LedgerCopy
+    from connector.catalog.ledger_copy import LedgerCopy
 
 _MINUTE_MS: Final = 60_000
 

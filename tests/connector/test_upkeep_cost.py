@@ -241,7 +241,7 @@ def test_opening_is_foreseen_on_s3(server: S3Server) -> None:
     known = open_topic(
         address.url, str(name), storage_options=address.storage_options, catalog=first, value="raw"
     )
-    foreseen = read_cost(known.scan, contents=[first.contents])
+    foreseen = read_cost(known.scan, openings=[first.opening([name])])
 
     trace = RequestTrace()
     again = open_topic(
@@ -261,9 +261,9 @@ def test_every_key_in_the_folder_is_listed() -> None:
     unfinished = {object_name(8).data_name: b"data"}
     others = {f"other-{number}": b"x" for number in range(LIST_PAGE_KEYS - 3)}
     with memory_bucket(objects | unfinished | others) as bucket:
-        full = open_catalog(bucket.url).contents
+        full = open_catalog(bucket.url).opening([TopicName.parse("orders")])
         bucket.put({"one-more": b"y"})
-        more = open_catalog(bucket.url).contents
+        more = open_catalog(bucket.url).opening([TopicName.parse("orders")])
 
     index_bytes = next(len(data) for name, data in objects.items() if name.endswith("-index"))
     assert opening_requests(full) == RequestCounts(
@@ -337,7 +337,9 @@ def test_a_read_is_priced_by_the_table_given() -> None:
     scan = open_topic(URL, "multi-ledger", catalog=catalog, value="raw").scan
     free = replace(EXAMPLE_PRICES, list_per_1000=Decimal(0), egress_per_gb=Decimal(0))
 
-    cost = read_cost(scan, contents=[catalog.contents], prices=free)
+    cost = read_cost(
+        scan, openings=[catalog.opening([TopicName.parse("multi-ledger")])], prices=free
+    )
 
     gets = cost.opening.index_requests + cost.reading.range_requests
     assert cost.money.total == free.get_per_1000 * gets / 1000 > 0

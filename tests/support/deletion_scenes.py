@@ -12,7 +12,7 @@ from uuid import UUID
 from arrow_io.errors import CorruptIndexError
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
 from arrow_io.storage.location import Location
-from connector.catalog.bucket import BucketContents, LedgerCopy, read_bucket
+from connector.catalog.bucket import BucketContents, read_bucket
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.pulsar_time import milliseconds_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from arrow_io.format.ledger_metadata import LedgerMetadata
     from arrow_io.format.object_names import LedgerObjectName
     from connector.catalog.catalog import Catalog
+    from connector.catalog.ledger_copy import LedgerCopy
 
 TOPIC: Final = TopicName.parse("small-chunked")
 LAST: Final = datetime(2026, 11, 21, 12, 50, tzinfo=UTC)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -46,6 +47,7 @@ from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Mapping
+    from uuid import UUID
 
     from connector.catalog.metadata.topic_metadata import TopicMetadata
 
@@ -123,6 +125,33 @@ class AdminApi:
         """
         return self._metadata.get(topic, lambda: self._ask_for(topic)).metadata
 
+    def named_attempts(
+        self, namespaces: Collection[str] | None, *, most_topics: int
+    ) -> Collection[tuple[int, UUID]] | None:
+        """Ledger id and uuid of each offload of topics: one request for each topic.
+
+        Makes no broker load a topic.
+
+        Args:
+            namespaces: As of `topics`.
+            most_topics: If there are more topics, they are not asked for.
+
+        Raises:
+            CorruptMetadataError: An answer that lists topics is malformed.
+            StorageError: The cluster does not say which topics there are.
+        """
+        topics = self.topics(namespaces)
+        if len(topics) > most_topics:
+            return None
+        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+            return set(chain.from_iterable(executor.map(self._attempts_of, topics)))
+
+    def _attempts_of(self, topic: TopicName) -> set[tuple[int, UUID]]:
+        with suppress(PulsarOffloadError):
+            info = self._info(topic)
+            return set() if info is None else info.named_attempts
+        return set()
+
     def schema_source(self, topic: TopicName) -> bytes | None:
         """The schemas of a topic, or of the topic that a partition belongs to.
 
@@ -173,12 +202,11 @@ class AdminApi:
         if listed is not None and topic not in listed and self._is_unknown(path):
             return _Told(None, [])
         try:
-            answer = self._get(f"{path}/internal-info", read_answer)
+            info = self._info(topic)
         except StorageError:
             if not self._is_unknown(path):
                 raise
-            answer = None
-        info = None if answer is None else parse_internal_info(answer, topic).get(topic)
+            info = None
         stats: TopicMetadata | None = None
         # Makes a broker load the topic: only where it has to tell which offloads are complete.
         if info is not None and any(ledger.offload for ledger in info.ledgers):
@@ -187,6 +215,11 @@ class AdminApi:
         # An answer that is cut is an error of the connection.
         merged = merge_metadata(None, info, stats, warnings, is_checked=True)
         return _Told(merged, warnings)
+
+    def _info(self, topic: TopicName) -> TopicMetadata | None:
+        """What internal-info says of a topic, now: it has to be of the time of internalStats."""
+        answer = self._get(f"{_topic_path(topic)}/internal-info", read_answer)
+        return None if answer is None else parse_internal_info(answer, topic).get(topic)
 
     def _is_unknown(self, path: str) -> bool:
         """Whether the cluster says that there is no topic at a path."""

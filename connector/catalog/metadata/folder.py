@@ -29,7 +29,13 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.errors import CorruptMetadataError, FormatError, MissingObjectError, OptionError
+from arrow_io.errors import (
+    CorruptMetadataError,
+    FormatError,
+    MissingObjectError,
+    OptionError,
+    PulsarOffloadError,
+)
 from arrow_io.storage.location import Location, folder_and_name
 from connector.catalog.metadata.admin_answers import (
     has_schemas,
@@ -46,6 +52,7 @@ from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+    from uuid import UUID
 
     from connector.catalog.metadata.topic_metadata import TopicMetadata
 
@@ -145,6 +152,20 @@ class MetadataFolder:
         folder = self._folders.get(topic) or self._folders.get(topic.base)
         return None if folder is None else folder.metadata.get(topic)
 
+    def named_attempts(
+        self,
+        namespaces: Collection[str] | None,  # noqa: ARG002
+        *,
+        most_topics: int,  # noqa: ARG002
+    ) -> Collection[tuple[int, UUID]]:
+        """Ledger id and uuid of each offload of all topics, as far as the files tell it.
+
+        Raises:
+            PulsarOffloadError: The folders cannot be listed.
+        """
+        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+            return set(chain.from_iterable(executor.map(_attempts_of, set(self._folders.values()))))
+
     def schema_source(self, topic: TopicName) -> bytes | None:
         """The schemas of a topic, from its folder, or from that of its base or of a partition.
 
@@ -194,6 +215,7 @@ class _TopicFolder:
     ) -> None:
         self.location = location
         self.warnings: Sequence[str] = ()
+        self.is_named_otherwise = False
         self._given = topic
         self._names = names
 
@@ -275,6 +297,7 @@ class _TopicFolder:
             for each in told
             if each != topic
         )
+        self.is_named_otherwise = bool(warnings)
         return topic, not warnings and (self._given is not None or bool(told))
 
     def _in_manifest(self) -> TopicName | None:
@@ -367,6 +390,15 @@ def _topics_of(folder: _TopicFolder) -> list[TopicName]:
         if folder.named is None:
             raise
         return [folder.named]
+
+
+def _attempts_of(folder: _TopicFolder) -> set[tuple[int, UUID]]:
+    """Offloads that a folder names; none where its files may be those of another topic."""
+    with suppress(PulsarOffloadError):
+        metadata = folder.metadata
+        if not folder.is_named_otherwise:
+            return {each for topic in metadata.values() for each in topic.named_attempts}
+    return set()
 
 
 def _locations_by_file(root: Location) -> dict[TopicName, Location]:

@@ -21,6 +21,7 @@ from connector.catalog.metadata.folder import MetadataFolder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from uuid import UUID
 
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.topic_name import TopicName
@@ -59,6 +60,24 @@ class MetadataSource(Protocol):
         Raises:
             CorruptMetadataError: What the source says is malformed, or contradicts itself.
             StorageError: The source cannot be read.
+        """
+
+    def named_attempts(
+        self, namespaces: Collection[str] | None, *, most_topics: int
+    ) -> Collection[tuple[int, UUID]] | None:
+        """Ledger id and uuid of each offload of topics, as far as the source tells it.
+
+        A topic whose metadata cannot be read, or may be another topic's, names none.
+
+        Args:
+            namespaces: Those whose topics are asked about, and perhaps others; None: all.
+            most_topics: Of how many topics it is worth a request for each.
+
+        Returns:
+            The attempts; None if there are more topics, and each takes a request.
+
+        Raises:
+            PulsarOffloadError: The source cannot tell which topics there are.
         """
 
     def schema_source(self, topic: TopicName) -> bytes | None:

@@ -93,6 +93,15 @@ class TopicMetadata:
         """The greatest id of a ledger; -1 if there is none."""
         return self.ledgers[-1].ledger_id if self.ledgers else -1
 
+    @property
+    def named_attempts(self) -> set[tuple[int, UUID]]:
+        """Ledger id and uuid of each offload, complete or not, of which the uuid is told."""
+        return {
+            (info.ledger_id, info.offload.uuid)
+            for info in self.ledgers
+            if info.offload is not None and info.offload.uuid is not None
+        }
+
     def lacks(self, ledger_id: int) -> bool:
         """Whether there are ledgers before and behind an id, and none of it.
 

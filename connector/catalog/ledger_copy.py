@@ -1,0 +1,138 @@
+"""One offload attempt of a ledger, as its index object tells it.
+
+The managed-ledger name comes from the ledger's custom metadata in the index, else from the user
+metadata of the object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import (
+    CorruptIndexError,
+    FormatError,
+    MissingObjectError,
+    PulsarOffloadError,
+)
+from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
+from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
+from connector.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from arrow_io.format.object_names import LedgerObjectName
+    from arrow_io.storage.location import Location
+    from arrow_io.storage.object_store import ObjectInfo
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class LedgerCopy:
+    """One offload attempt of one ledger, as it lies in the bucket.
+
+    Attributes:
+        name: Names of its objects.
+        index: What the listing said of its index object.
+        data: What it said of its data object; None if there is none.
+        topic: The topic that it belongs to; None if nothing tells.
+        ledger: The ledger, if both objects are there and the index object is sound.
+        error: What is wrong with it otherwise.
+        cut: The ledger, if nothing is wrong but that its data object is cut.
+    """
+
+    name: LedgerObjectName
+    index: ObjectInfo
+    data: ObjectInfo | None
+    topic: TopicName | None
+    ledger: OffloadedLedger | None
+    error: PulsarOffloadError | None = None
+    cut: OffloadedLedger | None = None
+
+    @property
+    def modified(self) -> datetime | None:
+        """When the index object, which is written last, was written; None if unknown."""
+        return self.index.modified
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of both objects."""
+        return self.index.size_bytes + (self.data.size_bytes if self.data else 0)
+
+    def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
+        """Whether a later listing shows the same sound objects."""
+        versions = object_versions(self.index, self.data)
+        same = (self.index, self.data) == (index, data)
+        same = same and versions.agrees_with(object_versions(index, data))
+        return same and index.modified is not None and self.ledger is not None
+
+    def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> LedgerCopy:
+        """The copy, of which a later listing shows the same sound objects, of these versions."""
+        if self.ledger is None or self.ledger.versions == object_versions(index, data):
+            return self
+        ledger = replace(self.ledger, versions=object_versions(index, data))
+        return replace(self, index=index, data=data, ledger=ledger)
+
+
+def age_rank(name: LedgerObjectName, index: ObjectInfo) -> tuple[datetime, str]:
+    """Greater for what was written later; copies of the same time are told apart by uuid."""
+    return index.modified or _LONG_AGO, str(name.uuid)
+
+
+def read_copy(
+    location: Location,
+    name: LedgerObjectName,
+    *,
+    index: ObjectInfo,
+    data: ObjectInfo | None,
+) -> LedgerCopy:
+    """Read the index object of one attempt: one request, and a HEAD if it does not tell its topic.
+
+    Args:
+        location: Where the objects lie.
+        name: Names of the attempt's objects.
+        index: What the listing said of its index object.
+        data: What it said of its data object; None if there is none.
+
+    Raises:
+        StorageError: The index object cannot be read for a reason that lies in the store.
+    """
+    ledger = cut = None
+    topic = None
+    error: PulsarOffloadError | None = None
+    managed_ledger = None
+    try:
+        ledger = OffloadedLedger.open(
+            location,
+            name,
+            versions=object_versions(index, data),
+        )
+        # A ledger whose data object is cut has a topic too.
+        managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
+        if data is not None:
+            cut = ledger.cut_at(data.size_bytes)
+            ledger = ledger.with_data_size(data.size_bytes)
+            cut = None
+    except (FormatError, MissingObjectError) as unsound:
+        error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
+    if managed_ledger is None and not isinstance(error, MissingObjectError):
+        metadata = location.user_metadata(name.index_name) or {}
+        managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
+    if managed_ledger is not None:
+        try:
+            topic = TopicName.from_managed_ledger_name(managed_ledger)
+        except FormatError as unsound:
+            error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
+    if data is None and error is None:
+        message = "the index object is there, its data object is not"
+        error = MissingObjectError(message, object_key=name.data_name, ledger_id=name.ledger_id)
+    if topic is None and error is None:
+        message = "nothing tells which topic the ledger belongs to"
+        error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
+    return LedgerCopy(name, index, data, topic, None if error else ledger, error, cut)
+
+
+def object_versions(index: ObjectInfo, data: ObjectInfo | None) -> ObjectVersions:
+    """The versions of a ledger's two objects, as they were listed."""
+    return ObjectVersions(index.version, None if data is None else data.version)

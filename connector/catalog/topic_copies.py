@@ -1,0 +1,166 @@
+"""Which copies in a bucket may be a topic's: their index objects are read, and no others.
+
+What its cluster's metadata lists, whatever the uuid, is looked at; and what the metadata of no
+topic names, for that may be newer than the metadata, or of a topic that it does not know. In a
+bucket that is as its metadata says there is nothing of the latter. Where nothing but index objects
+tells what a topic has, all of them are read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import PulsarOffloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from arrow_io.format.object_names import LedgerObjectName
+    from connector.catalog.bucket import Bucket
+    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.metadata.source import MetadataSource
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
+    from connector.topic_name import TopicName
+
+    CopiesByTopic = Mapping[TopicName | None, list[LedgerCopy]]
+
+_FEW: Final = 16
+"""How many index objects are read rather than that namespaces are listed for them."""
+
+
+class TopicCopies:
+    """The copies of each topic, of a bucket as it was listed. Several threads may ask at once.
+
+    Args:
+        bucket: The bucket.
+        source: What the topics' cluster knows of them; None if nothing is known.
+    """
+
+    def __init__(self, bucket: Bucket, source: MetadataSource | None) -> None:
+        self._bucket = bucket
+        self._source = source
+        self._lock = threading.Lock()
+        self._namespaces: set[str] = set()
+        self._knows_all = False
+        self._strays = frozenset(bucket.listing.indexes)
+        self._stray_copies: tuple[Collection[LedgerObjectName], CopiesByTopic] = ((), {})
+        self._every_copy: CopiesByTopic | None = None
+
+    def of_metadata(self, metadata: TopicMetadata) -> list[LedgerCopy]:
+        """The copies of a topic that has metadata; those of one ledger from the newest on.
+
+        Those that name the topic, and those that the metadata names, though they tell another
+        topic or none. Of its ledgers that are not offloaded, says the metadata, also copies that
+        tell no topic: no other topic of the cluster has a ledger of these ids.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
+        topic, ledger_ids = metadata.topic, {info.ledger_id for info in metadata.ledgers}
+        begun = {info.ledger_id for info in metadata.ledgers if info.offload is None}
+        named = metadata.named_attempts
+        listed = [
+            copy
+            for copy in self._bucket.copies_of(ledger_ids)
+            if copy.topic == topic
+            or (copy.name.ledger_id, copy.name.uuid) in named
+            or (copy.topic is None and copy.name.ledger_id in begun)
+        ]
+        strays = self._of_strays().get(topic, ())
+        return [*listed, *(copy for copy in strays if copy.name.ledger_id not in ledger_ids)]
+
+    def of_bucket(self, topic: TopicName) -> list[LedgerCopy]:
+        """The copies of a topic that has no metadata: all in the bucket that name it.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
+        if self._every_copy is None:
+            self._every_copy = _by_topic(self._bucket.contents.copies)
+        return self._every_copy.get(topic, [])
+
+    def stray_topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
+        """The topics that are named by copies which the metadata of no topic names.
+
+        Args:
+            namespaces: Those whose topics are looked for; None: all.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
+        self._ask_about(namespaces)
+        return {topic for topic in self._of_strays() if topic is not None}
+
+    def nameless_strays(self) -> list[LedgerCopy]:
+        """The copies that name no topic, of those that the metadata of no topic names.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
+        return self._of_strays().get(None, [])
+
+    def open_ahead(self, known: Iterable[TopicMetadata | None]) -> list[LedgerCopy]:
+        """Read together all index objects that topics take, which each would read by itself.
+
+        Args:
+            known: The metadata of each topic; None for one that has none.
+
+        Returns:
+            The copies, by ledger id, then from the newest to the oldest.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
+        topics = list(known)
+        if any(each is None for each in topics):
+            return list(self._bucket.contents.copies)
+        self._ask_about({each.topic.full_namespace for each in topics if each is not None})
+        named = self._bucket.listing.by_ledger_id
+        ids = {info.ledger_id for each in topics if each is not None for info in each.ledgers}
+        own = (name for ledger_id in ids for name in named.get(ledger_id, ()))
+        return self._bucket.copies({*own, *self._strays})
+
+    def _of_strays(self) -> CopiesByTopic:
+        strays = self._strays
+        if self._stray_copies[0] != strays:
+            self._stray_copies = strays, _by_topic(self._bucket.copies(strays))
+        return self._stray_copies[1]
+
+    def _ask_about(self, namespaces: Collection[str] | None) -> None:
+        """Find out which attempts the metadata of topics names; the others are strays.
+
+        To list topics of other namespaces takes rights that who reads one need not have, and time:
+        they are asked about where that spares more.
+        """
+        with self._lock:
+            if self._source is None or self._knows_all:
+                return
+            if namespaces is not None:
+                new = set(namespaces) - self._namespaces
+                if not new:
+                    return
+                self._drop_named(self._source, new)
+                self._namespaces |= new
+            if namespaces is None or len(self._strays) > _FEW:
+                self._drop_named(self._source, None)
+                self._knows_all = True
+
+    def _drop_named(self, source: MetadataSource, namespaces: Collection[str] | None) -> None:
+        try:
+            named = source.named_attempts(namespaces, most_topics=len(self._strays))
+        except PulsarOffloadError:
+            # Index objects tell what metadata does not.
+            return
+        self._strays = frozenset(
+            name for name in self._strays if (name.ledger_id, name.uuid) not in (named or ())
+        )
+
+
+def _by_topic(copies: Iterable[LedgerCopy]) -> CopiesByTopic:
+    """Copies of each topic's ledgers, in their order; under None, those that tell no topic."""
+    grouped: dict[TopicName | None, list[LedgerCopy]] = defaultdict(list)
+    for copy in copies:
+        grouped[copy.topic].append(copy)
+    return dict(grouped)
