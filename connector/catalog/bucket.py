@@ -68,6 +68,11 @@ class BucketListing:
         return len(self.indexes) + len(self.data) + len(self.streaming) + len(self.foreign)
 
     @cached_property
+    def places(self) -> Mapping[LedgerObjectName, int]:
+        """Where each attempt that has an index object stands in their order."""
+        return {name: place for place, name in enumerate(self.indexes)}
+
+    @cached_property
     def by_ledger_id(self) -> Mapping[int, list[LedgerObjectName]]:
         """Names of the attempts that have an index object, the newest first."""
         grouped: dict[int, list[LedgerObjectName]] = defaultdict(list)
@@ -125,6 +130,7 @@ class Bucket:
     def __init__(self, listing: BucketListing, known: Iterable[LedgerCopy] = ()) -> None:
         self.listing = listing
         self._lock = threading.Lock()
+        self._contents: BucketContents | None = None
         self._deleted: set[LedgerObjectName] = set()
         self._copies: dict[LedgerObjectName, LedgerCopy] = {}
         for copy in known:
@@ -165,18 +171,18 @@ class Bucket:
         data = self.listing.data.items()
         return tuple(UnfinishedOffload(*each) for each in data if each[0] not in complete)
 
-    @property
-    def contents(self) -> BucketContents:
-        """What the bucket holds, all of it: every index object is read.
+    def open_all(self) -> BucketContents:
+        """Read every index object that was not read until now, and give what the bucket holds.
 
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        listing = self.listing
-        copies = self.copies(listing.indexes)
-        return BucketContents(
-            listing.location, tuple(copies), self.unfinished, listing.streaming, listing.foreign
-        )
+        if self._contents is None:
+            listing, copies = self.listing, tuple(self.copies(self.listing.indexes))
+            self._contents = BucketContents(
+                listing.location, copies, self.unfinished, listing.streaming, listing.foreign
+            )
+        return self._contents
 
     def copies_of(self, ledger_ids: Iterable[int]) -> list[LedgerCopy]:
         """All copies of some ledgers; otherwise as `copies`."""
@@ -202,10 +208,10 @@ class Bucket:
             unread = [name for name in wanted if name not in self._copies]
             if unread:
                 self._read(unread)
-            found = [self._copies[name] for name in wanted if name not in self._deleted]
-        found.sort(key=lambda copy: age_rank(copy.name, copy.index), reverse=True)
-        found.sort(key=lambda copy: copy.name.ledger_id)
-        return found
+            wanted -= self._deleted
+            return [
+                self._copies[name] for name in sorted(wanted, key=self.listing.places.__getitem__)
+            ]
 
     def _read(self, names: list[LedgerObjectName]) -> None:
         listing = self.listing
@@ -256,7 +262,7 @@ def read_bucket(location: Location, *, known: BucketContents | None = None) -> B
         StorageError: The bucket cannot be listed, or an index object cannot be read for a reason
             that lies in the store.
     """
-    return Bucket(list_bucket(location), known.copies if known else ()).contents
+    return Bucket(list_bucket(location), known.copies if known else ()).open_all()
 
 
 def streaming_error(objects: Iterable[ObjectInfo]) -> UnsupportedFormatError:

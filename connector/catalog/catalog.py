@@ -103,7 +103,7 @@ class Catalog:
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        return self.bucket.contents
+        return self.bucket.open_all()
 
     def refreshed(self) -> Catalog:
         """The catalog as it is now: one listing; index objects that were read are kept.
@@ -425,6 +425,6 @@ def _opened(options: CatalogOptions, known: Bucket | None = None) -> Catalog:
     taken = datetime.now(UTC)
     bucket = Bucket(list_bucket(location), () if known is None else known.opened)
     if source is None:
-        # Nothing else tells of any topic, so whatever is asked for takes them all.
-        bucket.copies(bucket.listing.indexes)
+        # Nothing but index objects tells what any topic has.
+        bucket.open_all()
     return Catalog(options, bucket, source, taken=taken)

@@ -59,7 +59,7 @@ class OtherBuckets:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
         found = self._found.items()
-        return {name: bucket.contents for name, bucket in found if isinstance(bucket, Bucket)}
+        return {name: bucket.open_all() for name, bucket in found if isinstance(bucket, Bucket)}
 
     def open_ahead(self, metadata: TopicMetadata, here: Iterable[LedgerCopy]) -> None:
         """Read together the index objects that `find` would read one by one.

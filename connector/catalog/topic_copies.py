@@ -78,7 +78,7 @@ class TopicCopies:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
         if self._every_copy is None:
-            self._every_copy = _by_topic(self._bucket.contents.copies)
+            self._every_copy = _by_topic(self._bucket.open_all().copies)
         return self._every_copy.get(topic, [])
 
     def stray_topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
@@ -115,7 +115,7 @@ class TopicCopies:
         """
         topics = list(known)
         if any(each is None for each in topics):
-            return list(self._bucket.contents.copies)
+            return list(self._bucket.open_all().copies)
         self._ask_about({each.topic.full_namespace for each in topics if each is not None})
         named = self._bucket.listing.by_ledger_id
         ids = {info.ledger_id for each in topics if each is not None for info in each.ledgers}
@@ -124,7 +124,7 @@ class TopicCopies:
 
     def _of_strays(self) -> CopiesByTopic:
         strays = self._strays
-        if self._stray_copies[0] != strays:
+        if self._stray_copies[0] is not strays:
             self._stray_copies = strays, _by_topic(self._bucket.copies(strays))
         return self._stray_copies[1]
 

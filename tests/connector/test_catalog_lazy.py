@@ -107,10 +107,10 @@ def test_all_is_read_where_all_is_asked_for(
     """Contents are those of the whole bucket, and so is what is read without metadata."""
     few = LargeBucket.of(topics=50, ledgers=100)
     url = str(few.save(tmp_path / "objects"))
-    place = few.save_metadata(tmp_path / "metadata")
+    metadata = few.save_metadata(tmp_path / "metadata") if has_metadata else None
     trace = RequestTrace()
 
-    catalog = open_catalog(url, metadata=place if has_metadata else None, trace=trace)
+    catalog = open_catalog(url, metadata=metadata, trace=trace)
 
     assert trace.counts.index_requests == before
     assert len(catalog.contents.copies) == trace.counts.index_requests == 100
@@ -129,7 +129,7 @@ def test_what_the_metadata_does_not_have_is_told(tmp_path: Path, source: str) ->
     own = [LedgerObjectName(UUID(each.uuid), each.ledger_id) for each in CHUNKED.ledgers]
     trace, report = RequestTrace(keep_records=True), ReadReport()
     with running_admin_server(SMALL) as server:
-        place = {"admin": server.url, "folder": bucket.metadata}[source]
+        place = server.url if source == "admin" else str(bucket.metadata)
         catalog = open_catalog(str(bucket.objects), metadata=place, trace=trace)
 
         catalog.select(CHUNKED.name, report)
