@@ -48,12 +48,16 @@ test-broker: broker ## Run the tests against a real Pulsar, which Maven download
 broker: .venv/broker-installed build/broker/classpath.txt ## Download the Pulsar of test-broker
 
 .PHONY: lint
-lint: install ## Check style, spelling, types and import contracts
+lint: install docs ## Check style, spelling, types, import contracts and the links of docs/
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+.PHONY: docs
+docs: install ## Build the pages of docs/ into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 .PHONY: bench
 bench: install ## Print the table of benchmarks

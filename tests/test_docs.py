@@ -1,17 +1,23 @@
-"""The pages of `docs` are linked, and what can be run of them is run, from the top to the end."""
+"""The pages of `docs` are linked, what can be run of them is run, and their tables are complete."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from arrow_io.columns import ALL_COLUMNS
+from connector import open_topic
 from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
+from connector.cli import load_app
+from connector.cli.app import ExitCode
 from connector.topic_name import TopicName
 from tests.support.command_line import run
 from tests.support.snippets import snippets_of
@@ -19,9 +25,17 @@ from tests.support.snippets import snippets_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PAGES = sorted(Path("docs").resolve().glob("*.md"))
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+README = ROOT / "README.md"
+MAX_CELL_CHARACTERS = 120
+"""Two lines of a table."""
 BUCKET = "s3://offloaded"
 """The bucket of a page's examples, in the place of which the test has a folder."""
+
+
+def _text(name: str) -> str:
+    return (ROOT / "docs" / name).read_text("utf-8")
 
 
 def _ran(page: Path) -> Mapping[str, object]:
@@ -47,28 +61,72 @@ def _ran(page: Path) -> Mapping[str, object]:
 def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and commands, one after the other, print what stands below them."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
 
     _ran(page)
-
-    assert (tmp_path / "metadata").is_dir()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_of_a_page_is_run_or_says_why_not(page: Path) -> None:
     """A block that no test runs gives the reason in a comment before it."""
-    snippets = snippets_of(page.read_text("utf-8"))
-
-    assert len([each for each in snippets if not each.skipped]) > 3
-    for each in snippets:
+    for each in snippets_of(page.read_text("utf-8")):
         assert each.skipped or each.kind == "python" or each.commands, each.text
 
 
 def test_pages_are_linked_from_the_readme() -> None:
-    """Who reads the README finds them."""
-    readme = Path("README.md").read_text("utf-8")
+    """Who reads the README finds each of them."""
+    readme = README.read_text("utf-8")
 
     assert PAGES
-    assert all(f"(docs/{page.name})" in readme for page in PAGES)
+    assert [page.name for page in PAGES if f"(docs/{page.name}" not in readme] == []
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    """Each file that it links is there, and each heading; `make docs` looks at the pages' links."""
+    for name, anchor in re.findall(r"\]\(([^)#:]+)(?:#([^)]+))?\)", README.read_text("utf-8")):
+        page = (ROOT / name).read_text("utf-8")
+        headings = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
+        assert not anchor or anchor in anchors
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.name)
+def test_no_cell_of_a_table_is_a_paragraph(page: Path) -> None:
+    """A table is there to be looked at: what takes more than two lines is told in sentences."""
+    rows = re.findall(r"^\| .*\|$", page.read_text("utf-8"), re.MULTILINE)
+    cells = [cell.strip() for row in rows for cell in row.strip("|").split("|")]
+
+    assert [cell for cell in cells if len(cell) > MAX_CELL_CHARACTERS] == []
+
+
+def test_options_are_those_of_open_topic() -> None:
+    """The tables of options name every option of `open_topic` but those that only Python has."""
+    only_python = {"url", "topic", "catalog", "trace"}
+    options = inspect.signature(open_topic).parameters.keys() - only_python
+
+    assert [name for name in sorted(options) if f"`{name}`" not in _text("options.md")] == []
+
+
+def test_columns_are_those_of_a_topic() -> None:
+    """Each column stands in a table with its type, the default ones in the first."""
+    default, _, on_request = _text("columns.md").partition("## Columns on request")
+    for column in ALL_COLUMNS:
+        table = default if column.default else on_request
+        assert f"\n| `{column.name}` | {column.type} | " in table
+
+
+def test_exit_codes_are_those_of_the_command() -> None:
+    """Each number that a command ends with is explained."""
+    codes = re.findall(r"^\| (\d+) \|", _text("errors.md"), re.MULTILINE)
+
+    assert codes == [str(code) for code in sorted({0, *ExitCode})]
+
+
+def test_commands_are_those_of_the_program() -> None:
+    """Each command is listed."""
+    names = (each.name or each.callback.__name__ for each in load_app().registered_commands)  # type: ignore[union-attr]
+
+    assert [name for name in names if f"`{name}`" not in _text("command-line.md")] == []
 
 
 def test_what_is_attached_is_what_was_written(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import re
 import shlex
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from connector import open_topic
 from tests.support.command_line import run
 from tests.support.snippets import snippets_of
 
@@ -56,10 +54,3 @@ def test_every_block_is_run_or_says_why_not() -> None:
 def test_make_targets_exist(target: str) -> None:
     """Each `make` command of the README is a target of the Makefile."""
     assert re.search(rf"^{target}:.*## ", Path("Makefile").read_text("utf-8"), re.MULTILINE)
-
-
-def test_options_are_those_of_open_topic() -> None:
-    """The table of options names every option of `open_topic` but those that only Python has."""
-    options = README.partition("## Options")[2].partition("\n## ")[0]
-    for name in inspect.signature(open_topic).parameters:
-        assert name in {"url", "topic", "catalog", "trace"} or f"`{name}`" in options
