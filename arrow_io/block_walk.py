@@ -65,7 +65,12 @@ class BlockWalk:
         _, self._result = int64_view(4)
 
     def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
-        """The entries of one block from `first_entry_id` on, up to `last_entry_id` (inclusive)."""
+        """The entries of one block from `first_entry_id` on, up to `last_entry_id` (inclusive).
+
+        Raises:
+            CorruptBlockError: The block ends before its last entry does, or an entry is too long.
+            TruncatedObjectError: The data object ends before the entry does.
+        """
         table = self._ledger.table
         block_stop = min(table.block_stop(block), self._ledger.data_stop)
         if not self._inside:

@@ -4,7 +4,7 @@ The names are those of Pulsar SQL, so that old queries run; `naming="pulsar-spar
 the pulsar-spark connector instead.
 
 With a schema, values become typed columns. All may be null. What does not fit is an error: nothing
-is rounded. `unit` is the option `time_unit`, which is `ns` unless told, and always `us` in Spark.
+is rounded. `unit` is the option `time_unit`, which is `ns` by default, and always `us` in Spark.
 
 | Pulsar | Arrow |
 |---|---|
@@ -22,7 +22,7 @@ is rounded. `unit` is the option `time_unit`, which is `ns` unless told, and alw
 | Avro local-timestamp-millis; local-timestamp-micros | timestamp[us]; timestamp[us] |
 | Avro timestamp-nanos; local-timestamp-nanos | timestamp[unit, tz=UTC]; timestamp[unit] |
 | Avro array; map; record | list<T>; map<string, T>; struct<a: T> |
-| Avro record without fields | bool (true where there is one) |
+| Avro record without fields | bool (true if there is one) |
 | Avro union of null and T | T |
 | Avro wider union | struct<a: T> (a field for each branch, by its type; one is not null) |
 | Avro type in itself | binary (the inner value as Avro; in JSON string, its text) |
@@ -32,15 +32,16 @@ is rounded. `unit` is the option `time_unit`, which is `ns` unless told, and alw
 | protobuf uint64; fixed64 | decimal128(20, 0); decimal128(20, 0) |
 | protobuf enum | string (its name; the number if that has none) |
 | protobuf message; repeated; map | struct<a: T>; list<T>; map<K, V> |
-| protobuf message without fields | bool (true where there is one) |
+| protobuf message without fields | bool (true if there is one) |
 | protobuf type in itself | binary |
 | protobuf google.protobuf.Timestamp | timestamp[unit, tz=UTC] |
 | protobuf google.protobuf wrappers | T |
 
 JSON has the types of Avro, whose schemas Pulsar keeps for it. Types are of the set that all engines
 take, however deep they are nested: no view, large, dictionary or unsigned types. In pandas, Arrow's
-type stays (`ArrowDtype`) where it says so, in brackets: where there are nulls; and wherever a value
-has no place in the type below (`connector.engines.pandas_frames`). With `arrow_types=True` all do.
+type stays (`ArrowDtype`) if the table says so (in brackets: if there are nulls), and whenever a
+value has no place in the type below (`connector.engines.pandas_frames`). With `arrow_types=True`
+all types stay.
 
 | Arrow | DuckDB | Spark | pandas | Polars |
 |---|---|---|---|---|
@@ -65,7 +66,7 @@ has no place in the type below (`connector.engines.pandas_frames`). With `arrow_
 | map<K, V> | MAP(K, V) | map<K,V> | Arrow's | Map(K, V) |
 | struct<a: T> | STRUCT(a T) | struct<a:T> | Arrow's | Struct({'a': T}) |
 
-DuckDB compares its types with `_NS` to others only where the SQL casts one of them.
+DuckDB compares its types with `_NS` to others only if the SQL casts one of them.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ _PAYLOAD = Needs(metadata=True, members=True, payload=True)
 
 
 def _null_where(values: pa.Array, type_: pa.DataType, absent: pa.BooleanArray) -> pa.Array:
-    """The same values, null where `absent`; a validity bitmap is the data of a boolean array."""
+    """The same values, null if `absent`; a validity bitmap is the data of a boolean array."""
     present = pc.invert(absent)
     validity, data = present.buffers()[1], values.buffers()[1]
     return pa.Array.from_buffers(type_, len(values), [validity, data])
@@ -216,7 +217,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            doc="partition key; Base64 text if the producer gave bytes",
            build=lambda rows, _, report: rows.row_text(layout.ROW_KEY, report)),
     Column("__properties__", PROPERTIES, needs=_MEMBER,
-           doc="properties; the last value wins where a name stands twice",
+           doc="properties; the last value wins if a name stands twice",
            build=lambda rows, _, report: rows.properties(report)),
     Column(VALUE_COLUMN, pa.binary(), needs=_PAYLOAD,
            doc="the value's bytes; null if the message has a null value",
@@ -228,7 +229,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            doc="full topic name, with its partition",
            build=lambda rows, origin, _: repeated(origin.topic, pa.string(), rows.count)),
     Column("__key_bytes__", pa.binary(), needs=_MEMBER, default=False,
-           doc="the key as bytes, decoded where it is Base64",
+           doc="the key as bytes, decoded if it is Base64",
            build=lambda rows, _, report: rows.key_bytes(report)),
     Column("__ordering_key__", pa.binary(), needs=_MEMBER, default=False,
            doc="ordering key; null if none",
@@ -279,7 +280,7 @@ class Projection:
     Attributes:
         columns: Pairs of the given name and our own name of a column: one of `values`, else one of
             `ALL_COLUMNS`.
-        values: The typed columns that the topic's schema gives; None where values are bytes.
+        values: The typed columns that the topic's schema gives; None if values are bytes.
     """
 
     columns: tuple[tuple[str, str], ...]
@@ -390,7 +391,7 @@ def every_column(naming: str = "pulsar-sql", values: ValueColumns | None = None)
 
     Args:
         naming: `pulsar-sql` or `pulsar-spark`.
-        values: The typed columns; None where values are bytes.
+        values: The typed columns; None if values are bytes.
 
     Raises:
         OptionError: An unknown naming.
@@ -431,7 +432,7 @@ def projection(
     Args:
         columns: As in `Projection.select`; None for the default columns.
         naming: `pulsar-sql` or `pulsar-spark`.
-        values: The typed columns; None where values are bytes.
+        values: The typed columns; None if values are bytes.
 
     Raises:
         OptionError: An unknown column or naming.

@@ -42,7 +42,7 @@ class PulsarOffloadError(Exception):
         self.batch_index = batch_index
 
     def __str__(self) -> str:
-        """The message, followed by the place where it is known."""
+        """The message, followed by the place if that is known."""
         place = ", ".join(
             f"{name} {value}"
             for name, value in (
@@ -102,15 +102,15 @@ class EntryNotInLedgerError(PulsarOffloadError, IndexError):
 
 
 class FormatError(PulsarOffloadError, ValueError):
-    """Bytes that break the format of PIP-17, of an entry, or of a message."""
+    """Bytes break the format of PIP-17, of an entry, or of a message."""
 
 
 class UnknownFormatError(FormatError):
-    """The object is no PIP-17 object that we know: an unknown magic, a draft, another version."""
+    """The object is not one of PIP-17 that we know: an unknown magic, a draft, another version."""
 
 
 class UnsupportedFormatError(UnknownFormatError, NotImplementedError):
-    """A format that we recognise and do not read yet (streaming offload, PIP-76)."""
+    """The format is one that we recognise and do not read yet (streaming offload, PIP-76)."""
 
 
 class TruncatedObjectError(FormatError, EOFError):
@@ -118,23 +118,23 @@ class TruncatedObjectError(FormatError, EOFError):
 
 
 class CorruptIndexError(FormatError):
-    """An index object whose fields contradict each other or its size."""
+    """The fields of an index object contradict each other or its size."""
 
 
 class CorruptMetadataError(FormatError):
-    """What a cluster tells of a topic's ledgers that is malformed or contradicts itself."""
+    """A cluster's metadata of a topic's ledgers is malformed or contradicts itself."""
 
 
 class CorruptBlockError(FormatError):
-    """A data block whose header, entry lengths or entry ids contradict the index object."""
+    """The header, entry lengths or entry ids of a data block contradict the index object."""
 
 
 class EntryOrderError(FormatError):
-    """Entries whose broker indexes, which rise through a topic, go back."""
+    """The broker indexes of entries, which rise through a topic, go back."""
 
 
 class CorruptSnapshotError(FormatError):
-    """A saved catalog that cannot be read."""
+    """A saved catalog cannot be read."""
 
 
 class MissingEntriesError(FormatError, LookupError):
@@ -142,7 +142,7 @@ class MissingEntriesError(FormatError, LookupError):
 
 
 class CorruptEntryError(FormatError):
-    """An entry whose frame, message metadata, batch or payload cannot be decoded."""
+    """The frame, message metadata, batch or payload of an entry cannot be decoded."""
 
 
 class ChecksumError(CorruptEntryError):
@@ -158,7 +158,7 @@ class DecryptionError(CorruptEntryError):
 
 
 class SchemaError(PulsarOffloadError, ValueError):
-    """A schema that cannot be read, or that asks for what cannot be given as Arrow columns."""
+    """A schema cannot be read, or asks for what cannot be given as Arrow columns."""
 
 
 class UnknownSchemaVersionError(PulsarOffloadError, LookupError):
@@ -166,7 +166,7 @@ class UnknownSchemaVersionError(PulsarOffloadError, LookupError):
 
 
 class PayloadDecodeError(FormatError):
-    """A payload that does not fit its schema.
+    """A payload does not fit its schema.
 
     Args:
         message: What is wrong with it.
@@ -181,7 +181,7 @@ class PayloadDecodeError(FormatError):
 
 
 class EntryTooLargeError(PulsarOffloadError, ValueError):
-    """An entry that fits no data block of the chosen block size."""
+    """An entry fits no data block of the chosen block size."""
 
 
 class IncompleteReadWarning(UserWarning):

@@ -14,7 +14,7 @@ def install_command(*extras: str) -> str:
     """The command that installs extras beside what is installed.
 
     It names the checkout or the wheel that this installation came from, if its record of that
-    (PEP 610) tells it; else the distribution.
+    (PEP 610) names it; else the distribution.
 
     Args:
         extras: Names of extras, such as `duckdb`.

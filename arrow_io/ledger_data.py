@@ -49,10 +49,10 @@ class LedgerData:
         location: Where its objects are.
         name: Names of its objects.
         table: Where its entries stand.
-        length_bytes: Sum of the lengths of its entries' data; 0 if the index object does not tell.
-        managed_ledger: Name of the managed ledger; None if nothing tells it.
+        length_bytes: Sum of the lengths of its entries' data; 0 if the index object does not say.
+        managed_ledger: Name of the managed ledger; None if nothing names it.
         version: The only version of the data object that is read; None if none is known.
-        cut_bytes: Length of the data object where it is known to be cut; None if it is whole.
+        cut_bytes: Length of the data object if it is known to be cut; None if it is whole.
     """
 
     location: Location
@@ -195,7 +195,7 @@ class LedgerData:
         stream = reader.stream(
             min(walk.position, stop),
             stop,
-            # Where the last entry ends is known only where its block ends behind it.
+            # Where the last entry ends is known only if its block ends behind it.
             prefetch_stop=None if is_whole else table.block_start(last_block),
         )
         with stream:
@@ -230,12 +230,12 @@ class LedgerData:
             report.lose(Unit.BLOCK, self._located(error))
             return
         if not is_padding(view[start : start + length]):
-            message = "what follows the last entry of a block is no padding"
+            message = "what follows the last entry of a block is not padding"
             last = self.table.last_entry_id_of_block(block)
             report.lose(Unit.BLOCK, self._located(CorruptBlockError(message), last, position))
 
     def _check_data_owner(self, stream: RangeStream) -> None:
-        """Compare the managed ledgers that both objects name, where answers bring the names."""
+        """Compare the managed ledgers that both objects name, if answers bring the names."""
         told = None if stream.first is None else stream.first.user_metadata
         owner = self.managed_ledger
         other = (told or {}).get(MANAGED_LEDGER_NAME_KEY)

@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ObjectVersions:
-    """Versions of the two objects of a ledger (`ObjectInfo.version`); None where not known."""
+    """Versions of the two objects of a ledger (`ObjectInfo.version`); None if not known."""
 
     index: ObjectVersion | None = None
     data: ObjectVersion | None = None
@@ -80,8 +80,8 @@ class OffloadedLedger:
         name: Names of its objects.
         index: Its index block.
         warnings: What is odd, yet harmless, in words.
-        cut_bytes: Length of the data object where it is known to be cut; None if it is whole.
-        user_metadata: That of its index object, names in lower case, where the store gave it.
+        cut_bytes: Length of the data object if it is known to be cut; None if it is whole.
+        user_metadata: That of its index object, names in lower case, if the store gave it.
         versions: The only versions of its objects that are read.
     """
 
@@ -112,7 +112,7 @@ class OffloadedLedger:
 
         Raises:
             MissingObjectError: There is no index object.
-            UnknownFormatError: It is no index object of PIP-17, or of another format version.
+            UnknownFormatError: It is not an index object of PIP-17, or of another format version.
             CorruptIndexError: Its fields contradict each other.
             TruncatedObjectError: It, or the data object, is shorter than it says.
             ObjectChangedError: It is of another version.

@@ -1,6 +1,6 @@
 """What options are called where the user stands: `value='raw'`, or `--value raw`.
 
-The outermost surface decides: the command `query` tells of its own options, not of those of SQL.
+The outermost surface decides: the command `query` names its own options, not of those of SQL.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from arrow_io.option_names import option_name
 
 
 def check_whole_number(option: str, value: object, least: int, greatest: int) -> None:
-    """Refuse what is no whole number, or is out of bounds.
+    """Refuse what is not a whole number, or is out of bounds.
 
     Args:
         option: Name of the option.
@@ -38,7 +38,7 @@ def check_whole_number(option: str, value: object, least: int, greatest: int) ->
 
 
 def check_count(option: str, value: object) -> None:
-    """Refuse what is no whole number of at least 1.
+    """Refuse what is not a whole number of at least 1.
 
     Raises:
         OptionError: It is not allowed.
@@ -61,7 +61,7 @@ def check_flag(option: str, value: object) -> None:
 
 
 def check_one_of(allowed: tuple[str, ...], option: str, value: object) -> None:
-    """Refuse a text that is none of those allowed.
+    """Refuse a text that is not one of those allowed.
 
     Raises:
         OptionError: It is not allowed.
@@ -89,7 +89,7 @@ def check_instance(type_: type, what: str, option: str, value: object) -> None:
 
 
 def check_by_name(option: str, value: object) -> None:
-    """Refuse what is no mapping by text; nothing of it is shown, for it may hold secrets.
+    """Refuse what is not a mapping by text; nothing of it is shown, for it may hold secrets.
 
     Raises:
         OptionError: It is not allowed.

@@ -58,7 +58,7 @@ class Bounds:
             end: Likewise; None: to the end.
 
         Raises:
-            OptionError: It is none of these; or the start lies behind the end.
+            OptionError: It is not one of these; or the start lies behind the end.
         """
         start_id, start_ms = _parse("start", start)
         end_id, end_ms = _parse("end", end)
@@ -138,7 +138,7 @@ def _parse(option: str, bound: object) -> tuple[tuple[int, int, int] | None, int
 
 
 def _milliseconds(bound: object) -> int | None:
-    """The first whole ms at or behind a time, for publish times are whole; None if it is none."""
+    """The first whole ms at or behind a time, as publish times are whole; None if there is none."""
     if type(bound).__module__ == "numpy" and type(bound).__name__ == "datetime64":
         return _numpy_milliseconds(bound)
     if isinstance(bound, str):

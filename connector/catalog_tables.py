@@ -77,8 +77,8 @@ LEDGER_SCHEMA = pa.schema(
 )
 """One row a ledger, by ledger id: its state (`connector.catalog.topic_ledgers.LedgerStanding`), its
 entries (both ends inclusive), bytes of the data object, and of the entries alone, which the
-metadata tells too of a ledger that is not in the bucket; when it was created, closed and offloaded;
-and where. What nothing tells is null."""
+metadata gives too of a ledger that is not in the bucket; when it was created, closed and offloaded;
+and where. What is not known is null."""
 
 BLOCK_SCHEMA = pa.schema(
     {
@@ -336,5 +336,5 @@ def _object_row(
 
 
 def _told_time(milliseconds: int | None) -> datetime | None:
-    """A time of Pulsar's, which writes 0 where it knows none."""
+    """A time of Pulsar's, which writes 0 if it knows none."""
     return time_of(milliseconds) if milliseconds else None

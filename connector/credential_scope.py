@@ -39,7 +39,7 @@ def origins(place: object) -> frozenset[Origin]:
 
     Args:
         place: A URL or path; a list of these, or the values of a mapping; JSON text of a list. What
-            is no URL is no place.
+            is not a URL is not a place.
 
     Example:
         >>> sorted(origins(["https://HOST/a", "https://host:443/b", "s3://bucket", "folder"]))

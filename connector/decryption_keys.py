@@ -50,8 +50,8 @@ def read_decryption_keys(given: KeySource | None) -> DecryptionKeys:
         given: As the table above says; None for no keys; or what this function gave.
 
     Raises:
-        OptionError: It is none of these, a file cannot be read, two files of a folder hold
-            different keys of one name, or a key is none that can be used.
+        OptionError: It is not one of these, a file cannot be read, two files of a folder hold
+            different keys of one name, or a key is not one that can be used.
 
     Example:
         >>> read_decryption_keys("tests/data/golden/keys/client-ec-priv.pem")
@@ -133,15 +133,15 @@ def _pem(given: object) -> bytes:
     if pem is None:
         message = (
             "decryption_keys must be PEM text, the path of a PEM file or of a folder of them, or a"
-            " mapping of names to these: what was given is no such text, and no file that can be"
-            " read (it is not shown, for it may be a key)"
+            " mapping of names to these: what was given is neither such a text nor a file that can"
+            " be read (it is not shown, for it may be a key)"
         )
         raise OptionError(message)
     return pem
 
 
 def _file_at(given: object) -> bytes | None:
-    """The bytes of the file that is named, if one is; what is no path may be a key."""
+    """The bytes of the file that is named, if one is; what is not a path may be a key."""
     path = _path(given)
     return None if path is None else _read(path)
 

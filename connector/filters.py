@@ -34,7 +34,7 @@ class RowFilter(Protocol):
         """Numbers of the rows that are kept, ascending; the batch has `columns`."""
 
     def may_hold(self, guarantee: pc.Expression, schema: pa.Schema) -> bool:
-        """Whether rows for which `guarantee` is true can pass; False only where it is proved.
+        """Whether rows for which `guarantee` is true can pass; False only if it is proved.
 
         Args:
             guarantee: Something that is true of all rows.
@@ -44,7 +44,7 @@ class RowFilter(Protocol):
 
 @dataclass(frozen=True)
 class ArrowFilter:
-    """An Arrow expression, applied exactly: a row is kept where it is true, not where it is null.
+    """An Arrow expression, applied exactly: a row is kept if it is true, not if it is null.
 
     Attributes:
         expression: The expression.
@@ -79,12 +79,12 @@ class ArrowFilter:
         return cls(expression, names)
 
     def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
-        """Numbers of the rows where the expression is true, ascending."""
+        """Numbers of the rows for which the expression is true, ascending."""
         column = numbered(batch).filter(self.expression).column(ROW_NUMBER)
         return column if isinstance(column, pa.Array) else column.combine_chunks()
 
     def may_hold(self, guarantee: pc.Expression, schema: pa.Schema) -> bool:
-        """Whether rows for which `guarantee` is true can pass; False only where Arrow proves it."""
+        """Whether rows for which `guarantee` is true can pass; False only if Arrow proves it."""
         format_ = pads.ParquetFileFormat()
         fragment = format_.make_fragment("-", pafs.LocalFileSystem(), guarantee)
         rows = pads.FileSystemDataset([fragment], schema, format_, pafs.LocalFileSystem())
@@ -93,7 +93,7 @@ class ArrowFilter:
 
 @dataclass(frozen=True)
 class BothFilters:
-    """Two filters: a row is kept where both keep it.
+    """Two filters: a row is kept if both keep it.
 
     Attributes:
         first: The one that is applied first.

@@ -39,7 +39,7 @@ _MAX_SERIALIZED_BYTES: Final = 1 << 12
 
 
 class MessageId(NamedTuple):
-    """Which message. Pulsar's earliest id has −1 where its latest has the greatest long."""
+    """Which message. Pulsar's earliest id has −1, and its latest the greatest long."""
 
     ledger_id: int
     entry_id: int
@@ -48,7 +48,7 @@ class MessageId(NamedTuple):
 
     @classmethod
     def parse(cls, given: object) -> Self | None:
-        """Read one of the forms above; None if it is none of them."""
+        """Read one of the forms above; None if it is not one of them."""
         if isinstance(given, str):
             return cls._of_text(given.strip())
         if isinstance(given, bytes | bytearray | memoryview):
@@ -89,7 +89,7 @@ class MessageId(NamedTuple):
 
 
 def _whole(value: object) -> int | None:
-    """A whole number as Python's own, of whichever library it is; None if it is none."""
+    """A whole number as Python's own, of whichever library it is; None if it is not one."""
     try:
         return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:

@@ -348,7 +348,7 @@ class LedgerOffloader:
         return OffloadResult(name, data_bytes, len(index), block_count, context, warnings)
 
     def _undo(self, attempt: _Attempt, error: BaseException) -> None:
-        """Delete what a failed offload wrote; of what is left, the error is told.
+        """Delete what a failed offload wrote; what is left is noted on the error.
 
         Raises:
             OptionError: The store failed because another offload with this uuid was faster, whose

@@ -35,7 +35,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def three_digits(number: float) -> str:
-    """A number with three digits, or with more where it is a whole one.
+    """A number with three digits, or with more if it is a whole one.
 
     Example:
         >>> three_digits(0.25), three_digits(12.345), three_digits(1234)

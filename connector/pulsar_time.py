@@ -10,7 +10,7 @@ _MS: Final = timedelta(milliseconds=1)
 
 
 def time_of(milliseconds: int) -> datetime | None:
-    """A time of Pulsar's; None where it is one that no calendar has.
+    """A time of Pulsar's; None if it is one that no calendar has.
 
     Example:
         >>> time_of(1_700_000_000_000), time_of(2**63 - 1)

@@ -55,7 +55,7 @@ class _Producer(Generic[_T]):
         self._stopped.set()
 
     def close(self) -> None:
-        """Wait for the end of the thread, which has been told to end or has made all items."""
+        """Wait for the end of the thread, which has been asked to end or has made all items."""
         try:
             while True:
                 self._made.get_nowait()

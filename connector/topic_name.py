@@ -93,7 +93,7 @@ class TopicName:
             case [tenant, cluster, namespace, local_name] if is_full and all(parts):
                 return cls(tenant, namespace, local_name, cluster)
         message = (
-            f"topic {_shown(name)} is none of 'name', 'tenant/namespace/name' and "
+            f"topic {_shown(name)} is not 'name', 'tenant/namespace/name' or "
             f"'{_DOMAIN}://tenant/namespace/name'"
         )
         raise OptionError(message)
@@ -182,7 +182,7 @@ def topic_names(wanted: object) -> list[str]:
     """One name or glob, or several, as a list of at least one.
 
     Raises:
-        OptionError: It is no text and no list of texts, or an empty one.
+        OptionError: It is neither a text nor a list of texts, or an empty one.
 
     Example:
         >>> topic_names("orders"), topic_names(("orders", "sales-*"))
@@ -202,10 +202,10 @@ def topic_names(wanted: object) -> list[str]:
 
 
 def namespaces_of(wanted: str | Sequence[str]) -> frozenset[str] | None:
-    """The namespaces in which names select topics; None where one may be a glob.
+    """The namespaces in which names select topics; None if one may be a glob.
 
     Raises:
-        OptionError: Something wanted is no topic name.
+        OptionError: Something wanted is not a topic name.
 
     Example:
         >>> sorted(namespaces_of(["orders", "sales/eu/orders"]))
@@ -233,7 +233,7 @@ def select_topics(wanted: str | Sequence[str], available: Iterable[TopicName]) -
         The topics, each once, ordered by name, the partitions of one topic by number.
 
     Raises:
-        OptionError: Nothing is wanted, or something that is no topic name.
+        OptionError: Nothing is wanted, or something that is not a topic name.
         TopicNotFoundError: A name or glob selects nothing; the message has names that are near.
     """
     names = topic_names(wanted)

@@ -1,6 +1,6 @@
 """Offloaded Pulsar topics as a Spark data source: `spark.read.format("pulsar_offload")`.
 
-Where the package is installed, Spark finds the source by itself (`spark_ds/autoload`). Elsewhere:
+If the package is installed, Spark finds the source by itself (`spark_ds/autoload`). Otherwise:
 `from spark_ds.datasource import PulsarOffloadDataSource`, then
 `spark.dataSource.register(PulsarOffloadDataSource)`. Executors need the package too.
 """

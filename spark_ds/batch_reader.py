@@ -27,7 +27,7 @@ _LOG: Final = logging.getLogger(__name__)
 _MIN_TASK_BYTES: Final = 16 << 20
 _MAX_TASK_BYTES: Final = 128 << 20
 _WANTED_TASKS: Final = 64
-"""Spark does not tell a source how many cores it has; so many keep a middling cluster busy."""
+"""Spark does not say to a source how many cores it has; so many keep a middling cluster busy."""
 
 
 def default_task_bytes(scan_bytes: int) -> int:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HIDE_FRAMES: Final = "SPARK_HIDE_TRACEBACK"
-"""Where a worker looks, as it tells an error, whether to leave the frames out."""
+"""Where a worker looks, as it reports an error, whether to leave the frames out."""
 
 
 @contextmanager
 def sentence_first() -> Iterator[None]:
-    """Let Spark's worker tell an error of ours by its sentence alone.
+    """Let Spark's worker report an error of ours by its sentence alone.
 
     By default it sends the whole text that Python makes of an error, frames first. Its option to
     leave them out (`spark.sql.execution.pyspark.udf.hideTraceback.enabled`) is for all errors of a

@@ -30,7 +30,11 @@ class RefusingStreamReader(DataSourceStreamReader):
             raise OptionError(_NOT_YET)
 
     def read(self, partition: InputPartition) -> NoReturn:
-        """Refuse, as above."""
+        """Refuse.
+
+        Raises:
+            OptionError: Always.
+        """
         del partition
         raise OptionError(_NOT_YET)
 

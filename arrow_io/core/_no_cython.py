@@ -1,4 +1,4 @@
-"""Stands in for the `cython` module where a compiled core runs from source without Cython.
+"""Stands in for the `cython` module when a compiled core runs from source without Cython.
 
 It gives what the sources use while they run: decorators and a context that do nothing, and the
 types of results. Other types stand in annotations only, which are never evaluated.
@@ -43,7 +43,7 @@ gil = nogil = _Lock()
 
 
 def exceptval(*, check: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Do nothing: only C functions need to be told how they signal errors."""
+    """Do nothing: only C functions need to know how they signal errors."""
     del check
     return _keep
 

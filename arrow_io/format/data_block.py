@@ -70,7 +70,7 @@ def read_block_header(
 ) -> BlockHeader:
     """Read the header of a data block, which must say what the index block says.
 
-    Pulsar itself never reads these headers; they are what tells that an index block and a data
+    Pulsar itself never reads these headers; they alone show that an index block and a data
     object belong together.
 
     Args:

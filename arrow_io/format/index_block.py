@@ -22,7 +22,7 @@ One index entry:
 ====== ==== ======== ==== ==============================================================
 
 All numbers are big-endian. An index object has no checksum: what can be compared is compared here,
-and the headers of the data blocks (see `data_block`) tell whether the two objects belong together.
+and the headers of the data blocks (see `data_block`) show whether the two objects belong together.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def check_format_version(user_metadata: Mapping[str, str] | None, *, object_key:
         object_key: Key of the object, for the error.
 
     Returns:
-        A warning in words where the version is absent, as in copies made by other tools; None where
+        A warning in words if the version is absent, as in copies made by other tools; None if
         it is right.
 
     Raises:

@@ -114,7 +114,7 @@ class LedgerMetadata:
     state: LedgerState
     segments: tuple[LedgerSegment, ...] = ()
     digest_type: DigestType | None = None
-    """None where the field is absent or has a value that we do not know."""
+    """None if the field is absent or has a value that we do not know."""
     password: bytes | None = None
     ack_quorum_size: int | None = None
     ctime_ms: int | None = None
@@ -127,7 +127,7 @@ class LedgerMetadata:
 
     @property
     def managed_ledger_name(self) -> str | None:
-        """Name of the managed ledger, `tenant/namespace/persistent/topic`; None if not told.
+        """Name of the managed ledger, `tenant/namespace/persistent/topic`; None if it is not known.
 
         Raises:
             CorruptIndexError: The name is not UTF-8.
@@ -156,7 +156,7 @@ def parse_ledger_metadata(
 
     Raises:
         UnknownFormatError: The bytes are BookKeeper's form for its metadata store.
-        CorruptIndexError: The bytes are no LedgerMetadataFormat, a field that must be there is
+        CorruptIndexError: The bytes are not a LedgerMetadataFormat, a field that must be there is
             absent, or the length or the last entry id is negative.
     """
     if data.startswith(_STORE_VERSION_LINE):
@@ -173,7 +173,7 @@ def _decode(data: bytes) -> LedgerMetadata:
     try:
         message = _LedgerMetadataFormat.FromString(data)
     except DecodeError as error:
-        text = "the ledger metadata is no LedgerMetadataFormat"
+        text = "the ledger metadata is not a LedgerMetadataFormat"
         raise CorruptIndexError(text) from error
     absent = message.FindInitializationErrors()
     if not message.HasField("lastEntryId"):

@@ -38,7 +38,7 @@ def check_magic(
     ledger_id: int | None = None,
     offset: int | None = None,
 ) -> None:
-    """Refuse a structure that does not open with the expected magic, by name where we know it.
+    """Refuse a structure that does not open with the expected magic, by name if we know it.
 
     Args:
         found: The magic read, unsigned.

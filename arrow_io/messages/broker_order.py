@@ -1,6 +1,6 @@
 """Whether entries come in the order in which their broker numbered them.
 
-A data object has no ledger id in it. But where brokers count messages (PIP-70,
+A data object has no ledger id in it. But if brokers count messages (PIP-70,
 `AppendIndexMetadataInterceptor`), the index in an entry's broker metadata rises from each entry of
 a topic to the next, through all its ledgers. Only a count that begins at 0 goes back: that of a
 topic that was deleted and made anew, or of ledgers that were appended offline.
@@ -56,7 +56,7 @@ class BrokerOrder:
 
 
 def _broker_index(run: EntryRun, entry: int) -> int | None:
-    """The broker's index of an entry's last message; None where it has none, or is broken."""
+    """The broker's index of an entry's last message; None if it has none, or is broken."""
     flags = run.number(entry, layout.FLAGS)
     if not flags & layout.HAS_BROKER_INDEX or flags & layout.BROKEN:
         return None
@@ -79,7 +79,7 @@ def out_of_order(before: int | None, index: int | None) -> EntryOrderError:
     message = (
         f"the broker gave index {index} behind {before}: either objects of ledgers were swapped, or"
         " these are ledgers of two topics of one name, of which the older was deleted and the first"
-        " ledgers of the newer are gone; metadata tells which ledgers the topic has, and start can"
+        " ledgers of the newer are gone; metadata says which ledgers the topic has, and start can"
         " leave out the older ones"
     )
     return EntryOrderError(message)

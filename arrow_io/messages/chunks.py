@@ -124,7 +124,7 @@ class ChunkAssembler:
             followed.
         decryptor: Decrypts the chunks, each by itself.
         lookback: Finds the first chunks of a message that began before the entries given; None
-            where such a message belongs to whoever reads those entries.
+            if such a message belongs to whoever reads those entries.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class ChunkAssembler:
 
         Returns:
             The whole payload, decrypted and still compressed, if this was the last chunk (empty
-            where payloads are not wanted); None if the message is not whole yet, or is lost, or
+            if payloads are not wanted); None if the message is not whole yet, or is lost, or
             this chunk is a duplicate.
 
         Raises:
@@ -208,7 +208,7 @@ class ChunkAssembler:
     def _message(
         self, run: EntryRun, index: int, uuid: bytes, chunk_id: int
     ) -> _OpenMessage | None:
-        """The message of a chunk; None where it is somebody else's, or was completed."""
+        """The message of a chunk; None if it is somebody else's, or was completed."""
         if chunk_id == 0:
             self._close(uuid, incomplete=True)
             if run.owned:

@@ -24,7 +24,7 @@ COMPRESSION_TYPES = {"NONE": NONE, "LZ4": LZ4, "ZLIB": ZLIB, "ZSTD": ZSTD, "SNAP
 
 _ARROW_CODECS = {LZ4: "lz4_raw", ZSTD: "zstd", SNAPPY: "snappy"}
 _LEVELS = {ZSTD: 3}
-"""Compression levels of Pulsar's clients, where Arrow's own are others."""
+"""Compression levels of Pulsar's clients, if Arrow's own are others."""
 
 MAX_MESSAGE_BYTES = 128 << 20
 """Largest uncompressed size believed. A broker's own limit is 5 MiB unless configured."""

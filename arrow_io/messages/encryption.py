@@ -6,7 +6,7 @@ has the data key wrapped by the public key. Any one that unwraps is enough.
 | field of MessageMetadata | |
 |---|---|
 | 13 `encryption_keys` | repeated: 1 name of the key pair, 2 wrapped data key |
-| 14 `encryption_algo` | told in errors only: producers leave it out, and the tag tells more |
+| 14 `encryption_algo` | named in errors only: producers leave it out, and the tag proves more |
 | 15 `encryption_param` | IV, 12 bytes |
 
 The payload is the ciphertext and a tag of 16 bytes; there is no associated data. RSA wraps by OAEP
@@ -64,7 +64,7 @@ _MAC_KEY_BYTES = 16
 _MAC_BYTES = 20
 _LENGTH_TAGS = (bytes(8), bytes(4))
 
-# Of MessageMetadata, the fields that tell of encryption; the library skips all others.
+# Of MessageMetadata, the fields that are about encryption; the library skips all others.
 _EncryptionMetadata = message_classes(
     {
         "EncryptionKeys": """
@@ -90,7 +90,7 @@ class DecryptionKeys:
         look_up: Gives the key of a name, or None; asked last, and whenever it is needed.
 
     Raises:
-        OptionError: A key of `by_name` or `for_any_name` is no PEM private key of RSA or a known
+        OptionError: A key of `by_name` or `for_any_name` is not a PEM private key of RSA or a known
             elliptic curve, or has a passphrase; or the library for it is not installed.
     """
 
@@ -99,7 +99,7 @@ class DecryptionKeys:
     look_up: Callable[[str], bytes | None] | None = None
 
     def __post_init__(self) -> None:
-        """Read the keys, so that a bad one is told before anything else is read."""
+        """Read the keys, so that a bad one is reported before anything else is read."""
         for name in self.by_name:
             self.private_key(name)
         if self.for_any_name is not None:
@@ -124,7 +124,7 @@ class DecryptionKeys:
         """The key of a name; None if there is none.
 
         Raises:
-            OptionError: What was looked up is no key that can be used.
+            OptionError: What was looked up is not a key that can be used.
         """
         pem = self.by_name.get(name, self.for_any_name)
         if pem is None and self.look_up is not None:
@@ -296,7 +296,7 @@ def _load(pem: bytes) -> _PrivateKey:
         message = "it has a passphrase: give it without one (openssl pkey)"
         raise OptionError(message) from None
     except (ValueError, UnsupportedAlgorithm):
-        message = "it is no private key in PEM form, or on a curve that is not known"
+        message = "it is not a private key in PEM form, or on a curve that is not known"
         raise OptionError(message) from None
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
         message = "it is neither an RSA key nor one on an elliptic curve of ECDH"

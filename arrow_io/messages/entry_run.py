@@ -103,7 +103,7 @@ class EntryRun:
             yield index
 
     def view(self, index: int, field: int) -> memoryview:
-        """The bytes at a position of one entry; empty where it has none."""
+        """The bytes at a position of one entry; empty if it has none."""
         return self.at(self.number(index, field))
 
     def at(self, position: int) -> memoryview:

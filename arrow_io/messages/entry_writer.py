@@ -73,7 +73,7 @@ class EntryOptions:
     chunking: bool = False
     """Whether a longer message is stored in chunks (PIP-37) instead of being refused."""
     broker_metadata: bool = False
-    """Whether entries tell the running number of their last message, from 0, and when the broker
+    """Whether entries carry the running number of their last message, from 0, and when the broker
     stored them (PIP-70), which is taken to be when they were published."""
 
     def __post_init__(self) -> None:
@@ -214,7 +214,7 @@ class EntryWriter:
         return _checked(metadata, compress(self._compression, payload))
 
     def _single_entries(self, numbered: _Numbered) -> list[WrittenEntry]:
-        """The entry of a message that is no member of a batch, or one entry for each chunk."""
+        """The entry of a message that is not a member of a batch, or one entry for each chunk."""
         message, sequence_id, _ = numbered
         payload = message.payload or b""
         # Of nothing, what ZLIB makes is dropped by the clients of C++ and Python.
@@ -268,7 +268,7 @@ class _Numbered(NamedTuple):
 
 
 def _size_bytes(payload: object) -> int:
-    """Length of a payload; 0 for what is none, which is refused with other wrong values."""
+    """Length of a payload; 0 for what is not one, which is refused with other wrong values."""
     return len(payload) if isinstance(payload, Sized) else 0
 
 

@@ -42,7 +42,7 @@ class _Segment:
     """Rows `[start, stop)` whose bytes stand in the same buffers.
 
     `body` holds key, ordering key and the message's own metadata; `payload` the value. Both are the
-    entry run's buffer where the message was neither batched, compressed nor chunked.
+    entry run's buffer if the message was neither batched, compressed nor chunked.
     """
 
     start: int
@@ -84,7 +84,7 @@ class MessageColumns:
         return stop
 
     def add_single(self, run: EntryRun, index: int, payload: memoryview | None) -> None:
-        """Add one entry whose payload was decompressed or joined; None where it cannot be had."""
+        """Add one entry whose payload was decompressed or joined; None if it cannot be had."""
         builds.in_use.entries.add_singles(
             run.table, index, index + 1, self._rows, self.capacity, self.count
         )
@@ -186,7 +186,7 @@ class MessageColumns:
         return pa.Array.from_buffers(pa.int64(), self.count, [None, buffer])
 
     def batch_indexes(self) -> pa.Int32Array:
-        """The batch index of each row; null where it was not batched."""
+        """The batch index of each row; null if it was not batched."""
         out = pa.allocate_buffer(4 * self.count)
         validity = pa.allocate_buffer(self.count // 8 + 1)
         nulls = builds.in_use.columns.fill_batch_indexes(
@@ -239,7 +239,7 @@ class MessageColumns:
         return _gather(self._column(field), self.count, spans)
 
     def key_bytes(self, report: ReadReport) -> pa.BinaryArray:
-        """The key of each row as bytes: decoded where the producer gave bytes, which are Base64."""
+        """The key of each row as bytes: decoded if the producer gave bytes, which are Base64."""
         keys = self.row_bytes(layout.ROW_KEY)
         flags = self.row_numbers(layout.ROW_FLAGS)
         encoded = pc.not_equal(pc.bit_wise_and(flags, layout.KEY_IS_BASE64), 0)
@@ -286,7 +286,7 @@ class MessageColumns:
         return _gather(positions, self.count, spans)
 
     def properties(self, report: ReadReport) -> pa.MapArray:
-        """The properties of each row; where a name stands twice in a row, the last value wins.
+        """The properties of each row; if a name stands twice in a row, the last value wins.
 
         Raises:
             CorruptEntryError: A property cannot be decoded (salvaging: the message is given without
@@ -406,7 +406,7 @@ def _gather(
 
 
 def as_text(array: pa.BinaryArray, report: ReadReport) -> pa.StringArray:
-    """The same bytes as UTF-8; U+FFFD for what is none, as in Pulsar's Java client, and counted."""
+    """The same bytes as UTF-8; U+FFFD for what is not, as in Pulsar's Java client, and counted."""
     validity, offsets, data = array.buffers()
     text = pa.Array.from_buffers(
         pa.string(), len(array), [validity, offsets, data], array.null_count

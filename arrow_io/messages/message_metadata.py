@@ -1,6 +1,6 @@
 """What a producer says of a message → the protobuf messages that stand in its entry.
 
-`MessageMetadata` describes an entry, and its message where it is no batch; `SingleMessageMetadata`
+`MessageMetadata` describes an entry, and its message if it is not a batch; `SingleMessageMetadata`
 one message of a batch; `BrokerEntryMetadata` is what the broker adds (PulsarApi.proto). Fields are
 written in the order of their numbers, and those that the Java client always writes always, so the
 bytes are those of Pulsar's own serialiser (LightProto).
@@ -174,7 +174,7 @@ def message_metadata(
     uncompressed_bytes: int,
     chunk: Chunk | None = None,
 ) -> bytes:
-    """The MessageMetadata of a message that is no member of a batch.
+    """The MessageMetadata of a message that is not a member of a batch.
 
     Args:
         message: The message.
@@ -245,7 +245,7 @@ def _properties(field: int, message: Message) -> bytes:
 def _unsigned(number: int) -> int:
     """A signed 64-bit number as the unsigned one of the same bits."""
     if not -_INT64_STOP <= number < _INT64_STOP:
-        message = f"{number} is no signed 64-bit number"
+        message = f"{number} is not a signed 64-bit number"
         raise ValueError(message)
     return number & _UINT64_MASK
 
@@ -263,7 +263,7 @@ def _time(field: int, time_ms: int | None) -> bytes:
 def _milliseconds(time_ms: int) -> int:
     """A time as it is stored, which clients read as a signed number."""
     if not 0 <= time_ms < _INT64_STOP:
-        message = f"{time_ms} ms is no time after 1970 began"
+        message = f"{time_ms} ms is not a time after 1970 began"
         raise ValueError(message)
     return time_ms
 

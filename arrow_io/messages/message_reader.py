@@ -71,13 +71,13 @@ class MessageReader:
 
     Args:
         runs: Entries of one partition, in order; those not `owned` are read only as long as a
-            chunked message is open. A `TransactionLookahead` where messages
+            chunked message is open. A `TransactionLookahead` if messages
             of transactions that were not committed are to be left out; any other iterable gives
             them all.
         needs: How deep to look.
         report: Receives the counts.
         limits: How large the message columns grow.
-        lookback: Finds the first chunks of a message that began before the first entry; None where
+        lookback: Finds the first chunks of a message that began before the first entry; None if
             such a message belongs to another reader.
         is_wanted: Whether the row of a message that ends at an entry which is not `owned` is to be
             given, by ledger and entry id; None: any is.

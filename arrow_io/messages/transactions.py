@@ -1,4 +1,4 @@
-"""Which transactions were committed (PIP-31): a marker that stands behind the messages tells.
+"""Which transactions were committed (PIP-31): a marker behind the messages says so.
 
 A message of a transaction is a row only if a TXN_COMMIT marker with its ids follows in the same
 topic partition. So the reader looks ahead: the entries read on the way are kept, up to a bound, and

@@ -15,7 +15,7 @@ Rules of these files:
   told `FULL` and what all nodes need, comes again with an arena that is large enough.
 * Bounds checks are off in the compiled build, so every length read from the bytes is compared with
   what remains *before* it is used, and every count with its node's capacity *before* it is raised.
-  Nesting is as deep as the schema, or `MAX_DEPTH` where values are only read over.
+  Nesting is as deep as the schema, or `MAX_DEPTH` if values are only read over.
 * No Python object is made and no error is raised for bad bytes: a position of −1 says that the
   payload does not fit, `result` says why, and the caller raises the typed error.
 """
@@ -169,7 +169,7 @@ class Arena:
         result[tables.RESULT_OFFSET] = self.code_offset
 
     def append_null(self) -> bool:
-        """Append a null for a payload that cannot be decoded; false where it finds no room."""
+        """Append a null for a payload that cannot be decoded; false if it finds no room."""
         self.code = tables.DONE
         return self._null(0) and self.code == tables.DONE
 
@@ -480,7 +480,7 @@ class Arena:
     def _put_text(
         self, node: cython.Py_ssize_t, start: cython.Py_ssize_t, length: cython.longlong
     ) -> cython.bint:
-        """Text of the payload; false where it is not UTF-8."""
+        """Text of the payload; false if it is not UTF-8."""
         if not self._is_text(start, start + length):
             self._fail(tables.BAD_UTF8, node, start)
             return False

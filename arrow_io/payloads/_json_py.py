@@ -91,7 +91,7 @@ class Shredder(Arena):
     def _json_other(
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Append a value that is no text, or is no text and should be one."""
+        """Append a value that is text and should not be, or is not and should be."""
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         c: cython.int = self.p[i]
@@ -281,7 +281,7 @@ class Shredder(Arena):
         """Read a number: `mantissa` × 10^`exponent`, and its sign in `negative`.
 
         `is_cut` says that this is not all of the number, since more than 19 of its digits count.
-        `number` is 1 where it has a point or an exponent, else 0.
+        `number` is 1 if it has a point or an exponent, else 0.
         """
         c: cython.int
         value: cython.ulonglong = 0
@@ -1108,7 +1108,7 @@ def _begins_value(c: cython.int) -> cython.bint:
 def _utf16_unit(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.longlong:
-    """The UTF-16 unit of four hexadecimal digits; −1 if they are none."""
+    """The UTF-16 unit of four hexadecimal digits; −1 if they are not such digits."""
     value: cython.longlong = 0
     k: cython.Py_ssize_t
     digit: cython.longlong

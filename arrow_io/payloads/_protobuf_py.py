@@ -707,7 +707,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _ignored(self, at: cython.Py_ssize_t, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Pass over a field of a message; to upb, an entry of a map that has such is none."""
+        """Pass over a field of a message; upb takes an entry of a map with one for none."""
         is_entry: cython.bint = at >= 0 and self.ops[at + tables.OPCODE] == tables.PROTO_ENTRY
         if is_entry and not self.is_canonical:
             return self._fail(tables.NOT_CANONICAL, self.ops[at + tables.NODE], i)

@@ -2,7 +2,7 @@
 
 The rules are those of Avro 1.12, "Schema Resolution".
 
-Where Avro leaves a choice, or Java's implementation goes its own way: names of records, enums and
+If Avro leaves a choice, or Java's implementation goes its own way: names of records, enums and
 fixed types tell branches of a union apart, and nothing else; times written in one unit and read in
 another are converted; decimals match if precision and scale do.
 """
@@ -242,7 +242,7 @@ def _matches(writer: AvroType, reader: AvroType) -> bool:
 
 
 def _distance(writer: AvroType, reader: AvroType) -> int:
-    """How far a branch of the reader's union is from what was written; `_NO_MATCH`: it is none."""
+    """How far a branch of the reader's union is from what was written; or `_NO_MATCH`."""
     if not _matches(writer, reader):
         return _NO_MATCH
     if writer.kind != reader.kind:
@@ -271,13 +271,13 @@ def encode_default(type_: AvroType, value: object) -> bytes:
     """Encode the default of a field, as Avro schemas spell it, in Avro's binary encoding.
 
     Raises:
-        SchemaError: It is no value of its type.
+        SchemaError: It is not a value of its type.
     """
     return _DefaultEncoder().encode(type_, value, 0)
 
 
 def _bad_default(type_: AvroType, value: object) -> SchemaError:
-    return SchemaError(f"the default {reprlib.repr(value)} is no Avro {type_.short_name}")
+    return SchemaError(f"the default {reprlib.repr(value)} is not an Avro {type_.short_name}")
 
 
 class _DefaultEncoder:

@@ -79,7 +79,7 @@ class AvroType:
 
 @dataclass(eq=False, slots=True)
 class AvroField:
-    """A field of a record; `default` is `MISSING` where there is none."""
+    """A field of a record; `default` is `MISSING` if there is none."""
 
     name: str
     type: AvroType
@@ -94,7 +94,7 @@ def parse_avro(text: str) -> AvroType:
         text: The schema as JSON.
 
     Raises:
-        SchemaError: It is no Avro schema.
+        SchemaError: It is not an Avro schema.
     """
     try:
         schema = json.loads(text)
@@ -120,7 +120,7 @@ class _Parser:
                 raise SchemaError(message)
             return AvroType("union", branches=branches)
         if not isinstance(schema, dict):
-            message = f"no Avro type: {reprlib.repr(schema)}"
+            message = f"not an Avro type: {reprlib.repr(schema)}"
             raise SchemaError(message)
         kind = schema.get("type")
         if isinstance(kind, dict | list):
@@ -240,7 +240,7 @@ _LOGICAL_KINDS: Final = {
 
 
 def _with_logical(type_: AvroType, schema: Mapping[str, object]) -> AvroType:
-    """Apply a logical type where it is valid; Avro wants an invalid one to be passed over."""
+    """Apply a logical type if it is valid; Avro wants an invalid one to be passed over."""
     logical = schema.get("logicalType")
     if not isinstance(logical, str) or type_.kind not in _LOGICAL_KINDS.get(logical, ()):
         return type_

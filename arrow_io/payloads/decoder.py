@@ -51,7 +51,7 @@ def version_number(version: bytes | None) -> int | None:
 
 
 def is_decodable(schema: TopicSchema) -> bool:
-    """Whether it says how payloads are read: PROTOBUF does only where a descriptor came with it."""
+    """Whether it says how payloads are read: PROTOBUF does only if a descriptor came with it."""
     info = schema.reader
     parts = (info.key, info.value) if info.type == "KEY_VALUE" else (info,)
     return all(
@@ -64,8 +64,8 @@ class PayloadDecoder:
     """Decodes payloads that were written by the versions of one schema.
 
     Args:
-        reader: The schema whose fields are given. A `KEY_VALUE` is none: its parts are.
-        versions: The schema of each version; empty where all payloads were written by `reader`.
+        reader: The schema whose fields are given. A `KEY_VALUE` is not one: its parts are.
+        versions: The schema of each version; empty if all payloads were written by `reader`.
         time_unit: `ns` or `us`: unit of what counts nanoseconds.
         foreign: Versions that cannot be read by this schema, since either is a KEY_VALUE and the
             other is none: what is wrong with each.
@@ -89,7 +89,11 @@ class PayloadDecoder:
 
     @cached_property
     def shape(self) -> Shape:
-        """What payloads become: a record, or one value."""
+        """What payloads become: a record, or one value.
+
+        Raises:
+            SchemaError: The schema cannot be read, or payloads of its type are not decoded.
+        """
         type_, data, unit = self._reader.type, self._reader.data, self._time_unit
         if type_ in PRIMITIVE_TYPES:
             return primitive_shape(type_, unit)
@@ -123,10 +127,10 @@ class PayloadDecoder:
 
         Args:
             version: The version, as it stands in the entry.
-            fields: Fields of the record that are wanted; None for all, or where it is no record.
+            fields: Fields of the record that are wanted; None for all, or if it is not a record.
 
         Raises:
-            UnknownSchemaVersionError: There is no schema of this version, where any is known.
+            UnknownSchemaVersionError: There is no schema of this version, though others are known.
             SchemaError: That schema is of another type, or cannot be read.
         """
         number = self._known_version(version)
@@ -246,7 +250,7 @@ def decode(
     Args:
         decoder: Knows their schema.
         sources: Where they stand; together all rows, in order.
-        fields: Fields of the record that are wanted; None for all, or where it is no record.
+        fields: Fields of the record that are wanted; None for all, or if it is not a record.
         rows: The messages, for errors.
         report: Counts the values that are lost, when salvaging.
         around: What field paths in errors begin with.

@@ -116,7 +116,7 @@ def _check_fields(given: pa.DataType, wanted: pa.DataType) -> None:
     elif pa.types.is_list(wanted) and any(is_list(given) for is_list in _LISTS):
         _check_fields(given.value_type, wanted.value_type)
     elif pa.types.is_list(wanted) and pa.types.is_nested(given):
-        message = f"{given} is no list, as the schema's array is"
+        message = f"{given} is not a list, as the schema's array is"
         raise OptionError(message)
 
 
@@ -160,7 +160,7 @@ def _kind(type_: pa.DataType) -> str:
 
 
 def _widened(type_: pa.DataType) -> pa.DataType:
-    """A type with doubles where it has floats, which a cast may make infinite."""
+    """The same type with doubles in place of floats, which a cast may make infinite."""
     if pa.types.is_float32(type_):
         return pa.float64()
     if pa.types.is_struct(type_):
@@ -303,7 +303,7 @@ def _checked_json(text: str, path: str) -> str:
     try:
         json.loads(text)
     except (ValueError, RecursionError) as error:
-        message = f"{path} is no JSON text: {error}"
+        message = f"{path} is not JSON text: {error}"
         raise OptionError(message) from None
     return text
 
@@ -323,7 +323,7 @@ def _number(number: float) -> str:
 
 
 def _nothing(_value: object) -> str:
-    message = "a value where the schema has null only"
+    message = "a value, but the schema has null only"
     raise OptionError(message)
 
 

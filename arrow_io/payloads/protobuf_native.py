@@ -7,7 +7,7 @@
 | uint64, fixed64 | decimal128(20, 0) |
 | string, bytes | string, binary |
 | enum | string: the name, the first of several; the number if it has none |
-| message, group | struct; without fields: bool, true where it is there |
+| message, group | struct; without fields: bool, true if it is there |
 | repeated, map | list, map; never null |
 | `google.protobuf.Timestamp` | timestamp[unit, UTC] |
 | `google.protobuf.Int32Value`, … | as the value in it, nullable |
@@ -130,7 +130,7 @@ def protobuf_shape(schema_data: str, time_unit: str) -> Shape:
         time_unit: `ns` or `us`: unit of timestamps.
 
     Raises:
-        SchemaError: It is no such text, does not describe that message, or one with too many
+        SchemaError: It is not such a text, does not describe that message, or one with too many
             fields.
     """
     message = _root_message(schema_data)
@@ -255,7 +255,7 @@ def _is_wrapper(message: Descriptor) -> bool:
 
 
 def _fields(message: Descriptor) -> list[tuple[object, ...]]:
-    """What tells whether a message of the schema is the library's own of that name."""
+    """What shows whether a message of the schema is the library's own of that name."""
     return [
         (each.name, each.number, each.type, each.is_repeated, each.has_presence)
         for each in message.fields

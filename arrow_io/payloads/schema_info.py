@@ -39,10 +39,10 @@ class SchemaInfo:
     """One schema (Pulsar's `SchemaInfo`). Hashable and picklable.
 
     Attributes:
-        type: A name among `SCHEMA_TYPES`; `BYTES` where Pulsar says `NONE`.
+        type: A name among `SCHEMA_TYPES`; `BYTES` if Pulsar says `NONE`.
         data: AVRO, JSON: the Avro schema as JSON text. PROTOBUF_NATIVE: JSON text with
             `fileDescriptorSet` (Base64), `rootMessageTypeName` and `rootFileDescriptorName`.
-            PROTOBUF: the same where a descriptor is known, else what Pulsar stores. Otherwise
+            PROTOBUF: the same if a descriptor is known, else what Pulsar stores. Otherwise
             empty.
         properties: Pairs of name and value, by name.
         key: KEY_VALUE: schema of the key.
@@ -66,7 +66,7 @@ class TopicSchema:
     Attributes:
         reader: The schema whose fields become columns.
         versions: Pairs of a version in Pulsar's schema registry and its schema, ascending. Empty
-            where versions are not known: all messages were written with `reader` then.
+            if versions are not known: all messages were written with `reader` then.
     """
 
     reader: SchemaInfo

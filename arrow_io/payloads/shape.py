@@ -28,7 +28,7 @@ class Shape:
         storage: How its values stand in the arena (`tables.BYTE`, …).
         children: Fields of a struct; the item of a list; the entries of a map, a struct of key and
             value.
-        if_missing: What it becomes where its record leaves it out: None for null, an empty text
+        if_missing: What it becomes if its record leaves it out: None for null, an empty text
             for zero or empty, or a text.
         origin: The schema's own type that it stands for.
         accepts_null: Whether the schema has null among its values.
@@ -107,7 +107,7 @@ def record(name: str, fields: Sequence[Shape], origin: object = None) -> Shape:
 
 
 def distinct(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
-    """The names, those that are taken followed by `_2`, `_3`, …; letter case does not tell apart.
+    """The names, those that are taken followed by `_2`, `_3`, …; letter case does not count.
 
     Engines disagree on letter case in names, so two names never differ by it alone.
     """

@@ -26,7 +26,7 @@ MAX_ARENA_BYTES = 2 << 30
 MAX_EXPECTED_BYTES = 256 << 20
 """Most memory taken for what payloads before made expect."""
 _GROWTHS = (2.0, 1.25)
-"""How much room is made, as a multiple of what is needed; the second where the first is too much.
+"""How much room is made, as a multiple of what is needed; the second if the first is too much.
 
 There is no third: each growth copies the arena, so that it must make room for many payloads.
 """
@@ -36,7 +36,7 @@ _LEAST_BYTES = 256
 
 
 class Misfit(NamedTuple):
-    """A payload that does not fit its schema.
+    """A payload does not fit its schema.
 
     Attributes:
         row: Its number.

@@ -71,7 +71,7 @@ OP_WIDTH = 6
     AVRO_BYTES,
     AVRO_FIXED,  # A: bytes
     AVRO_UUID,  # 16 bytes, given as text
-    AVRO_DECIMAL,  # A: bytes, ABSENT where they are counted; B: digits
+    AVRO_DECIMAL,  # A: bytes, ABSENT if they are counted; B: digits
     AVRO_ENUM,  # A: link of B positions of symbols among the constants
     AVRO_ARRAY,  # A: op of an item
     AVRO_MAP,  # A: op of a value
@@ -90,8 +90,8 @@ OP_WIDTH = 6
     JSON_ENUM,  # A: link of B positions; C: position for any other, or ABSENT
     JSON_ARRAY,  # A: op of an item
     JSON_MAP,  # A: op of a value
-    # A: link of B pairs of a name with its closing quote and an op, ABSENT where nobody wants it;
-    # C: hint of the first; D: how many are wanted, ABSENT where they are not nodes of a struct
+    # A: link of B pairs of a name with its closing quote and an op, ABSENT if nobody wants it;
+    # C: hint of the first; D: how many are wanted, ABSENT if they are not nodes of a struct
     JSON_RECORD,
     JSON_UNION,  # A: link of an op for each kind of token
     JSON_RAW,
@@ -122,7 +122,7 @@ MULTIPLIER, DIVISOR, LOW, HIGH = range(4)
 # A oneof of protobuf's: how many members it has, and then their nodes; 0 is behind the last oneof.
 
 # A table of protobuf's: values by their keys. First the number of values for the keys from 0 on
-# (ABSENT where there is none), then the number of pairs of a key and its value that follow, by key.
+# (ABSENT if there is none), then the number of pairs of a key and its value that follow, by key.
 DENSE, SPARSE, MORE, TABLE = range(4)
 
 # Kinds of JSON tokens, in the order of the ops of `JSON_UNION`.
@@ -183,7 +183,7 @@ REASONS = {
     BAD_TAG: "a field has an impossible number or wire type",
     WRONG_SIZE: "the payload has not the length of its type",
     NO_DEFAULT: "the writer's schema has not this field, and the schema read by gives no default",
-    BAD_MESSAGE: "the payload is no protobuf message",
+    BAD_MESSAGE: "the payload is not a protobuf message",
     TOO_LARGE: "the values take more memory than is believed",
 }
 """In words, what is wrong with a payload."""

@@ -68,7 +68,7 @@ class ValueColumns:
         is_flat: Whether the fields of a record become columns.
         time_unit: `ns` or `us`: unit of what counts nanoseconds.
         reserved: Names that other columns have. A field of such a name is given with `_2`, `_3`, …
-            appended; letter case does not tell names apart.
+            appended; letter case does not count.
     """
 
     schema: TopicSchema
@@ -179,7 +179,7 @@ class _KeyValueSources:
     """Where the keys and values of KEY_VALUE messages stand, by the encoding of each version."""
 
     def __init__(self, schema: TopicSchema, rows: MessageColumns, report: ReadReport) -> None:
-        # What is no pair is not taken apart: its version is an error.
+        # What is not a pair is not taken apart: its version is an error.
         self._is_separated: dict[int | None, bool] = {
             number: info.is_separated or info.type != "KEY_VALUE"
             for number, info in schema.versions
@@ -215,7 +215,7 @@ class _KeyValueSources:
                     source.data, source.positions, row, source.stop, keys, values
                 )
                 if row < source.stop:
-                    error = PayloadDecodeError("the payload is no key and value behind lengths")
+                    error = PayloadDecodeError("the payload is not a key and value behind lengths")
                     lose_values(self._rows, [row], error, self._report)
                     keys[row] = values[row] = layout.ABSENT
                     row += 1

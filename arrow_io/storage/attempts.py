@@ -23,9 +23,9 @@ class Attempts:
     count: int = 0
     """How many there were."""
     sent_requests: int = 0
-    """How many requests that were, with all that libraries sent again; 0 where nothing tells."""
+    """How many requests that were, with all that libraries sent again; 0 if it is not known."""
     last_status: int | None = None
-    """HTTP status of the last answer; None where there was none, or nothing tells."""
+    """HTTP status of the last answer; None if there was none, or it is not known."""
     is_late: bool = False
     """Whether the last one was given up because its time was over."""
 
@@ -45,7 +45,7 @@ class Attempts:
         return text
 
     def advice(self) -> str:
-        """The storage option that allows more; empty where none does.
+        """The storage option that allows more; empty if none does.
 
         Example:
             >>> from arrow_io.storage.failures import RetryPolicy

@@ -45,7 +45,7 @@ _LIBRARY_ERRORS = {
     "http.client": ("HTTPException",),
     "obstore.exceptions": ("BaseError",),
 }
-"""Base classes of the errors of each storage library that are no `OSError`, by module."""
+"""Base classes of the errors of each storage library that are not an `OSError`, by module."""
 
 # EndpointConnectionError is not here: botocore has asked five times by then, and where the endpoint
 # is mistyped the user should hear it soon.
@@ -116,7 +116,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def http_status(error: BaseException) -> int | None:
-    """HTTP status that the store answered with, or None if the error does not tell."""
+    """HTTP status that the store answered with, or None if the error does not say."""
     candidates = [_s3_response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")]
     # The attribute's name in aiohttp, in azure, and in gcsfs.
     candidates += [getattr(error, name, None) for name in ("status", "status_code", "code")]
@@ -164,7 +164,7 @@ class RetryPolicy:
     sleep: Callable[[float], object] = time.sleep
     """What waits for a number of seconds."""
     clock: Callable[[], float] = time.monotonic
-    """What tells the time, in seconds from any beginning."""
+    """A clock, in seconds from any beginning."""
 
     def call(self, request: Callable[[], _Result]) -> _Result:
         """Send a request, and send it again as long as it fails in a way that may pass.

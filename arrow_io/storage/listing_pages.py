@@ -28,7 +28,7 @@ MAX_PAGES: Final = 1_000_000
 
 
 class Request(Protocol):
-    """Sends a request, again where it fails in a way that may pass."""
+    """Sends a request, and again if it fails in a way that may pass."""
 
     def __call__(self, send: Callable[[ObjectStore], _Result]) -> _Result:
         """Send it; raises typed errors."""
@@ -39,7 +39,7 @@ class ListingPages:
 
     Args:
         policy: How long they may take.
-        request: Sends a request for a page, and sends it again where that may help.
+        request: Sends a request for a page, and sends it again if that may help.
     """
 
     def __init__(self, policy: RetryPolicy, request: Request) -> None:

@@ -75,7 +75,7 @@ class Location:
         """Copy the options, and check what can be checked without a request.
 
         Raises:
-            OptionError: The URL is no text, is empty, names no bucket, holds credentials that
+            OptionError: The URL is not text, is empty, names no bucket, holds credentials that
                 belong in the options, has a `?` on S3, from which on s3fs would cut it off, or
                 leads through a cache; or a number among the options is out of bounds.
         """
@@ -173,11 +173,11 @@ class Location:
         Args:
             name: Name of the object.
             max_bytes: Greatest length accepted, in bytes; no more than one byte beyond it is read.
-            version: The version that it must be of, where the request tells that, as it was listed
+            version: The version that it must be of, if the request can tell, as it was listed
                 or first read; None: any.
 
         Returns:
-            The bytes; and the user metadata where the request brings it (S3), else None.
+            The bytes; and the user metadata if the request brings it (S3), else None.
 
         Raises:
             FormatError: The object is longer than `max_bytes`.
@@ -216,7 +216,7 @@ class Location:
             name: Name of the object.
             start: First byte, in bytes from the object's start.
             stop: Byte behind the last one wanted (half-open); greater than `start`.
-            version: The version that it must be of, where the request tells that, as it was listed
+            version: The version that it must be of, if the request can tell, as it was listed
                 or first read; None: any.
 
         Returns:
@@ -286,7 +286,7 @@ class Location:
         return self._head(name).user_metadata
 
     def exists(self, name: str) -> bool:
-        """Whether there is an object of this name; a folder is none.
+        """Whether there is an object of this name; a folder is not one.
 
         Raises:
             StorageError: The store refused, or went on failing.
@@ -384,7 +384,7 @@ class Location:
             prefix: Only objects directly at the location whose names begin so.
 
         Returns:
-            Multipart uploads on S3, files written aside in a folder. Always empty where the store
+            Multipart uploads on S3, files written aside in a folder. Always empty if the store
             shows nothing of the kind (GCS, Azure, memory).
 
         Raises:

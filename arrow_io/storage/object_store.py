@@ -1,8 +1,8 @@
 """One request at a time to a store, as its library gives it: no retries, the library's errors.
 
-Every fsspec file system can list, tell a size, and read a range. Some have a class of their own:
+Every fsspec file system can list, say a size, and read a range. Some have a class of their own:
 for the way in which an object gets there whole or not at all (`store_uploads`), and where an answer
-can tell of which version of the object it is: a folder and memory here, S3 in `s3_object_store`.
+can say of which version of the object it is: a folder and memory here, S3 in `s3_object_store`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class ObjectInfo:
     """Name relative to the location."""
     size_bytes: int
     modified: datetime | None
-    """When it was written, with time zone; None where the store does not tell."""
+    """When it was written, with time zone; None if the store does not say."""
     version: ObjectVersion | None = field(default=None, compare=False)
-    """None where nothing tells it from others."""
+    """None if nothing distinguishes it from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +63,16 @@ class UnfinishedUpload:
     upload_id: str
     """The store's id of the upload."""
     initiated: datetime | None
-    """When it was begun or, of a file, last written to; None where the store does not tell."""
+    """When it was begun or, of a file, last written to; None if the store does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectHead:
-    """What a store tells of an object without its bytes."""
+    """What a store says of an object without its bytes."""
 
     size_bytes: int
     user_metadata: dict[str, str] | None
-    """Names in lower case; None where the store has no user metadata."""
+    """Names in lower case; None if the store has no user metadata."""
     version: ObjectVersion | None = None
     """As `ObjectInfo.version`."""
 
@@ -83,9 +83,9 @@ class ObjectContent:
 
     data: bytes
     user_metadata: dict[str, str] | None
-    """Names in lower case; None where the store does not give it together with the bytes."""
+    """Names in lower case; None if the store does not give it together with the bytes."""
     version: ObjectVersion | None = field(default=None, compare=False)
-    """As `ObjectInfo.version`; None where the store does not give it together with the bytes."""
+    """As `ObjectInfo.version`; None if the store does not give it together with the bytes."""
 
 
 class ObjectStore:
@@ -348,7 +348,7 @@ def protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
 def range_ignored(name: str, start: int, stop: int) -> StorageError:
     """The error for a server that sends something else than the range asked for.
 
-    The bytes are dropped even where the right ones could be cut out of them: such a server would
+    The bytes are dropped even if the right ones could be cut out of them: such a server would
     send the whole object for each range of it.
     """
     message = f"the server does not answer with the bytes [{start}, {stop}) that it was asked for"
@@ -356,7 +356,7 @@ def range_ignored(name: str, start: int, stop: int) -> StorageError:
 
 
 def lower_names(metadata: object) -> dict[str, str] | None:
-    """User metadata with names in lower case; None if it is none."""
+    """User metadata with names in lower case; None if it is not a mapping."""
     if not isinstance(metadata, Mapping):
         return None
     return {str(name).lower(): str(value) for name, value in metadata.items()}

@@ -1,7 +1,7 @@
-"""Which version of an object a store tells of, and when two of them are one.
+"""Which version of an object a store speaks of, and when two of them are one.
 
-Stores tell a version in one of two ways: by an ETag, or by length and time of writing. Only two
-that are told in the same way can be compared.
+Stores name a version in one of two ways: by an ETag, or by length and time of writing. Only two
+that are named in the same way can be compared.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WriteTime:
 
 
 ObjectVersion = ETag | WriteTime
-"""What no other version of an object has, as far as the store tells."""
+"""What no other version of an object has, as far as the store says."""
 
 
 def agree(one: ObjectVersion | None, other: ObjectVersion | None) -> bool:
@@ -62,11 +62,11 @@ def agree(one: ObjectVersion | None, other: ObjectVersion | None) -> bool:
 
 
 def version_in(entry: Mapping[str, Any], size_bytes: int | None) -> ObjectVersion | None:
-    """The version of an object; None if nothing of the kind is told.
+    """The version of an object; None if the file system says nothing of the kind.
 
     Args:
-        entry: What a file system tells of the object, in its own words.
-        size_bytes: Length of the object; None if that is not told.
+        entry: What a file system says of the object, in its own words.
+        size_bytes: Length of the object; None if it is not known.
     """
     tag, modified = etag_in(entry), modified_in(entry)
     if tag is not None or size_bytes is None or modified is None:
@@ -75,20 +75,20 @@ def version_in(entry: Mapping[str, Any], size_bytes: int | None) -> ObjectVersio
 
 
 def etag_in(entry: Mapping[str, Any]) -> ETag | None:
-    """The ETag of an object; None if none is told.
+    """The ETag of an object; None if the file system gives none.
 
     Args:
-        entry: What a file system tells of the object, in its own words.
+        entry: What a file system says of the object, in its own words.
     """
     tag = next((entry[name] for name in _ETAG_FIELDS if entry.get(name)), None)
     return None if tag is None else ETag(str(tag).removeprefix("W/").strip('"'))
 
 
 def modified_in(entry: Mapping[str, Any]) -> datetime | None:
-    """When an object was written, with time zone; None if that is not told.
+    """When an object was written, with time zone; None if it is not known.
 
     Args:
-        entry: What a file system tells of the object, in its own words.
+        entry: What a file system says of the object, in its own words.
     """
     # The field's name in s3fs, adlfs, local and sftp, gcsfs, memory.
     for name in ("LastModified", "last_modified", "mtime", "updated", "created"):

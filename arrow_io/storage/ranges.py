@@ -4,7 +4,7 @@ What comes in is a location, the name of a data object and the length that its i
 (`data_object_length` of PIP-17); what goes out is read-only views of the bytes asked for. A short
 answer is continued where it stopped; that the object ends is believed only when a HEAD says so.
 All bytes are of one version of the object: the one that was listed, or else the one that the first
-answer is of. Where answers do not tell it (all but S3, folders and memory), a HEAD does: before the
+answer is of. If answers do not say it (all but S3, folders and memory), a HEAD does: before the
 stream's last range is given or, of a stream that ends before it, when it is closed.
 """
 
@@ -81,7 +81,14 @@ class RangeReader:
         return self.read_content(start, stop).data
 
     def read_content(self, start: int, stop: int) -> ObjectContent:
-        """As `read`: the bytes, and what the first answer told of the object."""
+        """As `read`: the bytes, and what the first answer said of the object.
+
+        Raises:
+            TruncatedObjectError: As `read`.
+            MissingObjectError: As `read`.
+            ObjectChangedError: As `read`.
+            StorageError: As `read`.
+        """
         self._check_range(start, stop)
         content = ObjectContent(b"", None, self.version)
         parts: list[bytes] = []
@@ -128,7 +135,7 @@ class RangeReader:
 
     def _check_range(self, start: int, stop: int) -> None:
         if not 0 <= start <= stop:
-            message = f"no range of bytes: [{start}, {stop})"
+            message = f"not a range of bytes: [{start}, {stop})"
             raise OptionError(message, object_key=self.name)
         if stop > self.size_bytes:
             message = f"bytes up to {stop} of an object of {counted(self.size_bytes, 'byte')}"
@@ -172,9 +179,9 @@ class RangeStream:
         self._window = 0
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
-        self._is_unsure = False  # whether an answer did not tell its version
+        self._is_unsure = False  # whether an answer did not say its version
         self.first: ObjectContent | None = None
-        """What the first answer told of the object, without its bytes; None until it came."""
+        """What the first answer said of the object, without its bytes; None until it came."""
 
     def __enter__(self) -> Self:
         """Return the stream itself."""
@@ -189,7 +196,7 @@ class RangeStream:
             StorageError: The store refused, or went on failing.
         """
         self.close()
-        # Not behind an error, nor where a consumer gives up: a HEAD would hold them up.
+        # Not behind an error, nor if a consumer gives up: a HEAD would hold them up.
         if exc_info[0] is None:
             self._check_version()
 
@@ -298,7 +305,7 @@ class RangeStream:
         self._held.append((request.start, memoryview(content.data)))
 
     def _check_version(self) -> None:
-        """Ask for the version, if an answer since the last time did not tell its own."""
+        """Ask for the version, if an answer since the last time did not say its own."""
         if self._is_unsure:
             self._reader.check_version()
             self._is_unsure = False

@@ -13,7 +13,7 @@ _CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "adl", "az", "wasb", "wasbs"})
 """Azure's schemes, in whose URLs the container stands before the `@`."""
 
 _PLAIN_OPTIONS = frozenset({"endpoint_url", "region_name"})
-"""Options that an error message is of little use without, and that are no secrets."""
+"""Options that an error message is of little use without, and that are not secrets."""
 
 _MIN_SECRET_LENGTH = 4
 """Shorter option values are not looked for: replacing them would only garble the text."""

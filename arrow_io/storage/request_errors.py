@@ -51,7 +51,7 @@ class RequestErrors:
         Args:
             error: What it raised, at last.
             name: Name of the object; None for a listing.
-            offset: First byte that is missing, in bytes, where the request was for a range.
+            offset: First byte that is missing, in bytes, if the request was for a range.
             attempts: The attempts at the request.
         """
         if isinstance(error, PulsarOffloadError):

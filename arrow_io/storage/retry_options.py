@@ -51,7 +51,7 @@ def without_ours(storage_options: Mapping[str, object]) -> dict[str, object]:
 def _number(
     storage_options: Mapping[str, object], name: str, least: float, greatest: float
 ) -> float:
-    # It is no secret, as the file system's options may be.
+    # It is not a secret, as the file system's options may be.
     value = shown_to_library(storage_options[name])
     try:
         number = float(value) if isinstance(value, int | float | str) else math.nan

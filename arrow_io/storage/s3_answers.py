@@ -1,9 +1,9 @@
 """What passes between botocore and S3 in one request of ours: how much, and whether it is sound.
 
-Only botocore's events tell. It and s3fs send much again by themselves, and count it for nobody. Of
-a listing that is cut within its XML botocore makes a server error, which both of them send again,
-25 times in all; an answer without a byte, and any XML that is no listing, it takes for an empty
-page, so that keys would be missing and nobody the wiser.
+Only botocore's events show it. It and s3fs send much again by themselves, and count it for nobody.
+Botocore makes a server error of a listing that is cut within its XML, and both of them send that
+again, 25 times in all. It takes an answer without a byte, and any XML that is not a listing, for an
+empty page, so that keys would be missing and nobody the wiser.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def check_listing(body: bytes, root: str) -> None:
     if tags and tags[0] not in {root, _ERROR_ROOT}:
         reason = f"it begins with the tag {tags[0][:100]!r}"
     if reason is not None:
-        message = f"the answer of {counted(len(body), 'byte')} is no XML listing: {reason}"
+        message = f"the answer of {counted(len(body), 'byte')} is not an XML listing: {reason}"
         raise BrokenListingError(message)
     try:
         parser.Parse(b"", True)  # noqa: FBT003 - takes no name

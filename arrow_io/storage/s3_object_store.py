@@ -142,14 +142,14 @@ class S3ObjectStore(ObjectStore):
             )
             if count < page.get("KeyCount", 0):
                 told = counted(page["KeyCount"], "key")
-                message = f"a page of a listing has {count} of the {told} that it tells"
+                message = f"a page of a listing has {count} of the {told} that it counts"
                 raise StorageError(message)
             yield page
             if not page.get("IsTruncated"):
                 return
             token = page.get("NextContinuationToken")
             if not token or token in seen:
-                message = "the server lists objects in pages, and does not tell the next one"
+                message = "the server lists objects in pages, and does not name the next one"
                 raise StorageError(message)
             seen.add(token)
             marker = {"ContinuationToken": token}
@@ -163,7 +163,7 @@ class S3ObjectStore(ObjectStore):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     def head(self, name: str) -> ObjectHead:
-        """What is told of an object: one HEAD, where s3fs's `info` may also list."""
+        """What the store says of an object: one HEAD; s3fs's `info` might also list."""
         response = self._call("head_object", **self._bucket_and_key(name))
         return ObjectHead(
             response["ContentLength"],
@@ -226,7 +226,7 @@ class S3ObjectStore(ObjectStore):
 
     async def _receive(
         self,
-        body: Any,  # noqa: ANN401 - aiohttp is no dependency of ours
+        body: Any,  # noqa: ANN401 - aiohttp is not a dependency of ours
         limit_bytes: int,
         received: list[bytes],
         limit: asyncio.Timeout,
@@ -361,7 +361,7 @@ class _UploadPages:
         key, upload_id = page.get("NextKeyMarker"), page.get("NextUploadIdMarker") or ""
         before = self.marker.get("KeyMarker", "")
         if not key:
-            message = "the server lists multipart uploads in pages, and does not tell the next one"
+            message = "the server lists multipart uploads in pages, and does not name the next one"
             raise StorageError(message)
         if key != before:
             self._seen_ids.clear()

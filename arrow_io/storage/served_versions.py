@@ -1,4 +1,4 @@
-"""Versions of objects in one folder where what the store lists differs from what it serves."""
+"""Versions of objects in one folder, if what the store lists differs from what it serves."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _Result = TypeVar("_Result")
 
 
 class ServedVersions:
-    """Tells an object that was replaced from one that is listed under another version than served.
+    """Distinguishes an object that was replaced from one that is only listed under another version.
 
     Some stores list another ETag than they serve, as of encrypted objects. If an object seems to be
-    of another version, a new listing and a HEAD tell these from a store where it was replaced.
+    of another version, a new listing and a HEAD show whether it was replaced or is only listed so.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class ServedVersions:
             version: The version as listed, or first read; None: any.
             read: Reads the object if it is of a version, as served.
             relist: Lists the object anew, perhaps with others.
-            head: Asks for what is told of the object.
+            head: Asks what the store says of the object.
 
         Raises:
             ObjectChangedError: It is of another version.
@@ -71,7 +71,7 @@ class ServedVersions:
         relist: Callable[[], Iterable[ObjectInfo]],
         head: Callable[[], ObjectHead],
     ) -> ObjectVersion | None:
-        """What a HEAD tells of the version that is still listed; None if that is gone."""
+        """What a HEAD says of the version that is still listed; None if that is gone."""
         # A listing that was made for another object may show that this one was replaced too. It
         # cannot show the contrary: it may have been replaced behind it.
         if self._relisted.get(name, version) != version:

@@ -1,4 +1,4 @@
-"""What a URL alone tells of the store that it leads to."""
+"""What a URL alone says of the store that it leads to."""
 
 from __future__ import annotations
 

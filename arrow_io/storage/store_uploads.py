@@ -44,7 +44,7 @@ _ASIDE = re.compile(r"(?P<name>.+)\.(?P<upload_id>[0-9a-f]{16})\.unfinished", re
 
 @dataclass(frozen=True, slots=True)
 class ObjectAttributes:
-    """What is kept with an object besides its bytes, where the store keeps such things."""
+    """What is kept with an object besides its bytes, if the store keeps such things."""
 
     user_metadata: Mapping[str, str]
     content_type: str = DEFAULT_CONTENT_TYPE
@@ -202,7 +202,7 @@ def aside_path(path: str, upload_id: str) -> str:
 
 
 def parse_aside_name(aside: str) -> tuple[str, str] | None:
-    """The name and the upload id that the name of a file written aside tells.
+    """The name and the upload id that stand in the name of a file written aside.
 
     Example:
         >>> parse_aside_name("orders.0123456789abcdef.unfinished")

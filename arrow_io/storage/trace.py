@@ -90,7 +90,7 @@ class RequestRecord:
     name: str
     """Name of the object within its location; empty for a listing."""
     start: int | None = None
-    """First byte of the range or part; None where the request is about neither."""
+    """First byte of the range or part; None if the request is about neither."""
     stop: int | None = None
     """Byte behind the last one."""
 
@@ -125,7 +125,7 @@ class RequestTrace:
         Args:
             kind: What it is for.
             name: Name of the object within its location; empty for a listing.
-            start: First byte of the range or part, where the request is about one.
+            start: First byte of the range or part, if the request is about one.
             stop: Byte behind the last one (half-open).
         """
         with self._lock:

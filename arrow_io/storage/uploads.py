@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 class Requests(Protocol):
-    """Sends requests about one object, again where they fail in a way that may pass."""
+    """Sends requests about one object, and again if they fail in a way that may pass."""
 
     def __call__(
         self, send: Callable[[ObjectStore], _Result], *, repeat: bool = True, sent_bytes: int = 0

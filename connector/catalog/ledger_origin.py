@@ -1,4 +1,4 @@
-"""What an index object tells of the cluster that wrote it: its name, its bookies, and the time.
+"""What an index object says of the cluster that wrote it: its name, its bookies, and the time.
 
 BookKeeper gives out the ids of ledgers in the order in which they are created, and each cluster has
 bookies of its own.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _BROKER_CLOCKS_MS: Final = 60_000
 """How far the clocks of brokers, which note these times, may be apart."""
 _NO_BOOKIE: Final = "127.0.0.1:3181"
-"""What `new_ledger_metadata` says where there was no bookie, and clusters of one machine too."""
+"""What `new_ledger_metadata` says if there was no bookie, and clusters of one machine too."""
 
 
 class LedgerTimes:
@@ -63,7 +63,7 @@ class LedgerTimes:
 
 
 def told_cluster(user_metadata: Mapping[str, str] | None) -> str | None:
-    """The cluster's name; None where nothing tells it, as in a folder or a copy."""
+    """The cluster's name; None if nothing names it, as in a folder or a copy."""
     return (user_metadata or {}).get(CLUSTER_NAME_KEY) or None
 
 
@@ -87,7 +87,7 @@ def is_foreign(
     """Whether something shows that a copy of a ledger is another cluster's.
 
     Only what is known without a request. Of what names no bookie, as what was written without any,
-    times tell nothing: it may have those of its messages.
+    times prove nothing: it may have those of its messages.
 
     Args:
         copy: The copy, whose index object is sound.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def count_left_out(
     catalog: Catalog, chosen: Sequence[TopicLedgers], report: TopicReport, asked_for: range
 ) -> None:
-    """Count what is wrong with topics, and what of them is not offloaded yet or cannot be told.
+    """Count what is wrong with topics, and what of them is not offloaded yet or is not known.
 
     Args:
         catalog: What the topics were chosen of.
@@ -29,7 +29,7 @@ def count_left_out(
         asked_for: Ledger ids that are asked for; what is wrong with others is passed over.
 
     Raises:
-        PulsarOffloadError: A ledger of these topics, or one whose topic cannot be told, is unsound,
+        PulsarOffloadError: A ledger of these topics, or one whose topic is not known, is unsound,
             and the report does not salvage.
     """
     # What the metadata lists is all there is of a topic.
@@ -55,7 +55,7 @@ def _doubts(source: MetadataSource, chosen: Sequence[TopicLedgers]) -> list[str]
     """What the metadata of some topics leaves unsure, in words that begin with the topic."""
     starts = tuple(f"{each.topic}: " for each in chosen)
     told = [each for each in dict.fromkeys(source.warnings) if each.startswith(starts)]
-    # Whoever tells it of a single topic names that before it.
+    # Whoever reports it of a single topic names that before it.
     return told if len(chosen) > 1 else [each.removeprefix(starts[0]) for each in told]
 
 
@@ -66,7 +66,7 @@ def _count_unfinished(
     unfinished = [each.name for each in catalog.bucket.unfinished]
     copies = catalog.bucket.copies_of({name.ledger_id for name in unfinished})
     sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
-    # An offload of which nothing tells the topic may be of any that has the ledger.
+    # An offload of which nothing names the topic may be of any that has the ledger.
     sound |= {(None, ledger_id) for _, ledger_id in sound}
     last: dict[TopicName | None, int] = {
         each.topic: max((ledger.ledger_id for ledger in each.ledgers), default=-1)

@@ -42,7 +42,7 @@ def catalog_table(caption: str, bucket: Bucket) -> str:
     sizes: dict[str, int] = defaultdict(int)
     for attempt in bucket.listing.indexes:
         topic = topics.get(attempt)
-        untold = "(topic not told)" if attempt in topics else "(index object not read)"
+        untold = "(topic not known)" if attempt in topics else "(index object not read)"
         shown = untold if topic is None else str(topic.base)
         data = bucket.listing.data.get(attempt)
         ledgers[shown].add(attempt.ledger_id)

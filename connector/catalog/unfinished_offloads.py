@@ -1,4 +1,4 @@
-"""Offloads that have a data object and no index object: whose they are, as far as it is told."""
+"""Offloads that have a data object and no index object: whose they are, as far as it is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class UnfinishedOffloads:
-    """What the user metadata of data objects tells; each object is asked once.
+    """What the user metadata of data objects says; each object is asked once.
 
     Args:
         location: Where they lie.
@@ -27,7 +27,7 @@ class UnfinishedOffloads:
         self._known: dict[LedgerObjectName, Mapping[str, str] | None] = {}
 
     def topic(self, name: LedgerObjectName) -> TopicName | None:
-        """The topic of an unfinished offload; None if nothing tells it.
+        """The topic of an unfinished offload; None if nothing names it.
 
         Raises:
             MissingObjectError: The data object is not there any more.

@@ -1,11 +1,11 @@
-"""Arrow tables as pandas frames: NumPy's types where they hold every value, else Arrow's.
+"""Arrow tables as pandas frames: NumPy's types if they hold every value, else Arrow's.
 
 | Arrow | pandas | Arrow's type stays (`pandas.ArrowDtype`) |
 |---|---|---|
-| bool, int8 … int64 | bool, int8 … int64 | where there are nulls, of which NumPy makes floats |
-| float, double | float32, float64 | where there is a NaN, which pandas takes for a null |
-| timestamp | datetime64 | where a value is the one that NumPy has for a null |
-| date32 | object (`datetime.date`) | where a year is not one of Python's, 1 to 9999 |
+| bool, int8 … int64 | bool, int8 … int64 | if there are nulls, of which NumPy makes floats |
+| float, double | float32, float64 | if there is a NaN, which pandas takes for a null |
+| timestamp | datetime64 | if a value is the one that NumPy has for a null |
+| date32 | object (`datetime.date`) | if a year is not one of Python's, 1 to 9999 |
 | decimal128, string, binary, time64[us] | object, str | never |
 | time64[ns], list, map, struct | | always: Python has no nanoseconds, NumPy no nulls in lists |
 """
@@ -47,7 +47,7 @@ def exact_frame(table: pa.Table) -> pd.DataFrame:
 
 
 def _is_exact_in_numpy(column: pa.ChunkedArray) -> bool:
-    """Whether what pandas makes of a column unless told otherwise has each of its values."""
+    """Whether what pandas makes of a column by default has each of its values."""
     type_ = column.type
     if pa.types.is_boolean(type_) or pa.types.is_integer(type_):
         return bool(column.null_count == 0)

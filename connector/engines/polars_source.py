@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PolarsFilter:
-    """A Polars predicate: a row is kept where it is true.
+    """A Polars predicate: a row is kept if it is true.
 
     Attributes:
         predicate: The predicate.
@@ -30,7 +30,7 @@ class PolarsFilter:
     columns: tuple[str, ...]
 
     def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
-        """Numbers of the rows where the predicate is true, ascending."""
+        """Numbers of the rows for which the predicate is true, ascending."""
         # A column of numbers, because a predicate may look at no column, or be a mere literal.
         frame = _frame(numbered(batch))
         return pa.array(frame.filter(self.predicate).get_column(ROW_NUMBER).to_arrow(), pa.int64())
@@ -56,7 +56,7 @@ def scan_polars(dataset: TopicDataset) -> pl.LazyFrame:
     ) -> Iterator[pl.DataFrame]:
         del batch_size  # the reader's own limits hold
         scan = dataset.scan
-        # Where Polars gives both, the limit comes before the predicate.
+        # If Polars gives both, the limit comes before the predicate.
         if predicate is not None and n_rows is None:
             names = tuple(dict.fromkeys(predicate.meta.root_names()))
             scan = scan.filtered(PolarsFilter(predicate, names))

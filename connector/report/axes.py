@@ -100,7 +100,7 @@ def count_text(number: float) -> str:
 
 
 def time_text(time_ms: int) -> str:
-    """A time, to the millisecond where it has any.
+    """A time, to the millisecond if it has any.
 
     Example:
         >>> time_text(1_700_000_000_000), time_text(1_700_000_000_250)

@@ -407,7 +407,7 @@ def _grid(ticks: Iterable[tuple[float, str]], height: int) -> Html:
 
 
 def _labels(ticks: Sequence[tuple[float, str]], y: int) -> Html:
-    """Texts below a chart; on a narrow page, every other one where there are more than three."""
+    """Texts below a chart; on a narrow page, every other one if there are more than three."""
     shown = []
     for number, (at, text) in enumerate(ticks):
         anchor = "start" if at < _EDGE else "end" if at > 1 - _EDGE else "middle"

@@ -2,7 +2,7 @@
 
 The tables are those of `listings`, the findings those of `audit`. When a ledger was created stands
 in its index object, when it was closed in the metadata only, so one of both is often not known; the
-ledger before or behind it tells then, since a topic writes one ledger after the other.
+ledger before or behind it is asked then, since a topic writes one ledger after the other.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class LedgerSpan:
     ledger_id: int
     state: LedgerStanding
     entries: int
-    """0 where it is not known."""
+    """0 if it is not known."""
     size_bytes: int
-    """Of the data object, or of the entries if it is not there; 0 where it is not known."""
+    """Of the data object, or of the entries if it is not there; 0 if it is not known."""
     start_ms: int | None
-    """When it was created, ms since the epoch; None where nothing tells."""
+    """When it was created, ms since the epoch; None if it is not known."""
     stop_ms: int | None
     """When it was closed; not before it was created; None likewise."""
 
@@ -77,7 +77,7 @@ class ReportData:
     findings: tuple[Finding, ...]
     """Those of these topics, losses first, then what can be deleted."""
     findings_elsewhere: int
-    """How many findings are left out: of other topics, or of none that can be told."""
+    """How many findings are left out: of other topics, or of a topic that is not known."""
     has_metadata: bool
     """Whether there was metadata to compare with."""
     metadata_warnings: tuple[str, ...]

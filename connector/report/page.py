@@ -235,7 +235,7 @@ def figures(items: Iterable[tuple[str, str, str]]) -> Html:
 
 
 def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Html]]) -> Html:
-    """A table that scrolls in a box of its own where it is wider than the page.
+    """A table that scrolls in a box of its own if it is wider than the page.
 
     Args:
         label: What it shows, for those who cannot see it.

@@ -138,7 +138,7 @@ def _told_metadata(catalog: Catalog, metadata: str | None) -> str:
 
 def _totals(data: ReportData, kept_bytes: int, scale: TimeScale | None) -> Html:
     entries = sum(data.topics["entries"].to_pylist())
-    # Null where there is no metadata.
+    # Null if there is no metadata.
     pending = sum(filter(None, data.topics["pending_entries"].to_pylist()))
     states = Counter(span.state for span in data.spans)
     items = [
@@ -189,7 +189,7 @@ def _verdict(data: ReportData) -> Html:
     if not data.has_metadata:
         reservations.append(
             "There was no metadata to compare with: what is missing before, between or behind these"
-            " ledgers, and what nothing needs any more, cannot be told."
+            " ledgers, and what nothing needs any more, cannot be said."
         )
     reservations += data.metadata_warnings[:_MOST_NAMES]
     more = len(data.metadata_warnings) - _MOST_NAMES
@@ -200,7 +200,7 @@ def _verdict(data: ReportData) -> Html:
         reservations.append(
             f"{data.findings_elsewhere:,} more"
             f" {agreeing(data.findings_elsewhere, 'finding is', 'findings are')} of other topics,"
-            " or of none that can be told; the page of the whole bucket has"
+            " or of a topic that is not known; the page of the whole bucket has"
             f" {agreeing(data.findings_elsewhere, 'it', 'them')}."
         )
     notes = joined(map(note, reservations))
@@ -216,9 +216,10 @@ def _timeline(data: ReportData, scale: TimeScale | None) -> Html:
     grouped = groupby(data.spans, attrgetter("topic"))
     lanes = {topic: list(spans) for topic, spans in grouped}
     how = (
-        "From the creation of each ledger to its closing, in UTC. Where one of these times is not"
-        " known, the ledger before or behind it tells; a ledger whose end nothing tells is drawn as"
-        " a stroke. Neighbours of one state that would be narrower than a stroke share one."
+        "From the creation of each ledger to its closing, in UTC. If one of these times is not"
+        " known, that of the ledger before or behind it is taken; a ledger whose end is not known"
+        " is drawn as a stroke. Neighbours of one state that would be narrower than a stroke share"
+        " one."
     )
     told = [how]
     timeless = [
@@ -366,7 +367,7 @@ def _ledger_cells(row: dict[str, Any]) -> tuple[Html, ...]:
 
 
 def _hovered(text: str) -> Html:
-    """Text that is shown whole when it is pointed at, where it was cut."""
+    """Text that is shown whole when it is pointed at, if it was cut."""
     return Html(f'<span title="{escaped(text)}">{escaped(text)}</span>')
 
 

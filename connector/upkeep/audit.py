@@ -1,7 +1,7 @@
 """What lies in a bucket that should not, and what does not that should.
 
 A topic is compared with what its cluster's metadata says of it; without metadata only what the
-bucket alone shows is found, and nothing can be told to be superfluous.
+bucket alone shows is found, and nothing can be shown to be superfluous.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class FindingKind(StrEnum):
     GAP = "gap"
     """A ledger is only in BookKeeper, and ledgers behind it are offloaded."""
     METADATA = "metadata"
-    """The metadata of a topic is malformed, so nothing tells what should be there."""
+    """The metadata of a topic is malformed, so nothing says what should be there."""
     UNLISTED = "unlisted"
     """A ledger in the bucket that the metadata of its topic does not have, or not as offloaded, or
     of which it has another copy that is not there: it may be older than this one."""
     AMBIGUOUS = "ambiguous"
-    """Different ledgers under one id, and nothing tells which of them is the topic's."""
+    """Different ledgers under one id, and nothing says which of them is the topic's."""
     OTHER_NAME = "other name"
     """A ledger that the metadata of one topic names, and whose index object names another."""
     EXTRA_BYTES = "extra bytes"
@@ -78,7 +78,7 @@ class FindingKind(StrEnum):
     """An object that no offloader of Pulsar names so."""
 
 
-_NO_TOPIC: Final = "nothing tells its topic"
+_NO_TOPIC: Final = "nothing names its topic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Finding:
     stored_bytes: int = 0
     """Bytes of these objects."""
     modified: datetime | None = None
-    """When the newest of these objects was written, as far as the store tells."""
+    """When the newest of these objects was written, as far as the store says."""
     upload_id: str | None = None
     """Of an unfinished upload."""
     is_loss: bool = False
@@ -103,7 +103,7 @@ class Finding:
     deletable: bool = False
     """Whether nothing needs the objects: the metadata, which is newer than they are, says so."""
     doubt: str | None = None
-    """Why they may be needed, where it was asked; None if they are deletable."""
+    """Why they may be needed, if it was asked; None if they are deletable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def audit(
             (`managedLedgerOffloadDeletionLagMs`); None: such copies are not looked for.
         uploads: Uploads that were begun and not completed (`Location.unfinished_uploads`).
         is_one_cluster: Whether all that lies in the bucket is of the cluster that the metadata is
-            of, topics too that it does not have any more. Otherwise what does not tell its cluster,
+            of, topics too that it does not have any more. Otherwise what does not name its cluster,
             as in a folder, in copies of other tools and in buckets of older releases, is never said
             to be deletable: another cluster may have topics of the same name.
 
@@ -206,7 +206,7 @@ def _kept_where_messages_are_lost(findings: list[Finding]) -> list[Finding]:
     What would be deleted may be all that is left to mend it with.
     """
     lossy = {each.topic.base for each in findings if each.is_loss and each.topic is not None}
-    doubt = "messages of the topic cannot be read, which the audit tells too"
+    doubt = "messages of the topic cannot be read, which the audit reports too"
     return [
         _doubted(each, doubt)
         if each.deletable and each.topic is not None and each.topic.base in lossy
@@ -338,7 +338,7 @@ class _Auditor:
         )
 
     def of_no_topic(self, uploads: Sequence[UnfinishedUpload]) -> Iterator[Finding]:
-        """Objects that belong to no topic, as far as anything tells."""
+        """Objects that belong to no topic, as far as anything says."""
         listed = {
             copy.name
             for topic in self._topics.values()
@@ -355,7 +355,7 @@ class _Auditor:
                 )
                 found = _finding(kind, str(copy.error), copy, copy.topic)
                 yield replace(found, is_loss=self._catalog.source is None)
-        # What an upload to a folder writes aside is told with the uploads.
+        # What an upload to a folder writes aside is reported with the uploads.
         aside = {aside_path(each.name, each.upload_id) for each in uploads}
         for kind, infos, text in (
             (
@@ -435,7 +435,7 @@ class _Auditor:
 
 
 def _judged(found: Finding, doubt_of: Callable[[], str | None]) -> Finding:
-    """A finding of which the metadata tells whether anything needs its objects."""
+    """A finding of which the metadata says whether anything needs its objects."""
     try:
         doubt = doubt_of()
     except MissingObjectError:
@@ -449,14 +449,14 @@ def _doubted(found: Finding, doubt: str) -> Finding:
 
 
 def _of_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
-    """What lies behind the data that the index object tells of, in the copy that counts."""
+    """What lies behind the data that the index object speaks of, in the copy that counts."""
     ledger, data = copy.ledger, copy.data
     if ledger is None or data is None:
         return
     extra_bytes = data.size_bytes - ledger.index.data_object_length_bytes
     if extra_bytes > 0:
         extra = counted(extra_bytes, "byte")
-        text = f"{extra} behind what the index object tells of, which nothing reads"
+        text = f"{extra} behind what the index object describes, which nothing reads"
         found = _finding(FindingKind.EXTRA_BYTES, text, copy, topic.topic)
         yield replace(found, objects=(data.name,), stored_bytes=extra_bytes)
 

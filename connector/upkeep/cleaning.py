@@ -47,10 +47,10 @@ def plan_cleaning(
         are deleted, and of the others it says why they stay.
 
     Raises:
-        OptionError: There was no metadata: nothing tells what is needed.
+        OptionError: There was no metadata: nothing says what is needed.
     """
     if not audit.has_metadata:
-        message = "nothing is deleted without metadata, which tells what is needed: give metadata"
+        message = "nothing is deleted without metadata, which says what is needed: give metadata"
         raise OptionError(message)
     return [
         Deletion(each, _refusal(each, now, safety_age)) for each in audit.findings if each.objects
@@ -61,7 +61,7 @@ def _refusal(finding: Finding, now: datetime, safety_age: timedelta) -> str | No
     if not finding.deletable:
         return finding.doubt or finding.text
     if finding.modified is None:
-        return "the store does not tell how old it is"
+        return "the store does not say how old it is"
     if now - finding.modified < safety_age:
         return f"younger than {safety_age}"
     return None

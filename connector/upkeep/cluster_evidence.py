@@ -1,10 +1,10 @@
 """Whether what lies in a bucket is of the cluster that the metadata is of.
 
 Two clusters may write into one bucket, and have topics of one name, ledgers of one id, and one name
-themselves. What tells them apart: the cluster's name in the user metadata; and in the index object
-the names of the bookies, and when the ledger was created, since BookKeeper gives out its ids in
-their order. Clusters that were installed alike, as on Kubernetes, may share all names: then only
-ids and times tell, and if they do of one ledger, no other is taken to be the cluster's.
+themselves. Three things distinguish them: the cluster's name in the user metadata; and in the index
+object the names of the bookies, and when the ledger was created, since BookKeeper gives out its ids
+in their order. Clusters that were installed alike, as on Kubernetes, may share all names. Then only
+ids and times are left; if they prove a ledger another's, no other is taken to be the cluster's.
 
 A copy that is there as the metadata says, uuid and all, is the cluster's own; by it others are
 judged.
@@ -92,7 +92,7 @@ class ClusterEvidence:
 
         Args:
             topic: The topic that it belongs to.
-            name: Name of its cluster; None where nothing tells it.
+            name: Name of its cluster; None if nothing names it.
 
         Raises:
             StorageError: What the store keeps with an object cannot be asked for.
@@ -102,14 +102,14 @@ class ClusterEvidence:
         )
 
     def doubt_of_upload(self, topic: TopicLedgers) -> str | None:
-        """As `doubt_of_data`, for an upload, which tells neither its topic nor its cluster."""
+        """As `doubt_of_data`, for an upload, which names neither its topic nor its cluster."""
         names = {
             told_cluster(each.ledger.user_metadata)
             for each in self._catalog.contents.copies
             if each.ledger is not None
         }
         if len(names) > 1:
-            return "ledgers of several clusters lie in the bucket, and an upload tells of none"
+            return "ledgers of several clusters lie in the bucket, and an upload names none"
         return self.doubt_of_data(topic, next(iter(names), None))
 
     def _doubt_of_name(self, topic: TopicLedgers, name: str | None, *, is_told: bool) -> str | None:
@@ -117,7 +117,7 @@ class ClusterEvidence:
 
         Args:
             topic: The topic.
-            name: The name that the attempt tells.
+            name: The name that the attempt gives.
             is_told: Whether anything else shows that the cluster wrote it.
         """
         own = self._own[topic.topic] if topic.metadata is not None else self._all_own
@@ -130,13 +130,13 @@ class ClusterEvidence:
         # Of a topic that it does not have, the cluster must be known by its bookies.
         if self._is_one_cluster and (topic.metadata is not None or is_told):
             return None
-        return "nothing tells which cluster wrote it"
+        return "nothing says which cluster wrote it"
 
     def _contradiction(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
         """What the index object has that a ledger of the cluster would not have."""
         metadata = ledger_metadata_of(copy)
         if metadata is None:
-            # It tells nothing, so all others must speak for one cluster.
+            # It names no cluster, so all others must speak for one.
             return _SEVERAL if self._strangers else None
         if topic.metadata is not None and topic.metadata.lacks(copy.name.ledger_id):
             return "the metadata lacks its ledger between ledgers that it has"
@@ -175,14 +175,14 @@ class ClusterEvidence:
         ]
 
     def _doubt_of_lookalikes(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
-        """Whether the copy may be of a cluster that only ids and times of other ledgers tell."""
+        """Whether the copy may be of a cluster that only ids and times of other ledgers show."""
         if self._is_double(topic, copy) or not self._has_lookalike:
             return None
         return "another cluster of the same name and bookies seems to write into the bucket too"
 
     @cached_property
     def _has_lookalike(self) -> bool:
-        """Whether neither names nor bookies tell a stranger from the cluster."""
+        """Whether neither names nor bookies distinguish a stranger from the cluster."""
         return any(
             not self._is_double(topic, copy)
             and (not self._bookies or not self._bookies.isdisjoint(bookies_of(copy)))
@@ -204,7 +204,7 @@ class ClusterEvidence:
             ledger = copy.ledger or copy.cut
             metadata = None if ledger is None else ledger.user_metadata
             if metadata is None:
-                # Some stores tell it by another request only.
+                # Some stores say it in answer to another request only.
                 location = self._catalog.location if ledger is None else ledger.location
                 metadata = location.user_metadata(key)
             self._names[key] = told_cluster(metadata)

@@ -1,4 +1,4 @@
-"""Whether objects of an offload attempt are needed, as far as a topic's metadata can tell.
+"""Whether objects of an offload attempt are needed, as far as a topic's metadata can say.
 
 Every doubt keeps an object: to keep one costs money, to delete one that a broker reads loses
 messages.
@@ -35,7 +35,7 @@ class Deletability:
     Args:
         catalog: The bucket and the metadata.
         topics: Every topic of the catalog.
-        is_one_cluster: Whether what tells no cluster is of the cluster that the metadata is of, and
+        is_one_cluster: Whether what names no cluster is of the cluster that the metadata is of, and
             so are topics that it does not know: they were deleted.
     """
 
@@ -87,7 +87,7 @@ class Deletability:
     def doubt_of_upload(
         self, topic: TopicLedgers, name: LedgerObjectName, begun: datetime | None
     ) -> str | None:
-        """As `doubt_of_copy`, for an upload, which tells neither its topic nor its cluster."""
+        """As `doubt_of_copy`, for an upload, which names neither its topic nor its cluster."""
         return self._doubt(topic, name, begun) or self._evidence.doubt_of_upload(topic)
 
     def _doubt(
@@ -132,7 +132,7 @@ class Deletability:
         if source is not None and source.is_live:
             return taken
         times_ms = (time_ms for each in ledgers for time_ms in _noted_times(each) if time_ms)
-        # What lies in the future was noted by a clock that tells nothing.
+        # What lies in the future was noted by a clock that proves nothing.
         past = [time for time in map(time_of, times_ms) if time is not None and time <= taken]
         return max(past) - CLOCK_DIFFERENCE if past else None
 
@@ -156,11 +156,11 @@ def _doubt_of_age(modified: datetime | None, known: datetime | None) -> str | No
     """Whether an attempt may be newer than the metadata.
 
     Args:
-        modified: When it was written; None if the store does not tell.
-        known: When the metadata was surely made, or later; None if nothing tells.
+        modified: When it was written; None if the store does not say.
+        known: When the metadata was surely made, or later; None if it is not known.
     """
     if modified is None:
-        return "the store does not tell when it was written"
+        return "the store does not say when it was written"
     if known is None or modified >= known:
         return "it may have been written after the metadata"
     return None
@@ -173,7 +173,7 @@ def _doubt_of_place(state: TopicLedger | None) -> str | None:
     if not state.state.is_readable:
         return "no copy that the metadata names can be read in its place"
     if state.info.offload is None or state.info.offload.uuid is None:
-        return "the metadata does not tell which copy counts"
+        return "the metadata does not say which copy counts"
     return None
 
 

@@ -64,17 +64,17 @@ class LedgerFate:
     action: Action
     when_ms: int | None
     """When it can happen first, ms since the epoch; of the past if it is overdue. None: to keep,
-    also where that is a time that no calendar has."""
+    also if that is a time that no calendar has."""
     is_due: bool
     """Whether that has come."""
     size_bytes: int | None
-    """Sum of the lengths of its entries; None where the metadata does not tell it."""
+    """Sum of the lengths of its entries; None if the metadata does not give it."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One thing that a rule says of one ledger; `when_ms` is None only where it says to keep it."""
+    """One thing that a rule says of one ledger; `when_ms` is None only if it says to keep it."""
 
     action: Action
     when_ms: int | None
@@ -97,13 +97,13 @@ def apply_policy(
         at_ms: The time that counts as now, ms since the epoch.
         consumed_to: Ledger and entry id (inclusive) that the slowest subscription has acknowledged
             everything up to: its mark-delete position. None: the first of those that the metadata
-            tells; where it tells none, every subscription has read all.
+            gives; if it gives none, every subscription has read all.
 
     Returns:
         A row for each ledger, in the topic's order.
 
     Raises:
-        OptionError: A setting counts bytes, and the metadata does not tell the size of a ledger; or
+        OptionError: A setting counts bytes, and the metadata does not give the size of a ledger; or
             the topic has no such position as `consumed_to`.
     """
     if consumed_to is None:
@@ -124,7 +124,7 @@ def apply_policy(
 
 
 def bucket_metadata(topic: TopicLedgers) -> TopicMetadata:
-    """What the bucket alone tells of a topic, for `apply_policy`.
+    """What the bucket alone says of a topic, for `apply_policy`.
 
     Each ledger in it was offloaded when its index object was written. When it was closed, whether
     BookKeeper has it still, and which ledgers are not offloaded yet, is not known.
@@ -179,7 +179,7 @@ def _check_position(metadata: TopicMetadata, position: tuple[int, int]) -> None:
 def _check_sizes(ledgers: list[LedgerInfo]) -> None:
     for ledger in ledgers:
         if ledger.size_bytes is None:
-            message = "the metadata does not tell the size of a ledger, and a setting counts bytes"
+            message = "the metadata does not give the size of a ledger, and a setting counts bytes"
             raise OptionError(message, ledger_id=ledger.ledger_id)
 
 
@@ -253,7 +253,7 @@ def _trim(ledger: LedgerInfo, left_bytes: int, policy: OffloadPolicy, at_ms: int
     if policy.retention_minutes < 0:
         return _keep("retention keeps it")
     if ledger.timestamp_ms is None:
-        return _keep("nothing tells when it was closed, for the retention time")
+        return _keep("nothing says when it was closed, for the retention time")
     # Longer ago than the retention time, so 1 ms more.
     expired_ms = ledger.timestamp_ms + policy.retention_minutes * _MS_PER_MINUTE + 1
     return _step_at(Action.TRIM, expired_ms, "the retention time since it was closed")
@@ -287,7 +287,7 @@ def _offload(ledger: LedgerInfo, from_it_on_bytes: int, policy: OffloadPolicy, a
         )
         return _keep(by_size if policy.threshold_bytes >= 0 else "nothing asks for its offload")
     if ledger.timestamp_ms is None:
-        return _keep("nothing tells when it was closed, for the offload threshold")
+        return _keep("nothing says when it was closed, for the offload threshold")
     when_ms = ledger.timestamp_ms + policy.threshold_s * _MS_PER_S
     return _step_at(Action.OFFLOAD, when_ms, "the offload threshold since it was closed")
 
@@ -295,13 +295,13 @@ def _offload(ledger: LedgerInfo, from_it_on_bytes: int, policy: OffloadPolicy, a
 def _deletion(offload: OffloadContext, policy: OffloadPolicy) -> _Step:
     """What the deletion lag does to BookKeeper's copy of a ledger, if it is offloaded."""
     if offload.complete is None:
-        return _keep("nothing tells whether its offload is complete")
+        return _keep("nothing says whether its offload is complete")
     if offload.bookkeeper_deleted:
         return _keep("it is in the bucket alone")
     if policy.deletion_lag_ms < 0:
         return _keep("BookKeeper's copy is never deleted")
     if offload.timestamp_ms is None:
-        return _keep("nothing tells when it was offloaded, for the deletion lag")
+        return _keep("nothing says when it was offloaded, for the deletion lag")
     unsure = "" if offload.bookkeeper_deleted is False else ", if BookKeeper has it still"
     # Longer ago than the lag, so 1 ms more.
     when_ms = offload.timestamp_ms + policy.deletion_lag_ms + 1
@@ -309,7 +309,7 @@ def _deletion(offload: OffloadContext, policy: OffloadPolicy) -> _Step:
 
 
 def _step_at(action: Action, when_ms: int, reason: str) -> _Step:
-    """What happens at a time; nothing where no calendar has it: Long.MAX_VALUE stands for never."""
+    """What happens at a time; nothing if no calendar has it: Long.MAX_VALUE stands for never."""
     if time_of(when_ms) is None:
         return _keep(f"not before the year 10000: {reason}")
     return _Step(action, when_ms, reason)

@@ -103,7 +103,7 @@ class OffloadPolicy:
             base: The policy for what is not given.
 
         Raises:
-            OptionError: A name is unknown, a value is no such number or not a whole one in the
+            OptionError: A name is unknown, a value is not such a number or not a whole one in the
                 setting's unit, or two names set the same to different values.
 
         Example:
@@ -145,7 +145,7 @@ def _number(name: str, setting: _Setting, value: object) -> int:
     )
     if rest or number > _MAX_INT64:
         message = (
-            f"{name} cannot be {_shown(value)}: that is no whole number of"
+            f"{name} cannot be {_shown(value)}: that is not a whole number of"
             f" {setting.own_unit_name}, or too large"
         )
         raise OptionError(message)

@@ -1,8 +1,8 @@
-"""Reads whole ledgers, to check what no index object tells: every entry's id and checksum.
+"""Reads whole ledgers, to check what no index object has: every entry's id and checksum.
 
 A ledger's blocks are read one after the other, headers, entry ids and lengths are compared with the
 index object, checksums with the entries, and the user metadata of the data object with what Pulsar
-demands of it. Damage is told and passed over, so that all of it is found.
+demands of it. Damage is reported and passed over, so that all of it is found.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class VerifiedLedger:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What tells whether the same object was verified before."""
+        """What shows whether the same object was verified before."""
         return self.url, self.object, self.stored_bytes
 
 
@@ -65,7 +65,7 @@ class VerificationJournal:
         path: The file; made if it is not there.
 
     Raises:
-        OptionError: The file is there and is no journal, or it cannot be written.
+        OptionError: The file is there and is not a journal, or it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -83,7 +83,7 @@ class VerificationJournal:
         cut = data[whole_bytes:]
         self._cut_at = whole_bytes if cut else None
         if not cut.startswith(_LINE_START[: len(cut)]):
-            self._refuse("its end is no line of one")
+            self._refuse("its end is not a line of one")
         for number, line in enumerate(data[:whole_bytes].splitlines(), 1):
             try:
                 done = _parsed(json.loads(line))
@@ -92,7 +92,7 @@ class VerificationJournal:
             self._done[done.key] = done
 
     def _refuse(self, reason: str) -> NoReturn:
-        message = f"{self._path} is no journal of a verification: {reason}"
+        message = f"{self._path} is not a journal of a verification: {reason}"
         raise OptionError(message)
 
     def find(self, ledger: OffloadedLedger) -> VerifiedLedger | None:
@@ -143,7 +143,7 @@ def verify(
 
     Args:
         topics: The topics.
-        journal: Knows the ledgers verified before, and is told of the others. What was found
+        journal: Knows the ledgers verified before, and notes the others. What was found
             wrong before is read again.
         progress: Called after each ledger that was read.
 

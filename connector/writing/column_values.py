@@ -73,7 +73,7 @@ def unusable(name: str, row: int, reason: str) -> OptionError:
 
 
 def first_failing(length: int, fails: Callable[[int, int], bool]) -> int | None:
-    """The first row for which something fails; None where it fails for no row by itself.
+    """The first row for which something fails; None if it fails for no row by itself.
 
     Args:
         length: Number of rows.
@@ -93,13 +93,17 @@ def cast(batch: pa.RecordBatch, name: str, type_: pa.DataType, first_row: int) -
     """A column in another type, without loss.
 
     Raises:
-        OptionError: It cannot be cast; the error names the row, or the type where no row can be.
+        OptionError: It cannot be cast; the error names the row, or the type if no row can be.
     """
     return cast_array(batch.column(name), name, type_, first_row)
 
 
 def cast_array(column: pa.Array, name: str, type_: pa.DataType, first_row: int) -> pa.Array:
-    """As `cast`, of an array that is not a column as it stands."""
+    """As `cast`, of an array that is not a column as it stands.
+
+    Raises:
+        OptionError: As `cast`.
+    """
 
     def error_of(start: int, length: int) -> pa.ArrowException | None:
         try:
@@ -144,7 +148,7 @@ def column_values(
 
 
 def keys(batch: pa.RecordBatch, first_row: int) -> list[str | bytes | None]:
-    """Keys: text, or bytes where they are not the bytes of the text; errors are those of `cast`."""
+    """Keys: text, or bytes if they are not the bytes of the text; errors are those of `cast`."""
     names = batch.schema.names
     if "__key__" in names and is_binary(batch.schema.field("__key__").type):
         binary: list[str | bytes | None] = cast(
@@ -164,7 +168,7 @@ def properties(batch: pa.RecordBatch, first_row: int) -> list[tuple[tuple[str, s
 
     Raises:
         OptionError: As `cast`; or a name or a value is null, but for the fields of a struct, of
-            which those that are null are no properties of their row.
+            which those that are null are not properties of their row.
     """
     if _PROPERTIES not in batch.schema.names:
         return [()] * batch.num_rows

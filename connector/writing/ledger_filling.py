@@ -154,7 +154,7 @@ class LedgerSeries:
                 raise OptionError(message, object_key=name.data_name, ledger_id=name.ledger_id)
 
     def undo(self, error: BaseException) -> bool:
-        """Delete the ledgers that were offloaded; of those that cannot be, the error is told.
+        """Delete the ledgers that were offloaded; those that cannot be are noted on the error.
 
         Returns:
             Whether none is left.

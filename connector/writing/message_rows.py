@@ -5,16 +5,16 @@ What a missing column, or a null in one, stands for:
 ========================= =====================================================================
 Column                    Without it
 ========================= =====================================================================
-`__value__`               null is a null value; the column may be missing where a JSON schema
+`__value__`               null is a null value; the column may be missing if a JSON schema
                           is given, whose fields are columns then
 `__publish_time__`        the time at which writing began
 `__sequence_id__`         how many messages were written before
 `__producer_name__`       `pulsar-offload`
 `__schema_version__`      the version of the schema that is given, else none
-`__null_value__`          the value is null where `__value__` is; a row whose fields are all null is
+`__null_value__`          the value is null if `__value__` is; a row whose fields are all null is
                           a record of nulls
 `__key__`                 no key; text is a text, binary are bytes
-`__key_bytes__`           the key is a text; where it says other bytes than the text of `__key__`,
+`__key_bytes__`           the key is a text; if it says other bytes than the text of `__key__`,
                           the key is these bytes
 others that are read      none
 ========================= =====================================================================
@@ -24,7 +24,7 @@ so that what was read can be written. What would not be written as it was read, 
 that is given on request, is refused, and the error names the column.
 
 Columns may also have the names of `naming="pulsar-spark"`. A name that the schema gives to a field
-as well is refused where nothing tells which of both is meant.
+as well is refused if nothing says which of both is meant.
 
 Properties are a map; a list of pairs, or of structs with `key` and `value`; or a struct, of which
 each field that is not null is one. Dictionary- and run-end-encoded columns are as their values.
@@ -85,7 +85,7 @@ GIVEN_ANEW: Final = frozenset(
         "__txn_id__",
     }
 )
-"""Where one of these is, the rows were read of a topic."""
+"""If one of these is there, the rows were read from a topic."""
 _PULSAR_SPARK_NAMES: Final = {
     given: own for given, own in every_column("pulsar-spark").columns if given != own
 }
@@ -129,8 +129,8 @@ class MessageRows:
                 of messages, or of `FileRows`.
 
         Raises:
-            OptionError: The source is none of these; a column is unknown, stands twice, or cannot
-                be cast; a value does not fit the schema, or is not what its type says.
+            OptionError: The source is not one of these; a column is unknown, stands twice, or
+                cannot be cast; a value does not fit the schema, or is not what its type says.
             SchemaError: The schema cannot be read.
         """
         count = 0
@@ -224,7 +224,7 @@ class MessageRows:
     ) -> None:
         """Refuse rows of a topic that would be written otherwise than they were read.
 
-        A reader tells by columns on request what the default ones leave open.
+        A reader gives in columns on request what the default ones leave open.
         """
         names = batch.schema.names
         if "__key__" in names and "__key_bytes__" not in names:
@@ -312,7 +312,7 @@ class MessageRows:
                 payloads[row] = None
             elif is_null is False and payloads[row] is None:
                 if not self._is_json:
-                    reason = "__null_value__ says that there is a value, as where salvage lost it"
+                    reason = "__null_value__ says that there is a value; a salvage may have lost it"
                     raise unusable(VALUE_COLUMN, first_row + row, reason)
                 payloads[row] = _JSON_NULL
         return payloads

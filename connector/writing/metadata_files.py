@@ -3,7 +3,7 @@
 Each topic or partition has a folder, with the files that `connector.catalog.metadata.folder` reads.
 To append to a topic is to extend its metadata: what stands there is read, the new ledgers are put
 to it, and it is written back. That is done to what was written here only: what was saved of a
-cluster tells more (subscriptions, ledgers in BookKeeper), and the cluster alone may extend it.
+cluster knows more (subscriptions, ledgers in BookKeeper), and the cluster alone may extend it.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class MetadataFiles:
         self._unfinished.end()
 
     def undo(self, error: BaseException, series: LedgerSeries) -> None:
-        """Make all what it was, the ledgers too; of what cannot be, the error is told.
+        """Make all what it was, the ledgers too; what cannot be is noted on the error.
 
         It is then left to the next write.
         """

@@ -70,7 +70,7 @@ class WrittenTopic:
     partitions: tuple[TopicMetadata, ...]
     """The ledgers of the topic, or of each of its partitions, as a cluster records them. The last
     of each is open and empty: a broker that loads the topic looks for it in BookKeeper, and makes
-    another where it is not there."""
+    another if it is not there."""
     warnings: tuple[str, ...] = ()
     """What went wrong, yet does no harm, or may do so when the topic is attached to a cluster."""
 
@@ -107,7 +107,7 @@ def write_messages(
     since a ledger's length must be known before its first block; and one batch of messages of each
     is in memory. An error, an interrupt too, deletes all that was written; what could not be
     deleted is noted on the error. What a killed process left is undone by the next call that writes
-    the topic with the same `metadata_folder`; a warning tells.
+    the topic with the same `metadata_folder`; a warning says so.
 
     One writer at a time: two that write to one bucket at once choose the same ledger ids. The one
     that ends later finds out, deletes what it wrote, and fails.
@@ -121,7 +121,7 @@ def write_messages(
             `Message`. `connector.writing.message_rows` says what missing columns stand for.
         storage_options: Options of the fsspec file system.
         schema: What values are encoded by, in any form that `open_topic` takes. Values of primitive
-            types and of JSON are encoded; of other types, and where `__value__` is binary, they are
+            types and of JSON are encoded; of other types, and if `__value__` is binary, they are
             taken to be encoded already. None: `__value__` is bytes, or text.
         schema_version: Which version of the schema is meant; None for the newest.
         compression: `none`, `lz4`, `zlib`, `zstd` or `snappy`.
@@ -142,16 +142,16 @@ def write_messages(
             and below the id that it gives to its next ledger. Ledgers of other ids are lost at
             once: the broker drops them from the topic, and messages newly produced with them.
         append: Whether the topic may have ledgers in the bucket already, of which the index objects
-            of the whole bucket tell. It must have as many partitions as are given. Sequence ids and
+            of the whole bucket say. It must have as many partitions as are given. Sequence ids and
             broker indexes start anew nevertheless.
         block_bytes: Length of every data block but the last, in bytes.
         cluster: Name of the cluster, for the objects' user metadata; with `metadata_folder`, it
-            must be told `first_ledger_id` too.
+            must be given `first_ledger_id` too.
         metadata_folder: Path or URL of a folder that receives, in a folder for the topic or for
             each partition, what a cluster would record and answer: `managed-ledger-info.bin`,
             `internal-info.json`, `internal-stats.json` and `schemas-rest.json`. `open_catalog`
             takes it as `metadata`. With `append`, metadata of the topic that was written so before
-            is extended, whole or not at all; without the folder, a warning tells that such metadata
+            is extended, whole or not at all; without the folder, a warning says that such metadata
             would lack the new ledgers. Of a cluster that it is attached to, `first_ledger_id` says
             which ids it must have; a broker looks for the objects at the root of the bucket.
         metadata_options: Options of that folder's fsspec file system.

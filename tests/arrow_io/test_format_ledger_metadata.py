@@ -155,14 +155,14 @@ def test_absent_fields_are_named(field: str, names: str) -> None:
 @pytest.mark.parametrize(
     ("damaged", "words"),
     [
-        (VECTOR[:-1], "no LedgerMetadataFormat"),
-        (VECTOR + b"\x0a", "no LedgerMetadataFormat"),
+        (VECTOR[:-1], "not a LedgerMetadataFormat"),
+        (VECTOR + b"\x0a", "not a LedgerMetadataFormat"),
         (VECTOR.replace(b"\x28\x03", b"\x28\x07"), "lacks state"),
         (VECTOR.replace(b"b1:", b"\xff1:"), "not UTF-8"),
         (VECTOR.replace(b"component", b"\xffomponent"), "not UTF-8"),
         (VECTOR + b"\x20" + b"\xff" * 9 + b"\x01", "last entry id -1"),
         (VECTOR + b"\x18" + b"\xff" * 9 + b"\x01", "length of -1"),
-        (b"\x0b" * 10_000, "no LedgerMetadataFormat"),
+        (b"\x0b" * 10_000, "not a LedgerMetadataFormat"),
     ],
 )
 def test_damaged_metadata_is_corrupt(damaged: bytes, words: str) -> None:

@@ -417,7 +417,7 @@ def test_entries_that_are_not_in_the_index_are_told(damaged: Damaged) -> None:
         )
     )
 
-    with pytest.raises(CorruptBlockError, match="what follows the last entry of a block is no pad"):
+    with pytest.raises(CorruptBlockError, match="what follows the last entry of a block is not"):
         list(damaged.open().read_entries(0, 3))
 
 

@@ -262,7 +262,7 @@ def test_what_is_no_padding_is_a_loss_of_the_block_alone(bucket: MemoryBucket, a
     bucket.rot(_NAME.data_name, bytes(data))
     report = ReadReport(salvage=True)
 
-    with pytest.raises(CorruptBlockError, match="is no padding") as caught:
+    with pytest.raises(CorruptBlockError, match="is not padding") as caught:
         list(_in(bucket).read_entries(0, 1))
     (run,) = _in(bucket).entry_runs(0, 1, report)
 

@@ -315,7 +315,7 @@ def test_encryption_keys_are_bounded() -> None:
         _decrypt(Sealed(fields, b""), keys=_EC.keys())
 
 
-_NO_KEY: Final = "no private key in PEM form"
+_NO_KEY: Final = "not a private key in PEM form"
 _ED25519: Final = ed25519.Ed25519PrivateKey.generate().private_bytes(
     Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
 )

@@ -255,7 +255,7 @@ def test_a_type_inside_itself_is_written_as_the_json_it_is_given_as() -> None:
     schema = _json_schema(tree)
 
     assert _texts(schema, pa.array([{"x": 1, "next": '{"x":2}'}])) == ['{"x":1,"next":{"x":2}}']
-    with pytest.raises(OptionError, match="next is no JSON text"):
+    with pytest.raises(OptionError, match="next is not JSON text"):
         _texts(schema, pa.array([{"x": 1, "next": '{"x":2'}]))
 
 
@@ -282,10 +282,10 @@ def test_a_type_inside_itself_is_written_as_the_json_it_is_given_as() -> None:
         (_record(a="null"), pa.array([{"a": True}]), "null only"),
         (_record(a="int"), pa.array([{"a": 2**31}]), "2147483648"),
         (_record(a="int"), pa.array([5]), "does not fit"),
-        (_record(a=_LONGS), pa.array([{"a": {"x": 1}}]), "no list"),
+        (_record(a=_LONGS), pa.array([{"a": {"x": 1}}]), "not a list"),
         (_record(a=_LONGS), pa.array([{"a": [("k", 1)]}],
                                      pa.struct({"a": pa.map_(pa.string(), pa.int64())})),
-         "no list"),
+         "not a list"),
         (_record(a=_INNER), pa.array([{"a": [1]}]), "does not fit"),
         (_record(a="float"), pa.array([{"a": 1e39}]), r"value\.a: 1e\+39 is too great"),
         (_record(a={"type": "array", "items": "float"}), pa.array([{"a": [-1e39]}]), "too great"),

@@ -40,11 +40,11 @@ _BROKEN: Final = {
     "between two keys": (_PAGE[: _PAGE.index(b"</Contents>") + 11], "is cut"),
     "before the last tag": (_PAGE.removesuffix(b"</ListBucketResult>"), "is cut"),
     "in the last byte": (_PAGE[:-1], "is cut"),
-    "HTML": (b"<!DOCTYPE html><html><p>Sign in<br></html>", "is no XML listing"),
-    "XHTML": (b"<html><body>Sign in</body></html>", "is no XML listing"),
-    "JSON": (b'{"keys": []}', "is no XML listing"),
-    "broken within": (_PAGE.replace(b"</Key>", b"</Kay>", 1), "is no XML listing"),
-    "another answer": (_page("", root="ListAllMyBucketsResult"), "is no XML listing"),
+    "HTML": (b"<!DOCTYPE html><html><p>Sign in<br></html>", "is not an XML listing"),
+    "XHTML": (b"<html><body>Sign in</body></html>", "is not an XML listing"),
+    "JSON": (b'{"keys": []}', "is not an XML listing"),
+    "broken within": (_PAGE.replace(b"</Key>", b"</Kay>", 1), "is not an XML listing"),
+    "another answer": (_page("", root="ListAllMyBucketsResult"), "is not an XML listing"),
 }
 
 

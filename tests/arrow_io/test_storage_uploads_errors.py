@@ -222,7 +222,7 @@ class TestRetries:
     @pytest.mark.parametrize("marker", [{}, {"NextKeyMarker": ""}, {"NextUploadIdMarker": "1"}])
     def test_a_page_that_does_not_tell_the_next_is_an_error(self, marker: dict[str, str]) -> None:
         """A listing that is cut off is not taken for the whole."""
-        with pytest.raises(StorageError, match="does not tell the next"):
+        with pytest.raises(StorageError, match="does not name the next"):
             FakeS3({"IsTruncated": True, **marker}).location().unfinished_uploads()
 
     def test_pages_may_go_on_within_a_key(self) -> None:

@@ -278,11 +278,11 @@ def test_offload_that_was_begun_is_known_by_its_uuid_or_its_flag() -> None:
 @pytest.mark.parametrize(
     ("ledger", "words"),
     [
-        pytest.param(None, "no JSON object", id="null"),
+        pytest.param(None, "not a JSON object", id="null"),
         pytest.param({}, "ledgerId is missing", id="no-id"),
-        pytest.param({"ledgerId": "1"}, "ledgerId is no whole number", id="id-is-text"),
-        pytest.param({"ledgerId": True}, "ledgerId is no whole number", id="id-is-a-flag"),
-        pytest.param({"ledgerId": 1.5}, "ledgerId is no whole number", id="id-is-a-fraction"),
+        pytest.param({"ledgerId": "1"}, "ledgerId is not a whole number", id="id-is-text"),
+        pytest.param({"ledgerId": True}, "ledgerId is not a whole number", id="id-is-a-flag"),
+        pytest.param({"ledgerId": 1.5}, "ledgerId is not a whole number", id="id-is-a-fraction"),
         pytest.param({"ledgerId": -1}, "ledger id", id="negative-id"),
         pytest.param({"ledgerId": 1 << 63}, "ledger id", id="great-id"),
         pytest.param({"ledgerId": 1, "entries": -1}, "entries", id="negative-entries"),
@@ -304,8 +304,8 @@ def test_malformed_ledgers_are_refused(ledger: object, words: str) -> None:
     [
         ({"timestamp": -1}, "closing"),
         ({"isOffloaded": "yes"}, "isOffloaded"),
-        ({"offloadedContextUuid": "x" * 1000}, "no uuid"),
-        ({"offloadedContextUuid": 7}, "no uuid"),
+        ({"offloadedContextUuid": "x" * 1000}, "not a uuid"),
+        ({"offloadedContextUuid": 7}, "not a uuid"),
     ],
 )
 def test_malformed_fields_of_internal_info_are_refused(

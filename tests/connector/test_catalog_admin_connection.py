@@ -308,7 +308,7 @@ class TestRedirects:
         """A location that is no URL of a server must be a typed error."""
         server.redirect(location)
 
-        with pytest.raises(StorageError, match="no URL of a server"):
+        with pytest.raises(StorageError, match="not a URL of a server"):
             _connection(server.url, token=TOKEN)[0].get(TENANTS)
 
 
@@ -403,10 +403,10 @@ class TestOptions:
             ({"tokn": TOKEN}, "unknown metadata option 'tokn'; there are token, token_file"),
             ({"token": TOKEN, "token_file": "file"}, "both token and token_file"),
             ({"token": 7}, "token is text, not int"),
-            ({"token": ""}, "no token"),
-            ({"token": f"{TOKEN}\r\nX: y"}, "no token"),
-            ({"token": f"{TOKEN}é"}, "no token"),
-            ({"token": TOKEN * 100_000}, "no token"),
+            ({"token": ""}, "not a token"),
+            ({"token": f"{TOKEN}\r\nX: y"}, "not a token"),
+            ({"token": f"{TOKEN}é"}, "not a token"),
+            ({"token": TOKEN * 100_000}, "not a token"),
             ({"verify_hostname": "maybe"}, "verify_hostname is true or false"),
             ({"verify_hostname": 1}, "verify_hostname is true or false"),
             ({"timeout_s": 0}, "above 0"),
@@ -444,11 +444,11 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("url", "words"),
         [
-            ("http://", "no URL of a server"),
-            ("http://:80", "no URL of a server"),
-            ("http://host:0", "no URL of a server"),
-            ("http://host:99999", "is no URL"),
-            ("http://[", "is no URL"),
+            ("http://", "not a URL of a server"),
+            ("http://:80", "not a URL of a server"),
+            ("http://host:0", "not a URL of a server"),
+            ("http://host:99999", "is not a URL"),
+            ("http://[", "is not a URL"),
             ("http://a b", "must be encoded"),
             ("http://a\r\nb", "must be encoded"),
             ("http://é", "must be encoded"),
@@ -466,7 +466,7 @@ class TestOptions:
     )
     def test_tls_options_need_https(self, options: dict[str, object]) -> None:
         """Who gives certificates must not be served in the clear."""
-        with pytest.raises(OptionError, match="no https URL"):
+        with pytest.raises(OptionError, match="not an https URL"):
             _connection("http://host", **options)
 
     @pytest.mark.parametrize("option", ["ca_file", "cert_file"])
@@ -507,7 +507,7 @@ class TestOptions:
         assert connection.get(TENANTS) == b'["public"]'
 
         file.write_text("two\nlines")
-        with pytest.raises(OptionError, match="no token") as error:
+        with pytest.raises(OptionError, match="not a token") as error:
             connection.get(TENANTS)
         assert "two" not in str(error.value)
 

@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.read_report import ReadReport
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
 from connector.catalog.bucket import Bucket, list_bucket
 from connector.topic_name import TopicName
+from connector.topic_report import TopicReport
 from connector.upkeep.cost import opening_requests
 from tests.support.admin_server import running_admin_server
 from tests.support.buckets import offload_ledger
@@ -127,7 +127,7 @@ def test_what_the_metadata_does_not_have_is_told(tmp_path: Path, source: str) ->
         for file, data in offload_ledger(name, entry, managed_ledger=topic).items():
             bucket.write(file, data)
     own = [LedgerObjectName(UUID(each.uuid), each.ledger_id) for each in CHUNKED.ledgers]
-    trace, report = RequestTrace(keep_records=True), ReadReport()
+    trace, report = RequestTrace(keep_records=True), TopicReport()
     with running_admin_server(SMALL) as server:
         place = server.url if source == "admin" else str(bucket.metadata)
         catalog = open_catalog(str(bucket.objects), metadata=place, trace=trace)

@@ -239,8 +239,8 @@ _NEGATIVE: Final = b"\xff" * 9 + b"\x01"
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        pytest.param(b"\x0a\x7f", "no ManagedLedgerInfo", id="cut"),
-        pytest.param(b"not protobuf", "no ManagedLedgerInfo", id="text"),
+        pytest.param(b"\x0a\x7f", "not a ManagedLedgerInfo", id="cut"),
+        pytest.param(b"not protobuf", "not a ManagedLedgerInfo", id="text"),
         pytest.param(b"\x0a\x02\x10\x01", "lacks fields", id="no-ledger-id"),
         pytest.param(b"\x12\x02\x08\x01", "lacks fields", id="half-a-position"),
         pytest.param(b"\x0a\x02\x08\x07\x0a\x02\x08\x07", "twice", id="doubled"),

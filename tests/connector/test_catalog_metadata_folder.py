@@ -191,7 +191,7 @@ def test_folders_of_unknown_topics_are_refused(folder: str, tmp_path: Path) -> N
     """A topic must not be guessed, nor one name be cut into three; the error says what to do."""
     _save(tmp_path / folder, _metadata(), VALUE)
 
-    with pytest.raises(OptionError, match=r"nothing tells which topic .* is of: give the folders"):
+    with pytest.raises(OptionError, match=r"nothing says which topic .* is of: give the folders"):
         MetadataFolder(str(tmp_path)).topics()
 
 

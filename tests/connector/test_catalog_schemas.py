@@ -396,7 +396,7 @@ class TestDescriptorSets:
 
     def test_a_message_of_json_is_refused(self) -> None:
         """Only a descriptor set has messages to choose from."""
-        with pytest.raises(OptionError, match=r"schemas-rest\.json: no descriptor set"):
+        with pytest.raises(OptionError, match=r"schemas-rest\.json: not a descriptor set"):
             load_schema(f"{_golden_file('string')}#fleet.v1.Reading")
 
 

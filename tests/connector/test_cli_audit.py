@@ -104,7 +104,7 @@ def test_what_tells_no_cluster_is_deletable_only_if_there_is_one(bucket: OwnedBu
     cleaned = run("clean", *place, "--yes", "--safety-age", "1h")
 
     assert not unsure["deletable"]
-    assert "nothing tells which cluster wrote it" in unsure["text"]
+    assert "nothing says which cluster wrote it" in unsure["text"]
     assert cleaned.stdout == "0 objects, 0 B deleted\n"
     assert audited(bucket, ends=FOUND)[0]["deletable"]
 
@@ -209,7 +209,7 @@ def test_journal_is_opened_before_anything_is_read(tmp_path: Path) -> None:
     for path, said in (
         (tmp_path, "Is a directory"),
         (tmp_path / "no" / "such" / "journal", "No such file or directory"),
-        (bad, "is no journal"),
+        (bad, "is not a journal"),
     ):
         result = run("audit", nowhere, "--verify", "--journal", str(path), ends=USAGE)
         assert said in result.stderr
@@ -272,7 +272,7 @@ def test_clean_tells_each_thing_that_it_keeps(bucket: OwnedBucket) -> None:
         told,
         [
             (f"{double.index_name}, {double.data_name}", "nothing proves that the metadata is"),
-            (f"{OTHER_UUID}-ledger-99999", "nothing tells its topic"),
+            (f"{OTHER_UUID}-ledger-99999", "nothing names its topic"),
             ("backup.tar", "no offloader of Pulsar names an object so"),
         ],
         strict=True,

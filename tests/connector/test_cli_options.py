@@ -106,8 +106,8 @@ def test_decryption_keys_are_never_printed(command: tuple[str, str], tmp_path: P
     for given, ends, said in (
         (pem, UNREADABLE, "the private key client-rsa: it is another key"),
         (body, USAGE, "it is not shown"),
-        (str(cut), USAGE, "it is no private key in PEM form"),
-        (str(tmp_path / "absent.pem"), USAGE, "no file that can be read"),
+        (str(cut), USAGE, "it is not a private key in PEM form"),
+        (str(tmp_path / "absent.pem"), USAGE, "nor a file that can be read"),
     ):
         result = run(name, URL, what, "--decryption-keys", given, ends=ends)
         assert said in " ".join(result.stderr.split())

@@ -118,7 +118,7 @@ def test_bad_keys_of_a_folder_are_named(tmp_path: Path) -> None:
         read_decryption_keys(tmp_path)
 
     (tmp_path / "mine.pem").write_bytes(PEM[:-70] + PEM[-30:])
-    with pytest.raises(OptionError, match=r"key mine\.pem: it is no private key"):
+    with pytest.raises(OptionError, match=r"key mine\.pem: it is not a private key"):
         read_decryption_keys(tmp_path)
 
 
@@ -211,5 +211,5 @@ def test_long_files_are_not_read_whole(tmp_path: Path, monkeypatch: pytest.Monke
     file = tmp_path / "key.pem"
     file.write_bytes(PEM)
 
-    with pytest.raises(OptionError, match="no file that can be read"):
+    with pytest.raises(OptionError, match="nor a file that can be read"):
         read_decryption_keys(file)

@@ -75,7 +75,7 @@ def test_keys_in_sql(
     [
         ("?", WRONG_PEM, "DecryptionError: the data key cannot be unwrapped"),
         ("{'other': ?}", WRONG_PEM, "EncryptedPayloadError: .*that were given are others: other"),
-        ("?", RSA_PEM[:-60], "OptionError: .*it is no private key in PEM form"),
+        ("?", RSA_PEM[:-60], "OptionError: .*it is not a private key in PEM form"),
         ("?", RSA_PEM.replace("BEGIN", "BEGUN"), "OptionError: .*it is not shown"),
         ("?", "".join(RSA_PEM.splitlines()[1:-1]), "OptionError: .*it is not shown"),
         ("[?]", RSA_PEM, "OptionError: .*it is not shown"),

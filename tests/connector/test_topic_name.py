@@ -73,7 +73,7 @@ class TestParse:
     )
     def test_other_shapes_are_refused(self, name: str) -> None:
         """A name with a missing or empty part is no topic's."""
-        with pytest.raises(OptionError, match="is none of"):
+        with pytest.raises(OptionError, match="is not 'name'"):
             TopicName.parse(name)
 
     def test_an_error_shows_a_bounded_part_of_the_name(self) -> None:

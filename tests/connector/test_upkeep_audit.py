@@ -251,7 +251,7 @@ def test_copies_are_kept_where_the_metadata_tells_no_uuid(bucket: OwnedBucket) -
 
     assert finding.kind == FindingKind.DOUBLE
     assert not finding.deletable
-    assert "does not tell which copy counts" in finding.text
+    assert "does not say which copy counts" in finding.text
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_what_belongs_to_no_topic_is_kept_where_there_is_metadata(bucket: OwnedB
 
     with_metadata, alone = bucket.audited().findings, bucket.audited(metadata=None).findings
 
-    told = "nothing tells its topic"
+    told = "nothing names its topic"
     assert [(each.ledger_id, each.doubt) for each in with_metadata] == [
         (None, None),
         (77_777, told),
@@ -180,7 +180,7 @@ def test_ledger_that_two_topics_have_is_neithers_attempt(bucket: OwnedBucket) ->
     findings = bucket.audited().findings
 
     assert [(each.topic, each.doubt) for each in findings] == [
-        (None, "nothing tells its topic")
+        (None, "nothing names its topic")
     ] * 2
 
 

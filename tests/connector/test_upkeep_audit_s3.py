@@ -215,7 +215,7 @@ def test_name_as_of_a_file_written_aside_is_foreign_on_s3(bucket: Bucket) -> Non
         (OWN, False, True, "counts"),
         ("other", False, False, "it is another cluster's"),
         ("other", True, False, "it is another cluster's"),
-        (None, False, False, "nothing tells which cluster wrote it"),
+        (None, False, False, "nothing says which cluster wrote it"),
         (None, True, True, "counts"),
     ],
 )

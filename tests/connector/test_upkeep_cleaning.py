@@ -195,7 +195,7 @@ def test_objects_of_unknown_age_stay() -> None:
     )
     for changed, refusal in (
         (finding, "younger than 7 days, 0:00:00"),
-        (replace(finding, modified=None), "the store does not tell how old it is"),
+        (replace(finding, modified=None), "the store does not say how old it is"),
     ):
         audit = Audit((changed,), has_metadata=True, taken=datetime.now(UTC))
         assert plan_cleaning(audit, now=NOW) == [Deletion(changed, refusal)]
@@ -224,4 +224,4 @@ def test_nothing_of_a_topic_with_losses_is_deleted(bucket: OwnedBucket) -> None:
     assert _run(bucket, plan_cleaning(found, now=NOW)) == []
     assert before - _names(bucket) == {TARGETS[5].names[1]}
     told = {each.doubt for each in found.findings if each.kind == FindingKind.DOUBLE}
-    assert told == {"messages of the topic cannot be read, which the audit tells too"}
+    assert told == {"messages of the topic cannot be read, which the audit reports too"}

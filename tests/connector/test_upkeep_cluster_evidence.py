@@ -90,7 +90,7 @@ def test_upload_is_kept_where_clusters_share_the_bucket() -> None:
 
     doubt = scene.doubt_of_upload()
 
-    assert doubt == "ledgers of several clusters lie in the bucket, and an upload tells of none"
+    assert doubt == "ledgers of several clusters lie in the bucket, and an upload names none"
 
 
 @pytest.mark.parametrize("scene", [double, orphan])
@@ -105,8 +105,8 @@ def test_what_tells_no_cluster_is_kept_unless_there_is_one(
     else:
         unnamed.own = [named(copy, None) for copy in unnamed.own]
 
-    assert unnamed.doubt() == "nothing tells which cluster wrote it"
-    assert unnamed.doubt_of_data() == "nothing tells which cluster wrote it"
+    assert unnamed.doubt() == "nothing says which cluster wrote it"
+    assert unnamed.doubt_of_data() == "nothing says which cluster wrote it"
     unnamed.is_one_cluster = True
     assert unnamed.doubt() is None
     assert unnamed.doubt_of_data() is None
@@ -122,7 +122,7 @@ def test_unreadable_index_object_is_judged_by_what_the_store_keeps_with_it(
     assert damaged.doubt() == (
         None
         if damaged.is_one_cluster and damaged.infos is not None
-        else "nothing tells which cluster wrote it"
+        else "nothing says which cluster wrote it"
     )
     damaged.store.clusters[damaged.subject.name.index_name] = "other"
     assert damaged.doubt() == "it is another cluster's"
@@ -299,7 +299,7 @@ def test_bookie_of_what_was_written_offline_is_none() -> None:
             ),
         )
     ]
-    assert scene.doubt() == "nothing tells which cluster wrote it"
+    assert scene.doubt() == "nothing says which cluster wrote it"
 
 
 def test_deleted_topic_is_the_users_word_and_the_clusters() -> None:
@@ -327,7 +327,7 @@ def test_bookies_vouch_for_a_deleted_topic_that_tells_no_cluster() -> None:
     scene.subject, scene.attempt_cluster = named(scene.subject, None), None
 
     assert scene.doubt() is None
-    assert scene.doubt_of_data() == "nothing tells which cluster wrote it"
+    assert scene.doubt_of_data() == "nothing says which cluster wrote it"
 
 
 def _of_lookalike(scene: Scene) -> None:

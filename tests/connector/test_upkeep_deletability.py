@@ -64,7 +64,7 @@ def _written_after_the_metadata(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("change", "doubt"),
     [
-        (_write_time_unknown, "the store does not tell when it was written"),
+        (_write_time_unknown, "the store does not say when it was written"),
         (_written_with_the_metadata, "it may have been written after the metadata"),
         (_written_after_the_metadata, "it may have been written after the metadata"),
     ],
@@ -225,7 +225,7 @@ def test_copy_is_kept_where_no_uuid_is_told() -> None:
     scene = double()
     change_offload(scene, 17, uuid=None)
 
-    assert scene.doubt() == "the metadata does not tell which copy counts"
+    assert scene.doubt() == "the metadata does not say which copy counts"
 
 
 def test_publish_times_of_what_no_bookie_had_are_no_times_of_the_metadata() -> None:

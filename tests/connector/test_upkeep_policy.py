@@ -111,7 +111,7 @@ def test_time_threshold_is_reached_to_the_millisecond() -> None:
     assert (before.action, before.when_ms, before.is_due) == (Action.OFFLOAD, T + 60_000, False)
     assert (after.action, after.when_ms, after.is_due) == (Action.OFFLOAD, T + 60_000, True)
     assert (unknown.action, unknown.when_ms) == (Action.KEEP, None)
-    assert "nothing tells when it was closed" in unknown.reason
+    assert "nothing says when it was closed" in unknown.reason
 
 
 def test_an_offload_that_failed_is_tried_again() -> None:
@@ -133,7 +133,7 @@ def test_an_offload_that_may_be_complete_is_left_alone() -> None:
     fate, _ = apply_policy(topic, only(threshold_bytes=0, deletion_lag_ms=0), at_ms=T + 1)
 
     assert (fate.action, fate.when_ms) == (Action.KEEP, None)
-    assert "nothing tells whether its offload is complete" in fate.reason
+    assert "nothing says whether its offload is complete" in fate.reason
 
 
 # BookKeeper's copy
@@ -169,7 +169,7 @@ def test_copy_stays_without_a_lag_or_a_time() -> None:
 
     assert (never.action, unknown.action) == (Action.KEEP, Action.KEEP)
     assert "never deleted" in never.reason
-    assert "nothing tells when it was offloaded" in unknown.reason
+    assert "nothing says when it was offloaded" in unknown.reason
 
 
 # Retention

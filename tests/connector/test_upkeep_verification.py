@@ -310,7 +310,7 @@ def test_file_that_is_no_journal_is_left_alone(text: bytes, tmp_path: Path) -> N
     path = tmp_path / "journal.jsonl"
     for content in (text, _line() + text):
         path.write_bytes(content)
-        with pytest.raises(OptionError, match="is no journal of a verification"):
+        with pytest.raises(OptionError, match="is not a journal of a verification"):
             VerificationJournal(path)
         assert path.read_bytes() == content
 

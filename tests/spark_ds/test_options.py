@@ -369,7 +369,7 @@ def test_decryption_keys_as_text(name: str) -> None:
     ("options", "said"),
     [
         ({"decryption_keys": PEM}, "takes a path: give PEM text as secret.decryption_keys"),
-        ({"secret.decryption_keys": PEM[:-60]}, "it is no private key in PEM form"),
+        ({"secret.decryption_keys": PEM[:-60]}, "it is not a private key in PEM form"),
         ({"secret.decryption_keys": PEM[5:]}, "it is not shown"),
         ({"decryption_keys": PEM[5:]}, "it is not shown"),
         ({"decryption_keys": "no/such/file"}, "it is not shown"),

@@ -1,7 +1,7 @@
 """What Pulsar's admin API answers about the ledgers of a topic, read and written as JSON.
 
 ================ ==================================== =============================================
-Answer           Pulsar's class                       What only it tells of a ledger
+Answer           Pulsar's class                       What only it says of a ledger
 ================ ==================================== =============================================
 `internal-info`  ManagedLedgerInfo                    time of closing, uuid of the offload
 `internalStats`  PersistentTopicInternalStats         whether the offload is complete
@@ -52,7 +52,7 @@ def read_answer(data: bytes) -> Mapping[str, object]:
     """Read the JSON of an answer.
 
     Raises:
-        CorruptMetadataError: It is no JSON object, or longer than `MAX_METADATA_BYTES`.
+        CorruptMetadataError: It is not a JSON object, or longer than `MAX_METADATA_BYTES`.
     """
     if len(data) > MAX_METADATA_BYTES:
         message = f"an answer of {len(data)} bytes; {MAX_METADATA_BYTES} are allowed"
@@ -70,14 +70,14 @@ def read_names(data: bytes) -> list[str]:
     """Read the JSON of an answer that lists names: of tenants, namespaces or topics.
 
     Raises:
-        CorruptMetadataError: It is no list of text.
+        CorruptMetadataError: It is not a list of text.
     """
     try:
         names = parse_json(data)
     except OptionError as error:
         raise CorruptMetadataError(error.message) from error
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        message = "the answer is no list of names"
+        message = "the answer is not a list of names"
         raise CorruptMetadataError(message)
     return names
 
@@ -93,7 +93,7 @@ def parse_internal_info(
 
     Returns:
         The topic, or the partitions of a partitioned topic. Whether an offload is complete, this
-        answer does not tell.
+        answer does not say.
 
     Raises:
         CorruptMetadataError: A field is missing, of the wrong type or out of range.
@@ -134,7 +134,10 @@ def managed_ledger_name_of(stats: Mapping[str, object]) -> str | None:
             which ledgers have that are in BookKeeper.
 
     Returns:
-        The name, `tenant/namespace/persistent/topic`; None if no ledger tells it.
+        The name, `tenant/namespace/persistent/topic`; None if no ledger names it.
+
+    Raises:
+        CorruptMetadataError: The name is not readable.
     """
     ledgers = stats.get("ledgers")
     for ledger in reversed(ledgers) if isinstance(ledgers, list) else ():
@@ -288,7 +291,7 @@ def _internal_stats(answer: Mapping[str, object], topic: TopicName) -> TopicMeta
 
 
 def _last_confirmed(answer: Mapping[str, object]) -> tuple[int, int] | None:
-    """The position of the last entry; None where the answer does not tell it."""
+    """The position of the last entry; None if the answer does not give it."""
     match = _POSITION.fullmatch(str(answer.get("lastConfirmedEntry")))
     return None if match is None else checked_position(int(match[1]), int(match[2]))
 
@@ -352,7 +355,7 @@ def _stats_cursors(answer: Mapping[str, object]) -> Iterator[tuple[str, tuple[in
             continue
         match = _CURSOR_POSITION.fullmatch(str(text))
         if match is None:
-            message = f"{_shown(text)} is no position"
+            message = f"{_shown(text)} is not a position"
             raise CorruptMetadataError(message)
         ids = int(match[1]), int(match[2])
         yield name, (-1, -1) if ids[0] < 0 else checked_position(*ids)
@@ -369,7 +372,7 @@ def _ledgers(answer: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
 
 def _mapping(value: object, what: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        message = f"{what} is no JSON object"
+        message = f"{what} is not a JSON object"
         raise CorruptMetadataError(message)
     return value
 
@@ -377,7 +380,7 @@ def _mapping(value: object, what: str) -> Mapping[str, object]:
 def _int(fields: Mapping[str, object], name: str) -> int | None:
     value = fields.get(name)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        message = f"the field {name} is no whole number"
+        message = f"the field {name} is not a whole number"
         raise CorruptMetadataError(message)
     return value
 
@@ -405,7 +408,7 @@ def _properties(fields: Mapping[str, object]) -> dict[str, str]:
     checked: dict[str, str] = {}
     for name, value in _mapping(properties, "the field properties").items():
         if not isinstance(value, str):
-            message = "the field properties has values that are no text"
+            message = "the field properties has values that are not text"
             raise CorruptMetadataError(message)
         checked[name] = value
     return checked
@@ -418,7 +421,7 @@ def _uuid(ledger: Mapping[str, object]) -> UUID | None:
     try:
         return UUID(str(text))
     except ValueError as error:
-        message = f"{_shown(text)} is no uuid"
+        message = f"{_shown(text)} is not a uuid"
         raise CorruptMetadataError(message) from error
 
 

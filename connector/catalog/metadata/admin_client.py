@@ -13,7 +13,7 @@ Path                                                            Answers
 =============================================================== =================================
 
 Topics whose names have a cluster, as in Pulsar's first version, are below `/admin/persistent`.
-What a cluster does not know it answers with 404, as does any web server that is none of Pulsar: so
+What a cluster does not know it answers with 404, as does any web server that is not Pulsar's: so
 after the first 404 the cluster must show that it is one. Of a topic that they do not know, brokers
 answer 404 to `internalStats`, but 500 to `internal-info`.
 """
@@ -208,7 +208,7 @@ class AdminApi:
                 raise
             info = None
         stats: TopicMetadata | None = None
-        # Makes a broker load the topic: only where it has to tell which offloads are complete.
+        # Makes a broker load the topic: only if it has to say which offloads are complete.
         if info is not None and any(ledger.offload for ledger in info.ledgers):
             answer = self._get(f"{path}/internalStats", read_answer)
             stats = None if answer is None else parse_internal_stats(answer, topic).get(topic)

@@ -144,7 +144,7 @@ class AdminConnection:
         clock: Tells the time, in seconds since any time.
 
     Raises:
-        OptionError: The URL is none of a server, or holds credentials; an option does not go with
+        OptionError: The URL is not a server's, or holds credentials; an option does not go with
             it; or a file of certificates cannot be used.
     """
 
@@ -166,7 +166,7 @@ class AdminConnection:
         if self._server.scheme == "https":
             self._tls = _tls_context(options)
         elif options.ca_file or options.cert_file or not options.verify_hostname:
-            message = f"{self.url} is no https URL, and there are options for TLS"
+            message = f"{self.url} is not an https URL, and there are options for TLS"
             raise OptionError(message)
 
     def __repr__(self) -> str:
@@ -218,7 +218,7 @@ class AdminConnection:
         return is_checked or url.hostname == self._server.hostname
 
     def _answer(self, url: SplitResult, token: str | None) -> bytes | SplitResult:
-        """The body, or where the request is redirected to."""
+        """The body, or the URL that the request is redirected to."""
         connection = self._connection(url)
         try:
             connection.connect()
@@ -279,7 +279,7 @@ class AdminConnection:
         try:
             target = _checked_url(urljoin(url.geturl(), location or ""))
         except ValueError:
-            message = f"{self.url} redirects to what is no URL of a server"
+            message = f"{self.url} redirects to what is not a URL of a server"
             raise StorageError(message) from None
         if target.scheme != self._server.scheme:
             message = (
@@ -317,7 +317,7 @@ class AdminConnection:
 
 
 class _StatusError(OSError):
-    """An answer that is no success; never leaves this module."""
+    """An answer that is not a success; never leaves this module."""
 
     def __init__(self, status: int, reason: str, *, had_token: bool) -> None:
         super().__init__(f"HTTP {status}{reason and f': {reason}'}")
@@ -385,10 +385,10 @@ def _checked_url(url: str) -> SplitResult:
         split = urlsplit(url)
         has_host = bool(split.hostname) and split.port != 0
     except ValueError:
-        message = f"{shown!r} is no URL"
+        message = f"{shown!r} is not a URL"
         raise OptionError(message) from None
     if split.scheme not in _DEFAULT_PORTS or not has_host:
-        message = f"{shown!r} is no URL of a server"
+        message = f"{shown!r} is not a URL of a server"
         raise OptionError(message)
     if "@" in split.netloc:
         message = f"credentials in the URL {shown!r}: give them as options (token)"
@@ -419,7 +419,7 @@ def _tls_context(options: AdminOptions) -> ssl.SSLContext:
 def _check_token(token: str, what: str) -> None:
     # Else http.client would show it in its error, or it would end the header.
     if not token or not token.isascii() or not token.isprintable() or len(token) > _MAX_TOKEN_BYTES:
-        message = f"{what} is no token: it is empty, too long, or has characters that none has"
+        message = f"{what} is not a token: it is empty, too long, or has characters that none has"
         raise OptionError(message)
 
 

@@ -13,7 +13,7 @@ File in a topic's folder   What it is
 Any of the first three will do; `metadata_merge` takes several together. Which topic a folder is of
 says the first of these that there is: the user; the file `topics.json` beside the folders, which
 has `{"dir": folder}` for each topic; the manifest; the ledgers in `internal-stats.json`; names of
-nested folders, `tenant/namespace/topic`. A single name, as `a__b__c__d`, tells nothing: it may be
+nested folders, `tenant/namespace/topic`. A single name, as `a__b__c__d`, says nothing: it may be
 cut in more than one way.
 """
 
@@ -74,7 +74,7 @@ class MetadataFolder:
     """Saved files as a source of metadata.
 
     Files are read when they are first needed, and kept; several threads may ask at once. A folder
-    whose files are malformed is an error for its topic only, where the user or `topics.json` says
+    whose files are malformed is an error for its topic only, if the user or `topics.json` says
     which topic that is.
 
     Args:
@@ -83,7 +83,7 @@ class MetadataFolder:
         storage_options: Options of the fsspec file system.
 
     Raises:
-        OptionError: A name is none of a topic, there are two paths for one topic or none at all,
+        OptionError: A name is not a topic's, there are two paths for one topic or none at all,
             or a URL names no bucket or holds credentials.
     """
 
@@ -123,8 +123,8 @@ class MetadataFolder:
             namespaces: Those whose topics are asked for; by default all.
 
         Raises:
-            CorruptMetadataError: Files are malformed, and nothing but they tells of which topic.
-            OptionError: There are no files of any topic, or nothing tells which topic a folder is
+            CorruptMetadataError: Files are malformed, and nothing else says of which topic.
+            OptionError: There are no files of any topic, or nothing says which topic a folder is
                 of.
             StorageError: The files cannot be read.
         """
@@ -170,7 +170,7 @@ class MetadataFolder:
         """The schemas of a topic, from its folder, or from that of its base or of a partition.
 
         Raises:
-            CorruptMetadataError: The file is no JSON object.
+            CorruptMetadataError: The file is not a JSON object.
             StorageError: The file cannot be read.
         """
         kin = [each for each in self._folders if each.base == topic.base]
@@ -206,7 +206,7 @@ class _TopicFolder:
 
     Args:
         location: The folder; if `topic` is given, perhaps a file with the metadata store's value.
-        topic: The topic, where something other than the folder tells it.
+        topic: The topic, if something other than the folder names it.
         names: Names of the folders, from below the one given by the user on; the last is its own.
     """
 
@@ -221,7 +221,7 @@ class _TopicFolder:
 
     @property
     def named(self) -> TopicName | None:
-        """The topic, as far as the names of the folders or anything sound in this one tells it."""
+        """The topic, as far as the names of the folders or anything sound in this one says it."""
         if self._given is not None:
             return self._given
         for told in (self._in_manifest, self._in_stats):
@@ -238,7 +238,13 @@ class _TopicFolder:
 
     @cached_property
     def metadata(self) -> Mapping[TopicName, TopicMetadata]:
-        """The topic, or the partitions of which there are answers."""
+        """The topic, or the partitions of which there are answers.
+
+        Raises:
+            CorruptMetadataError: A file is malformed, or not as the manifest has it.
+            MissingObjectError: There is no folder, or no file of it is about ledgers.
+            OptionError: Nothing says of which topic it is.
+        """
         warnings: list[str] = []
         topic, is_sure = self._told_topic(warnings)
         with self._naming(STATS_FILE):
@@ -288,7 +294,7 @@ class _TopicFolder:
         topic, told = self.named, [each for each in (in_manifest, in_stats) if each is not None]
         if topic is None:
             message = (
-                f"nothing tells which topic {self.location} is of: give the folders by topic name,"
+                f"nothing says which topic {self.location} is of: give the folders by topic name,"
                 f" or write {TOPICS_FILE} beside them"
             )
             raise OptionError(message)
@@ -322,7 +328,7 @@ class _TopicFolder:
 
     @cached_property
     def _stats_data(self) -> bytes | None:
-        """The statistics as they are, which may tell the topic where the manifest is damaged."""
+        """The statistics as they are, which may name the topic if the manifest is damaged."""
         _, names = self._files
         return self._read(STATS_FILE) if STATS_FILE in names else None
 
@@ -338,13 +344,13 @@ class _TopicFolder:
         return self.location, {name: name for name in names}
 
     def _content(self, file: str) -> bytes | None:
-        """A file, if it is there, as it was written; which only a manifest tells."""
+        """A file, if it is there, as it was written; which only a manifest shows."""
         _, names = self._files
         if file not in names:
             return None
         data = self._stats_data if file == STATS_FILE else self._read(file)
         manifest = self._manifest
-        # Schemas may come later: they tell of no ledger.
+        # Schemas may come later: they are about no ledger.
         is_late = manifest is not None and file == SCHEMAS_FILE and file not in manifest.files
         if data is not None and manifest is not None and not is_late:
             manifest.check(file, data)
@@ -383,7 +389,7 @@ def _by_topic(folders: Sequence[_TopicFolder]) -> dict[TopicName, _TopicFolder]:
 
 
 def _topics_of(folder: _TopicFolder) -> list[TopicName]:
-    """The topics that a folder is of; those of unsound files as far as something else tells."""
+    """The topics that a folder is of; those of unsound files if something else names them."""
     try:
         return list(folder.metadata)
     except (FormatError, MissingObjectError):

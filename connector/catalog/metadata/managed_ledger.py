@@ -115,8 +115,8 @@ def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
         The topic's ledgers. Fields that this module does not know are left out.
 
     Raises:
-        CorruptMetadataError: It is no such value, longer than `MAX_METADATA_BYTES`, or its ledgers
-            cannot be those of a topic.
+        CorruptMetadataError: It is not such a value, is longer than `MAX_METADATA_BYTES`, or its
+            ledgers cannot be those of a topic.
         UnsupportedFormatError: A ledger was offloaded by streaming offload (PIP-76).
     """
     _check_size(len(data))
@@ -179,7 +179,7 @@ def serialize_managed_ledger_info(
 def _uncompressed(data: memoryview) -> bytes:
     """The bare message of a compressed value, without its magic.
 
-    Where this fails Pulsar reads the value as a bare message, which must fail too: no field has the
+    If this fails, Pulsar reads the value as a bare message, which must fail too: no field has the
     wire type that `47` stands for.
     """
     size = int.from_bytes(data[:_SIZE_BYTES], signed=True)
@@ -213,7 +213,7 @@ def _parsed(name: str, data: bytes) -> Any:  # noqa: ANN401 - a message class ha
     try:
         message = _CLASSES[name].FromString(data)
     except DecodeError as error:
-        text = f"the managed ledger is no {name}"
+        text = f"the managed ledger is not a {name}"
         raise CorruptMetadataError(text) from error
     # All that is absent is not listed: that could be millions of fields.
     if not message.IsInitialized():

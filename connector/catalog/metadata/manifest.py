@@ -1,7 +1,7 @@
 """What a metadata folder says of itself: which topic it is of, and that its files are whole.
 
 A part of a metadata store's value parses as a value with fewer ledgers, and no name of a folder
-tells a topic for sure. So whoever writes a topic's folder writes `manifest.json` into it, last:
+names a topic for sure. So whoever writes a topic's folder writes `manifest.json` into it, last:
 
 ```
 {"topic": "persistent://public/default/orders",
@@ -51,7 +51,7 @@ class Manifest:
             CorruptMetadataError: The file is another, or only a part.
         """
         if name not in self.files:
-            message = f"{name} is no file that {MANIFEST_FILE} beside it has"
+            message = f"{name} is not a file that {MANIFEST_FILE} beside it has"
             raise CorruptMetadataError(message)
         size_bytes, checksum = self.files[name]
         if len(data) != size_bytes or _sha256(data) != checksum:
@@ -80,7 +80,7 @@ def read_manifest(data: bytes) -> Manifest:
     """Read a manifest.
 
     Raises:
-        CorruptMetadataError: It is none, or not as it was written.
+        CorruptMetadataError: It is not a manifest, or not as it was written.
     """
     answer = read_answer(data)
     fields = {name: answer.get(name) for name in ("topic", "files")}

@@ -2,7 +2,7 @@
 
 The sources were read at different times. Ledgers are only added behind the last and trimmed from
 the front, so of two lists the one that ends later, or else begins later, is the newer. It is the
-topic's, with what it lacks in the middle: there one of the two must be damaged, as where a part of
+topic's, with what it lacks in the middle: there one of the two must be damaged, as if a part of
 a value was saved, in which ledgers stand in no order. What is known of a ledger is gathered from
 all sources; an offload that one of them knows to be complete is complete, and uuids that only the
 others name are kept beside its own.
@@ -42,7 +42,7 @@ def merge_metadata(
     Args:
         value: What the metadata store's value says, which is what the broker itself goes by; None
             if it is not there.
-        info: What the admin API's internal-info says, which does not tell what is complete; None
+        info: What the admin API's internal-info says, which does not say what is complete; None
             likewise.
         stats: What its internalStats says, which has no uuids; None likewise.
         warnings: Gets what stays unsure, and what the sources say against each other.
@@ -73,7 +73,7 @@ def merge_metadata(
 
 
 def _terminated(*sources: TopicMetadata | None) -> Iterator[TopicMetadata | None]:
-    """The sources, with the last entry of a terminated topic, which one of them may tell.
+    """The sources, with the last entry of a terminated topic, which one of them may give.
 
     Pulsar's `asyncTerminate` notes where the topic ends, and nothing of the ledger that was open.
     """
@@ -154,7 +154,7 @@ class _Disagreement:
         return min(disputed, default=None)
 
     def texts(self) -> Iterator[str]:
-        """What a reader is told; not of empty ledgers, which a broker that loads a topic drops."""
+        """Notices for a reader; none of empty ledgers, which a broker that loads a topic drops."""
         for ledger_id, text in self.contradictions:
             yield f"ledger {ledger_id} has {text}"
         if self.trimmed:

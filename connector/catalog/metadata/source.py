@@ -48,7 +48,7 @@ class MetadataSource(Protocol):
 
         Args:
             namespaces: Namespaces (`TopicName.full_namespace`) whose topics are asked for; those
-                that the source does not know have none. By default all that the source tells of.
+                that the source does not know have none. By default all that the source knows.
 
         Raises:
             PulsarOffloadError: The source cannot be read.

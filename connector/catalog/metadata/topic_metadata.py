@@ -1,4 +1,4 @@
-"""What a cluster knows of a topic's ledgers, whichever source told it.
+"""What a cluster knows of a topic's ledgers, whichever source it is from.
 
 The names are those of Pulsar's MLDataFormats.proto (ManagedLedgerInfo and what is in it). Sources:
 the metadata store's value (`managed_ledger`), the admin API's answers (`admin_answers`), both
@@ -29,24 +29,24 @@ class OffloadContext:
     """One offload of a ledger, as its cluster recorded it. Equal contexts are interchangeable."""
 
     uuid: UUID | None
-    """Id of the attempt, which names the objects; None where the source does not tell it."""
+    """Id of the attempt, which names the objects; None if the source does not say it."""
     complete: bool | None
     """Whether the objects were written whole; only then a broker reads them. None: an offload was
-    begun, and the source does not tell whether it is complete, as internal-info alone does not."""
+    begun, and the source does not say whether it is complete, as internal-info alone does not."""
     other_uuids: tuple[UUID, ...] = ()
     """Ids that other answers of the same source name for the ledger."""
     bookkeeper_deleted: bool | None = None
-    """Whether BookKeeper's copy was deleted; None where the source does not tell it."""
+    """Whether BookKeeper's copy was deleted; None if the source does not say it."""
     timestamp_ms: int | None = None
     """When the offload was complete, ms since the epoch."""
     driver: str | None = None
     """OffloadDriverMetadata.name, such as `aws-s3`."""
     driver_properties: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Among them `bucket`, `region` and `serviceEndpoint`, empty where they were not set."""
+    """Among them `bucket`, `region` and `serviceEndpoint`, empty if they were not set."""
 
     @property
     def bucket(self) -> str | None:
-        """Bucket that the objects were written to; None where the source does not tell it."""
+        """Bucket that the objects were written to; None if the source does not say it."""
         return self.driver_properties.get("bucket") or None
 
 
@@ -56,7 +56,7 @@ class LedgerInfo:
 
     ledger_id: int
     entries: int | None = None
-    """How many entries it has; None while it is open, or where the source does not tell it."""
+    """How many entries it has; None while it is open, or if the source does not say it."""
     size_bytes: int | None = None
     """Sum of the lengths of its entries; None likewise."""
     timestamp_ms: int | None = None
@@ -79,14 +79,14 @@ class TopicMetadata:
     ledgers: tuple[LedgerInfo, ...]
     """In the topic's order, which is that of their ids."""
     cursors: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
-    """Mark-delete positions of subscriptions, by name, as far as the source tells them: ledger and
+    """Mark-delete positions of subscriptions, by name, as far as the source gives them: ledger and
     entry id (inclusive) up to which each has acknowledged everything."""
     terminated_position: tuple[int, int] | None = None
     """Ledger and entry id of the last message, if the topic was terminated."""
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     proven_to_ledger_id: int = field(default=-1, compare=False)
     """Greatest id (inclusive) up to which the list of ledgers is proven to be whole; -1: nothing
-    proves it, as where a single file without a checksum tells it, of which a part would parse."""
+    proves it: a part of a single file without a checksum would parse too."""
 
     @property
     def last_ledger_id(self) -> int:

@@ -124,10 +124,10 @@ def versioned_schema(value: Mapping[str, object]) -> tuple[int | None, SchemaInf
     """Read one schema from a JSON object of any of the forms.
 
     Returns:
-        Its version in Pulsar's schema registry, None where the form has none; and the schema.
+        Its version in Pulsar's schema registry, None if the form has none; and the schema.
 
     Raises:
-        OptionError: The object is no schema; or a malformed one, one of an unknown type, or too
+        OptionError: The object is not a schema; or a malformed one, one of an unknown type, or too
             long.
     """
     if _is_avro(value):
@@ -135,12 +135,12 @@ def versioned_schema(value: Mapping[str, object]) -> tuple[int | None, SchemaInf
     version = value.get("version")
     fields = value.get(_CLI_FIELD, value)
     if not isinstance(fields, Mapping) or "type" not in fields:
-        message = f"no schema: an object without type, {ALL_VERSIONS} or {_CLI_FIELD}.type"
+        message = f"not a schema: an object without type, {ALL_VERSIONS} or {_CLI_FIELD}.type"
         raise OptionError(message)
     if version is not None and (
         isinstance(version, bool) or not isinstance(version, int) or not 0 <= version < _LONG_STOP
     ):
-        message = f"{_SHORT.repr(version)} is no version of Pulsar's schema registry"
+        message = f"{_SHORT.repr(version)} is not a version of Pulsar's schema registry"
         raise OptionError(message)
     with naming("its schema" if version is None else f"its version {version}"):
         given = fields.get("properties")
@@ -177,10 +177,10 @@ def descriptor_schema(data: bytes, root_message: str | None) -> SchemaInfo | Non
             set's last file.
 
     Returns:
-        The schema; None if this is no such set, or an empty one.
+        The schema; None if this is not such a set, or an empty one.
 
     Raises:
-        OptionError: The set lacks a file that it imports, or no message can be told from it.
+        OptionError: The set lacks a file that it imports, or does not say which message is meant.
     """
     files = _descriptor_files(data)
     if not files:
@@ -257,7 +257,7 @@ def _has_data(value: Mapping[str, object]) -> bool:
 
 
 def _data(fields: Mapping[str, object]) -> object:
-    """The schema data, decoded where it is Base64."""
+    """The schema data, decoded if it is Base64."""
     if fields.get("schema_base64") is not None:
         return _base64_bytes(fields["schema_base64"], "schema_base64")
     data = fields.get("data")
@@ -266,7 +266,7 @@ def _data(fields: Mapping[str, object]) -> object:
 
 def _base64_bytes(encoded: object, name: str) -> bytes:
     if not isinstance(encoded, str):
-        message = f"{name} is missing or no text"
+        message = f"{name} is missing or not text"
         raise OptionError(message)
     try:
         return base64.b64decode(encoded, validate=True)
@@ -277,11 +277,11 @@ def _base64_bytes(encoded: object, name: str) -> bytes:
 
 def _text_by_name(value: object, name: str) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        message = f"{name} are no object"
+        message = f"{name} are not an object"
         raise OptionError(message)
     for each, text in value.items():
         if not isinstance(each, str) or not isinstance(text, str):
-            message = f"{name}: the value of {_SHORT.repr(each)} is no text"
+            message = f"{name}: the value of {_SHORT.repr(each)} is not text"
             raise OptionError(message)
         _utf8(each + text)
     return dict(value)
@@ -310,11 +310,11 @@ def _definition(name: str, data: object) -> str:
 def _descriptor_text(value: object) -> str:
     """Check the data of a PROTOBUF_NATIVE schema, and write it in one way."""
     if not isinstance(value, Mapping):
-        message = f"the definition is no object with {_DESCRIPTOR_FIELD}"
+        message = f"the definition is not an object with {_DESCRIPTOR_FIELD}"
         raise OptionError(message)
     root_message = value.get("rootMessageTypeName")
     if root_message is not None and not isinstance(root_message, str):
-        message = "rootMessageTypeName is no text"
+        message = "rootMessageTypeName is not text"
         raise OptionError(message)
     schema = descriptor_schema(
         _base64_bytes(value.get(_DESCRIPTOR_FIELD), _DESCRIPTOR_FIELD), root_message
@@ -385,7 +385,7 @@ def _key_and_value(data: object) -> tuple[object, object]:
     if data is None:
         return None, None
     if not isinstance(data, Mapping):
-        message = "the data is no object with key and value"
+        message = "the data is not an object with key and value"
         raise OptionError(message)
     return data.get("key"), data.get("value")
 

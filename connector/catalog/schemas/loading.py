@@ -98,7 +98,12 @@ class _SchemaReader:
         self._found: dict[int | None, tuple[SchemaInfo, str]] = {}
 
     def topic_schema(self, schema_version: int | None) -> TopicSchema:
-        """Choose the reader schema among what was gathered."""
+        """Choose the reader schema among what was gathered.
+
+        Raises:
+            OptionError: Nothing was gathered, `schema_version` is not among it, or a schema without
+                a version is, so that there is nothing to choose.
+        """
         by_version = {
             version: self._found[version][0]
             for version in sorted(version for version in self._found if version is not None)
@@ -108,7 +113,7 @@ class _SchemaReader:
         if schema_version is None:
             reader = own or _newest(versions)
             if reader is None:
-                message = "what is given as schema holds none"
+                message = "what is given as schema holds no schema"
                 raise OptionError(message)
             return TopicSchema(reader, versions)
         if own is not None:
@@ -123,7 +128,11 @@ class _SchemaReader:
         return TopicSchema(by_version[schema_version], versions)
 
     def read(self, source: object, nested: int = 0) -> None:
-        """Gather what a source holds."""
+        """Gather what a source holds.
+
+        Raises:
+            OptionError: As `load_schema` says.
+        """
         if isinstance(source, str):
             self._read_text(source, nested)
         elif isinstance(source, os.PathLike):
@@ -223,7 +232,7 @@ class _SchemaReader:
                 if schema is None:
                     raise
             if schema is None and root_message is not None:
-                message = "no descriptor set, of which a message could be chosen with #"
+                message = "not a descriptor set, of which a message could be chosen with #"
                 raise OptionError(message)
         if schema is None:
             self._add_json(value, what)
