@@ -72,7 +72,7 @@ fuzz-asan: install ## Run changed and random bytes through a core with sanitizer
 	@.ci/sanitized build/sanitized $(FUZZ_SECONDS)
 
 .PHONY: mutate
-mutate: .venv/mutation-installed ## Print what tests do not notice: MODULES=connector/scan.py SAMPLE=40
+mutate: .venv/mutation-installed ## Print what tests do not notice: MODULES=connector/scan/topic_scan.py SAMPLE=40
 	@nice $(BIN)/python -m tests.mutation --sample $(or $(SAMPLE),0) $(MODULES)
 
 .PHONY: java
