@@ -74,7 +74,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -268,7 +268,8 @@ _PULSAR_SPARK_NAMES = {
     VALUE_COLUMN: "value",
 }
 
-NAMINGS = ("pulsar-sql", "pulsar-spark")
+Naming: TypeAlias = Literal["pulsar-sql", "pulsar-spark"]
+NAMINGS = get_args(Naming)
 DEFAULT_COLUMNS = "*"
 """Stands among names of columns for the default ones."""
 

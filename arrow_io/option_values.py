@@ -27,14 +27,21 @@ def check_whole_number(option: str, value: object, least: int, greatest: int) ->
     Example:
         >>> check_whole_number("partitions", 3, 1, 500)
     """
-    try:
-        number = operator.index(cast("SupportsIndex", value))
-    except TypeError:
+    # Python counts a flag as a number.
+    number = None if isinstance(value, bool) else _index(value)
+    if number is None:
         message = f"{option_name(option)} must be a whole number, not {value!r}"
-        raise OptionError(message) from None
+        raise OptionError(message)
     if not least <= number <= greatest:
         message = f"{option_name(option)} is {number}; allowed are {least} … {greatest}"
         raise OptionError(message)
+
+
+def _index(value: object) -> int | None:
+    try:
+        return operator.index(cast("SupportsIndex", value))
+    except TypeError:
+        return None
 
 
 def check_count(option: str, value: object) -> None:
@@ -43,10 +50,10 @@ def check_count(option: str, value: object) -> None:
     Raises:
         OptionError: It is not allowed.
     """
+    check_whole_number(option, value, -sys.maxsize, sys.maxsize)
     if isinstance(value, int) and value < 1:
         message = f"{option_name(option)} must be at least 1, not {value}"
         raise OptionError(message)
-    check_whole_number(option, value, 1, sys.maxsize)
 
 
 def check_flag(option: str, value: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from arrow_io.columns import every_column, projection
 from arrow_io.errors import OptionError, UndecodedValuesWarning
@@ -21,14 +21,16 @@ from connector.catalog.schemas.loading import load_schema
 from connector.dataset import TopicDataset
 from connector.decryption_keys import read_decryption_keys
 from connector.message_ids import MessageId
+from connector.options.topic_request import TopicRequest, check_with_catalog
 from connector.scan.read_options import ReadOptions
 from connector.scan.topic_scan import Scan
-from connector.topic_options import check_options
+from connector.topic_name import topic_names
 from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from arrow_io.messages.encryption import DecryptionKeys
     from arrow_io.storage.trace import RequestTrace
     from connector.bounds import Bound
     from connector.catalog.catalog_options import Metadata
@@ -53,11 +55,11 @@ def open_topic(
     columns: Sequence[str] | None = None,
     schema: SchemaSource | TopicSchema | None = None,
     schema_version: int | None = None,
-    value: str = "flat",
-    time_unit: str = "ns",
-    naming: str = "pulsar-sql",
-    transactions: str = "committed",
-    on_corruption: str = "raise",
+    value: Literal["flat", "struct", "raw"] = "flat",
+    time_unit: Literal["ns", "us"] = "ns",
+    naming: Literal["pulsar-sql", "pulsar-spark"] = "pulsar-sql",
+    transactions: Literal["committed", "all"] = "committed",
+    on_corruption: Literal["raise", "salvage"] = "raise",
     verify_checksums: bool = True,
     range_bytes: int = DEFAULT_RANGE_BYTES,
     batch_rows: int = BatchLimits().max_rows,
@@ -76,7 +78,9 @@ def open_topic(
         topic: A short name (`orders`), a full one (`persistent://tenant/ns/orders`), a glob
             (`sales-*`), or a list of these. A partitioned topic is one dataset.
         storage_options: Options of the fsspec file system.
-        catalog: What `open_catalog` gave for this URL, to spare the requests.
+        catalog: What `open_catalog` gave for this URL, to spare the requests; its options are
+            given there, not here. It lives in this process, so other surfaces have no such option:
+            there a saved catalog is given as `metadata`.
         metadata: What the topic's cluster knows of it (`connector.catalog.catalog.open_catalog`):
             URL of its admin API, a folder of its answers, or a saved catalog. Which ledgers the
             topic has is decided by it then, and it brings the schema.
@@ -123,90 +127,93 @@ def open_topic(
     url, metadata, schema = hidden_url(url), hidden_url(metadata), hidden_url(schema)
     storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
     decryption_keys = hidden(decryption_keys)
-    check_options(
-        {
-            "topic": topic,
-            "storage_options": storage_options,
-            "catalog": catalog,
-            "metadata_options": metadata_options,
-            "buckets": buckets,
-            "columns": columns,
-            "schema_version": schema_version,
-            "value": value,
-            "time_unit": time_unit,
-            "naming": naming,
-            "transactions": transactions,
-            "on_corruption": on_corruption,
-            "verify_checksums": verify_checksums,
-            "range_bytes": range_bytes,
-            "batch_rows": batch_rows,
-            "batch_bytes": batch_bytes,
-            "trace": trace,
-        }
-    )
-    if catalog is not None and (metadata or metadata_options or buckets):
-        message = (
-            "metadata, metadata_options and buckets are for open_catalog where catalog is given"
-        )
-        raise OptionError(message)
-    given = read_schema(schema, schema_version, storage_options)
-    bounds = Bounds.parse(start, end)
-    keys = read_decryption_keys(decryption_keys)
-
-    def options_for(known_schema: TopicSchema | None) -> ReadOptions:
-        if known_schema is None and schema_version is not None:
-            message = (
-                f"{option_name('schema_version')} picks one of the versions of a schema, and none"
-                f" is known: give {option_name('schema')} too"
-            )
-            raise OptionError(message)
-        values = _value_columns(known_schema, value, time_unit)
-        return ReadOptions(
-            projection=projection(columns, naming=naming, values=values),
-            filterable=every_column(naming, values),
-            bounds=bounds,
-            uncommitted=transactions == "all",
-            verify_checksums=verify_checksums,
-            salvage=on_corruption == "salvage",
-            limits=_limits(values, int(batch_rows), int(batch_bytes)),
-            decryption_keys=keys,
-        )
-
-    has_metadata = metadata is not None if catalog is None else catalog.source is not None
-    asks_catalog = given is None and value != "raw" and has_metadata
-    # Where the columns are known, what is wrong with options is told before any request.
-    options = None if asks_catalog else options_for(given)
-    known = catalog or open_catalog(
-        url,
+    request = TopicRequest(
         storage_options=storage_options,
+        catalog=catalog,
         metadata=metadata,
         metadata_options=metadata_options,
         buckets=buckets,
-        range_bytes=int(range_bytes),
+        start=start,
+        end=end,
+        columns=columns,
+        schema=schema,
+        schema_version=schema_version,
+        value=value,
+        time_unit=time_unit,
+        naming=naming,
+        transactions=transactions,
+        on_corruption=on_corruption,
+        verify_checksums=verify_checksums,
+        range_bytes=range_bytes,
+        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
+        decryption_keys=decryption_keys,
         trace=trace,
     )
-    unsound = TopicReport(salvage=on_corruption == "salvage")
+    topic_names(topic)
+    check_with_catalog(url, request)
+    return _opened(url, topic, request)
+
+
+def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> TopicDataset:
+    """Open topics by options that are each right by themselves; see `open_topic`."""
+    catalog = request.catalog
+    storage_options = request.storage_options
+    if catalog is not None:
+        # A schema may lie beside the topic.
+        storage_options = catalog.location.storage_options
+    given = read_schema(request.schema, request.schema_version, storage_options)
+    bounds = Bounds.parse(request.start, request.end)
+    keys = read_decryption_keys(request.decryption_keys)
+    has_metadata = request.metadata is not None if catalog is None else catalog.source is not None
+    asks_catalog = given is None and request.value != "raw" and has_metadata
+    # Where the columns are known, what is wrong with options is told before any request.
+    options = None if asks_catalog else _read_options(request, given, bounds, keys)
+    known = catalog or open_catalog(url, **request.of_catalog())
+    unsound = TopicReport(salvage=request.on_corruption == "salvage")
     topics = known.select(
         topic,
         unsound,
         first_ledger_id=bounds.first_ledger_id,
         last_ledger_id=bounds.last_ledger_id,
     )
-    for option, bound in (("start", start), ("end", end)):
+    for option, bound in (("start", request.start), ("end", request.end)):
         _check_partition(option, bound, topics)
     if options is None:
         try:
-            given = known.schema((each.topic for each in topics), schema_version)
+            given = known.schema((each.topic for each in topics), request.schema_version)
         except OptionError:
-            if columns is None or not _are_without_values(columns, naming):
+            if request.columns is None or not _are_without_values(request.columns, request.naming):
                 raise
-        options = options_for(given)
-    has_bytes = options.filterable.values is None and value != "raw"
+        options = _read_options(request, given, bounds, keys)
+    has_bytes = options.filterable.values is None and request.value != "raw"
     if has_bytes:
         [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
         if name in dict(options.projection.columns):
             _tell_undecoded(given, name)
     return TopicDataset(Scan(tuple(topics), options), unsound)
+
+
+def _read_options(
+    request: TopicRequest, schema: TopicSchema | None, bounds: Bounds, keys: DecryptionKeys
+) -> ReadOptions:
+    if schema is None and request.schema_version is not None:
+        message = (
+            f"{option_name('schema_version')} picks one of the versions of a schema, and none"
+            f" is known: give {option_name('schema')} too"
+        )
+        raise OptionError(message)
+    values = _value_columns(schema, request.value, request.time_unit)
+    return ReadOptions(
+        projection=projection(request.columns, naming=request.naming, values=values),
+        filterable=every_column(request.naming, values),
+        bounds=bounds,
+        uncommitted=request.transactions == "all",
+        verify_checksums=request.verify_checksums,
+        salvage=request.on_corruption == "salvage",
+        limits=_limits(values, int(request.batch_rows), int(request.batch_bytes)),
+        decryption_keys=keys,
+    )
 
 
 def read_schema(
@@ -260,7 +267,7 @@ def _tell_undecoded(schema: TopicSchema | None, name: str) -> None:
         f"values are given as bytes, in {name}: {reason}; give {option_name('schema')} for typed"
         f" columns, or {option_name('value', 'raw')} for bytes",
         UndecodedValuesWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

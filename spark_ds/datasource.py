@@ -164,7 +164,7 @@ class PulsarOffloadDataSource(DataSource):
         return TABLES[options.table](catalog, _wanted(options, catalog) or None)
 
     def _check(self, schema: StructType, dataset: TopicDataset) -> None:
-        if self._options.columns is not None and dataset.schema.names != schema.names:
+        if self._options.request.columns is not None and dataset.schema.names != schema.names:
             message = (
                 f"the schema has columns {', '.join(schema.names)}, the option columns says"
                 f" {', '.join(dataset.schema.names)}: give one of them"
@@ -185,38 +185,13 @@ class PulsarOffloadDataSource(DataSource):
 
 def _open(options: SourceOptions) -> TopicDataset:
     catalog = _catalog(options)
-    return open_topic(
-        options.location.url,
-        _wanted(options, catalog),
-        storage_options=options.location.storage_options,
-        catalog=catalog,
-        start=options.start,
-        end=options.end,
-        columns=options.columns,
-        schema=options.schema,
-        schema_version=options.schema_version,
-        value=options.value,
-        time_unit=options.time_unit,
-        naming=options.naming,
-        transactions=options.transactions,
-        on_corruption=options.on_corruption,
-        verify_checksums=options.verify_checksums,
-        range_bytes=options.range_bytes,
-        batch_rows=options.batch_rows,
-        batch_bytes=options.batch_bytes,
-        decryption_keys=options.decryption_keys,
-    )
+    wanted = _wanted(options, catalog)
+    beside = options.request.beside_catalog()
+    return open_topic(options.location.url, wanted, catalog=catalog, **beside)
 
 
 def _catalog(options: SourceOptions) -> Catalog:
-    return open_catalog(
-        options.location.url,
-        storage_options=options.location.storage_options,
-        metadata=options.metadata,
-        metadata_options=options.metadata_options,
-        buckets=options.buckets,
-        range_bytes=options.range_bytes,
-    )
+    return open_catalog(options.location.url, **options.request.of_catalog())
 
 
 def _wanted(options: SourceOptions, catalog: Catalog) -> Sequence[str]:

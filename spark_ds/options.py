@@ -1,27 +1,26 @@
 """Options of the Spark source: strings → one frozen value.
 
 Spark gives names of options in lower case and values as text. Names are compared without case and
-underscores, so `task_bytes` and `taskBytes` are the same. What a value may be beyond its form is
-decided where it is used, by `connector.open_topic`; what each option means is told by
-`PulsarOffloadDataSource`.
+underscores, so `task_bytes` and `taskBytes` are the same. What is here are Spark's own options and
+spellings; all others, and what their texts mean, are those of `connector.options.topic_request`.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from arrow_io.errors import OptionError
-from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
 from connector.catalog_tables import TABLES
 from connector.decryption_keys import read_decryption_keys
+from connector.options.kinds import read_count, read_flag, read_names, read_number
+from connector.options.nested import put_text, put_value
+from connector.options.topic_request import OPTIONS, TopicRequest
 from connector.pulsar_time import time_of
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.encryption import DecryptionKeys
     from connector.bounds import Bound
+    from connector.options.topic_request import Option
 
 _MESSAGES: Final = "messages"
 _STORAGE_PREFIXES: Final = ("storage.", "secret.")
@@ -44,11 +44,6 @@ _SCHEMES: Final = {
 }
 """URL scheme of each offload driver (`JCloudBlobStoreProvider`), its name in lower case."""
 
-_TEXT_OPTIONS: Final = re.compile(r"key|secret|token|pass|user|account|name|profile|project|_id$")
-"""Storage options whose values are text, though it may look like a number."""
-
-_JSON_SCALAR: Final = re.compile(r"true|false|null|-?\d+(\.\d+)?")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
@@ -56,35 +51,18 @@ class SourceOptions:
 
     Attributes:
         location: The bucket.
+        request: How it is read.
         topics: Names and globs; or a regular expression, which full names have to match. A listing
             may have none: it is of all topics then.
         table: `messages`, or the listing that is asked for.
-        start: As in `connector.open_topic`, like all that follow, except for the last.
         task_bytes: How many bytes of data objects a Spark task should read, about; None: by the
             size of the scan.
     """
 
     location: Location
+    request: TopicRequest
     topics: tuple[str, ...] | re.Pattern[str] = ()
     table: str = _MESSAGES
-    start: Bound | None = None
-    end: Bound | None = None
-    columns: tuple[str, ...] | None = None
-    schema: str | None = None
-    schema_version: int | None = None
-    value: str = "flat"
-    time_unit: str = "us"
-    naming: str = "pulsar-sql"
-    transactions: str = "committed"
-    on_corruption: str = "raise"
-    verify_checksums: bool = True
-    range_bytes: int = DEFAULT_RANGE_BYTES
-    batch_rows: int = BatchLimits().max_rows
-    batch_bytes: int = BatchLimits().max_bytes
-    decryption_keys: DecryptionKeys | None = None
-    metadata: str | None = None
-    metadata_options: Mapping[str, object] | None = field(default=None, repr=False)
-    buckets: Mapping[str, str] | None = None
     task_bytes: int | None = None
 
     @classmethod
@@ -125,9 +103,13 @@ class SourceOptions:
         if table != _MESSAGES and strange:
             message = f"option {strange[0]} is for messages, not for the table {table}"
             raise OptionError(message)
-        if metadata:
-            _put_texts(fields.setdefault("metadata_options", {}), "metadata option", metadata)
-        return cls(location=location, **fields)
+        for name, text in metadata:
+            put_text(fields.setdefault("metadata_options", {}), "metadata option", name, text)
+        own = {name: fields.pop(name) for name in _OWN_FIELDS if name in fields}
+        request = TopicRequest(
+            **{"time_unit": "us", "storage_options": location.storage_options, **fields}
+        )
+        return cls(location=location, request=request, **own)
 
 
 def hide_secrets(given: Mapping[str, str]) -> dict[str, str]:
@@ -155,14 +137,6 @@ def _fields(texts: Mapping[str, str]) -> dict[str, Any]:
     return fields
 
 
-def _names(option: str, text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        message = f"{option} must be one name or several, separated by commas, not {text!r}"
-        raise OptionError(message)
-    return names
-
-
 def _pattern(option: str, text: str) -> re.Pattern[str]:
     """A regular expression of full names; as in pulsar-spark, their first parts may be left out."""
     if "://" not in text:
@@ -172,33 +146,6 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
     except re.error as error:
         message = f"{option} must be a regular expression: {error}"
         raise OptionError(message) from None
-
-
-def _text(_option: str, text: str) -> str:
-    return text
-
-
-def _number(option: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        message = f"{option} must be a whole number, not {text!r}"
-        raise OptionError(message) from None
-
-
-def _positive(option: str, text: str) -> int:
-    number = _number(option, text)
-    if number < 1:
-        message = f"{option} must be at least 1, not {number}"
-        raise OptionError(message)
-    return number
-
-
-def _flag(option: str, text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        message = f"{option} must be true or false, not {text!r}"
-        raise OptionError(message)
-    return text.lower() == "true"
 
 
 def _listing(option: str, text: str) -> str:
@@ -217,11 +164,11 @@ def _time_unit(option: str, text: str) -> str:
 
 
 def _fail_on_data_loss(option: str, text: str) -> str:
-    return "raise" if _flag(option, text) else "salvage"
+    return "raise" if read_flag(option, text) else "salvage"
 
 
 def _time(option: str, text: str) -> datetime:
-    time = time_of(_number(option, text))
+    time = time_of(read_number(option, text))
     if time is None:
         message = f"{option} must be in milliseconds since 1970, not {text}"
         raise OptionError(message)
@@ -251,14 +198,6 @@ def _offset(unbounded: str) -> Callable[[str, str], Bound | None]:
     return parse
 
 
-def _json_object(option: str, text: str) -> dict[str, object]:
-    value = _json(option, text)
-    if not isinstance(value, dict):
-        message = f"{option} must be a JSON object"
-        raise OptionError(message)
-    return value
-
-
 def _key_files(option: str, text: str) -> DecryptionKeys:
     """Private keys by the path of their file or folder, which may be seen."""
     if "-----BEGIN" in text:
@@ -275,42 +214,38 @@ def _keys(_option: str, text: str) -> DecryptionKeys:
 
 
 _Parser: TypeAlias = "Callable[[str, str], object]"
+
+
+def _parser(option: Option) -> _Parser:
+    return lambda _, text: option.read(text)
+
+
 _PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
-    "topic": ("topics", _names),
-    "topics": ("topics", _names),
+    "topic": ("topics", read_names),
+    "topics": ("topics", read_names),
     "topicsPattern": ("topics", _pattern),
-    "start": ("start", _text),
     "startingOffsets": ("start", _offset("earliest")),
     "startingTime": ("start", _time),
-    "end": ("end", _text),
     "endingOffsets": ("end", _offset("latest")),
     "endingTime": ("end", _time),
-    "columns": ("columns", _names),
-    "schema": ("schema", _text),
-    "schema_version": ("schema_version", _number),
-    "value": ("value", _text),
-    "time_unit": ("time_unit", _time_unit),
-    "naming": ("naming", _text),
-    "transactions": ("transactions", _text),
-    "on_corruption": ("on_corruption", _text),
     "failOnDataLoss": ("on_corruption", _fail_on_data_loss),
-    "verify_checksums": ("verify_checksums", _flag),
-    "range_bytes": ("range_bytes", _number),
-    "batch_rows": ("batch_rows", _number),
-    "batch_bytes": ("batch_bytes", _number),
-    "decryption_keys": ("decryption_keys", _key_files),
     "secret.decryption_keys": ("decryption_keys", _keys),
-    "metadata": ("metadata", _text),
-    "metadata_options": ("metadata_options", _json_object),
-    "secret.metadata_options": ("metadata_options", _json_object),
-    "buckets": ("buckets", _json_object),
+    "secret.metadata_options": ("metadata_options", _parser(OPTIONS["metadata_options"])),
     "table": ("table", _listing),
-    "task_bytes": ("task_bytes", _positive),
+    "task_bytes": ("task_bytes", read_count),
+    **{
+        name: (name, _parser(option))
+        for name, option in OPTIONS.items()
+        if option.in_python_only is None and name != "storage_options"
+    },
+    "time_unit": ("time_unit", _time_unit),
+    "decryption_keys": ("decryption_keys", _key_files),
 }
-"""The field of each option, and how its text is read."""
+"""The field of each option, and how its text is read: those of the table, and Spark's own."""
 
+_OWN_FIELDS: Final = frozenset({"topics", "table", "task_bytes"})
 _LISTING_FIELDS: Final = frozenset(
-    {"topics", "table", "metadata", "metadata_options", "buckets", "range_bytes"}
+    {"topics", "table", *(name for name, option in OPTIONS.items() if option.of_catalog)}
 )
 
 _LOCATION_OPTIONS: Final = (
@@ -328,9 +263,7 @@ def _normal(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-_SECRETS: Final = frozenset(
-    map(_normal, ("storage_options", "metadata_options", "decryption_keys"))
-)
+_SECRETS: Final = frozenset(_normal(name) for name, option in OPTIONS.items() if option.is_secret)
 
 _KNOWN: Final = {_normal(name): name for name in (*_LOCATION_OPTIONS, *_PARSERS)}
 
@@ -389,10 +322,11 @@ def _location(texts: Mapping[str, str], storage: list[tuple[str, str]]) -> Locat
             message = "option url is missing: where the objects lie, such as s3://bucket/prefix"
             raise OptionError(message)
         url = f"{_scheme(driver or 'aws-s3')}://{bucket}"
-    options = _json_object("storage_options", texts.get("storage_options", "{}"))
-    _put_texts(options, "storage option", storage)
+    options = OPTIONS["storage_options"].read(texts.get("storage_options", "{}"))
+    for name, text in storage:
+        put_text(options, "storage option", name, text)
     for name, value in _broker_options(texts, url.partition("://")[0]).items():
-        _put(options, "storage option", name, value)
+        put_value(options, "storage option", name, value)
     return Location(url, options)
 
 
@@ -417,47 +351,3 @@ def _broker_options(texts: Mapping[str, str], scheme: str) -> dict[str, str]:
     if region is not None and scheme in {"s3", "s3a"}:
         options["client_kwargs.region_name"] = region
     return options
-
-
-def _json(option: str, text: str) -> object:
-    try:
-        return hidden(json.loads(text))
-    except json.JSONDecodeError as error:
-        # Without the text, and without the error as its cause: both hold what may be a secret.
-        message = f"{option} looks like JSON and is not: {error.msg} at character {error.pos}"
-        raise OptionError(message) from None
-
-
-def _put_texts(options: dict[str, object], kind: str, given: Iterable[tuple[str, str]]) -> None:
-    """Set the options of the storage, or of the source of metadata, that have names of their own.
-
-    Args:
-        options: Those that are set already.
-        kind: What an error calls one.
-        given: Names and texts.
-    """
-    for name, text in given:
-        _put(options, kind, name, _value(kind, name, text))
-
-
-def _value(kind: str, name: str, text: str) -> object:
-    """JSON for objects and arrays; for numbers, true, false and null only where no text is due."""
-    is_text = _TEXT_OPTIONS.search(name.lower().rpartition(".")[2])
-    if text.startswith(("{", "[")) or (not is_text and _JSON_SCALAR.fullmatch(text)):
-        return _json(f"{kind} {name}", text)
-    return text
-
-
-def _put(options: dict[str, object], kind: str, name: str, value: object) -> None:
-    """Set an option; dots lead into nested ones."""
-    *path, last = name.split(".")
-    if not all((*path, last)):
-        message = f"{kind} {name!r} lacks a part of its name"
-        raise OptionError(message)
-    inner: object = options
-    for step in path:
-        inner = inner.setdefault(step, {}) if isinstance(inner, dict) else None
-    if not isinstance(inner, dict) or last in inner:
-        message = f"{kind} {name} is given twice"
-        raise OptionError(message)
-    inner[last] = value

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from connector import Catalog, TopicDataset
+    from connector.options.topic_request import TimeUnit
 
 _POLARS_TIME: Final = re.compile(r"Datetime\(time_unit=('..'), time_zone=(?:None|('[^']+'))\)")
 
@@ -58,7 +59,7 @@ def unit(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def dataset(folder: Path, catalog: Catalog, topic: TypedTopic, unit: str) -> TopicDataset:
+def dataset(folder: Path, catalog: Catalog, topic: TypedTopic, unit: TimeUnit) -> TopicDataset:
     """The topic, its typed columns alone."""
     return open_topic(
         str(folder),
@@ -92,7 +93,7 @@ def test_each_row_has_data_and_each_type_an_engine() -> None:
     assert len(pulsar_types()) > 60
 
 
-def test_arrow(dataset: TopicDataset, topic: TypedTopic, unit: str) -> None:
+def test_arrow(dataset: TopicDataset, topic: TypedTopic, unit: TimeUnit) -> None:
     """Each column has the type that the table tells, and as many values as were written."""
     types = {name: re.sub(r"\bunit\b", unit, type_) for name, type_ in topic.type_of.items()}
     table = dataset.to_table()
@@ -103,7 +104,7 @@ def test_arrow(dataset: TopicDataset, topic: TypedTopic, unit: str) -> None:
     assert all(field.nullable for field in table.schema)
 
 
-def test_duckdb(dataset: TopicDataset, folder: Path, topic: TypedTopic, unit: str) -> None:
+def test_duckdb(dataset: TopicDataset, folder: Path, topic: TypedTopic, unit: TimeUnit) -> None:
     """DuckDB has the type that the table tells, by function and by object, and each value."""
     expected = [duckdb.type(type_in_engine(field.type, "DuckDB")) for field in dataset.schema]
     with duckdb.connect() as con:

@@ -19,7 +19,6 @@ from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import agreeing
 from connector.catalog.bucket import Bucket, Opening, list_bucket, streaming_error
 from connector.catalog.bucket_summary import what_lies_there
-from connector.catalog.catalog_option_checks import check_place
 from connector.catalog.catalog_options import CatalogOptions
 from connector.catalog.left_out import count_left_out
 from connector.catalog.metadata.source import open_metadata_source
@@ -36,6 +35,7 @@ from connector.catalog.snapshot_json import Snapshot
 from connector.catalog.topic_copies import TopicCopies
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
+from connector.options.topic_request import check_options
 from connector.topic_name import TopicName, namespaces_of, select_topics
 from connector.topic_report import TopicReport
 
@@ -381,7 +381,7 @@ def open_catalog(
     """
     url, metadata = hidden_url(url), hidden_url(metadata)
     storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
-    check_place(
+    check_options(
         {
             "storage_options": storage_options,
             "metadata_options": metadata_options,

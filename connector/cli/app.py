@@ -30,6 +30,7 @@ from arrow_io.errors import (
 )
 from arrow_io.option_names import spelled
 from connector.cli import interrupts
+from connector.cli.options import with_options
 from connector.cli.output import say
 from connector.plain_text import printable
 
@@ -137,10 +138,12 @@ def command(
     """
 
     def register(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
-        @functools.wraps(function)
+        read = with_options(function)
+
+        @functools.wraps(read)
         def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> None:
             with _errors_told(), interrupts.cleaned_up() if writes else nullcontext():
-                function(*args, **kwargs)
+                read(*args, **kwargs)
 
         # A command whose name Python or its module has taken ends with an underscore there.
         name = function.__name__.rstrip("_")

@@ -17,15 +17,7 @@ from arrow_io.wording import agreeing, counted
 from connector.catalog.snapshot import is_snapshot
 from connector.catalog_tables import counted_topics
 from connector.cli.app import ExitCode, command
-from connector.cli.options import (
-    AsJson,
-    Buckets,
-    Metadata,
-    MetadataOptions,
-    StorageOptions,
-    Url,
-    place_of,
-)
+from connector.cli.options import AsJson, Place, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_json, print_table, progress, say
 from connector.cli.place import catalog_at, tell_place
 from connector.plain_text import size_text
@@ -42,7 +34,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import UnfinishedUpload
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedger
-    from connector.cli.options import Place
+    from connector.options.topic_request import TopicRequest
     from connector.upkeep.audit import Audit
 
 _GOLDEN = "tests/data/golden/pulsar-4.0.7"
@@ -64,9 +56,7 @@ _SHOWN = ("kind", "topic", "ledger_id", "objects", "bytes", "deletable", "text")
 def audit_(
     url: Url,
     *,
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
+    place: Place,
     one_cluster: _OneCluster = False,
     deletion_lag: Annotated[
         str | None,
@@ -84,7 +74,6 @@ def audit_(
         Path | None,
         typer.Option(metavar="FILE", help="Remembers what --verify read, to go on after a stop."),
     ] = None,
-    storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what lies in the bucket that should not, and what does not that should.
@@ -97,7 +86,6 @@ def audit_(
         raise OptionError(message)
     lag = None if deletion_lag is None else _duration("--deletion-lag", deletion_lag)
     kept = None if journal is None else VerificationJournal(journal)
-    place = place_of(storage_option, metadata, metadata_option, bucket)
     catalog, found = _audit(url, place, is_one_cluster=one_cluster, lag=lag)
     findings = list(found.findings)
     if verify_:
@@ -115,9 +103,7 @@ def audit_(
 def clean_(
     url: Url,
     *,
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
+    place: Place,
     one_cluster: _OneCluster = False,
     safety_age: Annotated[
         str, typer.Option(metavar="TIME", help="How old what is deleted must be (12h, 7d).")
@@ -125,7 +111,6 @@ def clean_(
     yes: Annotated[
         bool, typer.Option("--yes", help="Delete; else only tell what would be.")
     ] = False,
-    storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete what the audit says nothing needs: orphans, doubles, offloads that never completed.
@@ -141,10 +126,9 @@ def clean_(
     Nothing is deleted of a topic that has losses.
     """
     age = _duration("--safety-age", safety_age)
-    if metadata is not None and is_snapshot(metadata):
+    if place.metadata is not None and is_snapshot(place.metadata):
         message = "a snapshot does not tell what is in the bucket now: give the metadata itself"
         raise OptionError(message)
-    place = place_of(storage_option, metadata, metadata_option, bucket)
     catalog, found = _audit(url, place, is_one_cluster=one_cluster)
     plan = plan_cleaning(found, now=datetime.now(UTC), safety_age=age)
     kept = [each for each in plan if each.refusal is not None]
@@ -174,19 +158,16 @@ def report(
         Path, typer.Option(metavar="FILE", help="The page; replaces what was there.")
     ],
     as_json: AsJson = False,
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
+    place: Place,
     one_cluster: _OneCluster = False,
-    storage_option: StorageOptions = None,
 ) -> None:
     """Show a topic, or the whole bucket, on one page of HTML.
 
     Ledgers over time, their sizes, how fast they were written, and what the audit finds. The page
     needs neither a network nor anything beside it.
     """
-    place = place_of(storage_option, metadata, metadata_option, bucket)
     catalog, found = _audit(url, place, is_one_cluster=one_cluster)
+    metadata = None if place.metadata is None else str(place.metadata)
     page = render_report(catalog, found, topic=topic, metadata=metadata).encode()
     try:
         output.write_bytes(page)
@@ -200,11 +181,11 @@ def report(
 
 
 def _audit(
-    url: str, place: Place, *, is_one_cluster: bool, lag: timedelta | None = None
+    url: str, place: TopicRequest, *, is_one_cluster: bool, lag: timedelta | None = None
 ) -> tuple[Catalog, Audit]:
     """Compare a bucket as it is now with the metadata, and tell what that leaves unsure."""
     trace = RequestTrace()
-    catalog, metadata = catalog_at(url, place, trace=trace), place["metadata"]
+    catalog, metadata = catalog_at(url, place, trace=trace), place.metadata
     if metadata is not None and is_snapshot(metadata):
         with progress(trace):
             catalog = catalog.relisted()

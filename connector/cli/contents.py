@@ -17,17 +17,7 @@ from connector.catalog_tables import (
     topics_table,
 )
 from connector.cli.app import ExitCode, command
-from connector.cli.options import (
-    AsJson,
-    Buckets,
-    Metadata,
-    MetadataOptions,
-    OnCorruption,
-    StorageOptions,
-    Topic,
-    Url,
-    place_of,
-)
+from connector.cli.options import AsJson, Bucket, Listing, Place, Topic, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_json, print_table, say
 from connector.cli.place import catalog_at, tell_place
 
@@ -44,11 +34,7 @@ def topics(
     url: Url,
     pattern: _Pattern = None,
     *,
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
-    storage_option: StorageOptions = None,
-    on_corruption: OnCorruption = "raise",
+    given: Listing,
     as_json: AsJson = False,
 ) -> None:
     """List topics, and what of them is offloaded.
@@ -57,13 +43,13 @@ def topics(
     Unsound are ledgers that cannot be read, or not whole; one whose topic is unknown has a
     note of its own, and is a line without a topic in JSON.
     """
-    catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
+    catalog = catalog_at(url, given)
     table = topics_table(catalog, pattern)
     tell_place(catalog)
     if catalog.bucket.unfinished and catalog.source is None:
         offloads = counted(len(catalog.bucket.unfinished), "offload")
         say("note", f"{offloads} never completed: no index object")
-    _print_listing(table, catalog, on_corruption, as_json=as_json)
+    _print_listing(table, catalog, given.on_corruption, as_json=as_json)
     unlisted = sum(each or 0 for each in table["unlisted_ledgers"].to_pylist())
     if unlisted:
         say(
@@ -79,11 +65,7 @@ def ledgers(
     url: Url,
     topic: Topic,
     *,
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
-    storage_option: StorageOptions = None,
-    on_corruption: OnCorruption = "raise",
+    given: Listing,
     as_json: AsJson = False,
 ) -> None:
     """List the ledgers of a topic, and where they are.
@@ -91,8 +73,8 @@ def ledgers(
     With --metadata also those that are not offloaded, are missing, or are the topic's no more.
     Bytes are those of the data object, entry_bytes those of the entries alone.
     """
-    catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
-    _print_listing(ledgers_table(catalog, topic), catalog, on_corruption, as_json=as_json)
+    catalog = catalog_at(url, given)
+    _print_listing(ledgers_table(catalog, topic), catalog, given.on_corruption, as_json=as_json)
 
 
 @command("multi-ledger")
@@ -100,14 +82,11 @@ def blocks(
     url: Url,
     topic: Topic,
     *,
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
-    storage_option: StorageOptions = None,
+    place: Place,
     as_json: AsJson = False,
 ) -> None:
     """List the data blocks of a topic's offloaded ledgers."""
-    catalog = catalog_at(url, place_of(storage_option, metadata, metadata_option, bucket))
+    catalog = catalog_at(url, place)
     _print(blocks_table(catalog, topic), as_json=as_json)
 
 
@@ -116,11 +95,11 @@ def objects(
     url: Url,
     topic: _Pattern = None,
     *,
-    storage_option: StorageOptions = None,
+    bucket: Bucket,
     as_json: AsJson = False,
 ) -> None:
     """List the objects of the bucket, or those of a topic: also those that are no ledger's."""
-    catalog = catalog_at(url, place_of(storage_option))
+    catalog = catalog_at(url, bucket)
     _print(objects_table(catalog, topic), as_json=as_json)
 
 
@@ -129,10 +108,7 @@ def save(
     url: Url,
     file: Annotated[str, typer.Argument(help="Path or URL; ends with .json.gz.")],
     *,
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
-    storage_option: StorageOptions = None,
+    place: Place,
     as_json: AsJson = False,
 ) -> None:
     """Save what is known of the bucket and its topics, to be read at once by --metadata FILE.
@@ -140,9 +116,8 @@ def save(
     Commands that are given the file list no bucket and read no index object. It is what it was:
     ledgers that are offloaded later are not in it.
     """
-    place = place_of(storage_option, metadata, metadata_option, bucket)
     catalog = catalog_at(url, place)
-    catalog.save(file, storage_options=place["storage_options"] if "://" in file else None)
+    catalog.save(file, storage_options=place.storage_options if "://" in file else None)
     topics, ledgers = catalog.topics(), catalog.bucket.copy_count
     if as_json:
         bases = len({topic.base for topic in topics})

@@ -7,38 +7,17 @@ import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
 
 from arrow_io.errors import OptionError
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from arrow_io.wording import counted
 from connector.catalog.snapshot import is_snapshot
 from connector.cli.app import command
-from connector.cli.options import (
-    AsJson,
-    Buckets,
-    Columns,
-    End,
-    Metadata,
-    MetadataOptions,
-    OnCorruption,
-    RangeBytes,
-    Schema,
-    SchemaVersion,
-    Start,
-    StorageOptions,
-    TimeUnit,
-    Topic,
-    Transactions,
-    Url,
-    Value,
-    column_names,
-    place_of,
-)
+from connector.cli.options import AsJson, Place, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_json, print_table, progress, say
 from connector.cli.place import catalog_at
 from connector.cli.sql import bound_topics
@@ -122,20 +101,7 @@ def cost(
     *,
     sql: _Sql = None,
     prices: _Prices = None,
-    columns: Columns = None,
-    schema: Schema = None,
-    schema_version: SchemaVersion = None,
-    value: Value = "flat",
-    time_unit: TimeUnit = "ns",
-    start: Start = None,
-    end: End = None,
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
-    storage_option: StorageOptions = None,
-    on_corruption: OnCorruption = "raise",
-    transactions: Transactions = "committed",
-    range_bytes: RangeBytes = DEFAULT_RANGE_BYTES,
+    given: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Tell what reading a topic, or a query, will cost in money.
@@ -151,34 +117,20 @@ def cost(
         raise OptionError(message)
     table = EXAMPLE_PRICES if prices is None else load_prices(prices)
     trace = RequestTrace()
-    place = place_of(storage_option, metadata, metadata_option, bucket)
-    options: dict[str, Any] = {
-        "schema": schema,
-        "schema_version": schema_version,
-        "time_unit": time_unit,
-        "start": start,
-        "end": end,
-        "columns": column_names(columns),
-        "transactions": transactions,
-        "on_corruption": on_corruption,
-        # A schema may lie beside the topic, whatever the catalog was opened with.
-        "storage_options": place["storage_options"],
-    }
-    catalog = catalog_at(url, place, range_bytes=range_bytes, trace=trace)
+    catalog = catalog_at(url, given, trace)
     with progress(trace):
         if sql is not None:
-            datasets = bound_topics(
-                sql, catalog, url, value=value, range_bytes=range_bytes, **options
-            )
+            datasets = bound_topics(sql, catalog, url, given)
         else:
-            shape = "raw" if schema is None else value
-            datasets = [open_topic(url, topic or "", catalog=catalog, value=shape, **options)]
+            shape = "raw" if given.schema is None else given.value
+            options = given.beside_catalog() | {"catalog": catalog, "value": shape}
+            datasets = [open_topic(url, topic or "", **options)]
     topics = {each.topic for dataset in datasets for each in dataset.scan.topics}
     for dataset in datasets:
         tell(dataset.unsound, ", ".join(str(each.topic) for each in dataset.scan.topics))
     scans = (dataset.scan for dataset in datasets)
     opening = catalog.opening(topics)
-    is_saved = metadata is not None and is_snapshot(metadata)
+    is_saved = given.metadata is not None and is_snapshot(given.metadata)
     whole = read_cost(*scans, openings=[] if is_saved else [opening], prices=table)
     _print_cost(whole, stored_bytes_of(topics, opening.copies), as_json=as_json)
     if table is EXAMPLE_PRICES:
@@ -193,14 +145,11 @@ def policy(
     url: Url,
     topic: Topic,
     *,
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
+    place: Place,
     settings: _Settings = None,
     conf: _Conf = None,
     at: _At = None,
     consumed_to: _ConsumedTo = None,
-    storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what offload and retention settings would do to a topic.
@@ -213,9 +162,7 @@ def policy(
     wanted, defaults = _policy(settings, conf)
     at_ms = _moment_ms(at)
     trace = RequestTrace()
-    catalog = catalog_at(
-        url, place_of(storage_option, metadata, metadata_option, bucket), trace=trace
-    )
+    catalog = catalog_at(url, place, trace)
     with progress(trace):
         names = select_topics(topic, catalog.topics())
         known = [(name, catalog.metadata(name)) for name in names]

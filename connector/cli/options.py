@@ -1,152 +1,135 @@
-"""The options of the commands, and how their texts are read."""
+"""The options of the commands: those of the table, spelled for a shell, and how they are read."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+import functools
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from arrow_io.columns import ALL_COLUMNS
 from arrow_io.errors import OptionError
 from arrow_io.storage.redaction import redacted_urls
+from connector.options.kinds import URLS_BY_NAME
+from connector.options.nested import put_text
+from connector.options.topic_request import OPTIONS, TopicRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-Url = Annotated[
+    from typer.models import OptionInfo
+
+    from connector.options.topic_request import Option
+
+
+def _shell_name(option: Option) -> str:
+    """Its name among a command's parameters; one that may be repeated is singular."""
+    return option.name.removesuffix("s") if option.kind.repeats else option.name
+
+
+@dataclass(frozen=True)
+class OptionGroup:
+    """Stands for some options of the table among the parameters of a command.
+
+    Attributes:
+        names: Their names in Python.
+    """
+
+    names: tuple[str, ...]
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """The parameters that take their place."""
+        return [_parameter(OPTIONS[name]) for name in self.names]
+
+    def request(self, texts: dict[str, Any]) -> TopicRequest:
+        """The options as a value; takes their texts out of those given.
+
+        Raises:
+            OptionError: A text is not of its option's form.
+        """
+        given = {name: texts.pop(_shell_name(OPTIONS[name])) for name in self.names}
+        read: dict[str, Any] = {
+            name: _read(OPTIONS[name], each)
+            for name, each in given.items()
+            if each not in (None, [])
+        }
+        return TopicRequest(**read)
+
+
+def shell_option(name: str) -> OptionInfo:
+    """An option of the table, as typer takes it.
+
+    Args:
+        name: Its name in Python.
+    """
+    option = OPTIONS[name]
+    said = f"{option.help} May be repeated." if option.kind.repeats else option.help
+    if option.default is not None:
+        shown = str(option.default)
+        shown = shown.lower() if isinstance(option.default, bool) else shown
+        said += f" [default: {' '.join(filter(None, (shown, option.unit)))}]"
+    allowed = list(option.kind.allowed)
+    info: OptionInfo = typer.Option(
+        f"--{_shell_name(option).replace('_', '-')}",
+        metavar=option.kind.form,
+        help=said,
+        show_default=False,
+        autocompletion=(lambda: allowed) if allowed else None,
+    )
+    return info
+
+
+_IN_SHELL = tuple(name for name, option in OPTIONS.items() if option.in_python_only is None)
+_PLACE = tuple(name for name in _IN_SHELL if OPTIONS[name].scope == "place")
+
+Reading: TypeAlias = Annotated[TopicRequest, OptionGroup(_IN_SHELL)]
+"""All options of `open_topic`."""
+Place: TypeAlias = Annotated[TopicRequest, OptionGroup(_PLACE)]
+"""Those that say where topics are."""
+Listing: TypeAlias = Annotated[TopicRequest, OptionGroup((*_PLACE, "on_corruption"))]
+"""Where topics are, and whether damage is an error."""
+Bucket: TypeAlias = Annotated[TopicRequest, OptionGroup(("storage_options",))]
+"""How to get at a bucket alone."""
+
+Url: TypeAlias = Annotated[
     str,
     typer.Argument(
         help="Bucket, prefix or folder: a path, s3://bucket/prefix, or any URL of fsspec."
     ),
 ]
-Topic = Annotated[str, typer.Argument(help="Name (orders), full name, or glob (sales-*).")]
-StorageOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--storage-option",
-        metavar="KEY=VALUE",
-        help="Option of the fsspec file system; may be repeated. Dots nest"
-        " (client_kwargs.region_name=…). A value that is JSON is taken as JSON: quote a number that"
-        " is text (key='\"12\"'). What s3fs finds in the environment need not be given.",
-    ),
+Topic: TypeAlias = Annotated[
+    str, typer.Argument(help="Name (orders), full name, or glob (sales-*).")
 ]
-Metadata = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SOURCE",
-        help="What the topics' cluster knows: URL of the admin API, whose brokers load the topics"
-        " that they are asked about; a folder with a folder for each topic"
-        " (managed-ledger-info.bin, or internal-info.json and internal-stats.json); or a saved"
-        " catalog (….json.gz).",
-    ),
-]
-MetadataOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metadata-option",
-        metavar="KEY=VALUE",
-        help="Option of the source, such as token_file; may be repeated, as --storage-option.",
-    ),
-]
-Buckets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--bucket",
-        metavar="NAME=URL",
-        help="Where a further bucket is that ledgers were written to, by the metadata's name for"
-        " it; may be repeated.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
-OnCorruption = Annotated[
-    Literal["raise", "salvage"],
-    typer.Option(help="Whether damage is an error, or left out and told."),
-]
-Transactions = Annotated[
-    Literal["committed", "all"],
-    typer.Option(
-        help="Whether messages of aborted and open transactions are left out, or given too."
-    ),
-]
-Schema = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SCHEMA",
-        help="What values are decoded by: a file or folder of what Pulsar's admin API or CLI gives,"
-        " an Avro schema, a protobuf descriptor set (FILE#Message), JSON text, or the name of a"
-        " type (STRING). Without it, values are bytes.",
-    ),
-]
-SchemaVersion = Annotated[
-    int | None, typer.Option(help="Version of the schema that gives the columns; else the newest.")
-]
-Value = Annotated[
-    Literal["flat", "struct", "raw"],
-    typer.Option(help="A column to each field of a value, one column in all, or its bytes."),
-]
-TimeUnit = Annotated[
-    Literal["ns", "us"], typer.Option(help="Unit of times whose type counts nanoseconds.")
-]
-DecryptionKeys = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATH",
-        help="Private key for encrypted messages, a PEM file; or a folder of them, where a file"
-        " NAME.pem or NAME-priv.pem is the key NAME.",
-    ),
-]
-RangeBytes = Annotated[
-    int, typer.Option(min=1, help="Most bytes that one request for data asks for.")
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME,…",
-        help="Columns, of those that the schema gives, * for the default ones, and:"
-        f" {', '.join(each.name for each in ALL_COLUMNS)}.",
-    ),
-]
-Start = Annotated[
-    str | None,
-    typer.Option(
-        help="First message, inclusive: publish time (ISO 8601; UTC) or id (ledger:entry)."
-    ),
-]
-End = Annotated[str | None, typer.Option(help="Behind the last message, exclusive; likewise.")]
+StorageOptions: TypeAlias = Annotated[list[str] | None, shell_option("storage_options")]
+SchemaVersion: TypeAlias = Annotated[int | None, typer.Option(help=OPTIONS["schema_version"].help)]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
-class Place(TypedDict):
-    """The options of `open_catalog` and `open_topic` that say where."""
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameters are the options that groups among its own stand for.
 
-    storage_options: dict[str, object]
-    metadata: str | None
-    metadata_options: dict[str, object]
-    buckets: dict[str, str]
-
-
-def place_of(
-    storage_option: Iterable[str] | None,
-    metadata: str | None = None,
-    metadata_option: Iterable[str] | None = None,
-    bucket: Iterable[str] | None = None,
-) -> Place:
-    """Read the texts of the options that say where.
-
-    Raises:
-        OptionError: A text is not of its option's form.
+    Args:
+        function: The command; of a group it takes the value that its options make.
     """
-    return Place(
-        storage_options=storage_options(storage_option),
-        metadata=metadata,
-        metadata_options=metadata_options(metadata_option),
-        buckets=bucket_urls(bucket),
-    )
+    signature = inspect.signature(function, eval_str=True)
+    groups = {
+        each.name: group
+        for each in signature.parameters.values()
+        for group in getattr(each.annotation, "__metadata__", ())
+        if isinstance(group, OptionGroup)
+    }
+    parameters: list[inspect.Parameter] = []
+    for each in signature.parameters.values():
+        parameters += groups[each.name].parameters() if each.name in groups else [each]
 
+    @functools.wraps(function)
+    def run(**texts: Any) -> None:  # noqa: ANN401 - as typer reads them
+        requests = {name: group.request(texts) for name, group in groups.items()}
+        function(**texts, **requests)
 
-def column_names(text: str | None) -> list[str] | None:
-    """The names in a text with commas; None for the default columns."""
-    return None if text is None else [name.strip() for name in text.split(",")]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
 
 
 def storage_options(given: Iterable[str] | None) -> dict[str, object]:
@@ -185,28 +168,32 @@ def key_values(option: str, given: Iterable[str] | None) -> dict[str, object]:
         given: The texts.
 
     Raises:
-        OptionError: A text is no pair, or a name stands for a value and for options below it.
+        OptionError: A text is no pair, or a name is given twice or lacks a part; or a value begins
+            as JSON and is not JSON.
     """
     options: dict[str, object] = {}
     for each in given or ():
-        path, is_pair, text = each.partition("=")
-        *parents, name = path.split(".")
-        if not is_pair or not name or not all(parents):
+        name, is_pair, text = each.partition("=")
+        if not is_pair:
             message = f"{option} must be KEY=VALUE"
             raise OptionError(message)
-        inner = options
-        for parent in parents:
-            below = inner.setdefault(parent, {})
-            if not isinstance(below, dict):
-                message = f"{option} {path}: {parent} has a value already"
-                raise OptionError(message)
-            inner = below
-        inner[name] = _json_or_text(text)
+        put_text(options, option, name, text)
     return options
 
 
-def _json_or_text(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+def _parameter(option: Option) -> inspect.Parameter:
+    texts = list[str] if option.kind.repeats else str
+    return inspect.Parameter(
+        _shell_name(option),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[texts | None, shell_option(option.name)],
+    )
+
+
+def _read(option: Option, given: Any) -> object:  # noqa: ANN401 - a text, or a list of texts
+    if option.kind is URLS_BY_NAME:
+        return bucket_urls(given)
+    if option.kind.repeats:
+        return key_values(f"--{_shell_name(option).replace('_', '-')}", given)
+    return option.read(given)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestTrace
 from connector.catalog.bucket_summary import what_lies_there
 from connector.catalog.catalog import open_catalog
@@ -15,7 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from connector.catalog.catalog import Catalog
-    from connector.cli.options import Place
+    from connector.catalog.catalog_options import Metadata
+    from connector.options.topic_request import TopicRequest
 
 
 def tell_place(catalog: Catalog) -> None:
@@ -24,7 +24,7 @@ def tell_place(catalog: Catalog) -> None:
         say("note", what_lies_there(catalog.bucket))
 
 
-def tell_snapshot(metadata: str | None, taken: datetime | None = None) -> None:
+def tell_snapshot(metadata: Metadata | None, taken: datetime | None = None) -> None:
     """Tell what no snapshot can know.
 
     Args:
@@ -36,16 +36,10 @@ def tell_snapshot(metadata: str | None, taken: datetime | None = None) -> None:
         say("note", f"the metadata is a snapshot{when}: ledgers that came since are not in it")
 
 
-def catalog_at(
-    url: str,
-    place: Place,
-    *,
-    range_bytes: int = DEFAULT_RANGE_BYTES,
-    trace: RequestTrace | None = None,
-) -> Catalog:
-    """Open the catalog of a place, with progress shown; arguments and errors of `open_catalog`."""
+def catalog_at(url: str, request: TopicRequest, trace: RequestTrace | None = None) -> Catalog:
+    """Open the catalog that a request names, with progress shown; errors of `open_catalog`."""
     counted = trace or RequestTrace()
     with progress(counted):
-        catalog = open_catalog(url, range_bytes=range_bytes, trace=counted, **place)
-    tell_snapshot(place["metadata"], catalog.taken)
+        catalog = open_catalog(url, **(request.of_catalog() | {"trace": counted}))
+    tell_snapshot(request.metadata, catalog.taken)
     return catalog

@@ -4,39 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
 
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
 from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import counted
 from connector.cli.app import command
-from connector.cli.options import (
-    AsJson,
-    Buckets,
-    Columns,
-    DecryptionKeys,
-    End,
-    Metadata,
-    MetadataOptions,
-    OnCorruption,
-    RangeBytes,
-    Schema,
-    SchemaVersion,
-    Start,
-    StorageOptions,
-    TimeUnit,
-    Topic,
-    Transactions,
-    Url,
-    Value,
-    column_names,
-    place_of,
-)
+from connector.cli.options import AsJson, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import cost_text, print_json, print_table, progress, say, watched
 from connector.cli.place import catalog_at, tell_snapshot
 from connector.cli.sql import run_sql, sql_text
@@ -65,21 +43,7 @@ def head(
     topic: Topic,
     *,
     rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Most rows.")] = 10,
-    columns: Columns = None,
-    schema: Schema = None,
-    schema_version: SchemaVersion = None,
-    value: Value = "flat",
-    time_unit: TimeUnit = "ns",
-    start: Start = None,
-    end: End = None,
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
-    storage_option: StorageOptions = None,
-    on_corruption: OnCorruption = "raise",
-    transactions: Transactions = "committed",
-    range_bytes: RangeBytes = DEFAULT_RANGE_BYTES,
-    decryption_keys: DecryptionKeys = None,
+    given: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Print the first messages of a topic.
@@ -87,26 +51,9 @@ def head(
     Bytes are shown as text, or in hexadecimal where they are none.
     """
     trace = RequestTrace()
-    place = place_of(storage_option, metadata, metadata_option, bucket)
-    tell_snapshot(metadata)
+    tell_snapshot(given.metadata)
     with progress(trace):
-        dataset = open_topic(
-            url,
-            topic,
-            start=start,
-            end=end,
-            columns=column_names(columns),
-            schema=schema,
-            schema_version=schema_version,
-            value=value,
-            time_unit=time_unit,
-            transactions=transactions,
-            on_corruption=on_corruption,
-            range_bytes=range_bytes,
-            decryption_keys=decryption_keys,
-            trace=trace,
-            **place,
-        )
+        dataset = open_topic(url, topic, **given.given(), trace=trace)
         table = dataset.head(rows)
     _print_rows(table.schema, table.to_batches(), as_json=as_json)
     tell(dataset.report, _names_text(dataset))
@@ -117,20 +64,7 @@ def plan(
     url: Url,
     topic: Topic,
     *,
-    columns: Columns = None,
-    schema: Schema = None,
-    schema_version: SchemaVersion = None,
-    value: Value = "flat",
-    time_unit: TimeUnit = "ns",
-    start: Start = None,
-    end: End = None,
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
-    storage_option: StorageOptions = None,
-    on_corruption: OnCorruption = "raise",
-    transactions: Transactions = "committed",
-    range_bytes: RangeBytes = DEFAULT_RANGE_BYTES,
+    given: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Tell what reading a topic will cost.
@@ -139,27 +73,12 @@ def plan(
     a transaction is open at the end, a read goes on until it is closed.
     """
     trace = RequestTrace()
-    place = place_of(storage_option, metadata, metadata_option, bucket)
-    tell_snapshot(metadata)
+    tell_snapshot(given.metadata)
     with progress(trace):
-        dataset = open_topic(
-            url,
-            topic,
-            start=start,
-            end=end,
-            columns=column_names(columns),
-            schema=schema,
-            schema_version=schema_version,
-            value="raw" if schema is None else value,
-            time_unit=time_unit,
-            transactions=transactions,
-            on_corruption=on_corruption,
-            range_bytes=range_bytes,
-            trace=trace,
-            **place,
-        )
+        shape = "raw" if given.schema is None else given.value
+        dataset = open_topic(url, topic, **(given.given() | {"value": shape, "trace": trace}))
     tell(dataset.unsound, _names_text(dataset))
-    cost = read_cost(dataset.scan, range_bytes=range_bytes)
+    cost = read_cost(dataset.scan, range_bytes=given.range_bytes)
     rows = [asdict(each) for each in cost.ranges]
     requests, size_bytes = cost.reading.requests, cost.reading.received_bytes
     sent = trace.counts
@@ -190,18 +109,7 @@ def query(
     file: Annotated[
         Path | None, typer.Option("-f", "--file", metavar="FILE", help="File with the SQL.")
     ] = None,
-    schema: Schema = None,
-    schema_version: SchemaVersion = None,
-    value: Value = "flat",
-    time_unit: TimeUnit = "ns",
-    metadata: Metadata = None,
-    metadata_option: MetadataOptions = None,
-    bucket: Buckets = None,
-    storage_option: StorageOptions = None,
-    on_corruption: OnCorruption = "raise",
-    transactions: Transactions = "committed",
-    range_bytes: RangeBytes = DEFAULT_RANGE_BYTES,
-    decryption_keys: DecryptionKeys = None,
+    given: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Run SQL over topics, and tell what it cost.
@@ -213,24 +121,9 @@ def query(
     started = time.monotonic()
     text = sql_text(sql, file)
     trace = RequestTrace()
-    place = place_of(storage_option, metadata, metadata_option, bucket)
-    catalog = catalog_at(url, place, range_bytes=range_bytes, trace=trace)
+    catalog = catalog_at(url, given, trace)
     with progress(trace):
-        row_schema, batches = run_sql(
-            text,
-            catalog,
-            url,
-            storage_options=place["storage_options"],
-            schema=schema,
-            schema_version=schema_version,
-            value=value,
-            time_unit=time_unit,
-            transactions=transactions,
-            on_corruption=on_corruption,
-            range_bytes=range_bytes,
-            decryption_keys=decryption_keys,
-            trace=trace,
-        )
+        row_schema, batches = run_sql(text, catalog, url, replace(given, trace=trace))
     rows = _print_rows(row_schema, watched(batches, trace), as_json=as_json)
     say("cost", cost_text(trace.counts, rows, time.monotonic() - started))
 

@@ -22,7 +22,7 @@ from connector.engines.duckdb_functions import register_duckdb
 from connector.topic_name import TopicName, select_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import ModuleType
 
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 
     from connector.catalog.catalog import Catalog
     from connector.dataset import TopicDataset
+    from connector.options.topic_request import TopicRequest
 
 _MAX_SQL_BYTES = 1 << 20
+_ELSEWHERE = ("storage_options", "range_bytes", "trace")
+"""Options of a catalog that hold for other places that a statement names too."""
 _ERROR_NAME = re.compile(r"(\w+Error): (.+)")
 # In the second case DuckDB found a variable of this module under the name.
 _UNQUOTED = re.compile(r"\w[\w.]*(?:-[\w.]+)+")
@@ -73,7 +76,7 @@ def sql_text(sql: str | None, file: Path | None) -> str:
 
 
 def run_sql(
-    sql: str, catalog: Catalog, url: str, **options: object
+    sql: str, catalog: Catalog, url: str, request: TopicRequest
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Run SQL: the schema of the last statement's rows, and the rows as they come.
 
@@ -84,32 +87,32 @@ def run_sql(
         sql: One or several statements.
         catalog: The topics at the URL.
         url: Where the topics are.
-        options: Other options of `open_topic`.
+        request: How they are read.
 
     Raises:
         OptionError: DuckDB is not installed, or the SQL is wrong.
         PulsarOffloadError: A topic cannot be read, or the query failed.
     """
-    with _connected(sql, catalog, url, options) as connection:
+    with _connected(sql, catalog, url, request) as connection:
         reader = _reader(connection, sql)
     return reader.schema, _read(reader, catalog)
 
 
-def bound_topics(sql: str, catalog: Catalog, url: str, **options: object) -> list[TopicDataset]:
+def bound_topics(sql: str, catalog: Catalog, url: str, request: TopicRequest) -> list[TopicDataset]:
     """What a statement would read: each topic as often as it names it; nothing is read for it.
 
     Args:
         sql: One statement that gives rows.
         catalog: The topics at the URL.
         url: Where the topics are.
-        options: Other options of `open_topic`.
+        request: How they are read.
 
     Raises:
         OptionError: DuckDB is not installed, or the SQL is wrong, or another kind of statement.
         PulsarOffloadError: A topic cannot be opened.
     """
     bound: list[TopicDataset] = []
-    with _connected(sql, catalog, url, options, on_bind=bound.append) as connection:
+    with _connected(sql, catalog, url, request, on_bind=bound.append) as connection:
         # Views were bound as they were made.
         bound.clear()
         _explain(connection, sql)
@@ -121,7 +124,7 @@ def _connected(
     sql: str,
     catalog: Catalog,
     url: str,
-    options: Mapping[str, object],
+    request: TopicRequest,
     *,
     on_bind: Callable[[TopicDataset], None] | None = None,
 ) -> Iterator[DuckDBPyConnection]:
@@ -132,7 +135,10 @@ def _connected(
         message = f"SQL needs DuckDB: {install_command('cli', 'duckdb')}"
         raise OptionError(message) from None
     connection = duckdb.connect()
-    register_duckdb(connection, url, on_bind=on_bind, catalog=catalog, **options)
+    # The metadata is that of this bucket; what a statement names besides is reached likewise.
+    elsewhere = {n: each for n, each in request.of_catalog().items() if n in _ELSEWHERE}
+    options = request.beside_catalog() | elsewhere | {"catalog": catalog}
+    register_duckdb(connection, url, on_bind=on_bind, **options)
     try:
         _create_views(duckdb, connection, sql, catalog)
         yield connection

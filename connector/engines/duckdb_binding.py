@@ -8,23 +8,18 @@ as soon as DuckDB has found it, the variable is gone.
 from __future__ import annotations
 
 import inspect
-import json
 import threading
 from typing import Any
 
-from arrow_io.columns import DEFAULT_COLUMNS
 from arrow_io.errors import OptionError
-from arrow_io.storage.hidden import hidden
 from connector.catalog.catalog import Catalog, open_catalog
+from connector.options.kinds import BOUND, NAMES
+from connector.options.topic_request import OPTIONS, TopicRequest
 
-PLACE_OPTIONS = ("url", "storage_options", "metadata", "metadata_options", "buckets")
+PLACE_OPTIONS = ("url", *(name for name, each in OPTIONS.items() if each.scope == "place"))
 """Options that say where topics are."""
-CATALOG_OPTIONS = (*PLACE_OPTIONS, "range_bytes", "trace")
-"""Options of `open_catalog`."""
-_OBJECT_OPTIONS = ("storage_options", "metadata_options", "buckets")
 _MAX_CATALOGS = 8
 _MAX_SHOWN_CHARACTERS = 200
-_SQL_TYPES = {str: "VARCHAR", int: "INTEGER", bool: "BOOLEAN"}
 _OWN_MODULES = f"{__package__}.duckdb_"
 
 
@@ -38,9 +33,9 @@ class Catalogs:
         self._known: list[tuple[dict[str, Any], Catalog]] = []
         self._lock = threading.Lock()
 
-    def of(self, options: dict[str, Any]) -> Catalog:
-        """The catalog of the bucket that the options name, as it is now."""
-        wanted = {name: options[name] for name in CATALOG_OPTIONS if name in options}
+    def of(self, url: str, request: TopicRequest) -> Catalog:
+        """The catalog of the bucket that a statement names, as it is now."""
+        wanted = {"url": url, **request.of_catalog()}
         with self._lock:
             known = next((each for named, each in self._known if named == wanted), None)
         catalog = open_catalog(**wanted) if known is None else known.refreshed()
@@ -106,40 +101,26 @@ def is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def argument(name: str, value: object, scalar: type | None) -> object:
+def argument(name: str, value: object) -> object:
     """What `open_topic` takes for an argument as it comes out of JSON.
+
+    A text is read as in other surfaces, unless SQL has a list for it.
 
     Args:
         name: Its name.
         value: What came.
-        scalar: The type it must have; None: it may have several.
 
     Raises:
-        OptionError: It is of another type. What it was is said of plain options only.
+        OptionError: It is not a value of that option.
     """
-    if name in _OBJECT_OPTIONS:
-        return _object(name, value)
-    if name == "columns" and value != DEFAULT_COLUMNS and not is_texts(value):
-        message = f"columns must be a list of names, not {value!r}"
-        raise OptionError(message)
-    if name in {"start", "end"} and isinstance(value, dict):
-        return _message_id(value)
-    is_flag = isinstance(value, bool) and scalar is not bool
-    if scalar is not None and (is_flag or not isinstance(value, scalar)):
-        message = f"{name} must be of type {_SQL_TYPES[scalar]}, not {value!r}"
-        raise OptionError(message)
-    return value
-
-
-def _object(name: str, value: object) -> dict[str, object]:
-    if isinstance(value, str):
-        try:
-            value = hidden(json.loads(value))
-        except ValueError:
-            value = None
-    if not isinstance(value, dict):
-        message = f"{name} must be a STRUCT, a MAP, or the text of a JSON object"
-        raise OptionError(message)
+    if name not in OPTIONS:
+        return value
+    option = OPTIONS[name]
+    if option.kind is BOUND and isinstance(value, dict):
+        value = _message_id(value)
+    if isinstance(value, str) and option.kind is not NAMES:
+        return option.read(value)
+    option.check(value)
     return value
 
 

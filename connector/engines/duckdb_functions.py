@@ -13,17 +13,16 @@ in Python, and most options may have several types.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.option_names import spelled
 from arrow_io.option_values import kind_of, path_or_url
-from arrow_io.storage.hidden import hidden, hidden_url
-from connector.catalog.catalog import Catalog
+from arrow_io.storage.hidden import hidden_url
 from connector.catalog_tables import TABLES
 from connector.credential_scope import HOSTLESS, origins
 from connector.engines.duckdb_binding import (
@@ -35,8 +34,14 @@ from connector.engines.duckdb_binding import (
     shown,
 )
 from connector.engines.duckdb_sources import BoundListing, BoundTopic, row_estimate
+from connector.options.topic_request import (
+    OPTIONS,
+    TopicRequest,
+    check_options,
+    check_place,
+    check_with_catalog,
+)
 from connector.topic import open_topic, read_schema
-from connector.topic_options import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,28 +49,20 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
+    from connector.catalog.catalog import Catalog
     from connector.dataset import TopicDataset
 
 _FUNCTION = "pulsar_offload_bind_"
 _READ = "read_pulsar"
 _NUMBERS = itertools.count(1)
 
-_DEFAULTS = {
-    parameter.name: parameter.default
-    for parameter in inspect.signature(open_topic).parameters.values()
-    if parameter.kind is parameter.KEYWORD_ONLY
-}
-_SCALARS = {"url": str, "schema_version": int} | {
-    n: type(each) for n, each in _DEFAULTS.items() if each is not None
-}
 _UNTIL = "until"
 """The option `end` by a name that SQL takes without quotes."""
 _LISTINGS = {f"pulsar_{name}": table for name, table in TABLES.items()}
 _CREDENTIALS = {"storage_options": ("url", "buckets"), "metadata_options": ("metadata",)}
 """Options that hold credentials, and those that name the places that they are for."""
-_SECRETS = (*_CREDENTIALS, "decryption_keys")
 _MACROS = {
-    _READ: ("url", *(name for name in _DEFAULTS if name not in {"catalog", "trace"}), _UNTIL),
+    _READ: ("url", *(n for n, each in OPTIONS.items() if each.in_python_only is None), _UNTIL),
 } | dict.fromkeys(_LISTINGS, ("topic", *PLACE_OPTIONS))
 """The named parameters of each table function; `read_pulsar` has the topic before them."""
 
@@ -117,11 +114,11 @@ def register_duckdb(
             EXPLAIN; with it, what a statement would read is known before it is run.
         options: Options of `open_topic` that hold where a statement does not name them; `catalog`
             only where it names none of `url`, `storage_options`, `metadata`, `metadata_options` and
-            `buckets`.
+            `buckets`. Beside a catalog, these options are for statements that name another place.
 
     Raises:
-        OptionError: There is no such option, or its value is not allowed; `con` is no
-            connection, or `on_bind` no function.
+        OptionError: There is no such option, or its value is not allowed; the catalog is that of
+            another URL; `con` is no connection, or `on_bind` no function.
 
     Example:
         >>> import duckdb
@@ -131,14 +128,13 @@ def register_duckdb(
     """
     options = {name: _hidden(name, value) for name, value in options.items()}
     url = hidden_url(url)
-    for name in options:
-        if name not in _DEFAULTS:
-            message = f"no option {name!r}; there are: url, {', '.join(_DEFAULTS)}"
-            raise OptionError(message)
     check_options({name: value for name, value in options.items() if value is not None})
     if url is not None:
         path_or_url("url", url)
-    defaults = options if url is None else {"url": url, **options}
+    given: dict[str, Any] = {"url": url, **options}
+    defaults = {name: value for name, value in given.items() if value is not None}
+    if "url" in defaults and "catalog" in defaults:
+        check_place(defaults["url"], defaults["catalog"])
     if not callable(getattr(con, "create_function", None)):
         message = f"con must be a DuckDB connection or the module duckdb, not {kind_of(con)}"
         raise OptionError(message)
@@ -168,7 +164,7 @@ def _in_sql(name: str, value: object) -> str:
 
 def _hidden(name: str, value: object) -> object:
     """The value of an option; no frame shows it if there may be a secret in it."""
-    return hidden(value) if name in _SECRETS else hidden_url(value)
+    return OPTIONS[name].hide(value) if name in OPTIONS else hidden_url(value)
 
 
 def _macro(name: str, function: str) -> str:
@@ -265,36 +261,40 @@ class _Binder:
         return f'"{quoted}"'
 
     def _topic(self, topic: str | list[str], given: dict[str, object]) -> object:
-        options = self._options(given)
+        url, request = self._request(given)
         of_schema = (*_CREDENTIALS["storage_options"], "schema")
         is_foreign = "storage_options" not in given and not self._is_known(of_schema, given)
         if is_foreign and "schema" in given:
-            version = options.pop("schema_version", None)
-            options["schema"] = read_schema(options["schema"], version, None)
-        opened = self._open(topic, options)
+            read = read_schema(request.schema, request.schema_version, None)
+            request = replace(request, schema=read, schema_version=None)
+        opened = self._open(topic, url, request)
         # Read once, so that no execution can have other columns than were bound.
         values = opened.scan.options.filterable.values
-        options.pop("schema_version", None)
-        options |= {"value": "raw"} if values is None else {"schema": values.schema}
+        bound = replace(request, schema_version=None)
+        bound = (
+            replace(bound, value="raw") if values is None else replace(bound, schema=values.schema)
+        )
         if self._on_bind is not None:
             self._on_bind(opened)
         return self._as_source(
-            BoundTopic(opened, lambda: self._open(topic, options), self._variable.forget)
+            BoundTopic(opened, lambda: self._open(topic, url, bound), self._variable.forget)
         )
 
     def _listing(
         self, function: str, topic: str | list[str] | None, given: dict[str, object]
     ) -> BoundListing:
-        options, table = self._options(given), _LISTINGS[function]
-        return BoundListing(lambda: table(self._catalog(options), topic), self._variable.forget)
+        (url, request), table = self._request(given), _LISTINGS[function]
+        return BoundListing(
+            lambda: table(self._catalog(url, request), topic), self._variable.forget
+        )
 
-    def _options(self, given: dict[str, object]) -> dict[str, Any]:
-        """The options that hold for a statement.
+    def _request(self, given: dict[str, object]) -> tuple[str, TopicRequest]:
+        """The URL, and the options, that hold for a statement.
 
         Raises:
-            OptionError: One has another type than it must have, or nothing says where to look.
+            OptionError: One has a value that is not allowed, or nothing says where to look.
         """
-        read = {name: argument(name, value, _SCALARS.get(name)) for name, value in given.items()}
+        read = {name: argument(name, value) for name, value in given.items()}
         options: dict[str, Any] = self._defaults | read
         for name in self._withheld(read):
             del options[name]
@@ -303,7 +303,13 @@ class _Binder:
         if "url" not in options:
             message = "no url is given, neither in the statement (url := …) nor to register_duckdb"
             raise OptionError(message)
-        return options
+        url, request = options.pop("url"), TopicRequest(**options)
+        # What was registered beside a catalog is for other places. Its own, nobody can change.
+        fixed: dict[str, Any] = {
+            n: each for n, each in read.items() if n != "url" and OPTIONS[n].of_catalog
+        }
+        check_with_catalog(url, TopicRequest(catalog=request.catalog, **fixed))
+        return url, request
 
     def _withheld(self, given: Mapping[str, object]) -> list[str]:
         """The registered credentials that a statement must not take along, to a place it names."""
@@ -333,14 +339,9 @@ class _Binder:
         new = origins([given.get(place) for place in places]) - origins(registered)
         return not new or not (registered or new - HOSTLESS)
 
-    def _open(self, topic: str | list[str], options: dict[str, Any]) -> TopicDataset:
-        of_topic = {
-            name: value
-            for name, value in options.items()
-            if name not in {"metadata", "metadata_options", "buckets"}
-        }
-        return open_topic(topic=topic, **(of_topic | {"catalog": self._catalog(options)}))
+    def _open(self, topic: str | list[str], url: str, request: TopicRequest) -> TopicDataset:
+        options = request.beside_catalog() | {"catalog": self._catalog(url, request)}
+        return open_topic(url, topic, **options)
 
-    def _catalog(self, options: dict[str, Any]) -> Catalog:
-        given = options.get("catalog")
-        return given if isinstance(given, Catalog) else self._catalogs.of(options)
+    def _catalog(self, url: str, request: TopicRequest) -> Catalog:
+        return request.catalog or self._catalogs.of(url, request)

@@ -38,6 +38,7 @@ from tests.support.golden import GOLDEN, golden_topics
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from connector.options.topic_request import OnCorruption
     from connector.topic_report import TopicReport
 
 _OTHER_TOPIC: Final = "persistent://public/default/payments"
@@ -82,7 +83,7 @@ class Folder:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     def read(
-        self, topic: str = TOPIC, on_corruption: str = "raise"
+        self, topic: str = TOPIC, on_corruption: OnCorruption = "raise"
     ) -> tuple[list[str], TopicReport]:
         """The values of a topic."""
         dataset = open_topic(str(self.path), topic, on_corruption=on_corruption)

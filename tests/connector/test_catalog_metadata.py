@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from arrow_io.columns import Naming
     from connector import Catalog
     from tests.support.golden import GoldenTopic
     from tests.support.owned_bucket import Change
@@ -201,7 +202,11 @@ def test_topics_of_different_schemas_have_columns_in_common() -> None:
 
     assert raw.schema.field("__value__").type == "binary"
     assert keys.to_table().num_rows == raw.count_rows() > 0
-    for columns, naming in ((["__value__"], "pulsar-sql"), (["orderId"], "pulsar-spark")):
+    asked: list[tuple[list[str], Naming]] = [
+        (["__value__"], "pulsar-sql"),
+        (["orderId"], "pulsar-spark"),
+    ]
+    for columns, naming in asked:
         with pytest.raises(OptionError, match="different schemas"):
             open_topic(
                 str(catalog.location), names, catalog=catalog, columns=columns, naming=naming
@@ -507,7 +512,7 @@ def test_options_that_contradict(options: dict[str, Any], told: str) -> None:
 def test_catalog_and_what_it_is_opened_with_are_not_both_given(options: dict[str, Any]) -> None:
     """A catalog has its metadata already."""
     url = str(GOLDEN / SMALL / "objects")
-    with pytest.raises(OptionError, match="for open_catalog where catalog is given"):
+    with pytest.raises(OptionError, match="for open_catalog if catalog is given"):
         open_topic(url, CHUNKED.name, catalog=open_catalog(url), value="raw", **options)
 
 

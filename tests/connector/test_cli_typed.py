@@ -248,8 +248,8 @@ def test_a_misfit_is_one_line_and_an_exit_code() -> None:
         (("--schema", "{}"), "error: "),
         (("--schema-version", "0"), "give --schema too"),
         ((*VERSIONS, "--schema-version", "9"), "no schema of version 9"),
-        (("--value", "wide"), "'wide' is not one of"),
-        (("--time-unit", "ms"), "'ms' is not one of"),
+        (("--value", "wide"), "--value must be one of flat, struct, raw, not 'wide'"),
+        (("--time-unit", "ms"), "--time-unit must be one of ns, us, not 'ms'"),
     ],
 )
 def test_wrong_options_are_told(options: tuple[str, ...], said: str) -> None:

@@ -32,6 +32,8 @@ from tests.support.reference import TXN_COMMIT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from connector.options.topic_request import OnCorruption
+
 pytestmark = pytest.mark.usefixtures("build")
 
 _LEDGER: Final = 5
@@ -96,7 +98,7 @@ def _values(
     name = object_name(_LEDGER)
     objects = offload_ledger(name, entries, block_bytes=block_bytes)
     report = ReadReport(salvage=salvage)
-    on_corruption = "salvage" if salvage else "raise"
+    on_corruption: OnCorruption = "salvage" if salvage else "raise"
     with memory_bucket(objects) as bucket:
         dataset = open_topic(bucket.url, TOPIC, on_corruption=on_corruption, **options)
         scan = dataset.scan.select(["__value__"])

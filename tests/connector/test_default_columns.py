@@ -15,6 +15,8 @@ from tests.support.command_line import ORDERS, URL, run
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from arrow_io.columns import Naming
+
 TOPIC: Final = "json-orders"
 SCHEMA: Final = str(ORDERS.folder / "schemas-rest.json")
 DEFAULT: Final = open_topic(URL, TOPIC, schema=SCHEMA).schema.names
@@ -70,7 +72,7 @@ def test_an_asterisk_stands_for_the_default_columns(
 
 
 @pytest.mark.parametrize("naming", ["pulsar-sql", "pulsar-spark"])
-def test_default_columns_have_the_names_that_are_asked_for(naming: str) -> None:
+def test_default_columns_have_the_names_that_are_asked_for(naming: Naming) -> None:
     """And bytes among them are told of, as where no column is named."""
     with pytest.warns(UserWarning, match="values are given as bytes"):
         default = open_topic(URL, TOPIC, naming=naming).schema

@@ -21,12 +21,16 @@ from connector import (
     register_duckdb,
 )
 from connector.engines import duckdb_functions, duckdb_sources
+from connector.engines.duckdb_binding import Catalogs
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.golden import golden_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from connector import Catalog
+    from connector.options.topic_request import TopicRequest
 
 ORDERS: Final = golden_topic("json-orders")
 URL: Final = str(ORDERS.objects_folder)
@@ -44,14 +48,20 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The arguments of each call of `open_topic`, but for the catalog that it is spared to read."""
+    """What each topic is opened with, by itself or as an option of its catalog."""
     calls: list[dict[str, Any]] = []
 
-    def spy(**arguments: Any) -> TopicDataset:  # noqa: ANN401
-        calls.append({n: v for n, v in arguments.items() if n != "catalog"})
-        return open_topic(**{n: v for n, v in arguments.items() if n != "storage_options"})
+    def spy(url: str, topic: str, **options: Any) -> TopicDataset:  # noqa: ANN401
+        calls[-1] |= {"topic": topic, "url": url}
+        calls[-1] |= {n: v for n, v in options.items() if n != "catalog"}
+        return open_topic(url, topic, **options)
+
+    def spy_on_catalogs(_: Catalogs, url: str, request: TopicRequest) -> Catalog:
+        calls.append(request.of_catalog())
+        return open_catalog(url)
 
     monkeypatch.setattr(duckdb_functions, "open_topic", spy)
+    monkeypatch.setattr(Catalogs, "of", spy_on_catalogs)
     return calls
 
 
@@ -214,20 +224,26 @@ def test_catalog_spares_the_listing() -> None:
         ("5", "OptionError: the topic must be a name.*not 5"),
         ("'a/b'", "OptionError: topic a/b: .*is not 'name'"),
         ("'json-orders', value := 'x'", "topic json-orders: value must be one of flat"),
-        ("'json-orders', value := 5", "OptionError: .*value must be of type VARCHAR, not 5"),
+        (
+            "'json-orders', value := 5",
+            "OptionError: .*value must be one of flat, struct, raw, not 5",
+        ),
         ("'json-orders', columns := '__key__'", "columns must be a list of names, not '__key__'"),
         ("'json-orders', columns := ['x']", "no column 'x'; there are: __entry_id__"),
         ("'json-orders', until := '9:9', \"end\" := '9:9'", 'until and "end" say the same'),
         ("'json-orders', batch_rows := 0", "batch_rows must be at least 1, not 0"),
-        ("'json-orders', batch_rows := true", "batch_rows must be of type INTEGER, not True"),
+        ("'json-orders', batch_rows := true", "batch_rows must be a whole number, not True"),
         (
             "'json-orders', verify_checksums := 'no'",
-            "verify_checksums must be of type BOOLEAN, not 'no'",
+            "verify_checksums must be true or false, not 'no'",
         ),
         ("'json-orders', start := {'ledger': 1}", "start must be a datetime.*not {'ledger': 1}"),
         ("'json-orders', start := 'infinity'::timestamp", "start must be .*not 'infinity'"),
-        ("'json-orders', storage_options := ['x']", "storage_options must be a STRUCT, a MAP"),
-        ("'json-orders', storage_options := 'x'", "storage_options must be a STRUCT, a MAP"),
+        (
+            "'json-orders', storage_options := ['x']",
+            "storage_options must be a mapping by names, not a list",
+        ),
+        ("'json-orders', storage_options := 'x'", "storage_options must be a JSON object"),
         ("'json-orders', url := 'nope://x'", "topic json-orders: .*Protocol not known: nope"),
         ("'json-orders', url := '/no/such'", "MissingObjectError: topic json-orders: no such fol"),
     ],

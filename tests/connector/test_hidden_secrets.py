@@ -74,7 +74,7 @@ CALLS: Final[dict[str, Callable[[], object]]] = {
         storage_options=_OPTIONS,
         metadata_options=_TOKEN,
         decryption_keys={"a": _PEM},
-        naming="x",
+        naming="x",  # type: ignore[arg-type]
     ),
     "no mapping": lambda: open_topic(_URL, _TOPIC, storage_options=_SECRET),  # type: ignore[arg-type]
     "no folder": lambda: open_topic("/no/such", _TOPIC, storage_options=_OPTIONS),

@@ -29,6 +29,7 @@ from tests.support.reading import read
 
 if TYPE_CHECKING:
     from arrow_io.core.builds import Build
+    from connector.options.topic_request import OnCorruption
 
 _CHUNKS = encode_chunks(Message(payload=b"abcdefghi"), chunk_count=3, uuid="abc")
 _SINGLE = encode_entry([Message(payload=b"single")], batched=False)
@@ -113,7 +114,11 @@ def test_outcome_far_behind_in_another_ledger_is_found(build: Build) -> None:
     ids=["whole", "chunk lost"],
 )
 def test_a_look_back_passes_entries_that_the_offloader_lost(
-    build: Build, behind: list[bytes], values: list[bytes], incomplete: int, on_corruption: str
+    build: Build,
+    behind: list[bytes],
+    values: list[bytes],
+    incomplete: int,
+    on_corruption: OnCorruption,
 ) -> None:
     """A message with chunks on both sides of them is given if it is whole, and counted if not."""
     name = object_name(_LEDGER)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from arrow_io.core.builds import Build
+    from connector.options.topic_request import ValueShape
 
 _SMALL: Final = str(GOLDEN / "pulsar-4.0.7-small" / "objects")
 _PARTITIONS: Final = [golden_topic(f"small-partitioned-partition-{n}") for n in range(3)]
@@ -109,7 +110,7 @@ def test_topic_of_a_list_that_is_not_there_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("value", ["flat", "struct", "raw"])
-def test_undecoded_values_have_one_shape(url: str, value: str) -> None:
+def test_undecoded_values_have_one_shape(url: str, value: ValueShape) -> None:
     """Without a schema, each shape of values gives the bytes as `__value__`."""
     dataset = open_topic(url, TOPIC, value=value, verify_checksums=False)
 

@@ -22,7 +22,7 @@ import connector
 from arrow_io import errors
 from arrow_io.errors import OptionError, PulsarOffloadError
 from connector import open_catalog, open_topic, register_duckdb
-from connector.topic_options import check_options
+from connector.options.topic_request import check_options
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import GOLDEN
@@ -194,7 +194,7 @@ def test_any_value_of_an_option_in_sql(url: str, option: str) -> None:
                 assert f"{name}: " not in text, (option, value, text)
 
 
-@pytest.mark.parametrize("options", [{}, {"nothing": object()}, {"catalog": None, "end": None}])
+@pytest.mark.parametrize("options", [{}, {"schema": object()}, {"catalog": None, "end": None}])
 def test_what_has_no_check_is_passed_over(options: dict[str, object]) -> None:
     """Options that are read elsewhere, and those that are not given, are no mistakes."""
     check_options(options)

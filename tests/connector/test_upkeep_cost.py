@@ -238,9 +238,7 @@ def test_opening_is_foreseen_on_s3(server: S3Server) -> None:
     address = server.upload_golden(GOLDEN / "pulsar-4.0.7-small")
     first = open_catalog(address.url, storage_options=address.storage_options)
     name = next(iter(first.topics()))
-    known = open_topic(
-        address.url, str(name), storage_options=address.storage_options, catalog=first, value="raw"
-    )
+    known = open_topic(address.url, str(name), catalog=first, value="raw")
     foreseen = read_cost(known.scan, openings=[first.opening([name])])
 
     trace = RequestTrace()

@@ -157,7 +157,7 @@ def test_options_of_metadata() -> None:
         }
     )
 
-    assert options.metadata_options == {
+    assert options.request.metadata_options == {
         "token": "12345",
         "timeout_s": 5,
         # Like a host's name: what takes it reads text too.
@@ -165,7 +165,7 @@ def test_options_of_metadata() -> None:
         "client_kwargs": {"region_name": "eu-1"},
     }
     assert not parse_options({"verify_hostname": "false"}).verify_hostname
-    assert options.buckets == {"old": "s3://old"}
+    assert options.request.buckets == {"old": "s3://old"}
     assert "12345" not in repr(options)
 
 

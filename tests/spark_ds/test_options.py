@@ -12,6 +12,7 @@ import pytest
 
 from arrow_io.errors import OptionError
 from connector.decryption_keys import read_decryption_keys
+from connector.options.topic_request import TopicRequest
 from spark_ds.options import SourceOptions
 from tests.support.encryption import KEY_FOLDER
 
@@ -41,12 +42,12 @@ def test_least_options() -> None:
 
     assert options.location.url == "s3://bucket/prefix"
     assert options.topics == ("orders",)
-    assert options.columns is None
-    assert options.schema is None
-    assert options.time_unit == "us"
-    assert options.start is None
-    assert options.on_corruption == "raise"
-    assert options.verify_checksums is True
+    assert options.request.columns is None
+    assert options.request.schema is None
+    assert options.request.time_unit == "us"
+    assert options.request.start is None
+    assert options.request.on_corruption == "raise"
+    assert options.request.verify_checksums is True
     assert options.task_bytes is None
 
 
@@ -73,21 +74,24 @@ def test_all_plain_options() -> None:
     assert options == SourceOptions(
         location=options.location,
         topics=("orders",),
-        start="(1,2)",
-        end="2026-01-01T00:00:00Z",
-        columns=("__key__", "__value__"),
-        schema="schemas.json",
-        schema_version=3,
-        time_unit="us",
-        naming="pulsar-spark",
-        value="raw",
-        transactions="all",
-        on_corruption="salvage",
-        verify_checksums=False,
-        range_bytes=1024,
-        batch_rows=10,
-        batch_bytes=2048,
         task_bytes=4096,
+        request=TopicRequest(
+            storage_options={},
+            start="(1,2)",
+            end="2026-01-01T00:00:00Z",
+            columns=("__key__", "__value__"),
+            schema="schemas.json",
+            schema_version=3,
+            time_unit="us",
+            naming="pulsar-spark",
+            value="raw",
+            transactions="all",
+            on_corruption="salvage",
+            verify_checksums=False,
+            range_bytes=1024,
+            batch_rows=10,
+            batch_bytes=2048,
+        ),
     )
 
 
@@ -117,17 +121,17 @@ def test_other_spellings_of_bounds() -> None:
     offsets = parse(startingOffsets="earliest", endingOffsets="7:8:-1:2")
     times = parse(startingTime="0", endingTime="1700000000123")
 
-    assert (offsets.start, offsets.end) == (None, (7, 8, 2))
-    assert parse(startingOffsets="(3,4)").start == (3, 4, 0)
-    assert parse(endingOffsets="LATEST").end is None
-    assert times.start == datetime(1970, 1, 1, tzinfo=UTC)
-    assert times.end == datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
+    assert (offsets.request.start, offsets.request.end) == (None, (7, 8, 2))
+    assert parse(startingOffsets="(3,4)").request.start == (3, 4, 0)
+    assert parse(endingOffsets="LATEST").request.end is None
+    assert times.request.start == datetime(1970, 1, 1, tzinfo=UTC)
+    assert times.request.end == datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
 
 
 def test_fail_on_data_loss() -> None:
     """`failOnDataLoss` chooses between raising and salvaging."""
-    assert parse(failOnDataLoss="true").on_corruption == "raise"
-    assert parse(failOnDataLoss="false").on_corruption == "salvage"
+    assert parse(failOnDataLoss="true").request.on_corruption == "raise"
+    assert parse(failOnDataLoss="false").request.on_corruption == "salvage"
 
 
 def test_storage_options_are_typed_carefully() -> None:
@@ -175,7 +179,11 @@ def test_spellings_of_metadata_options_add_up(name: str) -> None:
         **{name: '{"timeout_s": 5, "token": "MARKER"}', "SECRET.Metadata.key_file": "key.pem"},
     )
 
-    assert options.metadata_options == {"timeout_s": 5, "token": "MARKER", "key_file": "key.pem"}
+    assert options.request.metadata_options == {
+        "timeout_s": 5,
+        "token": "MARKER",
+        "key_file": "key.pem",
+    }
     assert options.location.storage_options == {}
     assert "MARKER" not in repr(options)
 
@@ -349,7 +357,7 @@ def test_decryption_keys_by_path(name: str, path: Path) -> None:
     """A file or folder is read on the driver, by an option of either name."""
     options = parse(**{name: str(path)})
 
-    assert options.decryption_keys == read_decryption_keys(path)
+    assert options.request.decryption_keys == read_decryption_keys(path)
     assert options.location.storage_options == {}
 
 
@@ -360,8 +368,8 @@ def test_decryption_keys_as_text(name: str) -> None:
         options = parse(**{name: text})
         copy = pickle.loads(pickle.dumps(options))
 
-        assert copy.decryption_keys is not None
-        assert copy.decryption_keys.private_key("any") is not None
+        assert copy.request.decryption_keys is not None
+        assert copy.request.decryption_keys.private_key("any") is not None
         assert not [line for line in PEM.splitlines()[1:-1] if line in repr(copy)]
 
 
@@ -408,4 +416,4 @@ def test_options_show_no_secret() -> None:
 def test_options_are_frozen() -> None:
     """Options cannot be changed once they are read."""
     with pytest.raises(FrozenInstanceError):
-        parse().naming = "x"  # type: ignore[misc]
+        parse().table = "x"  # type: ignore[misc]

@@ -1,0 +1,181 @@
+"""What the values of an option may be, and how a text becomes one of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args, runtime_checkable
+
+from arrow_io.columns import DEFAULT_COLUMNS
+from arrow_io.errors import OptionError
+from arrow_io.option_names import option_name
+from arrow_io.option_values import (
+    check_by_name,
+    check_count,
+    check_flag,
+    check_instance,
+    check_one_of,
+    check_whole_number,
+)
+from arrow_io.storage.trace import RequestTrace
+from connector.bounds import Bounds
+from connector.options.nested import json_object
+
+if TYPE_CHECKING:
+    from arrow_io.storage.location import Location
+    from connector.bounds import Bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of value.
+
+    Attributes:
+        form: How a text of it looks, or of one part if there are several.
+        check: Refuses a value that is not of the kind; called with the option's name and the value.
+        read: The value for a text, likewise; None if it has no text, so that it can be given in
+            Python alone.
+        allowed: All the values there are; empty if they cannot be listed.
+        is_text: Whether a value may be a text, which is then read as it stands.
+        repeats: Whether it has parts, which the shell takes one by one.
+    """
+
+    form: str
+    check: Callable[[str, object], None]
+    read: Callable[[str, str], object] | None
+    allowed: tuple[str, ...] = ()
+    is_text: bool = False
+    repeats: bool = False
+
+
+@runtime_checkable
+class OpenedCatalog(Protocol):
+    """What `open_catalog` gave, as far as options go."""
+
+    @property
+    def location(self) -> Location:
+        """The place that it was opened for."""
+
+    def select(self, wanted: Any) -> Any:  # noqa: ANN401 - see `Catalog.select`
+        """Topics by their names."""
+
+
+def one_of(literal: object) -> Kind:
+    """One of a few texts, as a `Literal` lists them."""
+    allowed = get_args(literal)
+    return Kind(
+        form="|".join(allowed),
+        check=partial(check_one_of, allowed),
+        read=_as_it_is,
+        allowed=allowed,
+        is_text=True,
+    )
+
+
+def _as_it_is(_option: str, text: str) -> str:
+    return text
+
+
+def _unchecked(_option: str, _value: object) -> None:
+    """Its form is a matter of its own, which is read, and refused, where it is used."""
+
+
+def read_flag(option: str, text: str) -> bool:
+    """`true` or `false`, in any case.
+
+    Raises:
+        OptionError: It is neither.
+    """
+    word = text.lower()
+    check_flag(option, {"true": True, "false": False}.get(word, text))
+    return word == "true"
+
+
+def read_number(option: str, text: str) -> int:
+    """A whole number.
+
+    Raises:
+        OptionError: It is not one.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        message = f"{option_name(option)} must be a whole number, not {text!r}"
+        raise OptionError(message) from None
+
+
+def read_count(option: str, text: str) -> int:
+    """A whole number of at least 1.
+
+    Raises:
+        OptionError: It is not one.
+    """
+    number = read_number(option, text)
+    check_count(option, number)
+    return number
+
+
+def _check_version(option: str, value: object) -> None:
+    check_whole_number(option, value, -sys.maxsize, sys.maxsize)
+
+
+def read_names(option: str, text: str) -> tuple[str, ...]:
+    """One name or several, separated by commas.
+
+    Raises:
+        OptionError: One of them is empty.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        message = (
+            f"{option_name(option)} must be one name or several, separated by commas, not {text!r}"
+        )
+        raise OptionError(message)
+    return names
+
+
+def _check_names(option: str, value: object) -> None:
+    if isinstance(value, str) and value == DEFAULT_COLUMNS:
+        return
+    is_list = isinstance(value, Collection) and not isinstance(value, str)
+    names = value if isinstance(value, Collection) else ()
+    if not is_list or not all(isinstance(each, str) for each in names):
+        message = f"{option_name(option)} must be a list of names, not {value!r}"
+        raise OptionError(message)
+
+
+def _check_bound(option: str, value: object) -> None:
+    bound = cast("Bound", value)
+    Bounds.parse(*((bound, None) if option == "start" else (None, bound)))
+
+
+def _read_object(option: str, text: str) -> dict[str, object]:
+    return json_object(option_name(option), text)
+
+
+def _check_urls(option: str, value: object) -> None:
+    check_by_name(option, value)
+    urls = value.values() if isinstance(value, Mapping) else ()
+    if not all(isinstance(each, str) and each.strip() for each in urls):
+        message = f"{option_name(option)} must be URLs by the names of buckets"
+        raise OptionError(message)
+
+
+FLAG: Final = Kind(form="true|false", check=check_flag, read=read_flag)
+COUNT: Final = Kind(form="NUMBER", check=check_count, read=read_count)
+VERSION: Final = Kind(form="NUMBER", check=_check_version, read=read_number)
+NAMES: Final = Kind(form="NAME,…", check=_check_names, read=read_names)
+BOUND: Final = Kind(form="TIME|ID", check=_check_bound, read=_as_it_is, is_text=True)
+SOURCE: Final = Kind(form="SOURCE", check=_unchecked, read=_as_it_is, is_text=True)
+BY_NAME: Final = Kind(form="KEY=VALUE", check=check_by_name, read=_read_object, repeats=True)
+URLS_BY_NAME: Final = Kind(form="NAME=URL", check=_check_urls, read=_read_object, repeats=True)
+CATALOG: Final = Kind(
+    form="CATALOG",
+    check=partial(check_instance, OpenedCatalog, "what open_catalog gave"),
+    read=None,
+)
+TRACE: Final = Kind(
+    form="TRACE", check=partial(check_instance, RequestTrace, "a RequestTrace"), read=None
+)

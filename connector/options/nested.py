@@ -1,0 +1,102 @@
+"""Options that have options below them: names with dots, and values that may be JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.hidden import hidden
+
+_TEXT_NAMES: Final = re.compile(r"key|secret|token|pass|user|account|name|profile|project|_id$")
+"""Options whose values are text, though they may look like numbers."""
+_JSON_SCALAR: Final = re.compile(r"true|false|null|-?\d+(\.\d+)?")
+_JSON_TEXT: Final = re.compile(r'"([^"\\]|\\.)*"')
+
+
+def json_object(option: str, text: str) -> dict[str, object]:
+    """The options in the text of a JSON object.
+
+    Args:
+        option: What an error calls the option.
+        text: The text; no error shows it, for it may hold secrets.
+
+    Raises:
+        OptionError: It is not the text of a JSON object.
+    """
+    try:
+        value = hidden(json.loads(text))
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        message = f"{option} must be a JSON object"
+        raise OptionError(message)
+    return value
+
+
+def put_text(options: dict[str, object], kind: str, name: str, text: str) -> None:
+    """Set an option by its text; dots in its name lead into nested options.
+
+    A text that begins as a JSON object or array is JSON, and so is one in double quotes. So are
+    numbers, `true`, `false` and `null`, unless the name says that text is due, as `key` does.
+
+    Args:
+        options: Those that are set already.
+        kind: What an error calls one.
+        name: Its name.
+        text: Its text; no error shows it, for it may be a secret.
+
+    Raises:
+        OptionError: The name lacks a part, or it is set already; or the text begins as JSON and is
+            not JSON.
+
+    Example:
+        >>> options = {}
+        >>> put_text(options, "storage option", "client_kwargs.verify", "false")
+        >>> options
+        {'client_kwargs': {'verify': False}}
+    """
+    put_value(options, kind, name, _value(kind, name, text))
+
+
+def put_value(options: dict[str, object], kind: str, name: str, value: object) -> None:
+    """Set an option; dots in its name lead into nested options.
+
+    Args:
+        options: Those that are set already.
+        kind: What an error calls one.
+        name: Its name.
+        value: Its value.
+
+    Raises:
+        OptionError: The name lacks a part, or it is set already.
+    """
+    *path, last = name.split(".")
+    if not all((*path, last)):
+        message = f"{kind} {name!r} lacks a part of its name"
+        raise OptionError(message)
+    inner: object = options
+    for step in path:
+        inner = inner.setdefault(step, {}) if isinstance(inner, dict) else None
+    if not isinstance(inner, dict) or last in inner:
+        message = f"{kind} {name} is given twice"
+        raise OptionError(message)
+    inner[last] = value
+
+
+def _value(kind: str, name: str, text: str) -> object:
+    is_text = _TEXT_NAMES.search(name.lower().rpartition(".")[2])
+    is_scalar = not is_text and _JSON_SCALAR.fullmatch(text)
+    if text.startswith(("{", "[")) or _JSON_TEXT.fullmatch(text) or is_scalar:
+        return _json(f"{kind} {name}", text)
+    return hidden(text)
+
+
+def _json(option: str, text: str) -> object:
+    try:
+        return hidden(json.loads(text))
+    except json.JSONDecodeError as error:
+        # Without the text, and without the error as its cause: both hold what may be a secret.
+        message = f"{option} looks like JSON and is not: {error.msg} at character {error.pos}"
+        raise OptionError(message) from None

@@ -1,0 +1,360 @@
+"""The table of options: what each is called, what it may be, and what it means.
+
+Python, DuckDB, Spark and the command line are spellings of it. A field here, a parameter of
+`open_topic` and a line of the README make an option; every surface takes it from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from arrow_io.columns import ALL_COLUMNS, Naming
+from arrow_io.errors import OptionError
+from arrow_io.messages.message_reader import BatchLimits
+from arrow_io.option_names import option_name
+from arrow_io.storage.hidden import hidden, hidden_url
+from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from arrow_io.storage.store_kinds import store_kind
+from connector.options import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from arrow_io.payloads.schema_info import TopicSchema
+    from arrow_io.storage.trace import RequestTrace
+    from connector.bounds import Bound
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.catalog_options import Metadata
+    from connector.catalog.schemas.loading import SchemaSource
+    from connector.decryption_keys import KeySource
+    from connector.options.kinds import Kind
+
+ValueShape: TypeAlias = Literal["flat", "struct", "raw"]
+TimeUnit: TypeAlias = Literal["ns", "us"]
+Transactions: TypeAlias = Literal["committed", "all"]
+OnCorruption: TypeAlias = Literal["raise", "salvage"]
+
+Scope: TypeAlias = Literal["place", "catalog", "topic"]
+"""Whether an option says where topics are, or else how a catalog is opened, or how one reads them.
+
+The first two are those of `open_catalog`: a catalog fixes them.
+"""
+
+_OPTION: Final = "option"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """What is known of an option.
+
+    Attributes:
+        kind: What its values may be.
+        help: What it means, in a line.
+        unit: The unit of its number; None if it has none.
+        scope: What it is about.
+        is_secret: Whether its value may be a secret.
+        in_python_only: Why other surfaces have no such option; None if they have it.
+        name: Its name in Python, in SQL and in Spark.
+        type: Its type in Python.
+        default: The value that holds if none is given; None if that is none.
+    """
+
+    kind: Kind
+    help: str
+    unit: str | None = None
+    scope: Scope = "topic"
+    is_secret: bool = False
+    in_python_only: str | None = None
+    name: str = ""
+    type: str = ""
+    default: object = None
+
+    @property
+    def of_catalog(self) -> bool:
+        """Whether it is an option of `open_catalog`, so that a catalog fixes it."""
+        return self.scope != "topic"
+
+    def check(self, value: object) -> None:
+        """Refuse a value that the option cannot have, whatever the others are.
+
+        Raises:
+            OptionError: It is not allowed.
+        """
+        if value is not None or self.default is not None:
+            self.kind.check(self.name, value)
+
+    def read(self, text: str) -> Any:  # noqa: ANN401 - the kind decides
+        """The value for a text, as Spark, SQL and the shell give one.
+
+        Raises:
+            OptionError: The text is not of the option's form.
+        """
+        if self.kind.read is None:
+            message = f"{self.name} has no text: {self.in_python_only}"
+            raise OptionError(message)
+        value = self.kind.read(self.name, self.hide(text))
+        self.check(value)
+        return value
+
+    def hide(self, value: Any) -> Any:  # noqa: ANN401 - as it came
+        """The same value; no frame shows it if there may be a secret in it."""
+        return hidden(value) if self.is_secret else hidden_url(value)
+
+
+def _option(kind: Kind, help_: str, **facts: Any) -> dict[str, Option]:  # noqa: ANN401
+    return {_OPTION: Option(kind=kind, help=help_, **facts)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TopicRequest:
+    """How topics are read: the options of `open_topic`. Shows no secret when it is printed.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+
+    storage_options: Mapping[str, object] | None = field(
+        default=None,
+        metadata=_option(
+            kinds.BY_NAME,
+            "Option of the fsspec file system. Dots nest (client_kwargs.region_name=…). A value"
+            " that is JSON is taken as JSON; a number that is text may need quotes"
+            " (key='\"12\"'). What s3fs finds in the environment need not be given.",
+            scope="place",
+            is_secret=True,
+        ),
+    )
+    catalog: Catalog | None = field(
+        default=None,
+        metadata=_option(
+            kinds.CATALOG,
+            "What open_catalog gave for the URL, to spare the requests.",
+            in_python_only="it lives in a Python process; saved, it is given as metadata",
+        ),
+    )
+    metadata: Metadata | None = field(
+        default=None,
+        metadata=_option(
+            kinds.SOURCE,
+            "What the topics' cluster knows: URL of the admin API, whose brokers load the topics"
+            " that they are asked about; a folder with a folder for each topic"
+            " (managed-ledger-info.bin, or internal-info.json and internal-stats.json); or a saved"
+            " catalog (….json.gz).",
+            scope="place",
+        ),
+    )
+    metadata_options: Mapping[str, object] | None = field(
+        default=None,
+        metadata=_option(
+            kinds.BY_NAME,
+            "Option of the source of metadata, such as token_file.",
+            scope="place",
+            is_secret=True,
+        ),
+    )
+    buckets: Mapping[str, str] | None = field(
+        default=None,
+        metadata=_option(
+            kinds.URLS_BY_NAME,
+            "Where a further bucket is that ledgers were written to, by the metadata's name for"
+            " it.",
+            scope="place",
+        ),
+    )
+    start: Bound | None = field(
+        default=None,
+        metadata=_option(
+            kinds.BOUND,
+            "First message, inclusive: publish time (ISO 8601; UTC) or id (ledger:entry).",
+        ),
+    )
+    end: Bound | None = field(
+        default=None, metadata=_option(kinds.BOUND, "Behind the last message, exclusive; likewise.")
+    )
+    columns: Sequence[str] | None = field(
+        default=None,
+        metadata=_option(
+            kinds.NAMES,
+            "Columns, of those that the schema gives, * for the default ones, and:"
+            f" {', '.join(each.name for each in ALL_COLUMNS)}.",
+        ),
+    )
+    schema: SchemaSource | TopicSchema | None = field(
+        default=None,
+        metadata=_option(
+            kinds.SOURCE,
+            "What values are decoded by: a file or folder of what Pulsar's admin API or CLI gives,"
+            " an Avro schema, a protobuf descriptor set (FILE#Message), JSON text, or the name of a"
+            " type (STRING). Without it, values are bytes.",
+        ),
+    )
+    schema_version: int | None = field(
+        default=None,
+        metadata=_option(
+            kinds.VERSION, "Version of the schema that gives the columns; else the newest."
+        ),
+    )
+    value: ValueShape = field(
+        default="flat",
+        metadata=_option(
+            kinds.one_of(ValueShape),
+            "A column to each field of a value, one column in all, or its bytes.",
+        ),
+    )
+    time_unit: TimeUnit = field(
+        default="ns",
+        metadata=_option(kinds.one_of(TimeUnit), "Unit of times whose type counts nanoseconds."),
+    )
+    naming: Naming = field(
+        default="pulsar-sql",
+        metadata=_option(
+            kinds.one_of(Naming), "Names of columns: Pulsar SQL's, or pulsar-spark's."
+        ),
+    )
+    transactions: Transactions = field(
+        default="committed",
+        metadata=_option(
+            kinds.one_of(Transactions),
+            "Whether messages of aborted and open transactions are left out, or given too.",
+        ),
+    )
+    on_corruption: OnCorruption = field(
+        default="raise",
+        metadata=_option(
+            kinds.one_of(OnCorruption), "Whether damage is an error, or left out and told."
+        ),
+    )
+    verify_checksums: bool = field(
+        default=True, metadata=_option(kinds.FLAG, "Whether the CRC32C of each entry is compared.")
+    )
+    range_bytes: int = field(
+        default=DEFAULT_RANGE_BYTES,
+        metadata=_option(
+            kinds.COUNT,
+            "Most bytes that one request for data asks for.",
+            unit="bytes",
+            scope="catalog",
+        ),
+    )
+    batch_rows: int = field(
+        default=BatchLimits().max_rows,
+        metadata=_option(kinds.COUNT, "Most rows of a record batch.", unit="rows"),
+    )
+    batch_bytes: int = field(
+        default=BatchLimits().max_bytes,
+        metadata=_option(
+            kinds.COUNT,
+            "Bytes of entries and payloads after which a record batch is given.",
+            unit="bytes",
+        ),
+    )
+    decryption_keys: KeySource | None = field(
+        default=None,
+        metadata=_option(
+            kinds.SOURCE,
+            "Private key for encrypted messages, a PEM file; or a folder of them, where a file"
+            " NAME.pem or NAME-priv.pem is the key NAME.",
+            is_secret=True,
+        ),
+    )
+    trace: RequestTrace | None = field(
+        default=None,
+        metadata=_option(
+            kinds.TRACE,
+            "Counts the requests.",
+            scope="catalog",
+            in_python_only="it is an object that is asked later",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        """Hide what may be a secret, and check each value."""
+        for name, option in OPTIONS.items():
+            value = option.hide(getattr(self, name))
+            object.__setattr__(self, name, value)
+            option.check(value)
+
+    def given(self) -> dict[str, Any]:
+        """The options that say something else than their defaults, by name."""
+        values = {name: getattr(self, name) for name in OPTIONS}
+        return {name: each for name, each in values.items() if _is_given(OPTIONS[name], each)}
+
+    def of_catalog(self) -> dict[str, Any]:
+        """Those of `given` that `open_catalog` takes."""
+        return {name: each for name, each in self.given().items() if OPTIONS[name].of_catalog}
+
+    def beside_catalog(self) -> dict[str, Any]:
+        """Those of `given` that a catalog does not fix."""
+        return {name: each for name, each in self.given().items() if not OPTIONS[name].of_catalog}
+
+
+def _is_given(option: Option, value: object) -> bool:
+    # What may be anything, such as an array, is compared with nothing.
+    return value is not None if option.default is None else value != option.default
+
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    each.name: replace(
+        each.metadata[_OPTION], name=each.name, type=str(each.type), default=each.default
+    )
+    for each in fields(TopicRequest)
+}
+"""Every option of `open_topic`, by name."""
+
+
+def check_options(given: Mapping[str, object]) -> None:
+    """Refuse values of options that no other option could make right.
+
+    Args:
+        given: Values by name.
+
+    Raises:
+        OptionError: There is no option of that name, or its value is not allowed.
+
+    Example:
+        >>> check_options({"value": "struct", "batch_rows": 500, "catalog": None})
+    """
+    for name, value in given.items():
+        if name not in OPTIONS:
+            message = f"no option {name!r}; there are: url, {', '.join(OPTIONS)}"
+            raise OptionError(message)
+        OPTIONS[name].check(value)
+
+
+def check_with_catalog(url: str, request: TopicRequest) -> None:
+    """Refuse what does not go with the catalog of a request; does nothing if it has none.
+
+    Raises:
+        OptionError: The catalog is that of another place; or options are given that it fixes.
+    """
+    if request.catalog is None:
+        return
+    check_place(url, request.catalog)
+    fixed = [option_name(name) for name, value in request.of_catalog().items() if value != {}]
+    if fixed:
+        message = (
+            f"{' and '.join(fixed)} {'is' if len(fixed) == 1 else 'are'} for open_catalog if"
+            " catalog is given, which has its own"
+        )
+        raise OptionError(message)
+
+
+def check_place(url: str, catalog: kinds.OpenedCatalog) -> None:
+    """Refuse a URL that leads to another place than a catalog was opened for.
+
+    Raises:
+        OptionError: It does; or it is not a URL.
+    """
+    own = catalog.location
+    wanted = replace(own, url=url)
+    if _place(wanted.url) != _place(own.url):
+        message = f"the URL is {wanted}, and the catalog was opened for {own}: give one place"
+        raise OptionError(message)
+
+
+def _place(url: str) -> tuple[str, str]:
+    """The kind of store, and the path in it; a slash at the end makes no other place."""
+    scheme, _, path = url.rpartition("://")
+    is_local = scheme in {"file", "local"}
+    return "" if is_local else store_kind(url) or scheme, path.rstrip("/")
