@@ -14,7 +14,7 @@ from arrow_io.payloads.decoder import is_decodable
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.storage.hidden import hidden, hidden_url
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from arrow_io.storage.location import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
 from connector.catalog.catalog import Catalog, open_catalog
 from connector.catalog.schemas.loading import load_schema

@@ -25,7 +25,6 @@ from arrow_io.storage.object_store import (
     ObjectStore,
     UnfinishedUpload,
 )
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES, MAX_RANGE_BYTES
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.request_errors import check_version, no_bytes, of_version
 from arrow_io.storage.request_sender import RequestSender
@@ -40,6 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from arrow_io.storage.object_version import ObjectVersion
+
+DEFAULT_RANGE_BYTES = 1 << 20
+MAX_RANGE_BYTES = 1 << 30
+"""Positions in a buffer are kept in 31 bits."""
 
 _Result = TypeVar("_Result")
 _HTTP_RANGE_NOT_SATISFIABLE = 416

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_version import ObjectVersion
 
-DEFAULT_RANGE_BYTES = 1 << 20
-MAX_RANGE_BYTES = 1 << 30
-"""Positions in a buffer are kept in 31 bits."""
 DEFAULT_MAX_PREFETCH = 8
 
 _EMPTY = memoryview(b"")

@@ -13,8 +13,7 @@ from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
 from arrow_io.storage.hidden import hidden, hidden_url
-from arrow_io.storage.location import Location
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from arrow_io.storage.location import DEFAULT_RANGE_BYTES, Location
 from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import agreeing
 from connector.catalog.bucket import Bucket, Opening, list_bucket, streaming_error

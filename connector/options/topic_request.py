@@ -14,7 +14,7 @@ from arrow_io.errors import OptionError
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.option_names import option_name
 from arrow_io.storage.hidden import hidden, hidden_url
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from arrow_io.storage.location import DEFAULT_RANGE_BYTES
 from arrow_io.storage.store_kinds import store_kind
 from connector.options import kinds
 

@@ -14,7 +14,7 @@ from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_writer import new_ledger_metadata
 from arrow_io.messages import layout
 from arrow_io.read_report import ReadReport
-from arrow_io.storage.ranges import DEFAULT_RANGE_BYTES
+from arrow_io.storage.location import DEFAULT_RANGE_BYTES
 from connector import open_topic
 from tests.support.encoded_ledgers import encode_ledger
 
