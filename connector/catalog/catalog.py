@@ -167,11 +167,15 @@ class Catalog:
         return {*known, *self._copies.stray_topics(namespaces)}
 
     def every_ledger(self) -> list[TopicLedgers]:
-        """The ledgers of all topics, for which the index objects of all topics are read.
+        """The ledgers of all topics, for which every index object is read.
+
+        So a copy that the metadata of one topic names, and that names another, is told of both.
 
         Raises:
             PulsarOffloadError: The metadata, or an index object, cannot be read.
         """
+        if self._copies.look_at_all():
+            self._ledgers.clear()
         return self.ledgers_of(self.topics())
 
     def ledgers(self, topic: TopicName) -> TopicLedgers:

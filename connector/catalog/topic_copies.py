@@ -101,6 +101,18 @@ class TopicCopies:
         """
         return self._of_strays().get(None, [])
 
+    def look_at_all(self) -> bool:
+        """Take every copy for a stray from now on; whether that changes anything.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
+        self._bucket.open_all()
+        with self._lock:
+            is_new = len(self._strays) < len(self._bucket.listing.indexes)
+            self._strays, self._knows_all = frozenset(self._bucket.listing.indexes), True
+            return is_new
+
     def open_ahead(self, known: Iterable[TopicMetadata | None]) -> list[LedgerCopy]:
         """Read together all index objects that topics take, which each would read by itself.
 
