@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from arrow_io.read_report import ReadReport
+from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,8 +83,8 @@ def test_no_sentence_takes_a_count_for_many() -> None:
 
 def test_a_reader_is_told_of_one_thing_as_one() -> None:
     """Each notice of a report, with every count at one."""
-    report = ReadReport()
-    for each in fields(ReadReport):
+    report = TopicReport()
+    for each in fields(TopicReport):
         if each.type == "int":
             setattr(report, each.name, 1)
     notices = report.notices()

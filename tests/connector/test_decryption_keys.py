@@ -192,7 +192,7 @@ def test_nothing_of_a_scan_shows_keys() -> None:
     assert "decryption_keys=DecryptionKeys(client-rsa, mine)" in shown[1]
     for text in shown:
         assert not [line for line in lines if line in text]
-    assert tasks[0].options.decryption_keys == dataset.scan.options.decryption_keys
+    assert tasks[0].read.options.decryption_keys == dataset.scan.options.decryption_keys
 
 
 def test_files_are_read_once(tmp_path: Path) -> None:

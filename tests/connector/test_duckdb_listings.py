@@ -173,16 +173,16 @@ def test_options_of_a_statement(con: duckdb.DuckDBPyConnection, tmp_path: Path) 
         assert ("missing",) in all_of(con, live, parameters)
 
 
-def test_metadata_is_read_once_for_each_statement() -> None:
-    """And index objects once for all."""
-    trace = RequestTrace()
+def test_metadata_is_read_for_each_statement() -> None:
+    """A topic's twice: among all, and with internalStats. Its index objects once for all."""
+    trace, own = RequestTrace(), len(golden_topic("small-chunked").ledgers)
     with running_admin_server(SMALL) as server, duckdb.connect() as con:
         register_duckdb(con, url=URL, metadata=server.url, trace=trace)
         for number in (1, 2):
             all_of(con, "from pulsar_ledgers(topic := 'small-chunked')")
             path = "/admin/v2/persistent/public/default/small-chunked/internal-info"
-            assert server.paths.count(path) == number
-            assert (trace.counts.list_requests, trace.counts.index_requests) == (number, 29)
+            assert server.paths.count(path) == 2 * number
+            assert (trace.counts.list_requests, trace.counts.index_requests) == (number, own)
 
 
 def test_catalog_that_is_given_is_not_opened_again() -> None:

@@ -222,7 +222,7 @@ def test_key_files_are_hidden(tmp_path: Path) -> None:
     (tmp_path / "a.pem").write_text(_PEM)
 
     for given in (tmp_path, tmp_path / "a.pem"):
-        with pytest.raises(ValueError, match="no private key") as caught:
+        with pytest.raises(ValueError, match="not a private key") as caught:
             read_decryption_keys(given)
         for trace in _frames(caught.value):
             assert _SECRET not in repr(trace.tb_frame.f_locals)

@@ -107,8 +107,8 @@ def test_no_more_is_decoded_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     decoded.clear()
     kept = lazy.filter(pl.col("status") == "NEW").select("total").collect()
     assert kept.height == new
-    # Polars asks for the predicate's column too.
-    assert {columns for columns, _ in decoded} == {("status",), ("status", "total")}
+    # Polars asks for the predicate's column too, which is decoded already.
+    assert {columns for columns, _ in decoded} == {("status",), ("total",)}
     assert sum(rows for columns, rows in decoded if "total" in columns) == new
 
 

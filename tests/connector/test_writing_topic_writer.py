@@ -377,7 +377,7 @@ class TestFailure:
             ("orders", {"partitions": 501}, "partitions is 501"),
             ("orders-partition-1", {"partitions": 2}, "is a partition"),
             ("non-persistent://a/b/c", {}, "non-persistent"),
-            ("a/b", {}, "none of"),
+            ("a/b", {}, "is not 'name'"),
             ("orders", {"ledger_entries": 0}, "ledger_entries"),
             ("orders", {"ledger_bytes": 0}, "ledger_bytes"),
             ("orders", {"first_ledger_id": -1}, "first_ledger_id is -1"),

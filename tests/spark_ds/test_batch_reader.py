@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from arrow_io.read_report import ReadReport
 from connector import open_topic
+from connector.topic_report import TopicReport
 from spark_ds.batch_reader import TopicBatchReader, default_task_bytes
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
 from tests.support.golden import golden_topic
@@ -224,4 +224,4 @@ def test_reports_are_of_one_read(damaged_bucket: Path, caplog: pytest.LogCapture
     half = len(caplog.messages) // 2
     assert half > 0
     assert caplog.messages[:half] == caplog.messages[half:]
-    assert dataset.unsound == ReadReport(salvage=True)
+    assert dataset.unsound == TopicReport(salvage=True)

@@ -147,8 +147,9 @@ class AdminApi:
             return set(chain.from_iterable(executor.map(self._attempts_of, topics)))
 
     def _attempts_of(self, topic: TopicName) -> set[tuple[int, UUID]]:
+        told = self._metadata.known(topic)
         with suppress(PulsarOffloadError):
-            info = self._info(topic)
+            info = self._info(topic) if told is None else told.metadata
             return set() if info is None else info.named_attempts
         return set()
 
