@@ -57,7 +57,8 @@ class EntryStream:
                     yield run
             ledger_id, entry_id = stretch.last
             if not self._is_gap_skipped:
-                for run in self._between((ledger_id, entry_id + 1), following and following.first):
+                stop = following.first if following else None
+                for run in self._between((ledger_id, entry_id + 1), stop):
                     yield run
                     if self._is_gap_skipped:
                         break

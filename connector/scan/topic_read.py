@@ -30,7 +30,8 @@ class EntryRange(NamedTuple):
     """Inclusive."""
 
 
-class Stretch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Stretch:
     """Ranges that follow each other with no entry between them; no range is empty."""
 
     ranges: tuple[EntryRange, ...]
