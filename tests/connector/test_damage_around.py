@@ -18,6 +18,7 @@ from arrow_io.errors import (
     IncompleteReadWarning,
     OptionError,
 )
+from arrow_io.format.index_block import read_index_block
 from arrow_io.messages import chunks, codecs
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
@@ -139,6 +140,26 @@ def test_looking_back_over_damage_needs_no_report(block_bytes: int) -> None:
 
     assert values == [b"single"]
     assert len(told) == 1
+
+
+def test_looking_back_over_a_broken_block_is_counted_by_nobody() -> None:
+    """It is the task's that gives the rows of it; here there is none, and no row is missing."""
+    entries = [_CHUNKS[0], _SINGLE, _CHUNKS[1], _CHUNKS[2]]
+    name = object_name(_LEDGER)
+    objects = offload_ledger(name, entries, block_bytes=140)
+    index = read_index_block(objects[name.index_name], object_key=name.index_name)
+    data = bytearray(objects[name.data_name])
+    data[index.block_start(1) + 4] ^= 0xFF
+    objects[name.data_name] = bytes(data)
+
+    report = ReadReport(salvage=True)
+    with memory_bucket(objects) as bucket:
+        options: dict[str, Any] = {"on_corruption": "salvage", "start": (_LEDGER, 2)}
+        scan = open_topic(bucket.url, TOPIC, **options).scan.select(["__value__"])
+        values = read(scan, report=report)["__value__"].to_pylist()
+
+    assert values == [b"abcdefghi"]
+    assert report.lost == {}
 
 
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
