@@ -5,9 +5,14 @@ from __future__ import annotations
 import pickle
 from dataclasses import fields
 
-from arrow_io.errors import ChecksumError
+import pytest
+
+from arrow_io.errors import ChecksumError, IncompleteReadWarning
 from arrow_io.read_report import ReadReport, Unit
+from connector.scan.execution import execute
 from connector.topic_report import TopicReport
+from tests.support.golden import golden_topic
+from tests.support.golden_datasets import open_golden
 
 
 def _numbered(first: int) -> TopicReport:
@@ -74,3 +79,13 @@ def test_notices_say_which_ledgers_were_left_out() -> None:
         ),
         "1 text had invalid bytes; U+FFFD replaces them",
     ]
+
+
+def test_what_a_task_left_out_is_a_warning_of_the_callers_line() -> None:
+    """Whoever executes a task without a report is shown where."""
+    (task,) = open_golden(golden_topic("transactions-open")).scan.plan()
+
+    with pytest.warns(IncompleteReadWarning) as told:
+        list(execute(task))
+
+    assert [each.filename for each in told] == [__file__]
