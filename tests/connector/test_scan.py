@@ -355,6 +355,16 @@ def test_task_without_report_warns_itself() -> None:
     assert sum(batch.num_rows for batch in execute(task, report)) == rows == report.rows
 
 
+def test_counts_of_tasks_add_up_in_one_report() -> None:
+    """Each count is of its task; the report is of all."""
+    tasks, report = open_golden(_CHUNKED).scan.select([]).plan(1), ReadReport()
+
+    counts = [count(task, report) for task in tasks]
+
+    assert len(tasks) > 1
+    assert sum(counts) == report.rows == _CHUNKED.message_count
+
+
 def test_select_and_where_return_copies() -> None:
     """A scan is immutable: whoever holds it goes on reading what it was."""
     scan: Scan = open_golden(_CHUNKED).scan
