@@ -74,4 +74,4 @@ def _may_hold(ledgers: Sequence[Ledger], origin: Origin, options: ReadOptions) -
 
 
 def _equals(names: dict[str, str], column: str, value: object) -> pc.Expression:
-    return pc.field(names[column]) == value if column in names else pc.scalar(True)  # noqa: FBT003
+    return pc.field(names[column]) == value
