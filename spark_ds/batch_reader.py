@@ -108,11 +108,12 @@ def _partitions(reads: list[TopicRead], task_bytes: int) -> Iterator[InputPartit
     size_bytes = 0
     for number, read in enumerate(reads):
         for task in read.tasks(task_bytes):
-            if parts and size_bytes + task.data_bytes > task_bytes:
+            data_bytes = task.data_bytes
+            if parts and size_bytes + data_bytes > task_bytes:
                 yield InputPartition(tuple(parts))
                 parts, size_bytes = [], 0
             parts.append((number, task.ranges))
-            size_bytes += task.data_bytes
+            size_bytes += data_bytes
     if parts:
         yield InputPartition(tuple(parts))
 

@@ -103,11 +103,7 @@ def read_copy(
     error: PulsarOffloadError | None = None
     managed_ledger = None
     try:
-        ledger = OffloadedLedger.open(
-            location,
-            name,
-            versions=object_versions(index, data),
-        )
+        ledger = OffloadedLedger.open(location, name, versions=object_versions(index, data))
         # A ledger whose data object is cut has a topic too.
         managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
         if data is not None:

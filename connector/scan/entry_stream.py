@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from arrow_io.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
-    from connector.scan.topic_read import ScanTask
+    from connector.scan.topic_read import ScanTask, Stretch
 
 
 class EntryStream:
@@ -77,27 +77,19 @@ class EntryStream:
         position = run.ledger_id, run.last_entry_id
         first = max(each.first for each in self._stretches if each.first <= position)
         start = self._read.ledgers[0].ledger_id, 0
-        if first > start and self._read_from_start >= first:
+        leading = self._first_that_are_read
+        if leading.first == start < first <= leading.last:
             return None
         return self._backwards(*first)
 
     @cached_property
-    def _read_from_start(self) -> tuple[int, int]:
-        """Where the entries begin that no task reads, if the topic's first are read."""
-        leading = self._read.stretches(self._read.ranges)[0]
-        if leading.first != (self._read.ledgers[0].ledger_id, 0):
-            return (-1, 0)
-        ledger_id, entry_id = leading.last
-        if entry_id < self._read.ledger(ledger_id).last_entry_id:
-            return ledger_id, entry_id + 1
-        behind = [each.ledger_id for each in self._read.ledgers if each.ledger_id > ledger_id]
-        return min(behind, default=ledger_id + 1), 0
+    def _first_that_are_read(self) -> Stretch:
+        """The first entries that any task reads."""
+        return self._read.stretches(self._read.ranges)[0]
 
     def _backwards(self, ledger_id: int, entry_id: int) -> Iterator[EntryRun]:
         """The entries before one, block by block."""
-        for ledger in reversed(self._read.ledgers):
-            if ledger.ledger_id > ledger_id:
-                continue
+        for ledger in reversed(self._read.ledgers[: self._read.place(ledger_id) + 1]):
             last = entry_id - 1 if ledger.ledger_id == ledger_id else ledger.last_entry_id
             for block in reversed(ledger.blocks(0, last)):
                 stop = min(last, block.last_entry_id)
@@ -107,10 +99,8 @@ class EntryStream:
     def _between(self, first: tuple[int, int], stop: tuple[int, int] | None) -> Iterator[EntryRun]:
         """The entries from a ledger and entry id on, to another (exclusive) or the topic's end."""
         uncounted = self._uncounted()
-        for ledger in self._read.ledgers:
+        for ledger in self._read.ledgers[self._read.place(first[0]) :]:
             ledger_id = ledger.ledger_id
-            if ledger_id < first[0]:
-                continue
             if stop is not None and ledger_id > stop[0]:
                 return
             begin = first[1] if ledger_id == first[0] else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from connector.scan.entry_stream import EntryStream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arrow_io.columns import Origin
+    from arrow_io.columns import Origin, Projection
     from arrow_io.messages.message_columns import MessageColumns
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask
@@ -36,10 +37,10 @@ def execute(task: ScanTask, report: ReadReport | None = None) -> Iterator[pa.Rec
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
             salvaging).
     """
-    options = task.read.options
-    counted = ReadReport(salvage=options.salvage) if report is None else report
+    counted = ReadReport(salvage=task.read.options.salvage) if report is None else report
+    steps = _Steps.of(task.read.options)
     for rows in _rows(task, counted):
-        batch = _give(rows, task.read.origin, options, counted)
+        batch = _give(rows, task.read.origin, steps, counted)
         if batch is not None:
             counted.rows += batch.num_rows
             yield batch
@@ -65,39 +66,51 @@ def tell(report: ReadReport, topic: str) -> None:
         warnings.warn(f"{topic}: {notice}", IncompleteReadWarning, stacklevel=3)
 
 
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """In which order the columns of rows are decoded.
+
+    Attributes:
+        options: How entries become rows.
+        looked_at: The columns that the filter looks at; none without a filter.
+        others: The columns that are given besides.
+    """
+
+    options: ReadOptions
+    looked_at: Projection
+    others: Projection
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> _Steps:
+        """The steps of a scan: the same for all its rows."""
+        looked_at = () if options.row_filter is None else options.row_filter.columns
+        others = [name for name in options.projection.schema.names if name not in looked_at]
+        return cls(options, options.filterable.select(looked_at), options.projection.select(others))
+
+
 def _give(
-    rows: MessageColumns, origin: Origin, options: ReadOptions, report: ReadReport
+    rows: MessageColumns, origin: Origin, steps: _Steps, report: ReadReport
 ) -> pa.RecordBatch | None:
     """Bounds, then the filter's columns, then the other columns, of what is left at each step."""
+    options = steps.options
     kept = options.bounds.kept(rows)
     if kept is not None:
         rows = rows.keep(kept)
     if not rows.count or options.row_filter is None:
         return options.projection.record_batch(rows, origin, report) if rows.count else None
-    decoded = options.filterable.select(options.row_filter.columns).record_batch(
-        rows, origin, report
-    )
+    decoded = steps.looked_at.record_batch(rows, origin, report)
     kept = options.row_filter.kept(decoded)
     if len(kept) < rows.count:
         rows, decoded = rows.keep(kept), decoded.take(kept)
-    return _completed(decoded, rows, origin, options, report) if rows.count else None
-
-
-def _completed(
-    decoded: pa.RecordBatch,
-    rows: MessageColumns,
-    origin: Origin,
-    options: ReadOptions,
-    report: ReadReport,
-) -> pa.RecordBatch:
-    """The columns given, some of which the filter had decoded already."""
-    names = options.projection.schema.names
-    others = [name for name in names if name not in decoded.schema.names]
-    if len(others) == len(names):
-        return options.projection.record_batch(rows, origin, report)
-    rest = options.projection.select(others).record_batch(rows, origin, report)
-    arrays = [(rest if name in others else decoded).column(name) for name in names]
-    return pa.RecordBatch.from_arrays(arrays, schema=options.projection.schema)
+    if not rows.count:
+        return None
+    others = steps.others.record_batch(rows, origin, report)
+    if len(steps.others.columns) == len(options.projection.columns):
+        return others
+    columns = dict(zip(decoded.schema.names, decoded.columns, strict=True))
+    columns |= zip(others.schema.names, others.columns, strict=True)
+    schema = options.projection.schema
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _rows(task: ScanTask, report: ReadReport) -> Iterator[MessageColumns]:

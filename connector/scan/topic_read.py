@@ -72,7 +72,11 @@ class TopicRead:
 
     def ledger(self, ledger_id: int) -> Ledger:
         """One of the ledgers."""
-        return self.ledgers[bisect_left(self.ledgers, ledger_id, key=_ledger_id)]
+        return self.ledgers[self.place(ledger_id)]
+
+    def place(self, ledger_id: int) -> int:
+        """Where one of the ledgers stands among them, from 0."""
+        return bisect_left(self.ledgers, ledger_id, key=_ledger_id)
 
     def is_read(self, ledger_id: int, entry_id: int) -> bool:
         """Whether a task gives rows of an entry."""
@@ -99,7 +103,7 @@ class TopicRead:
     def _is_next(self, one: EntryRange, other: EntryRange) -> bool:
         if one.ledger_id == other.ledger_id:
             return one.last_entry_id + 1 == other.first_entry_id
-        place = bisect_left(self.ledgers, one.ledger_id, key=_ledger_id)
+        place = self.place(one.ledger_id)
         return (
             other.first_entry_id == 0
             and one.last_entry_id == self.ledgers[place].last_entry_id
