@@ -111,7 +111,7 @@ class TopicScanner:
         """The first `num_rows` rows, or fewer if there are no more.
 
         Raises:
-            OptionError: `num_rows` is no whole number.
+            OptionError: `num_rows` is not a whole number.
         """
         check_whole_number("num_rows", num_rows, -sys.maxsize, sys.maxsize)
         options = self.scan.options

@@ -138,7 +138,7 @@ class Catalog:
             storage_options: Options of the fsspec file system of the path.
 
         Raises:
-            OptionError: The path is none, or ends otherwise.
+            OptionError: What is given is not a path, or ends otherwise.
             PulsarOffloadError: The metadata cannot be read, or the file cannot be written.
         """
         path = path_or_url("path", path)
@@ -380,7 +380,7 @@ def open_catalog(
     Raises:
         OptionError: An option has a value that is not allowed.
         StorageError: The bucket, or the snapshot, cannot be read.
-        CorruptSnapshotError: The file is no snapshot.
+        CorruptSnapshotError: The file is not a snapshot.
     """
     url, metadata = hidden_url(url), hidden_url(metadata)
     storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)

@@ -64,7 +64,7 @@ class OtherBuckets:
     def open_ahead(self, metadata: TopicMetadata, here: Iterable[LedgerCopy]) -> None:
         """Read together the index objects that `find` would read one by one.
 
-        What cannot be read is told by `find`.
+        `find` says what cannot be read.
 
         Args:
             metadata: A topic.

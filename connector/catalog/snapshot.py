@@ -88,7 +88,7 @@ def is_snapshot(path: object) -> bool:
 def begins_snapshot(location: Location, name: str) -> bool:
     """Whether an object begins as a snapshot does; only its first bytes are read.
 
-    What cannot be read, as for want of a permission, is none.
+    What cannot be read, as for want of a permission, does not.
 
     Args:
         location: Where it is.
@@ -142,7 +142,7 @@ def load_snapshot(
         storage_options: Options of the fsspec file system of the path.
 
     Raises:
-        CorruptSnapshotError: It is no snapshot, or one of a version that is not known.
+        CorruptSnapshotError: It is not a snapshot, or one of a version that is not known.
         MissingObjectError: There is no such file.
         StorageError: The store refused, or went on failing.
     """

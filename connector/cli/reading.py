@@ -48,7 +48,7 @@ def head(
 ) -> None:
     """Print the first messages of a topic.
 
-    Bytes are shown as text, or in hexadecimal where they are none.
+    Bytes are shown as text, or in hexadecimal if they are not text.
     """
     trace = RequestTrace()
     tell_snapshot(given.metadata)

@@ -125,7 +125,7 @@ def argument(name: str, value: object) -> object:
 
 
 def _message_id(parts: dict[str, object]) -> object:
-    """A struct as a message id; another one as it is, to be refused like all that is no bound."""
+    """A struct as a message id; another as it is, to be refused like all that is not a bound."""
     message_id = (parts.get("ledger"), parts.get("entry"), parts.get("batch") or 0)
     is_message_id = parts.keys() <= {"ledger", "entry", "batch"} and None not in message_id
     return message_id if is_message_id else parts

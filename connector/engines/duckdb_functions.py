@@ -118,7 +118,7 @@ def register_duckdb(
 
     Raises:
         OptionError: There is no such option, or its value is not allowed; the catalog is that of
-            another URL; `con` is no connection, or `on_bind` no function.
+            another URL; `con` is not a connection, or `on_bind` not a function.
 
     Example:
         >>> import duckdb
