@@ -91,7 +91,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.value_columns import ValueField
-    from arrow_io.read_report import ReadReport
+    from arrow_io.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Column:
     name: str
     type: pa.DataType
     doc: str
-    build: Callable[[MessageColumns, Origin, ReadReport], pa.Array]
+    build: Callable[[MessageColumns, Origin, Tally], pa.Array]
     needs: Needs
     default: bool = True
 
@@ -145,13 +145,13 @@ def _has_flag(flags: pa.Int64Array, flag: int) -> pa.BooleanArray:
     return pc.not_equal(pc.bit_wise_and(flags, flag), 0)
 
 
-def _schema_version(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
+def _schema_version(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Array:
     versions = rows.entry_bytes(layout.SCHEMA_VERSION).dictionary_encode()
     numbers = [version_number(each) for each in versions.dictionary.to_pylist()]
     return pa.array(numbers, pa.int64()).take(versions.indices)
 
 
-def _broker_index(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
+def _broker_index(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Array:
     """BrokerEntryMetadata gives the index of an entry's last message (PIP-70)."""
     last = rows.entry_numbers(layout.BROKER_INDEX)
     size = pc.max_element_wise(rows.entry_numbers(layout.BATCH_SIZE), 1)
@@ -168,7 +168,7 @@ def _joined(*numbers: pa.Array) -> pa.StringArray:
     return pc.binary_join_element_wise("(", inner, ")", "")
 
 
-def _message_id(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
+def _message_id(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Array:
     return _joined(
         rows.ledger_ids(),
         rows.entry_numbers(layout.ENTRY_ID),
@@ -176,7 +176,7 @@ def _message_id(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> p
     )
 
 
-def _txn_id(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Array:
+def _txn_id(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Array:
     present = _has_flag(rows.entry_numbers(layout.FLAGS), layout.TRANSACTION)
     if not pc.any(present).as_py():
         return pa.nulls(rows.count, pa.string())
@@ -184,7 +184,7 @@ def _txn_id(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.Ar
     return pc.if_else(present, _joined(most, least), pa.scalar(None, pa.string()))
 
 
-def _null_value(rows: MessageColumns, _origin: Origin, _report: ReadReport) -> pa.BooleanArray:
+def _null_value(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.BooleanArray:
     return _has_flag(rows.row_numbers(layout.ROW_FLAGS), layout.NULL_VALUE)
 
 
@@ -203,22 +203,22 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=lambda rows, origin, _: repeated(origin.partition, pa.int32(), rows.count)),
     Column("__publish_time__", TIMESTAMP, needs=_ENTRY,
            doc="when the producer published it, by its clock",
-           build=lambda rows, _, report: rows.entry_times(layout.PUBLISH_TIME, report)),
+           build=lambda rows, _, tally: rows.entry_times(layout.PUBLISH_TIME, tally)),
     Column("__event_time__", TIMESTAMP, needs=_MEMBER,
            doc="event time the producer gave; null if none",
-           build=lambda rows, _, report: rows.row_times(layout.ROW_EVENT_TIME, report)),
+           build=lambda rows, _, tally: rows.row_times(layout.ROW_EVENT_TIME, tally)),
     Column("__sequence_id__", pa.int64(), needs=_MEMBER,
            doc="the producer's sequence id",
            build=lambda rows, _, __: rows.row_numbers(layout.ROW_SEQUENCE_ID)),
     Column("__producer_name__", pa.string(), needs=_ENTRY,
            doc="name of the producer",
-           build=lambda rows, _, report: rows.entry_text(layout.PRODUCER_NAME, report)),
+           build=lambda rows, _, tally: rows.entry_text(layout.PRODUCER_NAME, tally.report)),
     Column("__key__", pa.string(), needs=_MEMBER,
            doc="partition key; Base64 text if the producer gave bytes",
-           build=lambda rows, _, report: rows.row_text(layout.ROW_KEY, report)),
+           build=lambda rows, _, tally: rows.row_text(layout.ROW_KEY, tally.report)),
     Column("__properties__", PROPERTIES, needs=_MEMBER,
            doc="properties; the last value wins if a name stands twice",
-           build=lambda rows, _, report: rows.properties(report)),
+           build=lambda rows, _, tally: rows.properties(tally)),
     Column(VALUE_COLUMN, pa.binary(), needs=_PAYLOAD,
            doc="the value's bytes; null if the message has a null value",
            build=lambda rows, _, __: rows.row_bytes(layout.ROW_PAYLOAD)),
@@ -230,7 +230,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=lambda rows, origin, _: repeated(origin.topic, pa.string(), rows.count)),
     Column("__key_bytes__", pa.binary(), needs=_MEMBER, default=False,
            doc="the key as bytes, decoded if it is Base64",
-           build=lambda rows, _, report: rows.key_bytes(report)),
+           build=lambda rows, _, tally: rows.key_bytes(tally)),
     Column("__ordering_key__", pa.binary(), needs=_MEMBER, default=False,
            doc="ordering key; null if none",
            build=lambda rows, _, __: rows.row_bytes(layout.ROW_ORDERING_KEY)),
@@ -242,16 +242,16 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=_null_value),
     Column("__broker_time__", TIMESTAMP, needs=_ENTRY, default=False,
            doc="when the broker stored the entry; null if it did not say",
-           build=lambda rows, _, report: rows.entry_times(layout.BROKER_TIME, report)),
+           build=lambda rows, _, tally: rows.entry_times(layout.BROKER_TIME, tally)),
     Column("__broker_index__", pa.int64(), needs=_ENTRY, default=False,
            doc="the broker's running number of the message; null if none",
            build=_broker_index),
     Column("__deliver_at__", TIMESTAMP, needs=_ENTRY, default=False,
            doc="time before which it was not to be delivered; null if none",
-           build=lambda rows, _, report: rows.entry_times(layout.DELIVER_AT, report)),
+           build=lambda rows, _, tally: rows.entry_times(layout.DELIVER_AT, tally)),
     Column("__replicated_from__", pa.string(), needs=_ENTRY, default=False,
            doc="cluster it was replicated from; null if none",
-           build=lambda rows, _, report: rows.entry_text(layout.REPLICATED_FROM, report)),
+           build=lambda rows, _, tally: rows.entry_text(layout.REPLICATED_FROM, tally.report)),
     Column("__txn_id__", pa.string(), needs=_ENTRY, default=False,
            doc="(most,least) bits of its transaction; null if none",
            build=_txn_id),
@@ -341,9 +341,7 @@ class Projection:
             wanted.append((name, known[name]))
         return Projection(tuple(wanted), self.values)
 
-    def record_batch(
-        self, rows: MessageColumns, origin: Origin, report: ReadReport
-    ) -> pa.RecordBatch:
+    def record_batch(self, rows: MessageColumns, origin: Origin, tally: Tally) -> pa.RecordBatch:
         """Gather the columns of some messages.
 
         Raises:
@@ -358,13 +356,13 @@ class Projection:
             return pa.RecordBatch.from_struct_array(nothing)
         fields = self._fields
         arrays = [
-            None if own in fields else _BY_NAME[own].build(rows, origin, report)
+            None if own in fields else _BY_NAME[own].build(rows, origin, tally)
             for _, own in self.columns
         ]
         if self.values is not None and None in arrays:
             # All fields of a payload are read in one walk.
             wanted = list(dict.fromkeys(fields[own] for _, own in self.columns if own in fields))
-            typed = dict(zip(wanted, self.values.arrays(wanted, rows, report), strict=True))
+            typed = dict(zip(wanted, self.values.arrays(wanted, rows, tally), strict=True))
             arrays = [
                 typed[fields[own]] if each is None else each
                 for each, (_, own) in zip(arrays, self.columns, strict=True)

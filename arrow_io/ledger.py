@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.read_report import ReadReport
     from arrow_io.storage.location import Location
+    from arrow_io.tally import Tally
 
 
 class Block(NamedTuple):
@@ -54,7 +54,7 @@ class Ledger(Protocol):
         self,
         first_entry_id: int,
         last_entry_id: int,
-        report: ReadReport,
+        tally: Tally,
         *,
         verify_checksums: bool = False,
         owned: bool = True,
@@ -64,7 +64,7 @@ class Ledger(Protocol):
         Args:
             first_entry_id: First entry; none is read if it is greater than the last.
             last_entry_id: Last entry (inclusive).
-            report: Counts what is lost, if it is salvaging.
+            tally: Says whether damage is raised, or counted in its report.
             verify_checksums: Whether to compare the CRC32C of each entry.
             owned: What the runs say of it (`EntryRun.owned`).
 

@@ -24,7 +24,7 @@ from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger import Block
 from arrow_io.offset_memory import OffsetMemory
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import Unit
 from arrow_io.storage.object_version import ETag
 from arrow_io.storage.ranges import RangeReader, RangeStream
 from arrow_io.wording import counted
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_version import ObjectVersion
+    from arrow_io.tally import Tally
 
 _OFFSETS = OffsetMemory()
 
@@ -129,7 +130,7 @@ class LedgerData:
         self,
         first_entry_id: int,
         last_entry_id: int,
-        report: ReadReport,
+        tally: Tally,
         *,
         verify_checksums: bool = False,
         owned: bool = True,
@@ -140,7 +141,7 @@ class LedgerData:
         Args:
             first_entry_id: First entry; none is read if it is greater than the last.
             last_entry_id: Last entry (inclusive).
-            report: Counts what is lost, if it is salvaging.
+            tally: Says whether damage is raised, or counted in its report.
             verify_checksums: Whether to compare the CRC32C of each entry.
             owned: What the runs say of it (`EntryRun.owned`).
             max_prefetch: Most requests under way at once; None for the default.
@@ -160,7 +161,7 @@ class LedgerData:
             yield from self._stored_runs(
                 first_entry_id,
                 last_stored,
-                report,
+                tally,
                 verify_checksums=verify_checksums,
                 owned=owned,
                 max_prefetch=max_prefetch,
@@ -169,13 +170,13 @@ class LedgerData:
             lost_from = max(first_entry_id, last_stored + 1)
             message = "the offloader lost this entry and those behind it"
             error = MissingEntriesError(message, entry_id=lost_from)
-            report.lose(Unit.ENTRY, self._located(error), count=last_entry_id - lost_from + 1)
+            tally.lose(Unit.ENTRY, self._located(error), count=last_entry_id - lost_from + 1)
 
     def _stored_runs(
         self,
         first: int,
         last: int,
-        report: ReadReport,
+        tally: Tally,
         *,
         verify_checksums: bool,
         owned: bool,
@@ -206,9 +207,9 @@ class LedgerData:
                         self._check_data_owner(stream)
                         length_bytes += run.frame_bytes
                         if run.last_entry_id == table.last_entry_id_of_block(block):
-                            self._check_padding(stream, walk.position, block, report)
+                            self._check_padding(stream, walk.position, block, tally)
                         if run.last_entry_id == last:
-                            self._check_length(first, last, length_bytes, report)
+                            self._check_length(first, last, length_bytes, tally)
                         if verify_checksums:
                             run.verify_checksums()
                         run.owned = owned
@@ -217,22 +218,20 @@ class LedgerData:
                 except (CorruptBlockError, TruncatedObjectError, UnknownFormatError) as error:
                     _OFFSETS.forget(self.memory_key)
                     lost = min(last, table.last_entry_id_of_block(block)) - wanted + 1
-                    report.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
+                    tally.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
 
-    def _check_padding(
-        self, stream: RangeStream, position: int, block: int, report: ReadReport
-    ) -> None:
+    def _check_padding(self, stream: RangeStream, position: int, block: int, tally: Tally) -> None:
         """Only padding may follow the last entry of a block: an index object may leave some out."""
         length = min(len(PADDING_PATTERN), self.table.block_stop(block) - position)
         try:
             view, start = stream.at(position, length)
         except TruncatedObjectError as error:
-            report.lose(Unit.BLOCK, self._located(error))
+            tally.lose(Unit.BLOCK, self._located(error))
             return
         if not is_padding(view[start : start + length]):
             message = "what follows the last entry of a block is not padding"
             last = self.table.last_entry_id_of_block(block)
-            report.lose(Unit.BLOCK, self._located(CorruptBlockError(message), last, position))
+            tally.lose(Unit.BLOCK, self._located(CorruptBlockError(message), last, position))
 
     def _check_data_owner(self, stream: RangeStream) -> None:
         """Compare the managed ledgers that both objects name, if answers bring the names."""
@@ -245,13 +244,13 @@ class LedgerData:
             )
             raise CorruptBlockError(message)
 
-    def _check_length(self, first: int, last: int, length_bytes: int, report: ReadReport) -> None:
+    def _check_length(self, first: int, last: int, length_bytes: int, tally: Tally) -> None:
         whole = first == 0 and last == self.last_entry_id
-        if whole and self.length_bytes not in {0, length_bytes} and not report.lost:
+        if whole and self.length_bytes not in {0, length_bytes} and not tally.report.lost:
             have = counted(length_bytes, "byte")
             message = f"the entries have {have}, the ledger had {self.length_bytes}"
             error = CorruptIndexError(message, object_key=self.name.index_name)
-            report.lose(Unit.LEDGER, self._located(error))
+            tally.lose(Unit.LEDGER, self._located(error))
 
     @property
     def memory_key(self) -> object:

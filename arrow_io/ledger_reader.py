@@ -31,8 +31,8 @@ from arrow_io.messages.chunks import ChunkLookback
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_report import ReadReport
 from arrow_io.storage.object_version import agree
+from arrow_io.tally import Tally
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class OffloadedLedger:
             raise EntryNotInLedgerError(
                 message, object_key=self.name.data_name, ledger_id=self.ledger_id
             )
-        runs = self.data.entry_runs(first_entry_id, last_entry_id, ReadReport(), max_prefetch=1)
+        runs = self.data.entry_runs(first_entry_id, last_entry_id, Tally(), max_prefetch=1)
         for run in runs:
             for index in range(run.count):
                 data = bytes(run.view(index, layout.FRAME))
@@ -229,7 +229,7 @@ class OffloadedLedger:
         self,
         columns: Sequence[str] | None = None,
         *,
-        report: ReadReport | None = None,
+        tally: Tally | None = None,
         verify_checksums: bool = True,
         decryption_keys: DecryptionKeys | None = None,
     ) -> Iterator[pa.RecordBatch]:
@@ -237,7 +237,7 @@ class OffloadedLedger:
 
         Args:
             columns: Names of columns (`arrow_io.columns`); None for the default ones.
-            report: Receives the counts.
+            tally: Says whether damage is raised, or counted in its report.
             verify_checksums: Whether to compare the CRC32C of each entry.
             decryption_keys: Private keys for encrypted payloads.
 
@@ -245,37 +245,23 @@ class OffloadedLedger:
             PulsarOffloadError: As `MessageReader` and `entry_runs` raise.
         """
         wanted = projection(columns)
-        report = report or ReadReport()
+        tally = tally or Tally()
         verify = verify_checksums and wanted.needs.metadata
         last = self.last_entry_id
 
         def behind(run: EntryRun) -> Iterator[EntryRun]:
             # What is lost there is counted when the reader comes to it.
-            uncounted = ReadReport(salvage=report.salvage)
-            return self.entry_runs(run.last_entry_id + 1, last, uncounted, verify_checksums=verify)
+            first = run.last_entry_id + 1
+            return self.data.entry_runs(first, last, tally.uncounted(), verify_checksums=verify)
 
-        entries = self.entry_runs(0, last, report, verify_checksums=verify)
+        entries = self.data.entry_runs(0, last, tally, verify_checksums=verify)
         runs = TransactionLookahead(entries, behind)
         lookback = ChunkLookback(lambda _: iter(()))
         decryptor = PayloadDecryptor(decryption_keys)
-        reader = MessageReader(runs, wanted.needs, report, lookback=lookback, decryptor=decryptor)
+        reader = MessageReader(runs, wanted.needs, tally, lookback=lookback, decryptor=decryptor)
         for rows in reader:
-            report.rows += rows.count
-            yield wanted.record_batch(rows, Origin(), report)
-
-    def entry_runs(
-        self,
-        first_entry_id: int,
-        last_entry_id: int,
-        report: ReadReport,
-        *,
-        verify_checksums: bool = False,
-        owned: bool = True,
-    ) -> Iterator[EntryRun]:
-        """Read some entries; see `LedgerData.entry_runs`."""
-        return self.data.entry_runs(
-            first_entry_id, last_entry_id, report, verify_checksums=verify_checksums, owned=owned
-        )
+            tally.report.rows += rows.count
+            yield wanted.record_batch(rows, Origin(), tally)
 
 
 def _check_owner(index: IndexBlock, user_metadata: Mapping[str, str], *, object_key: str) -> None:

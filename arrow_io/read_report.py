@@ -1,4 +1,4 @@
-"""What a read met besides the rows it gave: counted, and told; or, by default, raised.
+"""What a read met besides the rows it gave, counted and in words.
 
 Nothing that should have become a row is left out without passing through `ReadReport.lose`.
 """
@@ -36,8 +36,6 @@ class ReadReport:
     """Counts of one read. Reports of the parts of a read add up.
 
     Attributes:
-        salvage: Whether damage is counted and passed over (`on_corruption="salvage"`) instead of
-            raised.
         rows: Messages given.
         entries: Entries read.
         markers: Entries that hold a marker of the broker, which no client ever sees.
@@ -55,7 +53,6 @@ class ReadReport:
         losses: What was wrong with the first `MAX_KEPT_LOSSES` of them, in words.
     """
 
-    salvage: bool = False
     rows: int = 0
     entries: int = 0
     markers: int = 0
@@ -70,9 +67,7 @@ class ReadReport:
     losses: list[str] = field(default_factory=list)
 
     def lose(self, unit: Unit, error: PulsarOffloadError, *, count: int = 1) -> None:
-        """Count `count` units as lost to `error`; raises `error` itself unless salvaging."""
-        if not self.salvage:
-            raise error
+        """Count `count` units as lost to `error`."""
         self.lost[unit, type(error).__name__] += count
         if len(self.losses) < MAX_KEPT_LOSSES:
             self.losses.append(str(error))
@@ -80,7 +75,7 @@ class ReadReport:
     def add(self, other: ReadReport) -> Self:
         """Add the counts of another part of the same read."""
         for each in fields(other):
-            if each.name in {"salvage", "losses"}:
+            if each.name == "losses":
                 continue
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
         self.losses.extend(other.losses[: MAX_KEPT_LOSSES - len(self.losses)])

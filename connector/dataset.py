@@ -81,7 +81,7 @@ class TopicScanner:
 
         Nothing is read before the first is asked for, and little beyond the last one asked for.
         """
-        self.report = self._fresh_report().add(self.unsound)
+        self.report = TopicReport().add(self.unsound)
         for task in self.scan.plan():
             yield from execute(task, self.report)
         self._tell()
@@ -96,9 +96,9 @@ class TopicScanner:
 
     def batches_ahead(self) -> Iterator[pa.RecordBatch]:
         """The same batches as `to_batches`, decoded ahead in threads of their own."""
-        self.report = self._fresh_report().add(self.unsound)
+        self.report = TopicReport().add(self.unsound)
         tasks = self.scan.plan(_AHEAD_TASK_BYTES)
-        reports = [self._fresh_report() for _ in tasks]
+        reports = [TopicReport() for _ in tasks]
         makers = [partial(execute, *pair) for pair in zip(tasks, reports, strict=True)]
         try:
             yield from read_ahead(makers, most=os.cpu_count() or 1)
@@ -131,7 +131,7 @@ class TopicScanner:
 
     def count_rows(self) -> int:
         """How many rows there are; without a filter, no payload is decompressed."""
-        self.report = self._fresh_report().add(self.unsound)
+        self.report = TopicReport().add(self.unsound)
         rows = sum(count(task, self.report) for task in self.scan.select([]).plan())
         self._tell()
         return rows
@@ -139,9 +139,6 @@ class TopicScanner:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def _fresh_report(self) -> TopicReport:
-        return TopicReport(salvage=self.scan.options.salvage)
 
     def _tell(self) -> None:
         tell(self.report, ", ".join(str(each.topic) for each in self.scan.topics))

@@ -32,12 +32,12 @@ from arrow_io.ledger_writer import (
 )
 from arrow_io.messages import layout
 from arrow_io.option_values import check_whole_number
-from arrow_io.read_report import ReadReport
 from arrow_io.storage.failures import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 from arrow_io.storage.trace import RequestTrace
+from arrow_io.tally import Tally
 from connector.catalog.metadata.topic_metadata import OffloadContext
 
 if TYPE_CHECKING:
@@ -428,7 +428,8 @@ class _EntriesOf:
 
     def __iter__(self) -> Iterator[memoryview]:
         ledger = self.ledger
-        for run in ledger.entry_runs(0, ledger.last_entry_id, ReadReport(), verify_checksums=True):
+        runs = ledger.data.entry_runs(0, ledger.last_entry_id, Tally(), verify_checksums=True)
+        for run in runs:
             for index in run.flagged(layout.BROKEN):
                 if run.number(index, layout.ERROR) == layout.BAD_CHECKSUM:
                     raise run.error(index)

@@ -170,10 +170,12 @@ def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> Topi
     # Where the columns are known, what is wrong with options is told before any request.
     options = None if asks_catalog else _read_options(request, given, bounds, keys)
     known = catalog or open_catalog(url, **request.of_catalog())
-    unsound = TopicReport(salvage=request.on_corruption == "salvage")
+    unsound = TopicReport()
+    salvage = request.on_corruption == "salvage"
     topics = known.select(
         topic,
         unsound,
+        salvage=salvage,
         first_ledger_id=bounds.first_ledger_id,
         last_ledger_id=bounds.last_ledger_id,
     )

@@ -88,7 +88,7 @@ class TopicBatchReader(DataSourceReader):
             for number, ranges in parts:
                 task = self._reads[number].task(ranges)
                 options = task.read.options
-                report = ReadReport(salvage=options.salvage)
+                report = ReadReport()
                 schema = options.projection.schema
                 taken = spark_schema(schema)
                 for batch in execute(task, report):

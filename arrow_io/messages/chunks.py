@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.encryption import PayloadDecryptor
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.read_report import ReadReport
+    from arrow_io.tally import Tally
 
 MAX_OPEN_MESSAGES = 10_000
 MAX_HELD_BYTES = 256 << 20
@@ -119,7 +119,7 @@ class ChunkAssembler:
     """Joins the chunks of one topic partition, which may interleave and lie in several ledgers.
 
     Args:
-        report: Counts duplicates and messages that stay incomplete.
+        tally: Counts duplicates and messages that stay incomplete.
         join_payloads: Whether the payload is wanted; if not, only the order of the chunks is
             followed.
         decryptor: Decrypts the chunks, each by itself.
@@ -129,13 +129,13 @@ class ChunkAssembler:
 
     def __init__(
         self,
-        report: ReadReport,
+        tally: Tally,
         *,
         join_payloads: bool,
         decryptor: PayloadDecryptor,
         lookback: ChunkLookback | None,
     ) -> None:
-        self._report = report
+        self._tally = tally
         self._join = join_payloads
         self._decryptor = decryptor
         self._lookback = lookback
@@ -170,7 +170,7 @@ class ChunkAssembler:
         if message is None:
             return None
         if chunk_id < message.next_chunk:
-            self._report.duplicate_chunks += 1
+            self._tally.report.duplicate_chunks += 1
             return None
         if message.lost or chunk_id > message.next_chunk:
             self._lose(message)
@@ -220,7 +220,7 @@ class ChunkAssembler:
             if uuid in self._evicted:
                 raise _evicted_error()
             if uuid in self._done:
-                self._report.duplicate_chunks += 1
+                self._tally.report.duplicate_chunks += 1
             elif self._lookback is not None and uuid not in self._given_up:
                 chunk_count = run.number(index, layout.CHUNK_COUNT)
                 found = self._lookback.find(uuid, run, self._payload)
@@ -230,7 +230,7 @@ class ChunkAssembler:
     def _take(self, found: FoundChunks, uuid: bytes, chunk_id: int, chunk_count: int) -> None:
         """Begin a message with the chunks that stand before the entries which are read."""
         is_gap = chunk_id > len(found.parts)
-        if is_gap and found.damage is not None and not self._report.salvage:
+        if is_gap and found.damage is not None and not self._tally.salvage:
             raise found.damage
         if found.is_others:
             # Only chunk 0 makes a message of this uuid one of this reader.
@@ -273,7 +273,7 @@ class ChunkAssembler:
             return
         self._held_bytes -= message.held_bytes
         if incomplete:
-            self._report.incomplete_messages += 1
+            self._tally.report.incomplete_messages += 1
             # Only chunk 0 brings it back, not the chunks before the entries that were given.
             _remember(self._given_up, uuid)
         else:

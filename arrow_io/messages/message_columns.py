@@ -20,10 +20,13 @@ from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError, PulsarOffloadError
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from arrow_io.read_report import ReadReport
+    from arrow_io.tally import Tally
 
 _T = TypeVar("_T")
 _Error = TypeVar("_Error", bound=PulsarOffloadError)
@@ -197,17 +200,15 @@ class MessageColumns:
         )
         return pa.Array.from_buffers(pa.int32(), self.count, [validity, out], nulls)
 
-    def row_times(self, field: int, report: ReadReport) -> pa.TimestampArray:
+    def row_times(self, field: int, tally: Tally) -> pa.TimestampArray:
         """Timestamps of a row's own number in ms, of which 0 stands for none."""
-        return self._timestamps(self._column(field), 0, report)
+        return self._timestamps(self._column(field), 0, tally)
 
-    def entry_times(self, field: int, report: ReadReport) -> pa.TimestampArray:
+    def entry_times(self, field: int, tally: Tally) -> pa.TimestampArray:
         """Timestamps of a number in ms of each row's entry, of which `NO_TIME` stands for none."""
-        return self._timestamps(self._spread(field)[1], layout.NO_TIME, report)
+        return self._timestamps(self._spread(field)[1], layout.NO_TIME, tally)
 
-    def _timestamps(
-        self, milliseconds: memoryview, absent: int, report: ReadReport
-    ) -> pa.TimestampArray:
+    def _timestamps(self, milliseconds: memoryview, absent: int, tally: Tally) -> pa.TimestampArray:
         out, microseconds = int64_view(max(1, self.count))
         validity = pa.allocate_buffer(self.count // 8 + 1)
         nulls, beyond = builds.in_use.columns.fill_timestamps(
@@ -217,7 +218,7 @@ class MessageColumns:
             for row, time in enumerate(milliseconds[: self.count]):
                 if time != absent and abs(time) > layout.MAX_MILLISECONDS:
                     message = f"time {time} ms is beyond what a timestamp in µs can hold"
-                    report.lose(Unit.MESSAGE, self.locate(CorruptEntryError(message), row))
+                    tally.lose(Unit.MESSAGE, self.locate(CorruptEntryError(message), row))
         buffers = [validity if nulls else None, out]
         return pa.Array.from_buffers(TIMESTAMP, self.count, buffers, nulls)
 
@@ -238,7 +239,7 @@ class MessageColumns:
         )
         return _gather(self._column(field), self.count, spans)
 
-    def key_bytes(self, report: ReadReport) -> pa.BinaryArray:
+    def key_bytes(self, tally: Tally) -> pa.BinaryArray:
         """The key of each row as bytes: decoded if the producer gave bytes, which are Base64."""
         keys = self.row_bytes(layout.ROW_KEY)
         flags = self.row_numbers(layout.ROW_FLAGS)
@@ -254,7 +255,7 @@ class MessageColumns:
                     values[row] = base64.b64decode(values[row] + padding, validate=True)
                 except ValueError:
                     message = "the key is marked as Base64 and is not"
-                    report.lose(Unit.MESSAGE, self.locate(CorruptEntryError(message), row))
+                    tally.lose(Unit.MESSAGE, self.locate(CorruptEntryError(message), row))
                     values[row] = None
         return pa.array(values, pa.binary())
 
@@ -285,7 +286,7 @@ class MessageColumns:
         spans = ((a, b, run.data) for a, b, run in self._spans(lambda segment: segment.run))
         return _gather(positions, self.count, spans)
 
-    def properties(self, report: ReadReport) -> pa.MapArray:
+    def properties(self, tally: Tally) -> pa.MapArray:
         """The properties of each row; if a name stands twice in a row, the last value wins.
 
         Raises:
@@ -318,15 +319,15 @@ class MessageColumns:
                 row, found, error, _ = result
                 many = many or bool(result[3])
                 if error:
-                    report.lose(Unit.MESSAGE, self.error(row, error))
+                    tally.lose(Unit.MESSAGE, self.error(row, error))
                     row += 1
                     offsets[row] = found
             spans.append((first, found, segment.body))
         list_offsets = pa.Array.from_buffers(pa.int32(), self.count + 1, [None, buffer])
-        replaced = report.replaced_texts
-        texts = [as_text(_gather(each, found, spans), report) for each in (names, values)]
+        replaced = tally.report.replaced_texts
+        texts = [as_text(_gather(each, found, spans), tally.report) for each in (names, values)]
         # Names that were different bytes may have become the same text.
-        if many or report.replaced_texts > replaced:
+        if many or tally.report.replaced_texts > replaced:
             list_offsets, kept = last_of_equal(list_offsets, texts[0])
             texts = [each.take(kept) for each in texts]
         return pa.MapArray.from_arrays(list_offsets, *texts)

@@ -17,12 +17,13 @@ from arrow_io.messages.codecs import decompress
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_columns import MessageColumns
 from arrow_io.messages.transactions import Outcome, TransactionLookahead
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class MessageReader:
             of transactions that were not committed are to be left out; any other iterable gives
             them all.
         needs: How deep to look.
-        report: Receives the counts.
+        tally: Says whether damage is raised, or counted in its report, which receives all counts.
         limits: How large the message columns grow.
         lookback: Finds the first chunks of a message that began before the first entry; None if
             such a message belongs to another reader.
@@ -90,7 +91,7 @@ class MessageReader:
         self,
         runs: Iterable[EntryRun],
         needs: Needs,
-        report: ReadReport,
+        tally: Tally,
         *,
         limits: BatchLimits | None = None,
         lookback: ChunkLookback | None = None,
@@ -105,11 +106,11 @@ class MessageReader:
         self._open_transactions: set[tuple[int, int]] = set()
         self._needs = needs
         self._special = layout.SPECIAL if needs.members else layout.SPECIAL_BY_POSITION
-        self._report = report
+        self._tally = tally
         self._limits = limits or BatchLimits()
         self._decryptor = decryptor or PayloadDecryptor()
         self._chunks = ChunkAssembler(
-            report, join_payloads=needs.payload, decryptor=self._decryptor, lookback=lookback
+            tally, join_payloads=needs.payload, decryptor=self._decryptor, lookback=lookback
         )
         self._columns = MessageColumns(self._limits.first_rows)
         self._max_bytes = min(self._limits.first_bytes, self._limits.max_bytes)
@@ -125,7 +126,7 @@ class MessageReader:
         """
         for run in self._runs:
             if run.owned:
-                self._report.entries += run.count
+                self._tally.report.entries += run.count
                 yield from self._read_run(run)
             else:
                 yield from self._close_chunks(run)
@@ -134,7 +135,7 @@ class MessageReader:
                 self._chunks.skip()
                 self._skip_gap()
         self._chunks.finish()
-        self._report.open_transactions += len(self._open_transactions)
+        self._tally.report.open_transactions += len(self._open_transactions)
         if self._columns.count:
             yield self._columns
 
@@ -170,7 +171,7 @@ class MessageReader:
                 if code:
                     error = CorruptEntryError(layout.REASONS[code])
                     run.locate(error, index)
-                    self._report.lose(Unit.ENTRY, error)
+                    self._tally.lose(Unit.ENTRY, error)
                     index, batch_index = index + 1, 0
             if self._is_full():
                 yield self._give()
@@ -184,7 +185,7 @@ class MessageReader:
                 self._read_special(run, index)
                 if self._is_full():
                     yield self._give()
-            elif not self._report.salvage:
+            elif not self._tally.salvage:
                 # It may have been a chunk that is waited for.
                 raise run.error(index)
 
@@ -213,14 +214,14 @@ class MessageReader:
             if flags & layout.BROKEN:
                 raise run.error(index)
             if flags & layout.MARKER:
-                self._report.markers += 1
+                self._tally.report.markers += 1
             elif self._is_visible(run, index, entry):
                 if flags & layout.BATCHED:
                     return self._read_batch(run, index, entry)
                 self._read_single(run, index, entry)
         except CorruptEntryError as error:
             run.locate(error, index)
-            self._report.lose(Unit.ENTRY, error)
+            self._tally.lose(Unit.ENTRY, error)
         return None
 
     def _is_visible(self, run: EntryRun, index: int, entry: list[int]) -> bool:
@@ -230,12 +231,12 @@ class MessageReader:
         outcome = self._outcomes.outcome(*ids)
         messages = builds.in_use.entries.count_messages(run.table, index, index + 1)
         if outcome is Outcome.ABORTED:
-            self._report.aborted_messages += messages
+            self._tally.report.aborted_messages += messages
         elif outcome is Outcome.OPEN:
-            if self._outcomes.damage is not None and not self._report.salvage:
+            if self._outcomes.damage is not None and not self._tally.salvage:
                 # It may have been the marker.
                 raise self._outcomes.damage
-            self._report.open_messages += messages
+            self._tally.report.open_messages += messages
             self._open_transactions.add(ids)
         return outcome is Outcome.COMMITTED
 
@@ -298,7 +299,7 @@ class MessageReader:
             error = CorruptEntryError(layout.REASONS[code], batch_index=batch_index)
             run.locate(error, index)
             # What follows a message of unknown length cannot be found.
-            self._report.lose(Unit.MESSAGE, error, count=max(1, members - batch_index))
+            self._tally.lose(Unit.MESSAGE, error, count=max(1, members - batch_index))
             return position, members
         return position, batch_index
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
     from arrow_io.payloads.shape import Shape
     from arrow_io.read_report import ReadReport
+    from arrow_io.tally import Tally
 
 _VERSION_BYTES = 8
 
@@ -174,15 +175,15 @@ class PayloadDecoder:
         writer = self._avro_reader if version is None else parse_avro(self._versions[version].data)
         return avro_program(writer, shape)
 
-    def finish(self, shredding: Shredding, report: ReadReport) -> pa.Array:
+    def finish(self, shredding: Shredding, tally: Tally) -> pa.Array:
         """The array of all payloads that were appended."""
         values = shredding.finish()
         if self._reader.type != "STRING":
             return values
         charset = dict(self._reader.properties).get("__charset", "UTF-8")
         if charset.upper() not in {"UTF-8", "UTF8"}:
-            values = _recoded(values, charset, report)
-        return as_text(values, report)
+            values = _recoded(values, charset, tally.report)
+        return as_text(values, tally.report)
 
 
 def _recoded(values: pa.BinaryArray, charset: str, report: ReadReport) -> pa.BinaryArray:
@@ -241,7 +242,7 @@ def decode(
     sources: Iterable[Source],
     fields: tuple[str, ...] | None,
     rows: MessageColumns,
-    report: ReadReport,
+    tally: Tally,
     *,
     around: str = "",
 ) -> pa.Array:
@@ -252,7 +253,7 @@ def decode(
         sources: Where they stand; together all rows, in order.
         fields: Fields of the record that are wanted; None for all, or if it is not a record.
         rows: The messages, for errors.
-        report: Counts the values that are lost, when salvaging.
+        tally: Says whether a value that cannot be decoded is raised, or counted in its report.
         around: What field paths in errors begin with.
 
     Raises:
@@ -267,7 +268,7 @@ def decode(
             program = decoder.program(source.version, fields)
         except (UnknownSchemaVersionError, SchemaError) as unread:
             lost = [n for n in range(row, source.stop) if source.positions[n] != tables.ABSENT]
-            lose_values(rows, lost, unread, report)
+            lose_values(rows, lost, unread, tally)
             for _ in range(row, source.stop):
                 shredding.append_null(decoder.program(None, fields))
             continue
@@ -277,17 +278,17 @@ def decode(
                 break
             path = ".".join(filter(None, (around, misfit.path)))
             error = PayloadDecodeError(tables.REASONS[misfit.code], field_path=path)
-            lose_values(rows, [misfit.row], error, report)
+            lose_values(rows, [misfit.row], error, tally)
             shredding.append_null(program)
             row = misfit.row + 1
-    return decoder.finish(shredding, report)
+    return decoder.finish(shredding, tally)
 
 
 def lose_values(
-    rows: MessageColumns, lost: list[int], error: PulsarOffloadError, report: ReadReport
+    rows: MessageColumns, lost: list[int], error: PulsarOffloadError, tally: Tally
 ) -> None:
     """Count the values of some rows as lost, each once, however often they are decoded."""
     new = [row for row in lost if row not in rows.lost_values]
     if new:
-        report.lose(Unit.VALUE, rows.locate(error, new[0]), count=len(new))
+        tally.lose(Unit.VALUE, rows.locate(error, new[0]), count=len(new))
         rows.lost_values.update(new)

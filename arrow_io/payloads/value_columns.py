@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
-    from arrow_io.read_report import ReadReport
+    from arrow_io.tally import Tally
 
 VALUE_COLUMN = "__value__"
 KEY_COLUMN = "__key"
@@ -93,7 +93,7 @@ class ValueColumns:
         return sum(1 for shape in shapes for _ in shape.walk())
 
     def arrays(
-        self, wanted: Sequence[ValueField], rows: MessageColumns, report: ReadReport
+        self, wanted: Sequence[ValueField], rows: MessageColumns, tally: Tally
     ) -> list[pa.Array]:
         """The arrays of some fields.
 
@@ -105,13 +105,13 @@ class ValueColumns:
         """
         arrays: dict[ValueField, pa.Array] = {}
         is_pair = self.schema.reader.type == "KEY_VALUE"
-        pairs = _KeyValueSources(self.schema, rows, report) if is_pair else None
+        pairs = _KeyValueSources(self.schema, rows, tally) if is_pair else None
         for is_key in (True, False):
             part = [each for each in wanted if each.is_key == is_key]
             if part:
                 sources = value_sources(rows) if pairs is None else pairs.sources(is_key=is_key)
                 decoder = _decoder(self.schema, self.time_unit, is_key=is_key)
-                arrays.update(_part_arrays(decoder, part, sources, rows, report))
+                arrays.update(_part_arrays(decoder, part, sources, rows, tally))
         return [arrays[each] for each in wanted]
 
 
@@ -120,14 +120,14 @@ def _part_arrays(
     part: list[ValueField],
     sources: Iterable[Source],
     rows: MessageColumns,
-    report: ReadReport,
+    tally: Tally,
 ) -> dict[ValueField, pa.Array]:
     names = [each.field for each in part if each.field is not None]
     around = KEY_COLUMN if part[0].is_key else ""
     if not names:
-        whole = decode(decoder, sources, None, rows, report, around=around)
+        whole = decode(decoder, sources, None, rows, tally, around=around)
         return dict.fromkeys(part, whole)
-    record = decode(decoder, sources, tuple(names), rows, report, around=around)
+    record = decode(decoder, sources, tuple(names), rows, tally, around=around)
     return {each: record.field(number) for number, each in enumerate(part)}
 
 
@@ -178,7 +178,7 @@ def _decoder(schema: TopicSchema, time_unit: str, *, is_key: bool) -> PayloadDec
 class _KeyValueSources:
     """Where the keys and values of KEY_VALUE messages stand, by the encoding of each version."""
 
-    def __init__(self, schema: TopicSchema, rows: MessageColumns, report: ReadReport) -> None:
+    def __init__(self, schema: TopicSchema, rows: MessageColumns, tally: Tally) -> None:
         # What is not a pair is not taken apart: its version is an error.
         self._is_separated: dict[int | None, bool] = {
             number: info.is_separated or info.type != "KEY_VALUE"
@@ -186,7 +186,7 @@ class _KeyValueSources:
         }
         self._is_separated[None] = schema.reader.is_separated
         self._rows = rows
-        self._report = report
+        self._tally = tally
         self._values = list(value_sources(rows))
 
     def sources(self, *, is_key: bool) -> Iterator[Source]:
@@ -216,7 +216,7 @@ class _KeyValueSources:
                 )
                 if row < source.stop:
                     error = PayloadDecodeError("the payload is not a key and value behind lengths")
-                    lose_values(self._rows, [row], error, self._report)
+                    lose_values(self._rows, [row], error, self._tally)
                     keys[row] = values[row] = layout.ABSENT
                     row += 1
         return keys, values
@@ -224,7 +224,7 @@ class _KeyValueSources:
     @cached_property
     def _separate_keys(self) -> tuple[memoryview, memoryview]:
         """The keys that stand as keys of the messages, and their positions."""
-        keys = self._rows.key_bytes(self._report)
+        keys = self._rows.key_bytes(self._tally)
         offsets = pa.Array.from_buffers(pa.int32(), len(keys) + 1, [None, keys.buffers()[1]])
         starts = offsets.slice(0, len(keys)).cast(pa.int64())
         lengths = pc.subtract(offsets.slice(1).cast(pa.int64()), starts)

@@ -287,6 +287,7 @@ class Catalog:
         wanted: str | Sequence[str],
         report: TopicReport | None = None,
         *,
+        salvage: bool = False,
         first_ledger_id: int = 0,
         last_ledger_id: int = MAX_LEDGER_ID,
     ) -> list[TopicLedgers]:
@@ -294,8 +295,8 @@ class Catalog:
 
         Args:
             wanted: Short or full names, or globs.
-            report: Counts ledgers that cannot be read, if it is salvaging; by default they are
-                errors.
+            report: Counts what these topics will lack.
+            salvage: Whether ledgers that cannot be read are counted instead of raised.
             first_ledger_id: First ledger that is asked for; what is wrong with others is passed
                 over.
             last_ledger_id: The last (inclusive).
@@ -317,12 +318,12 @@ class Catalog:
             do = agreeing(len(unsound), "ledger does not tell its", "ledgers do not tell their")
             not_found.message += f"; {len(unsound)} unsound {do} topic, the first: {unsound[0]}"
             raise TopicNotFoundError(not_found.message) from unsound[0]
-        counted = report or TopicReport()
+        counted = TopicReport() if report is None else report
         asked_for = range(first_ledger_id, last_ledger_id + 1)
-        if counted.salvage:
+        if salvage:
             counted.substituted_ledgers += sum(len(each.substitutes) for each in chosen)
             chosen = [each.salvaged() for each in chosen]
-        count_left_out(self, chosen, counted, asked_for)
+        count_left_out(self, chosen, counted, asked_for, salvage=salvage)
         return chosen
 
     def unattributed(self) -> list[PulsarOffloadError]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import MissingObjectError
 from arrow_io.read_report import Unit
+from arrow_io.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def count_left_out(
-    catalog: Catalog, chosen: Sequence[TopicLedgers], report: TopicReport, asked_for: range
+    catalog: Catalog,
+    chosen: Sequence[TopicLedgers],
+    report: TopicReport,
+    asked_for: range,
+    *,
+    salvage: bool,
 ) -> None:
     """Count what is wrong with topics, and what of them is not offloaded yet or is not known.
 
@@ -27,19 +33,21 @@ def count_left_out(
         chosen: The topics, partitions each by itself.
         report: Counts it.
         asked_for: Ledger ids that are asked for; what is wrong with others is passed over.
+        salvage: Whether unsound ledgers are counted instead of raised.
 
     Raises:
         PulsarOffloadError: A ledger of these topics, or one whose topic is not known, is unsound,
-            and the report does not salvage.
+            and `salvage` is not set.
     """
+    tally = Tally(report, salvage=salvage)
     # What the metadata lists is all there is of a topic.
     by_bucket = [each for each in chosen if each.metadata is None]
     problems = [problem for each in chosen for problem in each.problems]
     for error in problems + (catalog.unattributed() if by_bucket else []):
         if error.ledger_id is None or error.ledger_id in asked_for:
-            report.lose(Unit.LEDGER, error)
+            tally.lose(Unit.LEDGER, error)
     if by_bucket:
-        _count_unfinished(catalog, by_bucket, report, asked_for)
+        report.unfinished_ledgers += _unfinished(catalog, by_bucket, tally, asked_for)
     for each in chosen:
         pending = [ledger for ledger in each.pending if ledger.ledger_id in asked_for]
         report.pending_ledgers += len(pending)
@@ -59,10 +67,10 @@ def _doubts(source: MetadataSource, chosen: Sequence[TopicLedgers]) -> list[str]
     return told if len(chosen) > 1 else [each.removeprefix(starts[0]) for each in told]
 
 
-def _count_unfinished(
-    catalog: Catalog, chosen: Sequence[TopicLedgers], report: TopicReport, asked_for: range
-) -> None:
-    """Offloads with no index object: the last may be under way, one between is missing."""
+def _unfinished(
+    catalog: Catalog, chosen: Sequence[TopicLedgers], tally: Tally, asked_for: range
+) -> int:
+    """How many offloads have no index object and may be under way; one between is missing."""
     unfinished = [each.name for each in catalog.bucket.unfinished]
     copies = catalog.bucket.copies_of({name.ledger_id for name in unfinished})
     sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
@@ -73,6 +81,7 @@ def _count_unfinished(
         for each in chosen
     }
     last[None] = -1
+    under_way = 0
     for name in unfinished:
         try:
             owner = catalog.unfinished.topic(name)
@@ -88,6 +97,7 @@ def _count_unfinished(
             error = MissingObjectError(
                 message, object_key=name.index_name, ledger_id=name.ledger_id
             )
-            report.lose(Unit.LEDGER, error)
+            tally.lose(Unit.LEDGER, error)
         else:
-            report.unfinished_ledgers += 1
+            under_way += 1
+    return under_way

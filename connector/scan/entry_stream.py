@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from arrow_io.messages.broker_order import BrokerOrder
-from arrow_io.read_report import ReadReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from arrow_io.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.tally import Tally
     from connector.scan.topic_read import ScanTask, Stretch
 
 
@@ -25,13 +25,13 @@ class EntryStream:
 
     Args:
         task: The task.
-        report: Counts what is lost of the task's own entries. What is lost of others is counted by
+        tally: Counts what is lost of the task's own entries. What is lost of others is counted by
             the tasks that give the rows of them.
     """
 
-    def __init__(self, task: ScanTask, report: ReadReport) -> None:
+    def __init__(self, task: ScanTask, tally: Tally) -> None:
         self._read = task.read
-        self._report = report
+        self._tally = tally
         self._stretches = task.read.stretches(task.ranges)
         self._verify = task.read.options.verify_checksums and task.read.options.needs.metadata
         self._is_gap_skipped = False
@@ -50,7 +50,7 @@ class EntryStream:
             for each in stretch.ranges:
                 ledger = self._read.ledger(each.ledger_id)
                 for run in self._runs(
-                    ledger, each.first_entry_id, each.last_entry_id, self._report, owned=True
+                    ledger, each.first_entry_id, each.last_entry_id, self._tally, owned=True
                 ):
                     self._check_order(order, run)
                     run.before_gap = (run.ledger_id, run.last_entry_id) == stretch.last
@@ -93,12 +93,12 @@ class EntryStream:
             last = entry_id - 1 if ledger.ledger_id == ledger_id else ledger.last_entry_id
             for block in reversed(ledger.blocks(0, last)):
                 stop = min(last, block.last_entry_id)
-                runs = self._runs(ledger, block.first_entry_id, stop, self._uncounted())
+                runs = self._runs(ledger, block.first_entry_id, stop, self._tally.uncounted())
                 yield from reversed(list(runs))
 
     def _between(self, first: tuple[int, int], stop: tuple[int, int] | None) -> Iterator[EntryRun]:
         """The entries from a ledger and entry id on, to another (exclusive) or the topic's end."""
-        uncounted = self._uncounted()
+        uncounted = self._tally.uncounted()
         for ledger in self._read.ledgers[self._read.place(first[0]) :]:
             ledger_id = ledger.ledger_id
             if stop is not None and ledger_id > stop[0]:
@@ -107,18 +107,15 @@ class EntryStream:
             end = stop[1] - 1 if stop is not None and ledger_id == stop[0] else ledger.last_entry_id
             yield from self._runs(ledger, begin, end, uncounted)
 
-    def _uncounted(self) -> ReadReport:
-        return ReadReport(salvage=self._report.salvage)
-
     def _check_order(self, order: BrokerOrder, run: EntryRun) -> None:
         # Of the entries between the first and the last, the index costs too much time.
         ends = (0, run.count - 1)[: run.count]
         for error in order.errors(run, ends):
-            if not self._report.salvage:
+            if not self._tally.salvage:
                 raise error
-            self._report.doubts.append(str(error))
+            self._tally.report.doubts.append(str(error))
 
     def _runs(
-        self, ledger: Ledger, first: int, last: int, report: ReadReport, *, owned: bool = False
+        self, ledger: Ledger, first: int, last: int, tally: Tally, *, owned: bool = False
     ) -> Iterator[EntryRun]:
-        return ledger.entry_runs(first, last, report, verify_checksums=self._verify, owned=owned)
+        return ledger.entry_runs(first, last, tally, verify_checksums=self._verify, owned=owned)

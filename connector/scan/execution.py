@@ -14,6 +14,7 @@ from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport
+from arrow_io.tally import Tally
 from connector.scan.entry_stream import EntryStream
 
 if TYPE_CHECKING:
@@ -37,10 +38,11 @@ def execute(task: ScanTask, report: ReadReport | None = None) -> Iterator[pa.Rec
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
             salvaging).
     """
-    counted = ReadReport(salvage=task.read.options.salvage) if report is None else report
+    counted = ReadReport() if report is None else report
+    tally = Tally(counted, salvage=task.read.options.salvage)
     steps = _Steps.of(task.read.options)
-    for rows in _rows(task, counted):
-        batch = _give(rows, task.read.origin, steps, counted)
+    for rows in _rows(task, tally):
+        batch = _give(rows, task.read.origin, steps, tally)
         if batch is not None:
             counted.rows += batch.num_rows
             yield batch
@@ -53,7 +55,7 @@ def count(task: ScanTask, report: ReadReport) -> int:
     if task.read.options.row_filter is not None:
         return sum(batch.num_rows for batch in execute(task, report))
     total = 0
-    for rows in _rows(task, report):
+    for rows in _rows(task, Tally(report, salvage=task.read.options.salvage)):
         kept = task.read.options.bounds.kept(rows)
         total += rows.count if kept is None else len(kept)
     report.rows += total
@@ -89,7 +91,7 @@ class _Steps:
 
 
 def _give(
-    rows: MessageColumns, origin: Origin, steps: _Steps, report: ReadReport
+    rows: MessageColumns, origin: Origin, steps: _Steps, tally: Tally
 ) -> pa.RecordBatch | None:
     """Bounds, then the filter's columns, then the other columns, of what is left at each step."""
     options = steps.options
@@ -97,14 +99,14 @@ def _give(
     if kept is not None:
         rows = rows.keep(kept)
     if not rows.count or options.row_filter is None:
-        return options.projection.record_batch(rows, origin, report) if rows.count else None
-    decoded = steps.looked_at.record_batch(rows, origin, report)
+        return options.projection.record_batch(rows, origin, tally) if rows.count else None
+    decoded = steps.looked_at.record_batch(rows, origin, tally)
     kept = options.row_filter.kept(decoded)
     if len(kept) < rows.count:
         rows, decoded = rows.keep(kept), decoded.take(kept)
     if not rows.count:
         return None
-    others = steps.others.record_batch(rows, origin, report)
+    others = steps.others.record_batch(rows, origin, tally)
     if len(steps.others.columns) == len(options.projection.columns):
         return others
     columns = dict(zip(decoded.schema.names, decoded.columns, strict=True))
@@ -113,9 +115,9 @@ def _give(
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _rows(task: ScanTask, report: ReadReport) -> Iterator[MessageColumns]:
+def _rows(task: ScanTask, tally: Tally) -> Iterator[MessageColumns]:
     options = task.read.options
-    stream = EntryStream(task, report)
+    stream = EntryStream(task, tally)
     runs = (
         stream
         if options.uncommitted
@@ -125,7 +127,7 @@ def _rows(task: ScanTask, report: ReadReport) -> Iterator[MessageColumns]:
         MessageReader(
             runs,
             options.needs,
-            report,
+            tally,
             limits=options.limits,
             lookback=ChunkLookback(stream.before, task.read.is_read),
             is_wanted=task.read.is_read,

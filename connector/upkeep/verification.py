@@ -16,6 +16,7 @@ from arrow_io.format.index_block import check_format_version
 from arrow_io.messages import layout
 from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
 from arrow_io.read_report import ReadReport, Unit
+from arrow_io.tally import Tally
 from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
@@ -187,18 +188,19 @@ def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
     Raises:
         StorageError: A request went on failing.
     """
-    report = ReadReport(salvage=True)
+    report = ReadReport()
+    tally = Tally(report, salvage=True)
     entries = unchecked = 0
     order = BrokerOrder()
     problems = [*_wrong_metadata(ledger)]
     try:
-        for run in ledger.entry_runs(0, ledger.last_entry_id, report, verify_checksums=True):
+        for run in ledger.data.entry_runs(0, ledger.last_entry_id, tally, verify_checksums=True):
             broken = list(run.flagged(layout.BROKEN))
             for index in broken:
-                report.lose(Unit.ENTRY, run.error(index))
+                tally.lose(Unit.ENTRY, run.error(index))
             entries += run.count - len(broken)
             for error in order.errors(run, range(run.count)):
-                report.lose(Unit.ENTRY, error)
+                tally.lose(Unit.ENTRY, error)
             stop = run.count * layout.ENTRY_WIDTH
             checksums = run.table[layout.CHECKSUM : stop : layout.ENTRY_WIDTH].tolist()
             unchecked += checksums.count(layout.ABSENT)

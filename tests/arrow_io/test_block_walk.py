@@ -13,9 +13,10 @@ from arrow_io.format.data_block import BLOCK_HEADER_BYTES
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.offset_memory import OffsetMemory
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
+from arrow_io.tally import Tally
 from tests.support.buckets import memory_bucket, object_name, offload_ledger
 
 if TYPE_CHECKING:
@@ -146,12 +147,12 @@ def test_the_last_entry_of_a_block_ends_before_the_next_block() -> None:
     with _offloaded(entries, block_bytes=143, claims=(BLOCK_HEADER_BYTES, 4)) as ledger:
         with pytest.raises(CorruptBlockError, match="the block ends before entry 0") as caught:
             _read(ledger, 0, 1)
-        report = ReadReport(salvage=True)
-        runs = list(ledger.entry_runs(0, 1, report))
+        tally = Tally(salvage=True)
+        runs = list(ledger.data.entry_runs(0, 1, tally))
 
     assert (caught.value.entry_id, caught.value.offset) == (0, BLOCK_HEADER_BYTES)
     assert [run.last_entry_id for run in runs] == [1]
-    assert report.lost == {(Unit.ENTRY, "CorruptBlockError"): 1}
+    assert tally.report.lost == {(Unit.ENTRY, "CorruptBlockError"): 1}
 
 
 def test_an_entry_that_no_broker_writes_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

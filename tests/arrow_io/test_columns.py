@@ -14,6 +14,7 @@ from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.messages import layout
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
+from arrow_io.tally import Tally
 from tests.support.buckets import memory_bucket, object_name, offload_ledger
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.expected import COLUMNS, rows_of, time_of
@@ -39,14 +40,14 @@ def _read(
     *entries: bytes, columns: list[str], salvage: bool = False
 ) -> tuple[pa.Table, ReadReport]:
     name = object_name(7)
-    report = ReadReport(salvage=salvage)
+    tally = Tally(salvage=salvage)
     with memory_bucket(offload_ledger(name, entries)) as bucket:
         ledger = OffloadedLedger.open(Location(bucket.url), name)
-        batches = list(ledger.record_batches(columns, report=report))
+        batches = list(ledger.record_batches(columns, tally=tally))
     schema = projection(columns).schema
     table = pa.Table.from_batches(batches, schema)
     table.validate(full=True)
-    return table, report
+    return table, tally.report
 
 
 def _values(*entries: bytes, column: str) -> list[Any]:

@@ -32,6 +32,7 @@ from arrow_io.offset_memory import OffsetMemory
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestCounts, RequestTrace
+from arrow_io.tally import Tally
 from connector import open_topic
 from tests.support.buckets import (
     MANAGED_LEDGER,
@@ -188,16 +189,14 @@ def test_record_batches_of_one_ledger(name: str) -> None:
     (golden,) = topic.ledgers
     object_name_ = LedgerObjectName(UUID(golden.uuid), golden.ledger_id)
     ledger = OffloadedLedger.open(Location(str(topic.objects_folder)), object_name_)
-    report = ReadReport()
+    tally = Tally()
 
-    rows = [
-        row for batch in ledger.record_batches(COLUMNS, report=report) for row in rows_of(batch)
-    ]
+    rows = [row for batch in ledger.record_batches(COLUMNS, tally=tally) for row in rows_of(batch)]
 
     expected = reference_rows(topic)
     assert rows == [row | {"__topic__": "", "__partition__": -1} for row in expected]
-    assert report.rows == len(rows)
-    assert report.entries == golden.entry_count
+    assert tally.report.rows == len(rows)
+    assert tally.report.entries == golden.entry_count
 
 
 # Ledgers that are damaged by hand: five entries, two to a block.
@@ -234,10 +233,10 @@ class Damaged:
 
     def salvage(self) -> tuple[list[tuple[int, bytes]], ReadReport]:
         """Ids and values of what can be saved."""
-        report = ReadReport(salvage=True)
-        batches = self.open().record_batches(["__entry_id__", "__value__"], report=report)
+        tally = Tally(salvage=True)
+        batches = self.open().record_batches(["__entry_id__", "__value__"], tally=tally)
         rows = [row for batch in batches for row in rows_of(batch)]
-        return [(row["__entry_id__"], row["__value__"]) for row in rows], report
+        return [(row["__entry_id__"], row["__value__"]) for row in rows], tally.report
 
     def assert_lost(
         self,
@@ -277,7 +276,7 @@ def test_ledger_is_sound_before_it_is_damaged(damaged: Damaged) -> None:
     for first in range(5):
         for last in range(first, 5):
             assert damaged.read(first, last) == _ALL[first : last + 1]
-    assert damaged.salvage() == (_ALL, ReadReport(salvage=True, rows=5, entries=5))
+    assert damaged.salvage() == (_ALL, ReadReport(rows=5, entries=5))
 
 
 def test_missing_data_object_is_an_error(damaged: Damaged) -> None:
@@ -473,7 +472,7 @@ def test_entries_that_the_offloader_lost_are_named(damaged: Damaged, first_lost:
         with pytest.raises(MissingEntriesError) as caught:
             damaged.read(entry_id, entry_id)
         assert caught.value.entry_id == entry_id
-    assert list(damaged.open().entry_runs(5, 4, ReadReport())) == []
+    assert list(damaged.open().data.entry_runs(5, 4, Tally())) == []
 
 
 @pytest.mark.parametrize("first_lost", [0, 1, 3])

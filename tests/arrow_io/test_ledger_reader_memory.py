@@ -13,8 +13,8 @@ from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.messages import layout
 from arrow_io.offset_memory import OffsetMemory
-from arrow_io.read_report import ReadReport
 from arrow_io.storage.location import Location
+from arrow_io.tally import Tally
 from tests.support.buckets import memory_bucket, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry
 
@@ -58,7 +58,7 @@ def test_entry_runs_say_whether_checksums_were_compared() -> None:
     """It is asked for there, and nothing is compared by default."""
     with _damaged() as ledger:
         for options, compared in (({"verify_checksums": True}, True), ({}, False)):
-            (run,) = ledger.entry_runs(0, 1, ReadReport(), **options)
+            (run,) = ledger.data.entry_runs(0, 1, Tally(), **options)
             assert run.verified is compared
             assert list(run.flagged(layout.BROKEN)) == [0] * compared
 

@@ -23,6 +23,7 @@ from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag, WriteTime
 from arrow_io.storage.trace import RequestTrace
+from arrow_io.tally import Tally
 from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload_ledger
 from tests.support.encryption import key_pair, sealed_entry
 from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
@@ -54,11 +55,13 @@ def _values(
     entries: Sequence[bytes], keys: DecryptionKeys | None = None
 ) -> tuple[list[bytes | None], ReadReport]:
     """The values of a ledger with an entry to a block."""
-    report = ReadReport()
+    tally = Tally()
     with memory_bucket(offload_ledger(_NAME, entries, block_bytes=140)) as bucket:
         ledger = OffloadedLedger.open(Location(bucket.url), _NAME)
-        batches = ledger.record_batches(["__value__"], report=report, decryption_keys=keys)
-        return [value for batch in batches for value in batch["__value__"].to_pylist()], report
+        batches = ledger.record_batches(["__value__"], tally=tally, decryption_keys=keys)
+        return [
+            value for batch in batches for value in batch["__value__"].to_pylist()
+        ], tally.report
 
 
 @pytest.mark.parametrize("marker", [TXN_COMMIT, TXN_ABORT])
@@ -102,18 +105,18 @@ def test_a_loss_that_a_look_ahead_meets_is_counted_once(
     """Though it is read twice, the entry is one."""
     _keep(monkeypatch, max_kept_bytes)
     entries = [_INSIDE, *[_OUTSIDE] * 4, encode_marker(TXN_COMMIT, txn_id=(1, 2))]
-    objects, report = offload_ledger(_NAME, entries, block_bytes=140), ReadReport(salvage=True)
+    objects, tally = offload_ledger(_NAME, entries, block_bytes=140), Tally(salvage=True)
     with memory_bucket(objects) as bucket:
         sound = OffloadedLedger.open(Location(bucket.url), _NAME)
         data = bytearray(objects[_NAME.data_name])
         data[sound.index.block_start(3)] ^= 0xFF
         bucket.put({_NAME.data_name: bytes(data)})
         ledger = OffloadedLedger.open(Location(bucket.url), _NAME)
-        batches = ledger.record_batches(["__value__"], report=report)
+        batches = ledger.record_batches(["__value__"], tally=tally)
         values = [value for batch in batches for value in batch["__value__"].to_pylist()]
 
     assert values == [b"inside", *[b"outside"] * 3]
-    assert report.lost == {(Unit.ENTRY, "UnknownFormatError"): 1}
+    assert tally.report.lost == {(Unit.ENTRY, "UnknownFormatError"): 1}
 
 
 @pytest.mark.parametrize("max_kept_bytes", [0, 1 << 20])
@@ -131,13 +134,13 @@ def test_a_marker_of_a_wrong_checksum_commits_nothing(
             list(ledger.record_batches(["__value__"]))
         unverified = ledger.record_batches(["__value__"], verify_checksums=False)
         assert sum(batch.num_rows for batch in unverified) == 5
-        report = ReadReport(salvage=True)
-        batches = ledger.record_batches(["__value__"], report=report)
+        tally = Tally(salvage=True)
+        batches = ledger.record_batches(["__value__"], tally=tally)
         values = [value for batch in batches for value in batch["__value__"].to_pylist()]
 
     assert caught.value.entry_id == 5
     assert values == [b"outside"] * 4
-    assert report.lost[Unit.ENTRY, "ChecksumError"] == 1
+    assert tally.report.lost[Unit.ENTRY, "ChecksumError"] == 1
 
 
 def test_chunks_of_which_the_first_is_in_another_ledger_are_counted() -> None:
@@ -185,7 +188,7 @@ def test_blocks_that_are_wanted_whole_are_fetched_ahead() -> None:
     ledger = OffloadedLedger.open(location, _NAME)
     for last, is_whole in ((4, False), (9, True)):
         del script.requests[:]
-        runs = ledger.entry_runs(0, last, ReadReport())
+        runs = ledger.data.entry_runs(0, last, Tally())
 
         assert [next(runs).last_entry_id for _ in range(3)] == [0, 1, 2]
 
@@ -243,11 +246,11 @@ def test_data_object_of_another_topic_is_an_error(monkeypatch: pytest.MonkeyPatc
         ledger = OffloadedLedger.open(Location(bucket.url), _NAME)
         with pytest.raises(CorruptBlockError, match="of managed ledger 'another'") as caught:
             next(ledger.read_entries(0, 0))
-        report = ReadReport(salvage=True)
-        assert list(ledger.entry_runs(0, 1, report)) == []
+        tally = Tally(salvage=True)
+        assert list(ledger.data.entry_runs(0, 1, tally)) == []
 
     assert (caught.value.object_key, caught.value.entry_id) == (_NAME.data_name, 0)
-    assert report.lost == {(Unit.ENTRY, "CorruptBlockError"): 2}
+    assert tally.report.lost == {(Unit.ENTRY, "CorruptBlockError"): 2}
 
 
 def _tell(monkeypatch: pytest.MonkeyPatch, user_metadata: dict[str, str] | None) -> None:

@@ -24,9 +24,10 @@ from arrow_io.format.index_block import (
 )
 from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
 from arrow_io.messages import layout
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
+from arrow_io.tally import Tally
 from arrow_io.wording import counted
 from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload_ledger
 from tests.support.faulty_storage import FakeBody, FakeS3
@@ -217,13 +218,13 @@ def test_ledger_that_is_known_to_be_cut_is_read_as_far_as_it_goes(
     whole = (size >= _PADDING - ENTRY_HEADER_BYTES - 3) + (size >= _PADDING)
 
     assert ledger.data.data_stop == size
-    report = ReadReport(salvage=True)
-    runs = list(ledger.entry_runs(0, 2, report))
+    tally = Tally(salvage=True)
+    runs = list(ledger.data.entry_runs(0, 2, tally))
 
     assert [run.number(n, layout.ENTRY_ID) for run in runs for n in range(run.count)] == list(
         range(whole)
     )
-    assert report.lost[Unit.ENTRY, "TruncatedObjectError"] == 3 - whole
+    assert tally.report.lost[Unit.ENTRY, "TruncatedObjectError"] == 3 - whole
     is_in_entry = BLOCK_HEADER_BYTES <= size < _PADDING or size >= _BLOCK_BYTES + BLOCK_HEADER_BYTES
     message = rf"of {counted(size, 'byte')} \(|ends at"
     if is_in_entry:
@@ -242,16 +243,16 @@ def test_longer_object_than_the_index_tells_is_not_read_to_its_end(bucket: Memor
 
 def test_padding_that_is_cut_is_a_loss_of_the_block_alone(bucket: MemoryBucket) -> None:
     """All its entries are given, and whoever salvages nothing is told."""
-    ledger, report = _in(bucket).cut_at(_PADDING + 1), ReadReport(salvage=True)
+    ledger, tally = _in(bucket).cut_at(_PADDING + 1), Tally(salvage=True)
 
     with pytest.raises(TruncatedObjectError) as caught:
         list(ledger.read_entries(0, 1))
-    (run,) = ledger.entry_runs(0, 1, report)
+    (run,) = ledger.data.entry_runs(0, 1, tally)
 
     assert (caught.value.object_key, caught.value.ledger_id) == (_NAME.data_name, 7)
     assert caught.value.offset == _PADDING + 1
     assert run.count == 2
-    assert report.lost == {(Unit.BLOCK, "TruncatedObjectError"): 1}
+    assert tally.report.lost == {(Unit.BLOCK, "TruncatedObjectError"): 1}
 
 
 @pytest.mark.parametrize("at", [_PADDING, _PADDING + 1])
@@ -260,14 +261,14 @@ def test_what_is_no_padding_is_a_loss_of_the_block_alone(bucket: MemoryBucket, a
     data = bytearray(_objects()[0])
     data[at] ^= 0xFF
     bucket.rot(_NAME.data_name, bytes(data))
-    report = ReadReport(salvage=True)
+    tally = Tally(salvage=True)
 
     with pytest.raises(CorruptBlockError, match="is not padding") as caught:
         list(_in(bucket).read_entries(0, 1))
-    (run,) = _in(bucket).entry_runs(0, 1, report)
+    (run,) = _in(bucket).data.entry_runs(0, 1, tally)
 
     assert (caught.value.object_key, caught.value.ledger_id) == (_NAME.data_name, 7)
     assert (caught.value.entry_id, caught.value.offset) == (1, _PADDING)
     assert run.count == 2
-    assert report.lost == {(Unit.BLOCK, "CorruptBlockError"): 1}
-    assert report.losses == [str(caught.value)]
+    assert tally.report.lost == {(Unit.BLOCK, "CorruptBlockError"): 1}
+    assert tally.report.losses == [str(caught.value)]

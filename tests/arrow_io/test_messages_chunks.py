@@ -11,6 +11,7 @@ from arrow_io.messages import chunks, layout
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.read_report import ReadReport
+from arrow_io.tally import Tally
 from tests.support.encryption import key_pair, sealed_entry
 from tests.support.entries import Message, encode_chunks, encode_entry
 from tests.support.runs import entry_run, runs_of
@@ -33,14 +34,14 @@ _SEALED = [sealed_entry(entry, _PAIR) for entry in _ABC]
 _DECRYPTOR = PayloadDecryptor(_PAIR.keys())
 
 
-def _assembler(report: ReadReport | None = None, **options: Any) -> ChunkAssembler:  # noqa: ANN401
+def _assembler(tally: Tally | None = None, **options: Any) -> ChunkAssembler:  # noqa: ANN401
     arguments: dict[str, Any] = {
         "join_payloads": True,
         "decryptor": PayloadDecryptor(),
         "lookback": None,
         **options,
     }
-    return ChunkAssembler(report or ReadReport(), **arguments)
+    return ChunkAssembler(tally or Tally(), **arguments)
 
 
 def _add_all(assembler: ChunkAssembler, run: EntryRun) -> list[bytes | None]:
@@ -68,50 +69,50 @@ def test_chunked_entries_are_those_of_chunked_messages() -> None:
 
 def test_interleaved_messages_are_joined() -> None:
     """Each message is given with its last chunk, whatever stands between its chunks."""
-    report = ReadReport()
-    assembler = _assembler(report)
+    tally = Tally()
+    assembler = _assembler(tally)
 
     joined = _add_all(assembler, entry_run([_ABC[0], _XY[0], _ABC[1], _XY[1], _ABC[2]]))
 
     assert joined == [None, None, None, b"xxxyyy", _PAYLOAD]
     assert not assembler.unfinished
     assembler.finish()
-    assert report == ReadReport()
+    assert tally.report == ReadReport()
 
 
 def test_chunks_seen_before_are_ignored_and_counted() -> None:
     """A chunk that a producer sent twice, before the message is whole or after, changes nothing."""
-    report = ReadReport()
-    assembler = _assembler(report)
+    tally = Tally()
+    assembler = _assembler(tally)
 
     joined = _add_all(assembler, entry_run([_ABC[0], _ABC[1], _ABC[1], _ABC[2], _ABC[2], _ABC[1]]))
 
     assert joined == [None, None, None, _PAYLOAD, None, None]
-    assert report.duplicate_chunks == 3
-    assert report.incomplete_messages == 0
+    assert tally.report.duplicate_chunks == 3
+    assert tally.report.incomplete_messages == 0
 
 
 def test_gap_loses_the_message() -> None:
     """A message without one of its chunks is not given, and is counted once."""
-    report = ReadReport()
-    assembler = _assembler(report)
+    tally = Tally()
+    assembler = _assembler(tally)
 
     joined = _add_all(assembler, entry_run([_ABC[0], _ABC[2], _XY[0], _XY[1]]))
 
     assert joined == [None, None, None, b"xxxyyy"]
-    assert report.incomplete_messages == 1
+    assert tally.report.incomplete_messages == 1
     assert not assembler.unfinished
 
 
 def test_first_chunk_begins_anew() -> None:
     """A producer that sends a message again begins with chunk 0; what came before is given up."""
-    report = ReadReport()
-    assembler = _assembler(report)
+    tally = Tally()
+    assembler = _assembler(tally)
 
     joined = _add_all(assembler, entry_run([_ABC[0], _ABC[1], *_ABC]))
 
     assert joined == [None, None, None, None, _PAYLOAD]
-    assert report.incomplete_messages == 1
+    assert tally.report.incomplete_messages == 1
 
 
 def test_lost_message_can_begin_anew() -> None:
@@ -125,14 +126,14 @@ def test_lost_message_can_begin_anew() -> None:
 
 def test_message_whose_chunks_end_is_incomplete() -> None:
     """What is open at the end of all entries is counted when there are no more."""
-    report = ReadReport()
-    assembler = _assembler(report)
+    tally = Tally()
+    assembler = _assembler(tally)
 
     _add_all(assembler, entry_run([_ABC[0], _XY[0]]))
 
     assert assembler.unfinished
     assembler.finish()
-    assert report.incomplete_messages == 2
+    assert tally.report.incomplete_messages == 2
     assert not assembler.unfinished
 
 
@@ -164,8 +165,8 @@ def test_encrypted_chunks_are_decrypted_each_by_itself() -> None:
 
 def test_encrypted_chunk_that_cannot_be_opened() -> None:
     """Without a key, or damaged, it is an error that tells where; whole, it may come again."""
-    report = ReadReport()
-    assembler = _assembler(report, decryptor=_DECRYPTOR)
+    tally = Tally()
+    assembler = _assembler(tally, decryptor=_DECRYPTOR)
     run = entry_run([_SEALED[0], _damaged(_SEALED[1]), _SEALED[1], _SEALED[2]])
 
     assert assembler.add(run, 0) is None
@@ -200,20 +201,20 @@ def test_damaged_chunk_before_the_entries(damaged: int) -> None:
     before[1 + damaged] = _damaged(before[1 + damaged])
     run = entry_run([_SEALED[2]], first_entry_id=3)
 
-    def assembler(report: ReadReport) -> ChunkAssembler:
-        return _assembler(report, decryptor=_DECRYPTOR, lookback=_looking_back(before))
+    def assembler(tally: Tally) -> ChunkAssembler:
+        return _assembler(tally, decryptor=_DECRYPTOR, lookback=_looking_back(before))
 
     with pytest.raises(DecryptionError, match="does not authenticate") as caught:
-        _add_all(assembler(ReadReport()), run)
+        _add_all(assembler(Tally()), run)
     assert caught.value.entry_id == 1 + damaged
-    salvaging = ReadReport(salvage=True)
+    salvaging = Tally(salvage=True)
     assert _add_all(assembler(salvaging), run) == [None]
-    assert salvaging.incomplete_messages == 1
+    assert salvaging.report.incomplete_messages == 1
 
 
-def _behind(before: list[bytes], report: ReadReport) -> list[bytes | None]:
+def _behind(before: list[bytes], tally: Tally) -> list[bytes | None]:
     """What comes of the last chunk of "abc" where these entries stand before it."""
-    assembler = _assembler(report, lookback=_looking_back(before))
+    assembler = _assembler(tally, lookback=_looking_back(before))
     return _add_all(assembler, entry_run([_ABC[2]], first_entry_id=len(before)))
 
 
@@ -232,12 +233,12 @@ def test_broken_entry_that_may_have_been_the_missing_chunk(
 ) -> None:
     """The nearest entry that cannot be read tells of a missing chunk; salvaging, it is counted."""
     with pytest.raises(CorruptEntryError) as caught:
-        _behind(before, ReadReport())
+        _behind(before, Tally())
     assert caught.value.entry_id == entry_id
 
-    salvaging = ReadReport(salvage=True)
+    salvaging = Tally(salvage=True)
     assert _behind(before, salvaging) == [None]
-    assert salvaging.incomplete_messages == 1
+    assert salvaging.report.incomplete_messages == 1
 
 
 @pytest.mark.parametrize(
@@ -245,44 +246,44 @@ def test_broken_entry_that_may_have_been_the_missing_chunk(
 )
 def test_broken_entry_that_no_chunk_is_missing_for(before: list[bytes]) -> None:
     """Where the chunks are all there, what else stands between them is nobody's loss here."""
-    report = ReadReport()
+    tally = Tally()
 
-    assert _behind(before, report) == [_PAYLOAD]
-    assert report == ReadReport()
+    assert _behind(before, tally) == [_PAYLOAD]
+    assert tally.report == ReadReport()
 
 
 def test_what_is_given_up_is_not_looked_for_again() -> None:
     """A message that a gap behind the start lost does not come back by way of the chunks before."""
-    report = ReadReport()
+    tally = Tally()
     searches: list[int] = []
 
     def before(_run: EntryRun) -> Iterator[EntryRun]:
         searches.append(1)
         return runs_of([_ABC[0]], length=9)
 
-    assembler = _assembler(report, lookback=ChunkLookback(before))
+    assembler = _assembler(tally, lookback=ChunkLookback(before))
     run = entry_run([_ABC[2], _ABC[1], _ABC[2]], first_entry_id=1)
 
     assert _add_all(assembler, run) == [None, None, None]
-    assert report.incomplete_messages == 1
+    assert tally.report.incomplete_messages == 1
     assert len(searches) == 1
 
 
 def test_what_was_whole_before_is_looked_for_once() -> None:
     """Chunks that come again behind the start cost one look back, and then count as duplicates."""
-    report = ReadReport()
+    tally = Tally()
     searches: list[int] = []
 
     def before(_run: EntryRun) -> Iterator[EntryRun]:
         searches.append(1)
         return runs_of(_ABC, length=9)
 
-    assembler = _assembler(report, lookback=ChunkLookback(before))
+    assembler = _assembler(tally, lookback=ChunkLookback(before))
     run = entry_run([_ABC[1], _ABC[2], _ABC[1]], first_entry_id=3)
 
     assert _add_all(assembler, run) == [None, None, None]
-    assert report.duplicate_chunks == 2
-    assert report.incomplete_messages == 0
+    assert tally.report.duplicate_chunks == 2
+    assert tally.report.incomplete_messages == 0
     assert len(searches) == 1
 
 
@@ -330,33 +331,33 @@ def test_payloads_are_not_held_where_nobody_asks() -> None:
 
 def test_chunks_of_others_open_nothing() -> None:
     """Behind a task's own range only what began in it goes on."""
-    report = ReadReport()
-    assembler = _assembler(report)
+    tally = Tally()
+    assembler = _assembler(tally)
     _add_all(assembler, entry_run([_ABC[0]]))
 
     behind = entry_run([_XY[0], _ABC[1], _XY[1], _ABC[2]], first_entry_id=1, owned=False)
 
     assert _add_all(assembler, behind) == [None, None, None, _PAYLOAD]
-    assert report == ReadReport()
+    assert tally.report == ReadReport()
     assert not assembler.unfinished
 
 
 def test_chunk_0_of_others_gives_a_message_up() -> None:
     """A message that begins anew behind a task's range is for the task there."""
-    report = ReadReport()
-    assembler = _assembler(report)
+    tally = Tally()
+    assembler = _assembler(tally)
     _add_all(assembler, entry_run([_ABC[0]]))
 
     assert _add_all(assembler, entry_run(_ABC, first_entry_id=1, owned=False)) == [None] * 3
-    assert report.incomplete_messages == 1
+    assert tally.report.incomplete_messages == 1
 
 
 def test_chunks_before_a_task_are_others() -> None:
     """Without looking back, a message that began before is ignored, for it is not this task's."""
-    report = ReadReport()
+    tally = Tally()
 
-    assert _add_all(_assembler(report), entry_run(_ABC[1:], first_entry_id=1)) == [None, None]
-    assert report == ReadReport()
+    assert _add_all(_assembler(tally), entry_run(_ABC[1:], first_entry_id=1)) == [None, None]
+    assert tally.report == ReadReport()
 
 
 @pytest.mark.parametrize("length", [1, 2, 9])
@@ -390,12 +391,12 @@ def test_first_chunks_are_found_before_the_entries(
 )
 def test_last_chunk_alone_gives_nothing(before: list[bytes], incomplete: int) -> None:
     """If the chunks before are missing the message is lost; if they are whole, it was given."""
-    report = ReadReport()
+    tally = Tally()
     lookback = ChunkLookback(lambda _: runs_of(before, length=9))
-    assembler = _assembler(report, lookback=lookback)
+    assembler = _assembler(tally, lookback=lookback)
 
     assert _add_all(assembler, entry_run([_ABC[2]], first_entry_id=9)) == [None]
-    assert report.incomplete_messages == incomplete
+    assert tally.report.incomplete_messages == incomplete
 
 
 def test_message_that_goes_on_in_another_task_is_that_tasks() -> None:
@@ -408,11 +409,11 @@ def test_message_that_goes_on_in_another_task_is_that_tasks() -> None:
         )
 
     mine = _assembler(lookback=lookback(2))
-    others = _assembler(report := ReadReport(), lookback=lookback(1))
+    others = _assembler(tally := Tally(), lookback=lookback(1))
 
     assert _add_all(mine, entry_run([_ABC[2]], first_entry_id=2)) == [_PAYLOAD]
     assert _add_all(others, entry_run([_ABC[2]], first_entry_id=2)) == [None]
-    assert report.incomplete_messages == 0
+    assert tally.report.incomplete_messages == 0
 
 
 @pytest.mark.parametrize(
@@ -423,15 +424,15 @@ def test_oldest_open_message_gives_way(
 ) -> None:
     """What is never completed takes no room from what is; where it goes on, that is an error."""
     monkeypatch.setattr(chunks, bound, number)
-    report = ReadReport()
-    assembler = _assembler(report)
+    tally = Tally()
+    assembler = _assembler(tally)
     run = entry_run([_ABC[0], _XY[0], _XY[1], _ABC[1]])
 
     assert [assembler.add(run, index) for index in range(3)] == [None, None, b"xxxyyy"]
     with pytest.raises(CorruptEntryError, match="were open at once when this one was"):
         assembler.add(run, 3)
 
-    assert report.incomplete_messages == 1
+    assert tally.report.incomplete_messages == 1
     assert not assembler.unfinished
 
 
@@ -439,8 +440,8 @@ def test_oldest_open_message_gives_way(
 def test_message_beyond_the_bound_is_an_error(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """One that alone takes more than is held is given up; it can begin anew, to no better end."""
     monkeypatch.setattr(chunks, "MAX_HELD_BYTES", number)
-    report = ReadReport()
-    assembler = _assembler(report)
+    tally = Tally()
+    assembler = _assembler(tally)
     run = entry_run([*_ABC, *_ABC])
 
     for first in (0, 3):
@@ -449,20 +450,20 @@ def test_message_beyond_the_bound_is_an_error(monkeypatch: pytest.MonkeyPatch, n
         with pytest.raises(CorruptEntryError, match="were open at once"):
             assembler.add(run, first + number // 3)
 
-    assert report.incomplete_messages == 2
+    assert tally.report.incomplete_messages == 2
 
 
 def test_completed_messages_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only so many uuids are kept to tell duplicates by; the oldest goes first."""
     monkeypatch.setattr(chunks, "MAX_REMEMBERED_UUIDS", 1)
-    report = ReadReport()
-    assembler = _assembler(report)
+    tally = Tally()
+    assembler = _assembler(tally)
     run = entry_run([*_ABC, *_XY, _XY[1], _ABC[2]])
 
     assert [assembler.add(run, index) for index in range(6)][5] is None
-    assert report.duplicate_chunks == 1
+    assert tally.report.duplicate_chunks == 1
     assert assembler.add(run, 6) is None
-    assert report.duplicate_chunks == 1
+    assert tally.report.duplicate_chunks == 1
 
 
 @pytest.mark.parametrize(("chunk_id", "count"), [(5, 3), (-1, 3), (2**31 - 1, 2**31 - 1)])

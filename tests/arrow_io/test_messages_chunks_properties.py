@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from arrow_io.messages import layout
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.messages.encryption import PayloadDecryptor
-from arrow_io.read_report import ReadReport
+from arrow_io.tally import Tally
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Message, encode_chunks, encode_entry
 from tests.support.runs import runs_of
+
+if TYPE_CHECKING:
+    from arrow_io.read_report import ReadReport
 
 Chunk: TypeAlias = tuple[str, int]
 """Uuid and chunk id; the uuid "" stands for an entry that is no chunk."""
@@ -109,9 +112,9 @@ def _read(
     """What the assembler gives of the chunks from `start` on, in runs of `length` entries."""
     entries = [_ENTRIES[chunk] for chunk in sequence]
     before = list(runs_of(entries[:start], length=length))
-    report = ReadReport()
+    tally = Tally()
     assembler = ChunkAssembler(
-        report,
+        tally,
         join_payloads=True,
         decryptor=PayloadDecryptor(),
         lookback=ChunkLookback(lambda _: reversed(before)) if looks_back else None,
@@ -123,7 +126,7 @@ def _read(
             if payload is not None:
                 joined[run.number(index, layout.ENTRY_ID)] = payload
     assembler.finish()
-    return joined, report
+    return joined, tally.report
 
 
 @given(

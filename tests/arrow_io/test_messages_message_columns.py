@@ -14,6 +14,7 @@ from arrow_io.messages import layout
 from arrow_io.messages.message_columns import MessageColumns, as_text, repeated
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.read_report import ReadReport, Unit
+from arrow_io.tally import Tally
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.runs import entry_run
@@ -49,12 +50,12 @@ def _runs() -> list[EntryRun]:
 
 
 def _all_columns(runs: list[EntryRun]) -> MessageColumns:
-    (columns,) = MessageReader(runs, Needs(), ReadReport())
+    (columns,) = MessageReader(runs, Needs(), Tally())
     return columns
 
 
 def _told(columns: MessageColumns) -> list[tuple[object, ...]]:
-    properties = columns.properties(ReadReport())
+    properties = columns.properties(Tally())
     return list(
         zip(
             columns.ledger_ids().to_pylist(),
@@ -184,7 +185,7 @@ def test_bad_property_is_an_error_with_its_place(*, batched: bool) -> None:
     columns = _all_columns([entry_run([_with_bad_property(batched=batched)], ledger_id=9)])
 
     with pytest.raises(CorruptEntryError, match="a property of the message") as caught:
-        columns.properties(ReadReport())
+        columns.properties(Tally())
 
     assert (caught.value.ledger_id, caught.value.entry_id) == (9, 0)
     assert caught.value.batch_index == (1 if batched else None)
@@ -193,11 +194,11 @@ def test_bad_property_is_an_error_with_its_place(*, batched: bool) -> None:
 @pytest.mark.usefixtures("build")
 def test_bad_property_costs_its_message_the_properties() -> None:
     """When salvaging, the messages around it keep theirs."""
-    report = ReadReport(salvage=True)
+    tally = Tally(salvage=True)
     single = encode_entry([Message(properties=(("x", "y"),))], batched=False)
     runs = [entry_run([single, _with_bad_property(batched=True), single])]
 
-    properties = _all_columns(runs).properties(report)
+    properties = _all_columns(runs).properties(tally)
 
     assert properties.to_pylist() == [
         [("x", "y")],
@@ -206,7 +207,7 @@ def test_bad_property_costs_its_message_the_properties() -> None:
         [("n", "v")],
         [("x", "y")],
     ]
-    assert report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
+    assert tally.report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
 
 
 @pytest.mark.usefixtures("build")
@@ -221,7 +222,7 @@ def test_many_properties_between_few(*, batched: bool) -> None:
         else [encode_entry([each], batched=False) for each in messages]
     )
 
-    properties = _all_columns([entry_run(entries)]).properties(ReadReport())
+    properties = _all_columns([entry_run(entries)]).properties(Tally())
 
     assert [dict(row) for row in properties.to_pylist()] == [{"a": "2"}, dict(many), {}]
     assert [len(row) for row in properties.to_pylist()] == [1, 100, 0]

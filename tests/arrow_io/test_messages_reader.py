@@ -17,7 +17,8 @@ from arrow_io.messages import layout
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import Unit
+from arrow_io.tally import Tally
 from tests.support.encryption import KINDS, key_pair, sealed_entry
 from tests.support.entries import (
     Framing,
@@ -64,12 +65,12 @@ def _read(
     runs: Iterable[EntryRun],
     needs: Needs = _EVERYTHING,
     *,
-    report: ReadReport | None = None,
+    tally: Tally | None = None,
     limits: BatchLimits | None = None,
     skip_gap: Callable[[], None] | None = None,
     decryptor: PayloadDecryptor | None = None,
 ) -> list[MessageColumns]:
-    counted = ReadReport() if report is None else report
+    counted = Tally() if tally is None else tally
     reader = MessageReader(
         runs, needs, counted, limits=limits, skip_gap=skip_gap, decryptor=decryptor
     )
@@ -193,7 +194,7 @@ def test_encrypted_payload_is_no_damage(needs: Needs, *, batched: bool, salvage:
     run = entry_run([_single("a"), entry], ledger_id=3, first_entry_id=5)
 
     with pytest.raises(EncryptedPayloadError, match="rsa") as caught:
-        _read([run], needs, report=ReadReport(salvage=salvage))
+        _read([run], needs, tally=Tally(salvage=salvage))
 
     error = caught.value
     assert (error.object_key, error.ledger_id, error.entry_id) == (OBJECT_KEY, 3, 6)
@@ -201,11 +202,11 @@ def test_encrypted_payload_is_no_damage(needs: Needs, *, batched: bool, salvage:
 
 def test_markers_are_counted_and_give_no_row() -> None:
     """No client ever sees a marker."""
-    report = ReadReport()
+    tally = Tally()
     entries = [encode_marker(10), _single("a"), encode_marker(21, txn_id=(1, 1))]
 
-    assert _values(_read([entry_run(entries)], report=report)) == [b"a"]
-    assert (report.markers, report.entries) == (2, 3)
+    assert _values(_read([entry_run(entries)], tally=tally)) == [b"a"]
+    assert (tally.report.markers, tally.report.entries) == (2, 3)
 
 
 # Transactions
@@ -230,7 +231,7 @@ def _lookahead(entries: list[bytes]) -> TransactionLookahead:
 
 def test_only_committed_messages_are_rows() -> None:
     """What was aborted or is still open is left out, and counted."""
-    report = ReadReport()
+    tally = Tally()
     batch = encode_entry(
         [Message(), Message()], batched=True, txnid_most_bits=1, txnid_least_bits=2
     )
@@ -244,19 +245,19 @@ def test_only_committed_messages_are_rows() -> None:
         _in_transaction("open too", 3),
     ]
 
-    assert _values(_read(_lookahead(entries), report=report)) == [b"committed", b"plain"]
-    assert report.aborted_messages == 2
-    assert (report.open_messages, report.open_transactions) == (2, 1)
-    assert report.markers == 2
+    assert _values(_read(_lookahead(entries), tally=tally)) == [b"committed", b"plain"]
+    assert tally.report.aborted_messages == 2
+    assert (tally.report.open_messages, tally.report.open_transactions) == (2, 1)
+    assert tally.report.markers == 2
 
 
 def test_all_messages_are_rows_without_a_look_ahead() -> None:
     """Entries as they come give the messages of all transactions."""
-    report = ReadReport()
+    tally = Tally()
     entries = [_in_transaction("a", 1), encode_marker(22, txn_id=(1, 1)), _in_transaction("b", 2)]
 
-    assert _values(_read(runs_of(entries, length=2), report=report)) == [b"a", b"b"]
-    assert (report.aborted_messages, report.open_messages) == (0, 0)
+    assert _values(_read(runs_of(entries, length=2), tally=tally)) == [b"a", b"b"]
+    assert (tally.report.aborted_messages, tally.report.open_messages) == (0, 0)
 
 
 # Ranges of tasks
@@ -369,12 +370,12 @@ def test_broken_entry_is_an_error() -> None:
 
 def test_broken_entry_is_passed_over_when_salvaging() -> None:
     """The entries around it are given, and it is counted."""
-    report = ReadReport(salvage=True)
+    tally = Tally(salvage=True)
     run = entry_run([_single("a"), _damaged(_single("b")), b"", _single("d")])
     run.verify_checksums()
 
-    assert _values(_read([run], report=report)) == [b"a", b"d"]
-    assert report.lost == {
+    assert _values(_read([run], tally=tally)) == [b"a", b"d"]
+    assert tally.report.lost == {
         (Unit.ENTRY, "ChecksumError"): 1,
         (Unit.ENTRY, "CorruptEntryError"): 1,
     }
@@ -383,15 +384,15 @@ def test_broken_entry_is_passed_over_when_salvaging() -> None:
 @pytest.mark.parametrize("needs", [_EVERYTHING, _NO_PAYLOAD])
 def test_batch_is_salvaged_up_to_the_damage(needs: Needs) -> None:
     """Members before a damaged one are given; those behind it cannot be found, and are counted."""
-    report = ReadReport(salvage=True)
+    tally = Tally(salvage=True)
     entry = bytearray(_batch("aa", "bb", "cc", framing=Framing(checksum=False)))
     entry[entry.index(b"bb") + 2 + 4] = 0x1B  # the third member's metadata begins with a group
 
-    columns = _read([entry_run([bytes(entry), _single("d")])], needs, report=report)
+    columns = _read([entry_run([bytes(entry), _single("d")])], needs, tally=tally)
 
     assert _positions(columns) == [(0, 0), (0, 1), (1, None)]
-    assert report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
-    assert "batch index 2" in report.losses[0]
+    assert tally.report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
+    assert "batch index 2" in tally.report.losses[0]
 
 
 # Encryption
@@ -433,7 +434,7 @@ def test_encrypted_batch_is_counted_with_its_key_alone() -> None:
 def test_entry_that_cannot_be_decrypted_is_passed_over_when_salvaging() -> None:
     """What does not open is counted like other damage; what there is no key for is an error."""
     pair, other = key_pair("P-256"), key_pair("P-384", "other")
-    report = ReadReport(salvage=True)
+    tally = Tally(salvage=True)
     entries = [
         sealed_entry(_single("a"), pair),
         _damaged(sealed_entry(_single("b"), pair)),
@@ -443,14 +444,14 @@ def test_entry_that_cannot_be_decrypted_is_passed_over_when_salvaging() -> None:
     ]
     decryptor = PayloadDecryptor(pair.keys())
 
-    columns = _read([entry_run(entries)], report=report, decryptor=decryptor)
+    columns = _read([entry_run(entries)], tally=tally, decryptor=decryptor)
 
     assert _values(columns) == [b"a", b"f"]
-    assert report.lost == {(Unit.ENTRY, "DecryptionError"): 3}
+    assert tally.report.lost == {(Unit.ENTRY, "DecryptionError"): 3}
     with pytest.raises(EncryptedPayloadError, match=r"keys: other; .*given are others: key"):
         _read(
             [entry_run([sealed_entry(_single("g"), other)])],
-            report=ReadReport(salvage=True),
+            tally=Tally(salvage=True),
             decryptor=decryptor,
         )
 

@@ -13,7 +13,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from arrow_io.errors import PayloadDecodeError, SchemaError, UnknownSchemaVersionError
 from arrow_io.payloads.decoder import PayloadDecoder, is_decodable, version_number
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import Unit
+from arrow_io.tally import Tally
 from tests.support.payload_rows import messages, rows_of, values_of, version_bytes
 from tests.support.payloads import record
 from tests.support.protobuf_payloads import schema_data
@@ -112,9 +113,9 @@ def test_versions_matter_to_all_types(reader: SchemaInfo, payload: bytes, versio
 
     with pytest.raises(UnknownSchemaVersionError, match=r"is not known, known are: 0, 3;"):
         values_of(schema, rows)
-    report = ReadReport(salvage=True)
-    assert [*values_of(schema, rows, report=report).values()] in ([[None]], [[None], [None]])
-    assert report.lost == {_UNIT: 1}
+    tally = Tally(salvage=True)
+    assert [*values_of(schema, rows, tally=tally).values()] in ([[None]], [[None], [None]])
+    assert tally.report.lost == {_UNIT: 1}
     known = values_of(schema, rows_of((version_bytes(3), messages(payload))))
     assert values_of(TopicSchema(reader), rows) == known
     assert all(values != [None] for values in known.values())
@@ -134,9 +135,9 @@ def test_versions_of_other_types() -> None:
     with pytest.raises(SchemaError, match=r"^schema version 0 is of type DOUBLE, not INT64") as e:
         values_of(schema, rows)
     assert (e.value.ledger_id, e.value.entry_id, e.value.batch_index) == (1, 1, 0)
-    report = ReadReport(salvage=True)
-    assert values_of(schema, rows, report=report) == {"__value__": [1, None, None, 1]}
-    assert report.lost == {(Unit.VALUE, "SchemaError"): 1}
+    tally = Tally(salvage=True)
+    assert values_of(schema, rows, tally=tally) == {"__value__": [1, None, None, 1]}
+    assert tally.report.lost == {(Unit.VALUE, "SchemaError"): 1}
 
 
 def test_versions_of_one_value_or_two() -> None:
@@ -177,12 +178,12 @@ def test_unknown_versions(version: bytes, told: str) -> None:
     ) as e:
         values_of(_SCHEMA, rows)
     assert (e.value.ledger_id, e.value.entry_id, e.value.batch_index) == (1, 1, 1)
-    report = ReadReport(salvage=True)
-    assert values_of(_SCHEMA, rows, report=report) == {
+    tally = Tally(salvage=True)
+    assert values_of(_SCHEMA, rows, tally=tally) == {
         "a": [1, None, None, None],
         "b": ["none", None, None, None],
     }
-    assert report.lost == {_UNIT: 2}
+    assert tally.report.lost == {_UNIT: 2}
 
 
 def test_unknown_versions_of_nulls() -> None:
@@ -202,9 +203,9 @@ def test_versions_that_cannot_be_read() -> None:
         rows = rows_of((version_bytes(number), messages(b"\x02", b"\x04")))
         with pytest.raises(SchemaError, match=told):
             values_of(schema, rows)
-        report = ReadReport(salvage=True)
-        assert values_of(schema, rows, report=report) == {"a": [None, None]}
-        assert report.lost == {(Unit.VALUE, "SchemaError"): 2}
+        tally = Tally(salvage=True)
+        assert values_of(schema, rows, tally=tally) == {"a": [None, None]}
+        assert tally.report.lost == {(Unit.VALUE, "SchemaError"): 2}
 
 
 def test_defaults_that_are_none() -> None:
@@ -257,13 +258,13 @@ def test_payloads_that_do_not_fit(compress: bool) -> None:
     assert (error.object_key, error.ledger_id, error.entry_id, error.batch_index) == (
         "data-object", 1, 1, 1,
     )  # fmt: skip
-    report = ReadReport(salvage=True)
-    assert values_of(schema, rows, report=report) == {
+    tally = Tally(salvage=True)
+    assert values_of(schema, rows, tally=tally) == {
         "a": [1, None, 1, None, 1, None],
         "s": [{"x": [2]}, None, {"x": [2]}, None, {"x": [2]}, None],
     }
-    assert report.lost == {(Unit.VALUE, "PayloadDecodeError"): 2}
-    assert "entry 1" in report.losses[0]
+    assert tally.report.lost == {(Unit.VALUE, "PayloadDecodeError"): 2}
+    assert "entry 1" in tally.report.losses[0]
 
 
 def test_text_in_other_character_sets() -> None:
@@ -273,8 +274,8 @@ def test_text_in_other_character_sets() -> None:
     def read(charset: str | None) -> tuple[list[str | None], int]:
         properties = () if charset is None else (("__charset", charset),)
         schema = TopicSchema(SchemaInfo("STRING", properties=properties))
-        report = ReadReport()
-        return values_of(schema, rows, report=report)["__value__"], report.replaced_texts
+        tally = Tally()
+        return values_of(schema, rows, tally=tally)["__value__"], tally.report.replaced_texts
 
     assert read(None) == read("utf-8") == read("UTF8") == (["é", "\ufffd", None, ""], 1)
     assert read("ISO-8859-1") == (["Ã©", "é", None, ""], 0)
@@ -289,13 +290,13 @@ def test_text_in_other_character_sets() -> None:
 def test_characters_that_utf_8_has_not(charset: str, payload: bytes) -> None:
     """Half a pair of surrogates becomes U+FFFD, as what is no text at all does, and is counted."""
     schema = TopicSchema(SchemaInfo("STRING", properties=(("__charset", charset),)))
-    report = ReadReport()
+    tally = Tally()
     rows = rows_of((None, messages(payload, b"a")))
 
-    found = values_of(schema, rows, report=report)["__value__"]
+    found = values_of(schema, rows, tally=tally)["__value__"]
     assert set(found[0]) == {"\ufffd"}
     assert found[1] == "a"
-    assert report.replaced_texts == 1
+    assert tally.report.replaced_texts == 1
 
 
 @pytest.mark.parametrize("charset", ["no-such", "undefined", "idna", "hex", "a\0b", ""])

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptEntryError, PayloadDecodeError, UnknownSchemaVersionError
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_report import Unit
+from arrow_io.tally import Tally
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Message
 from tests.support.payload_rows import NULL, messages, rows_of, values_of, version_bytes
@@ -46,8 +47,8 @@ def _keyed(key: bytes, value: bytes | None, *, padded: bool = True) -> Message:
     )
 
 
-def _read(schema: TopicSchema, *groups: Any, report: ReadReport | None = None, **more: Any) -> Any:  # noqa: ANN401
-    return values_of(schema, rows_of(*groups, **more), report=report)
+def _read(schema: TopicSchema, *groups: Any, tally: Tally | None = None, **more: Any) -> Any:  # noqa: ANN401
+    return values_of(schema, rows_of(*groups, **more), tally=tally)
 
 
 @pytest.mark.usefixtures("build")
@@ -105,9 +106,9 @@ def test_keys_that_are_no_base64() -> None:
 
     with pytest.raises(CorruptEntryError, match="Base64"):
         _read(_APART, group)
-    report = ReadReport(salvage=True)
-    assert _read(_APART, group, report=report) == {"__key": [None, "k"], "__value__": [7, 8]}
-    assert sum(report.lost.values()) == 1
+    tally = Tally(salvage=True)
+    assert _read(_APART, group, tally=tally) == {"__key": [None, "k"], "__value__": [7, 8]}
+    assert sum(tally.report.lost.values()) == 1
 
 
 _TORN = [
@@ -135,12 +136,12 @@ def test_torn_payloads(torn: bytes) -> None:
     with pytest.raises(PayloadDecodeError, match="not a key and value behind lengths") as caught:
         _read(_INLINE, group)
     assert (caught.value.entry_id, caught.value.batch_index) == (0, 1)
-    report = ReadReport(salvage=True)
-    assert _read(_INLINE, group, report=report) == {
+    tally = Tally(salvage=True)
+    assert _read(_INLINE, group, tally=tally) == {
         "__key": ["k", None, "l"],
         "__value__": [7, None, 8],
     }
-    assert report.lost == {(Unit.VALUE, "PayloadDecodeError"): 1}
+    assert tally.report.lost == {(Unit.VALUE, "PayloadDecodeError"): 1}
 
 
 @pytest.mark.usefixtures("build")
@@ -150,10 +151,10 @@ def test_parts_that_do_not_fit() -> None:
 
     with pytest.raises(PayloadDecodeError, match="length of its type"):
         _read(_INLINE, group)
-    report = ReadReport(salvage=True)
-    found = _read(_INLINE, group, report=report)
+    tally = Tally(salvage=True)
+    found = _read(_INLINE, group, tally=tally)
     assert found == {"__key": ["k", "l"], "__value__": [None, 8]}
-    assert report.lost == {(Unit.VALUE, "PayloadDecodeError"): 1}
+    assert tally.report.lost == {(Unit.VALUE, "PayloadDecodeError"): 1}
 
 
 @pytest.mark.usefixtures("build")
@@ -166,15 +167,15 @@ def test_a_message_is_lost_once(is_separated: bool) -> None:
         _keyed(key, value) if is_separated else Message(payload=_together(key, value))
         for key, value in parts
     ]
-    rows, report = rows_of((None, sent)), ReadReport(salvage=True)
+    rows, tally = rows_of((None, sent)), Tally(salvage=True)
 
     for names in (["__key"], ["__value__", "__key"], ["__value__"]):
-        found = values_of(TopicSchema(pair), rows, names=names, report=report)
+        found = values_of(TopicSchema(pair), rows, names=names, tally=tally)
         assert found == {
             name: {"__key": [None, 1, None, 4], "__value__": [None, 2, 3, None]}[name]
             for name in names
         }
-    assert report.lost == {(Unit.VALUE, "PayloadDecodeError"): 3}
+    assert tally.report.lost == {(Unit.VALUE, "PayloadDecodeError"): 3}
 
 
 def _avro(*fields: object) -> SchemaInfo:
@@ -228,8 +229,8 @@ def test_unknown_versions() -> None:
 
     with pytest.raises(UnknownSchemaVersionError, match="version 7"):
         _read(schema, group)
-    report = ReadReport(salvage=True)
-    assert _read(schema, group, report=report) == {"__key.id": [None], "y": [None]}
+    tally = Tally(salvage=True)
+    assert _read(schema, group, tally=tally) == {"__key.id": [None], "y": [None]}
 
 
 @pytest.mark.usefixtures("build")
@@ -268,12 +269,12 @@ def test_random_payloads(payloads: list[bytes], *, compress: bool) -> None:
 
     for name in BUILDS:
         with using_build(name):
-            report = ReadReport(salvage=True)
-            found = _read(schema, (None, messages(*payloads)), compress=compress, report=report)
+            tally = Tally(salvage=True)
+            found = _read(schema, (None, messages(*payloads)), compress=compress, tally=tally)
             assert list(zip(found["__key"], found["__value__"], strict=True)) == [
                 pair or (None, None) for pair in expected
             ]
-            assert sum(report.lost.values()) == expected.count(None)
+            assert sum(tally.report.lost.values()) == expected.count(None)
 
 
 def _by_hand(payload: bytes) -> tuple[bytes | None, ...] | None:

@@ -5,27 +5,13 @@ from __future__ import annotations
 import pickle
 from dataclasses import fields
 
-import pytest
-
 from arrow_io.errors import ChecksumError, CorruptBlockError
 from arrow_io.read_report import MAX_KEPT_LOSSES, ReadReport, Unit
 
 
-def test_loss_is_raised_by_default() -> None:
-    """The error itself, and nothing is counted."""
-    report = ReadReport()
-    error = ChecksumError("broken", entry_id=3)
-
-    with pytest.raises(ChecksumError) as caught:
-        report.lose(Unit.ENTRY, error)
-
-    assert caught.value is error
-    assert report == ReadReport()
-
-
-def test_loss_is_counted_when_salvaging() -> None:
+def test_losses_are_counted() -> None:
     """By unit and by kind of damage, with the first ones in words."""
-    report = ReadReport(salvage=True)
+    report = ReadReport()
 
     report.lose(Unit.ENTRY, ChecksumError("broken", entry_id=3))
     report.lose(Unit.ENTRY, ChecksumError("broken", entry_id=4))
@@ -42,7 +28,7 @@ def test_loss_is_counted_when_salvaging() -> None:
 
 def test_words_are_kept_of_the_first_losses_only() -> None:
     """Counts go on; what is held in memory does not."""
-    report, other = ReadReport(salvage=True), ReadReport(salvage=True)
+    report, other = ReadReport(), ReadReport()
     for entry_id in range(MAX_KEPT_LOSSES + 5):
         report.lose(Unit.ENTRY, ChecksumError("broken", entry_id=entry_id))
         other.lose(Unit.ENTRY, ChecksumError("other", entry_id=entry_id))
@@ -57,7 +43,7 @@ def test_words_are_kept_of_the_first_losses_only() -> None:
 
 def _numbered(start: int) -> ReadReport:
     """A report whose counts are all different."""
-    report = ReadReport(salvage=True)
+    report = ReadReport()
     for number, each in enumerate(fields(report), start):
         if each.type == "int":
             setattr(report, each.name, number)
@@ -87,14 +73,6 @@ def test_reports_add_up_field_by_field() -> None:
     assert two == before
 
 
-def test_adding_does_not_turn_salvaging_on() -> None:
-    """A strict report goes on raising, whatever is added to it."""
-    report = ReadReport().add(ReadReport(salvage=True))
-
-    with pytest.raises(ChecksumError):
-        report.lose(Unit.ENTRY, ChecksumError("broken"))
-
-
 def test_sound_read_has_no_notices() -> None:
     """What a client never sees either is not worth a word."""
     report = ReadReport(rows=5, entries=9, markers=2, aborted_messages=3, duplicate_chunks=1)
@@ -105,7 +83,6 @@ def test_sound_read_has_no_notices() -> None:
 def test_notices_say_what_was_left_out() -> None:
     """One sentence for each reason, with its number; so of what was replaced."""
     report = ReadReport(
-        salvage=True,
         open_messages=7,
         open_transactions=2,
         incomplete_messages=3,

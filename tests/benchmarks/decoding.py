@@ -13,8 +13,8 @@ from arrow_io.columns import projection
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_writer import new_ledger_metadata
 from arrow_io.messages import layout
-from arrow_io.read_report import ReadReport
 from arrow_io.storage.location import DEFAULT_RANGE_BYTES
+from arrow_io.tally import Tally
 from connector import open_topic
 from tests.support.encoded_ledgers import encode_ledger
 
@@ -105,7 +105,7 @@ def payloads(dataset: TopicDataset) -> list[tuple[int, memoryview, int]]:
     found = []
     for topic in dataset.scan.topics:
         for ledger in topic.ledgers:
-            for run in ledger.entry_runs(0, ledger.last_entry_id, ReadReport()):
+            for run in ledger.data.entry_runs(0, ledger.last_entry_id, Tally()):
                 for index in range(run.count):
                     entry = run.fields(index)
                     found.append(

@@ -93,7 +93,7 @@ def test_what_goes_back_behind_a_task_is_told_once() -> None:
     )
     with memory_bucket(objects) as bucket:
         scan = open_topic(bucket.url, TOPIC, on_corruption="salvage").scan.select(["__value__"])
-        reports = [ReadReport(salvage=True) for _ in range(2)]
+        reports = [ReadReport() for _ in range(2)]
         values = [
             read(scan, [task], report)["__value__"].to_pylist()
             for task, report in zip(scan.plan(1), reports, strict=True)

@@ -98,7 +98,7 @@ def _values(
     """The values of the only ledger of a topic, read task by task, one for each block."""
     name = object_name(_LEDGER)
     objects = offload_ledger(name, entries, block_bytes=block_bytes)
-    report = ReadReport(salvage=salvage)
+    report = ReadReport()
     on_corruption: OnCorruption = "salvage" if salvage else "raise"
     with memory_bucket(objects) as bucket:
         dataset = open_topic(bucket.url, TOPIC, on_corruption=on_corruption, **options)
@@ -152,7 +152,7 @@ def test_looking_back_over_a_broken_block_is_counted_by_nobody() -> None:
     data[index.block_start(1) + 4] ^= 0xFF
     objects[name.data_name] = bytes(data)
 
-    report = ReadReport(salvage=True)
+    report = ReadReport()
     with memory_bucket(objects) as bucket:
         options: dict[str, Any] = {"on_corruption": "salvage", "start": (_LEDGER, 2)}
         scan = open_topic(bucket.url, TOPIC, **options).scan.select(["__value__"])

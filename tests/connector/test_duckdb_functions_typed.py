@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.value_columns import ValueField
-    from arrow_io.read_report import ReadReport
+    from arrow_io.tally import Tally
     from tests.support.golden import GoldenTopic
 
 EVOLVED: Final = golden_topic("avro-evolved")
@@ -350,10 +350,10 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], int]
         values: ValueColumns,
         wanted: Sequence[ValueField],
         rows: MessageColumns,
-        report: ReadReport,
+        tally: Tally,
     ) -> list[pa.Array]:
         calls.append((tuple(each.name for each in wanted), rows.count))
-        return arrays(values, wanted, rows, report)
+        return arrays(values, wanted, rows, tally)
 
     monkeypatch.setattr(ValueColumns, "arrays", spy)
     return calls

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from arrow_io.core.builds import Build
-    from arrow_io.read_report import ReadReport
+    from arrow_io.tally import Tally
 
 _TOPIC: Final = golden_topic("multi-ledger")
 _ENTRY: Final = pl.col("__entry_id__")
@@ -71,10 +71,10 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
         return row_bytes(rows, field)
 
     def spy_on_columns(
-        projection: Projection, rows: MessageColumns, origin: Origin, report: ReadReport
+        projection: Projection, rows: MessageColumns, origin: Origin, tally: Tally
     ) -> pa.RecordBatch:
         made.projections.add(frozenset(projection.schema.names))
-        return record_batch(projection, rows, origin, report)
+        return record_batch(projection, rows, origin, tally)
 
     monkeypatch.setattr(MessageColumns, "row_bytes", spy_on_bytes)
     monkeypatch.setattr(Projection, "record_batch", spy_on_columns)

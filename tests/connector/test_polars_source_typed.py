@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.value_columns import ValueField
-    from arrow_io.read_report import ReadReport
+    from arrow_io.tally import Tally
     from connector import TopicDataset
 
 CUSTOMER: Final = pl.col("customer").struct
@@ -90,10 +90,10 @@ def test_no_more_is_decoded_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     arrays = ValueColumns.arrays
 
     def spy(
-        values: ValueColumns, wanted: Sequence[ValueField], rows: MessageColumns, report: ReadReport
+        values: ValueColumns, wanted: Sequence[ValueField], rows: MessageColumns, tally: Tally
     ) -> list[pa.Array]:
         decoded.append((tuple(each.name for each in wanted), rows.count))
-        return arrays(values, wanted, rows, report)
+        return arrays(values, wanted, rows, tally)
 
     monkeypatch.setattr(ValueColumns, "arrays", spy)
     orders = golden_topic("json-orders")

@@ -124,7 +124,7 @@ def test_a_look_back_passes_entries_that_the_offloader_lost(
     name = object_name(_LEDGER)
     before = offload_ledger(name, [_SINGLE, _CHUNKS[0], _SINGLE], block_bytes=_BLOCK_PER_ENTRY)
     before[name.index_name] = with_lost_entries(before[name.index_name], 3)
-    report = ReadReport(salvage=on_corruption == "salvage")
+    report = ReadReport()
     with memory_bucket(before | offload([(_LEDGER + 1, [*behind, _SINGLE])])) as bucket:
         start = (_LEDGER + 1, 0)
         scan = open_topic(bucket.url, TOPIC, start=start, on_corruption=on_corruption).scan
@@ -185,7 +185,7 @@ def test_damage_behind_a_task_is_counted_once(build: Build, task_bytes: int) -> 
     entries = [opened, _SINGLE, _SINGLE, encode_marker(21, txn_id=(1, 1))]
     objects = offload([(_LEDGER, entries)], block_bytes=_BLOCK_PER_ENTRY)
     data_name = next(iter(objects))
-    report = ReadReport(salvage=True)
+    report = ReadReport()
 
     with memory_bucket(objects) as bucket:
         scan = open_topic(bucket.url, TOPIC, on_corruption="salvage").scan.select(["__value__"])

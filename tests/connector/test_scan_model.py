@@ -245,7 +245,7 @@ def test_scan_gives_what_the_model_gives(
         scan = dataset.scan if wanted is None else dataset.scan.where(wanted[0])
         tasks = scan.plan(task_bytes)
         opened = len(trace.records)
-        report, counted = ReadReport(salvage=True), ReadReport(salvage=True)
+        report, counted = ReadReport(), ReadReport()
         rows = [row for task in tasks for row in _rows(task, report)]
         read_ledgers = {
             int(each.name.rpartition("-")[2])

@@ -17,7 +17,7 @@ from tests.support.golden_datasets import open_golden
 
 def _numbered(first: int) -> TopicReport:
     """A report of which each count is another number."""
-    report = TopicReport(salvage=True)
+    report = TopicReport()
     counts = [each.name for each in fields(report) if isinstance(getattr(report, each.name), int)]
     for number, name in enumerate((name for name in counts if name != "salvage"), start=first):
         setattr(report, name, number)
@@ -26,11 +26,11 @@ def _numbered(first: int) -> TopicReport:
 
 def test_reports_of_tasks_add_up_with_that_of_their_topics() -> None:
     """What tasks count is added to what was counted when the topics were opened."""
-    opened = TopicReport(pending_ledgers=2, pending_entries=7, doubts=["one"], salvage=True)
-    task = ReadReport(rows=5, doubts=["two"], salvage=True)
+    opened = TopicReport(pending_ledgers=2, pending_entries=7, doubts=["one"])
+    task = ReadReport(rows=5, doubts=["two"])
     task.lose(Unit.ENTRY, ChecksumError("broken"))
 
-    total = TopicReport(salvage=True).add(opened).add(task)
+    total = TopicReport().add(opened).add(task)
 
     assert (total.rows, total.pending_ledgers, total.pending_entries) == (5, 2, 7)
     assert total.doubts == ["one", "two"]

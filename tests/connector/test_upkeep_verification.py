@@ -10,7 +10,7 @@ import pytest
 
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.format.index_block import FORMAT_VERSION_KEY
-from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.ledger_data import LedgerData
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog
 from connector.upkeep.verification import VerificationJournal, verify, verify_ledger
@@ -199,17 +199,17 @@ def test_failure_of_the_store_ends_a_run_that_can_go_on(
     bucket: OwnedBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever was verified before it is not read again."""
-    path, entry_runs = tmp_path / "journal.jsonl", OffloadedLedger.entry_runs
+    path, entry_runs = tmp_path / "journal.jsonl", LedgerData.entry_runs
     calls = itertools.count()
 
-    def failing(ledger: OffloadedLedger, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+    def failing(ledger: LedgerData, *args: Any, **options: Any) -> Any:  # noqa: ANN401
         if next(calls) == 5:
             message = "the store is gone"
             raise StorageError(message)
         return entry_runs(ledger, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OffloadedLedger, "entry_runs", failing)
+        patch.setattr(LedgerData, "entry_runs", failing)
         with pytest.raises(StorageError, match="the store is gone"):
             _verified(bucket.catalog(), journal=VerificationJournal(path))
     told: list[VerifiedLedger] = []

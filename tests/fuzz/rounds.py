@@ -14,7 +14,7 @@ from arrow_io.errors import PulsarOffloadError
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.payloads import value_columns
 from arrow_io.payloads.value_columns import ValueColumns
-from arrow_io.read_report import ReadReport
+from arrow_io.tally import Tally
 from tests.support.arenas import GuardedShredding, TightShredding
 from tests.support.golden import golden_topics, row_payload
 from tests.support.golden_entries import golden_entries
@@ -93,11 +93,11 @@ def decode(random: Random) -> int:
     topic, entries = random.choice(_entries())
     first = random.randrange(len(entries))
     some = [changed(random, each) for each in entries[first : first + random.randint(1, 4)]]
-    report = ReadReport(salvage=True)
+    tally = Tally(salvage=True)
     rows = 0
     try:
-        for columns in MessageReader([entry_run(some)], Needs(), report):
-            batch = _columns(topic).record_batch(columns, Origin(), report)
+        for columns in MessageReader([entry_run(some)], Needs(), tally):
+            batch = _columns(topic).record_batch(columns, Origin(), tally)
             batch.validate(full=True)
             rows += batch.num_rows
     except PulsarOffloadError:

@@ -179,7 +179,7 @@ class Specimen:
 
     def salvaged(self, scan: Scan, name: str, content: bytes) -> tuple[pa.Table, ReadReport]:
         """Read with an object replaced, salvaging."""
-        report = ReadReport(salvage=True)
+        report = ReadReport()
         with self.replaced(name, content):
             return read(scan, report=report), report
 

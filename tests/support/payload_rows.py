@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.payloads.value_columns import ValueColumns
-from arrow_io.read_report import ReadReport
+from arrow_io.tally import Tally
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.golden_values import comparable
 from tests.support.runs import entry_run
@@ -43,7 +43,7 @@ def rows_of(
             entries.append(
                 encode_entry(messages, batched=True, framing=framing, schema_version=version)
             )
-    (rows,) = MessageReader([entry_run(entries)], Needs(), ReadReport())
+    (rows,) = MessageReader([entry_run(entries)], Needs(), Tally())
     return rows
 
 
@@ -57,7 +57,7 @@ def values_of(
     rows: MessageColumns,
     *,
     names: Sequence[str] | None = None,
-    report: ReadReport | None = None,
+    tally: Tally | None = None,
     **options: Any,  # noqa: ANN401 - those of ValueColumns
 ) -> dict[str, list[Any]]:
     """Typed columns of rows, by name, as `tests.support.golden_values` writes them.
@@ -66,13 +66,13 @@ def values_of(
         schema: Their schemas.
         rows: The rows.
         names: Names of the columns; None: all.
-        report: Receives what is lost; None: a loss is an error.
+        tally: Receives what is lost; None: a loss is an error.
         **options: Those of `ValueColumns`.
     """
     columns = ValueColumns(schema, **options)
     fields = {each.name: each for each in columns.fields}
     wanted = [fields[name] for name in (fields if names is None else names)]
-    arrays = columns.arrays(wanted, rows, ReadReport() if report is None else report)
+    arrays = columns.arrays(wanted, rows, Tally() if tally is None else tally)
     for field, values in zip(wanted, arrays, strict=True):
         values.validate(full=True)
         assert values.type == field.type

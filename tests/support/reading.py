@@ -26,7 +26,7 @@ def read(
         tasks: Its tasks, in the order to execute them; None: as it plans them.
         report: Receives the counts.
     """
-    counted = ReadReport(salvage=scan.options.salvage) if report is None else report
+    counted = ReadReport() if report is None else report
     planned = scan.plan() if tasks is None else tasks
     batches = [batch for task in planned for batch in execute(task, counted)]
     return pa.Table.from_batches(batches, scan.options.projection.schema)
