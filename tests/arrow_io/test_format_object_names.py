@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from uuid import UUID
 
 import pytest
@@ -101,11 +100,3 @@ def test_uuid_has_both_halves(msb: int, lsb: int) -> None:
     expected = msb.to_bytes(8, signed=True) + lsb.to_bytes(8, signed=True)
 
     assert offload_uuid(msb, lsb).bytes == expected
-
-
-def test_names_are_picklable() -> None:
-    """Names must cross processes."""
-    name = LedgerObjectName(UUID_, 7)
-    parsed = parse_object_name(name.index_name)
-
-    assert pickle.loads(pickle.dumps((name, parsed))) == (name, parsed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pyarrow as pa
 import pytest
 
@@ -106,7 +104,6 @@ def test_null_among_the_values() -> None:
     assert not shape.accepts_null
     assert shape.nullable().accepts_null
     assert shape.nullable().type == shape.type
-    assert pickle.loads(pickle.dumps(shape)) == shape
 
 
 def test_budgets() -> None:

@@ -101,11 +101,3 @@ def test_notices_say_what_was_left_out() -> None:
         "4 × entry lost: ChecksumError",
         "1 × ledger lost: CorruptBlockError",
     ]
-
-
-def test_report_can_be_pickled() -> None:
-    """Counts come back from other processes."""
-    report = _numbered(1)
-    report.lose(Unit.ENTRY, ChecksumError("broken", entry_id=3))
-
-    assert pickle.loads(pickle.dumps(report)) == report

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import pickle
 import ssl
 import sys
 from http.client import IncompleteRead
@@ -177,8 +176,3 @@ def test_what_lasts_is_raised_at_once() -> None:
         RetryPolicy(sleep=pauses_s.append).call(request)
     assert request.calls == 1
     assert pauses_s == []
-
-
-def test_the_default_policy_pickles() -> None:
-    """A policy goes to other processes."""
-    assert pickle.loads(pickle.dumps(RetryPolicy())) == RetryPolicy()

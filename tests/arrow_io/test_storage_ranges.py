@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -145,15 +144,6 @@ class RangeReaderContract:
         assert raised.value.object_key == "none"
         with reader.stream(0, 1000) as stream, pytest.raises(MissingObjectError):
             stream.at(0, 1)
-
-    def test_a_reader_pickles(self, reader: RangeReader) -> None:
-        """A copy made after use reads the same bytes."""
-        reader.read(0, 10)
-
-        copy = pickle.loads(pickle.dumps(reader))
-
-        assert copy.location == reader.location
-        assert copy.read(0, 1000) == DATA
 
     def test_a_stream_gives_every_byte_once(self, reader: RangeReader) -> None:
         """A whole object read by pieces costs each of its ranges once."""

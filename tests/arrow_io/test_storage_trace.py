@@ -73,8 +73,8 @@ def test_counts_add_up() -> None:
     )
 
 
-def test_counts_are_a_snapshot_that_pickles() -> None:
-    """Counts taken earlier do not change, and equal themselves after a trip between processes."""
+def test_counts_are_a_snapshot() -> None:
+    """Counts taken earlier do not change."""
     trace = RequestTrace()
     trace.sent(RequestKind.HEAD, "a")
 
@@ -82,7 +82,6 @@ def test_counts_are_a_snapshot_that_pickles() -> None:
     trace.sent(RequestKind.HEAD, "a")
 
     assert counts == RequestCounts(head_requests=1)
-    assert pickle.loads(pickle.dumps(counts)) == counts
 
 
 def test_records_are_kept_only_when_asked_for() -> None:
