@@ -44,10 +44,10 @@ _GREATER_THAN_ONE: Final = {
     ("connector/catalog/snapshot.py", "len(text)"): "more than a snapshot may have",
     ("connector/catalog/topic_ledgers.py", "len(told)"): "they differ",
     ("connector/offloader.py", "metadata.length_bytes"): "more than the blocks allowed hold",
-    ("connector/report/charts.py", "len(spans)"): "one is told by its id",
-    ("connector/report/charts.py", "per_bar"): "one is told without a number",
-    ("connector/report/render.py", "len(lanes)"): "more than those drawn",
-    ("connector/report/render.py", "len(names)"): "one is told by its name",
+    ("connector/bucket_report/charts.py", "len(spans)"): "one is told by its id",
+    ("connector/bucket_report/charts.py", "per_bar"): "one is told without a number",
+    ("connector/bucket_report/render.py", "len(lanes)"): "more than those drawn",
+    ("connector/bucket_report/render.py", "len(names)"): "one is told by its name",
 }
 """Why a count cannot be one, by file and expression."""
 

@@ -14,6 +14,7 @@ import typer
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import agreeing, counted
+from connector.bucket_report.render import render_report
 from connector.catalog.snapshot import is_snapshot
 from connector.catalog_tables import counted_topics
 from connector.cli.app import ExitCode, command
@@ -22,7 +23,6 @@ from connector.cli.output import print_json, print_table, progress, say
 from connector.cli.place import catalog_at, tell_place
 from connector.plain_text import size_text
 from connector.pulsar_time import time_of
-from connector.report.render import render_report
 from connector.topic_name import TopicName
 from connector.upkeep.audit import Finding, FindingKind, audit, findings_table
 from connector.upkeep.cleaning import DEFAULT_SAFETY_AGE, clean, plan_cleaning

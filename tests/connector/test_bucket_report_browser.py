@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.support.browser import Browser, find_browser, running_browser
-from tests.support.reports import FULL, SMALL, damaged_small_set, drawn_ledgers, parsed, report_of
+from tests.support.bucket_reports import (
+    FULL,
+    SMALL,
+    damaged_small_set,
+    drawn_ledgers,
+    parsed,
+    report_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

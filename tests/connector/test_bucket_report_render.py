@@ -17,21 +17,17 @@ from arrow_io.errors import TopicNotFoundError
 from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.index_block import write_index_block
 from arrow_io.ledger_writer import new_ledger_metadata
+from connector.bucket_report.charts import STATE_TEXTS, TimeScale, sizes_charts, timeline
+from connector.bucket_report.data import LedgerSpan
+from connector.bucket_report.page import escaped, page, section
+from connector.bucket_report.render import render_report
 from connector.catalog.catalog import open_catalog
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.catalog.topic_ledgers import LedgerStanding
-from connector.report.charts import STATE_TEXTS, TimeScale, sizes_charts, timeline
-from connector.report.data import LedgerSpan
-from connector.report.page import escaped, page, section
-from connector.report.render import render_report
 from connector.topic_name import TopicName
 from connector.upkeep.audit import audit
-from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload
-from tests.support.command_line import NOT_FOUND, URL, USAGE, run
-from tests.support.encoded_ledgers import encode_ledger
-from tests.support.golden import golden_topic, golden_topics
-from tests.support.reports import (
+from tests.support.bucket_reports import (
     FULL,
     HOSTILE_NAME,
     SMALL,
@@ -41,6 +37,10 @@ from tests.support.reports import (
     report_of,
     texts,
 )
+from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload
+from tests.support.command_line import NOT_FOUND, URL, USAGE, run
+from tests.support.encoded_ledgers import encode_ledger
+from tests.support.golden import golden_topic, golden_topics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

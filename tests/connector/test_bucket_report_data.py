@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import TopicNotFoundError
+from connector.bucket_report.data import LedgerSpan, rates, report_data, with_neighbours_times
 from connector.catalog.catalog import open_catalog
 from connector.catalog.topic_ledgers import LedgerStanding
-from connector.report.data import LedgerSpan, rates, report_data, with_neighbours_times
 from connector.upkeep.audit import audit
+from tests.support.bucket_reports import FULL, damaged_small_set
 from tests.support.golden import golden_topic
-from tests.support.reports import FULL, damaged_small_set
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.wording import agreeing
-from connector.catalog.snapshot import SnapshotSource
-from connector.catalog.topic_ledgers import LedgerStanding
-from connector.plain_text import size_text
-from connector.report.axes import duration_text, time_text
-from connector.report.charts import (
+from connector.bucket_report.axes import duration_text, time_text
+from connector.bucket_report.charts import (
     STATE_TEXTS,
     TimeScale,
     legend,
@@ -27,8 +24,8 @@ from connector.report.charts import (
     swatch,
     timeline,
 )
-from connector.report.data import rates, report_data
-from connector.report.page import (
+from connector.bucket_report.data import rates, report_data
+from connector.bucket_report.page import (
     Column,
     Html,
     escaped,
@@ -41,6 +38,9 @@ from connector.report.page import (
     section,
     table,
 )
+from connector.catalog.snapshot import SnapshotSource
+from connector.catalog.topic_ledgers import LedgerStanding
+from connector.plain_text import size_text
 from connector.topic_name import select_topics
 from connector.upkeep.cost import stored_bytes
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    from connector.bucket_report.data import LedgerSpan, ReportData
     from connector.catalog.catalog import Catalog
-    from connector.report.data import LedgerSpan, ReportData
     from connector.upkeep.audit import Audit, Finding
 
 _MOST_ROWS: Final = 500

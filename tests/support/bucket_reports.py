@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 from xml.etree import ElementTree as ET
 
+from connector.bucket_report.render import render_report
 from connector.catalog.catalog import open_catalog
-from connector.report.render import render_report
 from connector.upkeep.audit import audit
 from tests.support.golden import GOLDEN
 

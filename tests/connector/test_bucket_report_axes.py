@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.report.axes import (
+from connector.bucket_report.axes import (
     count_text,
     duration_text,
     time_text,

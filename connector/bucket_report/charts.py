@@ -13,16 +13,16 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.wording import agreeing
+from connector.bucket_report.axes import count_text, time_text, time_ticks, value_ticks
+from connector.bucket_report.page import Html, escaped, joined
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.plain_text import size_text
 from connector.pulsar_time import milliseconds_of
-from connector.report.axes import count_text, time_text, time_ticks, value_ticks
-from connector.report.page import Html, escaped, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from connector.report.data import LedgerSpan, Rate
+    from connector.bucket_report.data import LedgerSpan, Rate
 
 STATE_TEXTS: Final = {
     LedgerStanding.OFFLOADED: "in the bucket",
