@@ -6,8 +6,10 @@ import contextlib
 import inspect
 import io
 import json
+import pkgutil
 import re
 import shlex
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,10 +30,19 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 README = ROOT / "README.md"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+PACKAGES = ("arrow_io", "connector", "spark_ds")
+FOLDERS = (*PACKAGES, "docs", "sql_examples", "tests", ".ci")
 MAX_CELL_CHARACTERS = 120
 """Two lines of a table."""
 BUCKET = "s3://offloaded"
 """The bucket of a page's examples, in the place of which the test has a folder."""
+
+
+SUFFIXES = (".md", ".pxd", ".py", ".sql", ".toml", ".yml")
+"""Endings of the names of our own files; those of users have others."""
+NOT_OURS = ("build/", ".venv/", "tenant/namespace/topic")
+"""What `make` builds, and a user's folders."""
 
 
 def _text(name: str) -> str:
@@ -97,6 +108,73 @@ def test_no_cell_of_a_table_is_a_paragraph(page: Path) -> None:
     cells = [cell.strip() for row in rows for cell in row.strip("|").split("|")]
 
     assert [cell for cell in cells if len(cell) > MAX_CELL_CHARACTERS] == []
+
+
+def _quoted(page: str) -> list[str]:
+    """What stands between backticks, but not in fenced blocks."""
+    return re.findall(
+        r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    )
+
+
+@pytest.fixture(scope="module")
+def tree() -> list[str]:
+    """Every file and folder of the project, relative to its root."""
+    inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    paths = [*(path for path in ROOT.iterdir()), *inside]
+    return [path.relative_to(ROOT).as_posix() for path in paths]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [README, CONTRIBUTING, ROOT / "sql_examples" / "README.md", *PAGES],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
+def test_paths_and_modules_that_a_page_names_are_there(page: Path, tree: list[str]) -> None:
+    """A path in backticks ends the path of a file or folder, and a dotted name can be imported."""
+    words = [
+        word
+        for quoted in _quoted(page.read_text("utf-8"))
+        if "://" not in quoted
+        for word in re.findall(r"[\w./*-]*\w[\w./*-]*", quoted)
+    ]
+    paths = [
+        word.rstrip("/")
+        for word in words
+        if ("/" in word or word.endswith(SUFFIXES)) and not word.startswith(NOT_OURS)
+    ]
+    roots = "|".join((*PACKAGES, "tests"))
+    dotted = [word for word in words if re.fullmatch(rf"({roots})(\.\w+)+", word)]
+
+    missing = [
+        path
+        for path in paths
+        if not any(fnmatch(f"/{each}", f"*{'' if path[0] == '.' else '/'}{path}") for each in tree)
+    ]
+    assert missing == []
+    for name in dotted:
+        pkgutil.resolve_name(name)
+
+
+def test_contributing_says_where_things_are(tree: list[str]) -> None:
+    """The section names each folder of the packages, and nothing that is not there."""
+    text = CONTRIBUTING.read_text("utf-8")
+    section = text.partition("## Where things are")[2].partition("\n## ")[0]
+    named = {name for name in _quoted(section) if re.fullmatch(r"[\w/]+", name)}
+    own = [path for path in tree if path.startswith(PACKAGES)]
+    sources = "".join((ROOT / path).read_text("utf-8") for path in own if path.endswith(".py"))
+
+    classes = {name for name in named if not name.islower()}
+    assert [name for name in sorted(classes) if f"class {name}" not in sources] == []
+    modules = {path.removesuffix(".py") for path in own}
+    missing = [
+        name
+        for name in sorted(named - classes)
+        if not any(f"/{module}".endswith(f"/{name}") for module in modules)
+    ]
+    assert missing == []
+    folders = [path.split("/")[1] for path in own if re.fullmatch(r"\w+/\w+/__init__\.py", path)]
+    assert [folder for folder in folders if folder not in named] == []
 
 
 def test_options_are_those_of_open_topic() -> None:

@@ -1,5 +1,5 @@
--- What is the latest value of each key? What Pulsar's compaction keeps, from the whole history.
--- A null value deletes its key. Entries are ordered by ledger, entry and batch index.
+-- What is the latest value of each key? Pulsar's compaction keeps the same, but here the whole history is read.
+-- A null value deletes its key. Messages are ordered by ledger, entry and batch index.
 CREATE OR REPLACE TEMPORARY VIEW updates
 USING pulsar_offload
 OPTIONS (
