@@ -1,4 +1,4 @@
-"""The entries of a ledger's data blocks, walked over in the order in which they stand."""
+"""Walks over the entries of a ledger's data blocks, in the order in which they stand."""
 
 from __future__ import annotations
 
@@ -67,9 +67,18 @@ class BlockWalk:
     def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
         """The entries of one block from `first_entry_id` on, up to `last_entry_id` (inclusive).
 
+        Args:
+            stream: The bytes of the data object.
+            block: Number of the block: `self.block`, or the one behind the last that was walked.
+            last_entry_id: Last entry (inclusive).
+
         Raises:
-            CorruptBlockError: The block ends before its last entry does, or an entry is too long.
+            CorruptBlockError: The block's header or an entry id contradicts the index object, the
+                block ends before its last entry does, or an entry is too long.
+            UnknownFormatError: The block does not begin with the magic of PIP-17.
             TruncatedObjectError: The data object ends before the entry does.
+            MissingObjectError: There is no data object.
+            StorageError: The store refused, or went on failing, or the object was replaced.
         """
         table = self._ledger.table
         block_stop = min(table.block_stop(block), self._ledger.data_stop)
@@ -87,7 +96,8 @@ class BlockWalk:
                 raise TruncatedObjectError(message) if is_cut else CorruptBlockError(message)
             if needed > MAX_MESSAGE_BYTES:
                 size = counted(needed - ENTRY_HEADER_BYTES, "byte")
-                message = f"an entry of {size} is larger than is believed"
+                limit = MAX_MESSAGE_BYTES - ENTRY_HEADER_BYTES
+                message = f"an entry of {size}; at most {limit} are believed"
                 raise CorruptBlockError(message)
             view, start = stream.at(self.position, needed)
             stop = min(len(view), start + block_stop - self.position)

@@ -3,8 +3,9 @@
 The names are those of Pulsar SQL, so that old queries run; `naming="pulsar-spark"` gives those of
 the pulsar-spark connector instead.
 
-With a schema, values become typed columns. All may be null. What does not fit is an error: nothing
-is rounded. `unit` is the option `time_unit`, which is `ns` by default, and always `us` in Spark.
+With a schema, values become typed columns. All may be null. What does not fit is an error; only
+JSON text is rounded, to the nearest number of a floating-point field. `unit` is the option
+`time_unit`, which is `ns` by default, and always `us` in Spark.
 
 | Pulsar | Arrow |
 |---|---|
@@ -116,7 +117,7 @@ class Column:
         type: Its Arrow type.
         doc: What it holds.
         build: Makes it for all rows.
-        needs: How deep it has to look.
+        needs: Which parts of messages it is made of.
         default: Whether it is given unless columns are named.
     """
 
@@ -294,7 +295,7 @@ class Projection:
 
     @property
     def needs(self) -> Needs:
-        """How deep the scan has to look."""
+        """Which parts of messages the columns are made of."""
         fields = self._fields
         each = [_PAYLOAD if own in fields else _BY_NAME[own].needs for _, own in self.columns]
         return Needs(
@@ -316,11 +317,11 @@ class Projection:
         """Only the columns named, in that order.
 
         Args:
-            names: Names; `*`, among them or alone, stands for the default columns, each of which is
-                given once.
+            names: Names of columns. `*`, among them or alone, stands for the default columns; then
+                each column is given once.
 
         Raises:
-            OptionError: A name is not among the columns.
+            OptionError: There is no column of a name, or `names` is not a list.
         """
         if names == DEFAULT_COLUMNS:
             names = [DEFAULT_COLUMNS]
@@ -344,9 +345,13 @@ class Projection:
     def record_batch(self, rows: MessageColumns, origin: Origin, tally: Tally) -> pa.RecordBatch:
         """Gather the columns of some messages.
 
+        Args:
+            rows: The messages.
+            origin: What is the same for all of them.
+            tally: Receives the counts; if it salvages, all three errors are counted instead.
+
         Raises:
-            CorruptEntryError: A value of a message cannot be given (counted instead when
-                salvaging; so in the next two cases).
+            CorruptEntryError: A value of a message cannot be given.
             PayloadDecodeError: A payload does not fit its schema.
             UnknownSchemaVersionError: The schema of a payload is not known.
         """

@@ -57,7 +57,7 @@ class PulsarOffloadError(Exception):
         return f"{self.message} ({place})" if place else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Rebuild without `__init__`, whose keyword-only arguments pickle would not give it."""
+        """Rebuild without `__init__`: pickle would not pass its keyword-only arguments."""
         return (_rebuild, (type(self), self.args, dict(self.__dict__)))
 
     def located(self, **place: str | int | None) -> Self:
@@ -86,7 +86,7 @@ class TopicNotFoundError(PulsarOffloadError, LookupError):
 
 
 class StorageError(PulsarOffloadError, OSError):
-    """The object store refused a request, or failed after the bounded number of retries too."""
+    """The object store refused a request, or still failed at the last attempt."""
 
 
 class ObjectChangedError(StorageError):
@@ -185,7 +185,7 @@ class EntryTooLargeError(PulsarOffloadError, ValueError):
 
 
 class IncompleteReadWarning(UserWarning):
-    """A read left out or replaced what a reader of the rows must know of (`ReadReport.notices`)."""
+    """A read left something out or replaced it; `ReadReport.notices` says what."""
 
 
 class UndecodedValuesWarning(UserWarning):

@@ -13,8 +13,8 @@ _DISTRIBUTION: Final = "pulsar-offload"
 def install_command(*extras: str) -> str:
     """The command that installs extras beside what is installed.
 
-    It names the checkout or the wheel that this installation came from, if its record of that
-    (PEP 610) names it; else the distribution.
+    It names the checkout or the wheel that this installation came from, if the installation has a
+    record of that (PEP 610); else it names the distribution.
 
     Args:
         extras: Names of extras, such as `duckdb`.

@@ -25,7 +25,7 @@ class Block(NamedTuple):
 
 
 class Ledger(Protocol):
-    """What of one ledger can be read: its ids, its blocks, its entries.
+    """One ledger that can be read: its ids, its blocks, its entries.
 
     A value that can be pickled, and holds no connection. Its entries are numbered from 0.
     """
@@ -40,10 +40,10 @@ class Ledger(Protocol):
 
     @property
     def last_entry_id(self) -> int:
-        """Id of the last entry (inclusive), be it stored or lost."""
+        """Id of the last entry (inclusive), whether it is stored or lost."""
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> Sequence[Block]:
-        """The blocks that hold any of some entries, ascending; none of entries that are lost.
+        """The blocks that hold at least one of some entries, ascending; lost entries have none.
 
         Args:
             first_entry_id: First entry.
@@ -66,9 +66,9 @@ class Ledger(Protocol):
             last_entry_id: Last entry (inclusive).
             tally: Says whether damage is raised, or counted in its report.
             verify_checksums: Whether to compare the CRC32C of each entry.
-            owned: What the runs say of it (`EntryRun.owned`).
+            owned: `EntryRun.owned` of the runs.
 
         Raises:
-            PulsarOffloadError: Entries are lost, damaged, or cannot be had (what is lost or damaged
-                is counted instead when salvaging).
+            PulsarOffloadError: Entries are lost or damaged (counted instead when salvaging), or
+                cannot be read.
         """

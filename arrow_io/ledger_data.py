@@ -44,7 +44,7 @@ _OFFSETS = OffsetMemory()
 class LedgerData:
     """What has to be known of an offloaded ledger to read its entries: a `Ledger` of PIP-17.
 
-    Pickled, it takes 130 to 200 bytes, with one data block or 32.
+    Pickled, it takes about 130 bytes with one data block, and 200 with 32.
 
     Attributes:
         location: Where its objects are.
@@ -88,7 +88,7 @@ class LedgerData:
 
     @property
     def last_entry_id(self) -> int:
-        """Id of the last entry (inclusive), be it stored or lost."""
+        """Id of the last entry (inclusive), whether it is stored or lost."""
         return self.table.last_entry_id
 
     @property
@@ -98,9 +98,9 @@ class LedgerData:
         return whole if self.cut_bytes is None else min(whole, self.cut_bytes)
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> list[Block]:
-        """The data blocks that hold any of some entries, ascending; none of entries that are lost.
+        """The blocks that hold at least one of some entries, ascending; lost entries have none.
 
-        A block that the data object is too short for ends where that does.
+        If the data object is too short for a block, the block ends where the object does.
 
         Args:
             first_entry_id: First entry.
@@ -143,16 +143,18 @@ class LedgerData:
             last_entry_id: Last entry (inclusive).
             tally: Says whether damage is raised, or counted in its report.
             verify_checksums: Whether to compare the CRC32C of each entry.
-            owned: What the runs say of it (`EntryRun.owned`).
+            owned: `EntryRun.owned` of the runs.
             max_prefetch: Most requests under way at once; None for the default.
 
         Raises:
             CorruptBlockError: A block's header, lengths or ids contradict the index object.
-            CorruptIndexError: The entries together have not the length that the ledger had.
+            CorruptIndexError: The entries together are not as long as the ledger was.
+            UnknownFormatError: A block does not begin with the magic of PIP-17.
             TruncatedObjectError: The data object ends too early.
             MissingEntriesError: The offloader lost entries.
             MissingObjectError: There is no data object.
             ObjectChangedError: The data object was replaced.
+            StorageError: The store refused, or went on failing.
         """
         if first_entry_id > last_entry_id:
             return
@@ -221,7 +223,7 @@ class LedgerData:
                     tally.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
 
     def _check_padding(self, stream: RangeStream, position: int, block: int, tally: Tally) -> None:
-        """Only padding may follow the last entry of a block: an index object may leave some out."""
+        """Only padding may follow a block's last entry: an index object may leave entries out."""
         length = min(len(PADDING_PATTERN), self.table.block_stop(block) - position)
         try:
             view, start = stream.at(position, length)
@@ -235,9 +237,9 @@ class LedgerData:
 
     def _check_data_owner(self, stream: RangeStream) -> None:
         """Compare the managed ledgers that both objects name, if answers bring the names."""
-        told = None if stream.first is None else stream.first.user_metadata
+        user_metadata = None if stream.first is None else stream.first.user_metadata
         owner = self.managed_ledger
-        other = (told or {}).get(MANAGED_LEDGER_NAME_KEY)
+        other = (user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
         if None not in (owner, other) and owner != other:
             message = (
                 f"the data object is of managed ledger {other!r}, its index object of {owner!r}"
@@ -254,7 +256,7 @@ class LedgerData:
 
     @property
     def memory_key(self) -> object:
-        """What offsets of its entries are remembered by."""
+        """The key under which offsets of its entries are remembered."""
         return (
             self.location.url,
             self.name.data_name,

@@ -64,7 +64,7 @@ class ObjectVersions:
     data: ObjectVersion | None = None
 
     def agrees_with(self, other: ObjectVersions) -> bool:
-        """Whether nothing that is known tells these versions from others."""
+        """Whether these may be the same versions as others: none that both know differs."""
         return agree(self.index, other.index) and agree(self.data, other.data)
 
 
@@ -113,9 +113,11 @@ class OffloadedLedger:
         Raises:
             MissingObjectError: There is no index object.
             UnknownFormatError: It is not an index object of PIP-17, or of another format version.
-            CorruptIndexError: Its fields contradict each other.
+            CorruptIndexError: Its fields contradict each other or its user metadata.
+            FormatError: It is longer than any index object that is read.
             TruncatedObjectError: It, or the data object, is shorter than it says.
             ObjectChangedError: It is of another version.
+            StorageError: The store refused, or went on failing.
         """
         key = name.index_name
         warnings = []
@@ -176,7 +178,7 @@ class OffloadedLedger:
 
     @cached_property
     def data(self) -> LedgerData:
-        """What of it reads entries."""
+        """The part of it that reads entries."""
         metadata = self.index.ledger_metadata
         owner = metadata.managed_ledger_name
         if owner is None:
@@ -208,13 +210,18 @@ class OffloadedLedger:
         Raises:
             EntryNotInLedgerError: The ledger has no such entries.
             CorruptBlockError: The block's header, lengths or ids contradict the index object.
+            CorruptIndexError: All entries together are not as long as the ledger was.
+            UnknownFormatError: The block does not begin with the magic of PIP-17.
             TruncatedObjectError: The data object ends too early.
             MissingEntriesError: The offloader lost the entries.
+            MissingObjectError: There is no data object.
+            ObjectChangedError: The data object was replaced.
+            StorageError: The store refused, or went on failing.
         """
         if not 0 <= first_entry_id <= last_entry_id <= self.last_entry_id:
             message = (
-                f"entries {first_entry_id} … {last_entry_id} of a ledger with the entries"
-                f" 0 … {self.last_entry_id}"
+                f"entries {first_entry_id} … {last_entry_id} were asked for; the ledger has the"
+                f" entries 0 … {self.last_entry_id}"
             )
             raise EntryNotInLedgerError(
                 message, object_key=self.name.data_name, ledger_id=self.ledger_id
@@ -242,7 +249,9 @@ class OffloadedLedger:
             decryption_keys: Private keys for encrypted payloads.
 
         Raises:
-            PulsarOffloadError: As `MessageReader` and `entry_runs` raise.
+            OptionError: There is no column of a name.
+            PulsarOffloadError: What `entry_runs`, `MessageReader` or `Projection.record_batch`
+                raises.
         """
         wanted = projection(columns)
         tally = tally or Tally()

@@ -1,6 +1,6 @@
 """What options are called where the user stands: `value='raw'`, or `--value raw`.
 
-The outermost surface decides: the command `query` names its own options, not of those of SQL.
+The outermost surface decides: the command `query` names its own options, not those of SQL.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Spelling: TypeAlias = "Callable[[str, object], str]"
-"""Makes the text for an option by its name in Python, and for the value to give it unless None."""
+"""Makes the text from an option's name in Python, and from the value to give it unless None."""
 
 _SPELLING: ContextVar[Spelling | None] = ContextVar("_SPELLING", default=None)
 
@@ -23,7 +23,7 @@ def option_name(name: str, value: object = None) -> str:
 
     Args:
         name: Its name in Python.
-        value: The value that the message advises; None: none in particular.
+        value: The value that the message advises; None if it advises none.
 
     Example:
         >>> option_name("value", "raw")

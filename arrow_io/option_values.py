@@ -1,7 +1,8 @@
-"""Values of options, which may be of any type: errors name the option."""
+"""Checks of the values of options, which users may give of any type; errors name the option."""
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import sys
@@ -27,21 +28,19 @@ def check_whole_number(option: str, value: object, least: int, greatest: int) ->
     Example:
         >>> check_whole_number("partitions", 3, 1, 500)
     """
-    # Python counts a flag as a number.
-    number = None if isinstance(value, bool) else _index(value)
-    if number is None:
-        message = f"{option_name(option)} must be a whole number, not {value!r}"
-        raise OptionError(message)
+    number = _whole_number(option, value)
     if not least <= number <= greatest:
         message = f"{option_name(option)} is {number}; allowed are {least} … {greatest}"
         raise OptionError(message)
 
 
-def _index(value: object) -> int | None:
-    try:
-        return operator.index(cast("SupportsIndex", value))
-    except TypeError:
-        return None
+def _whole_number(option: str, value: object) -> int:
+    # Python counts a flag as a number.
+    if not isinstance(value, bool):
+        with contextlib.suppress(TypeError):
+            return operator.index(cast("SupportsIndex", value))
+    message = f"{option_name(option)} must be a whole number, not {value!r}"
+    raise OptionError(message)
 
 
 def check_count(option: str, value: object) -> None:
@@ -50,14 +49,15 @@ def check_count(option: str, value: object) -> None:
     Raises:
         OptionError: It is not allowed.
     """
-    check_whole_number(option, value, -sys.maxsize, sys.maxsize)
-    if isinstance(value, int) and value < 1:
-        message = f"{option_name(option)} must be at least 1, not {value}"
+    number = _whole_number(option, value)
+    if number < 1:
+        message = f"{option_name(option)} must be at least 1, not {number}"
         raise OptionError(message)
+    check_whole_number(option, number, 1, sys.maxsize)
 
 
 def check_flag(option: str, value: object) -> None:
-    """Refuse what is neither true nor false, such as their names.
+    """Refuse what is neither true nor false, such as the text `"true"`.
 
     Raises:
         OptionError: It is not allowed.
@@ -83,7 +83,7 @@ def check_instance(type_: type, what: str, option: str, value: object) -> None:
 
     Args:
         type_: The type.
-        what: How the error calls what has this type.
+        what: What the error calls a value of this type, with its article.
         option: Name of the option.
         value: What was given.
 
@@ -96,7 +96,7 @@ def check_instance(type_: type, what: str, option: str, value: object) -> None:
 
 
 def check_by_name(option: str, value: object) -> None:
-    """Refuse what is not a mapping by text; nothing of it is shown, for it may hold secrets.
+    """Refuse what is not a mapping from names; the error shows nothing of it, as of a secret.
 
     Raises:
         OptionError: It is not allowed.
@@ -114,7 +114,7 @@ def path_or_url(option: str, value: object) -> str:
         value: A text, or a path of `pathlib`.
 
     Raises:
-        OptionError: It is neither; or it is empty, which file systems take for the working
+        OptionError: It is neither, or it is empty: file systems take an empty text for the working
             directory.
     """
     text: object = os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -128,7 +128,7 @@ def path_or_url(option: str, value: object) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What a value is, with its article, and nothing of what may be a secret.
+    """The kind of a value, with its article; nothing of the value itself, which may be a secret.
 
     Example:
         >>> kind_of(5), kind_of("text"), kind_of(None)
@@ -136,6 +136,6 @@ def kind_of(value: object) -> str:
     """
     if value is None:
         return "None"
-    # Not always the name of the class, which may be one that hides what it holds.
+    # A text may be of a class that hides what it holds, whose name says nothing to a user.
     kind = "str" if isinstance(value, str) else type(value).__name__
     return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"

@@ -41,15 +41,16 @@ class ReadReport:
         markers: Entries that hold a marker of the broker, which no client ever sees.
         aborted_messages: Messages of aborted transactions; a client never sees them either.
         open_messages: Messages of transactions without an outcome in what is offloaded; left out.
-        open_transactions: How many such transactions.
+        open_transactions: How many such transactions there are.
         duplicate_chunks: Chunks that a producer sent twice.
-        incomplete_messages: Chunked messages of which a chunk is not in what is offloaded; left
+        incomplete_messages: Chunked messages with a chunk that is not in what is offloaded; left
             out.
-        doubts: What leaves it unsure whether these are the rows, in words.
-        replaced_texts: Keys, names of producers and clusters, names and values of properties, and
-            STRING values with bytes that are no text (no UTF-8, or not of the character set that
-            the schema names), given with U+FFFD in their place, as Pulsar's Java client does.
-        lost: Things lost to damage, by unit and by the name of the error class.
+        doubts: Reasons why these may not be the right rows, in words.
+        replaced_texts: Texts with invalid bytes, which were given with U+FFFD in their place, as
+            Pulsar's Java client does: keys, names of producers and clusters, names and values of
+            properties, and STRING values. Valid is UTF-8, or the character set that the schema
+            names.
+        lost: How many things were lost to damage, by unit and by the name of the error class.
         losses: What was wrong with the first `MAX_KEPT_LOSSES` of them, in words.
     """
 
@@ -73,7 +74,7 @@ class ReadReport:
             self.losses.append(str(error))
 
     def add(self, other: ReadReport) -> Self:
-        """Add the counts of another part of the same read."""
+        """Add the counts of another part of the same read; returns this report."""
         for each in fields(other):
             if each.name == "losses":
                 continue
@@ -82,7 +83,7 @@ class ReadReport:
         return self
 
     def notices(self) -> list[str]:
-        """One sentence for each thing a reader of the rows must know of; empty if there is none."""
+        """One sentence for each thing that a reader of the rows must know; empty without any."""
         said = []
         if self.open_messages:
             said.append(

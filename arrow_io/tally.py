@@ -26,7 +26,11 @@ class Tally:
     salvage: bool = False
 
     def lose(self, unit: Unit, error: PulsarOffloadError, *, count: int = 1) -> None:
-        """Count `count` units as lost to `error`; raises `error` itself unless salvaging."""
+        """Count `count` units as lost to `error`.
+
+        Raises:
+            PulsarOffloadError: `error` itself, unless the read salvages.
+        """
         if not self.salvage:
             raise error
         self.report.lose(unit, error, count=count)

@@ -1,8 +1,8 @@
-"""Chooses the build of the core: its compiled modules, or their source if asked for.
+"""Chooses the build of the core: the compiled modules, or their sources if asked for.
 
 The source of each module of the core is named `_*_py`; compiled, it is named `_*_c`.
-`PULSAR_OFFLOAD_PURE=1` in the environment picks the sources. If compiled modules are missing, the
-sources run too, some fifty times slower, and a warning says so.
+`PULSAR_OFFLOAD_PURE=1` in the environment picks the sources. They also run if compiled modules are
+missing, some fifty times slower, and a warning says so.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Build:
         suffix: What the names of its modules end in: `c` or `py`.
 
     Raises:
-        ModuleNotFoundError: The modules of `arrow_io.messages` do not stand in this build.
+        ModuleNotFoundError: The modules of `arrow_io.messages` are not there in this build.
     """
 
     def __init__(self, suffix: str) -> None:
@@ -48,7 +48,7 @@ class Build:
             name: `arena`, or an encoding: `primitive`, `avro`, `json` or `protobuf`.
 
         Raises:
-            ModuleNotFoundError: That module does not stand in this build.
+            ModuleNotFoundError: That module is not there in this build.
         """
         return self._module(f"arrow_io.payloads._{name}")
 

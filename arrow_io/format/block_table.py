@@ -46,7 +46,7 @@ class BlockTable:
     entry_table: bytes
     """The index entries as they lie in the index object."""
     last_entry_id: int
-    """Id of the ledger's last entry (inclusive), be it stored or missing."""
+    """Id of the ledger's last entry (inclusive), whether it is stored or missing."""
 
     @property
     def entries(self) -> tuple[BlockEntry, ...]:
@@ -60,12 +60,12 @@ class BlockTable:
 
     @property
     def entry_count(self) -> int:
-        """Number of entries of the ledger, be they stored or missing."""
+        """Number of entries of the ledger, whether they are stored or missing."""
         return self.last_entry_id + 1
 
     @property
     def missing_from_entry_id(self) -> int | None:
-        """First of the entries that the offloader lost, all up to the last; None if it lost none.
+        """First entry that the offloader lost, with all behind it; None if it lost none.
 
         An entry that fits no block makes Pulsar's offloader upload a block of padding and stop, as
         though all were done. Its index entry then points at the end of the data object.
@@ -143,7 +143,7 @@ class BlockTable:
 def packed(entry_table: bytes) -> bytes:
     """An entry table in fewer bytes, as it travels: about 3 for a block instead of 20.
 
-    What two neighbouring index entries differ by is nearly the same for all of them.
+    The difference between two neighbouring index entries is nearly the same for all of them.
     """
     before: tuple[int, ...] = 0, 0, 0
     differences = bytearray()

@@ -1,4 +1,4 @@
-"""Data blocks: the pieces that a data object is the concatenation of (PIP-17, DataBlockHeaderImpl).
+"""Data blocks: the pieces that a data object is made of (PIP-17, DataBlockHeaderImpl).
 
 ====== ==== ============== ==== ==================================================
 Offset Size Field          Type Value

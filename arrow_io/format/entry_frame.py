@@ -8,9 +8,8 @@ Offset Size Field     Type Value
 12     …    data           the entry as the broker gave it to BookKeeper
 ====== ==== ========= ==== ==============================================
 
-Frames follow each other without alignment, their entry ids rise by one, and none crosses the end
-of its block. This file serves the writer; `arrow_io.messages` reads
-whole blocks in a loop of its own.
+Frames follow each other without alignment, their entry ids rise by one, and none crosses the end of
+its block. This file serves the writer; `arrow_io.messages` reads whole blocks in a loop of its own.
 """
 
 from __future__ import annotations

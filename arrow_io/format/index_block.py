@@ -187,7 +187,8 @@ def check_format_version(user_metadata: Mapping[str, str] | None, *, object_key:
 def _read_index_block(data: bytes) -> IndexBlock:
     if len(data) > MAX_INDEX_OBJECT_BYTES:
         _corrupt(f"{len(data)} bytes are more than the {MAX_INDEX_OBJECT_BYTES} of any index", 0)
-    # The magic first: a short object of another kind is better named than called truncated.
+    # The magic comes first: it is better to name a short object of another kind than to call it
+    # truncated.
     if len(data) >= INDEX_LENGTH_OFFSET:
         check_magic(int.from_bytes(data[:INDEX_LENGTH_OFFSET]), INDEX_BLOCK_MAGIC, offset=0)
     if len(data) < METADATA_OFFSET:
@@ -198,11 +199,12 @@ def _read_index_block(data: bytes) -> IndexBlock:
     if data_length < 0:
         _corrupt(f"data object length {data_length} is negative", DATA_OBJECT_LENGTH_OFFSET)
     if not BLOCK_FIELDS_BYTES <= header_length <= MAX_BLOCK_HEADER_BYTES:
-        _corrupt(f"block header length {header_length}", DATA_HEADER_LENGTH_OFFSET)
+        allowed = f"allowed are {BLOCK_FIELDS_BYTES} … {MAX_BLOCK_HEADER_BYTES}"
+        _corrupt(f"block header length {header_length}; {allowed}", DATA_HEADER_LENGTH_OFFSET)
     if row_count < 1:
-        _corrupt(f"number of blocks {row_count}", INDEX_ENTRY_COUNT_OFFSET)
+        _corrupt(f"number of blocks {row_count}; there must be one", INDEX_ENTRY_COUNT_OFFSET)
     if metadata_length < 0:
-        _corrupt(f"ledger metadata length {metadata_length}", METADATA_LENGTH_OFFSET)
+        _corrupt(f"ledger metadata length {metadata_length} is negative", METADATA_LENGTH_OFFSET)
     table_offset = METADATA_OFFSET + metadata_length
     table_stop = table_offset + row_count * INDEX_ENTRY_BYTES
     _check_lengths(data, index_length, table_stop)

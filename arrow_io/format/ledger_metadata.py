@@ -157,7 +157,7 @@ def parse_ledger_metadata(
     Raises:
         UnknownFormatError: The bytes are BookKeeper's form for its metadata store.
         CorruptIndexError: The bytes are not a LedgerMetadataFormat, a field that must be there is
-            absent, or the length or the last entry id is negative.
+            absent, a text is not UTF-8, or the length or the last entry id is negative.
     """
     if data.startswith(_STORE_VERSION_LINE):
         message = "ledger metadata in the form of BookKeeper's metadata store"

@@ -1,4 +1,4 @@
-"""The four bytes that every structure of an offloaded ledger opens with, and those that we refuse.
+"""The four bytes that each structure of an offloaded ledger begins with, and those that we refuse.
 
 ========== ========================================= ============================
 Magic      Structure                                 Pulsar class
@@ -38,7 +38,7 @@ def check_magic(
     ledger_id: int | None = None,
     offset: int | None = None,
 ) -> None:
-    """Refuse a structure that does not open with the expected magic, by name if we know it.
+    """Refuse a structure that does not begin with the expected magic, by name if we know it.
 
     Args:
         found: The magic read, unsigned.

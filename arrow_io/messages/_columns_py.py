@@ -109,7 +109,7 @@ def split_key_values(
         values: Receives the positions of the values, −1 for null.
 
     Returns:
-        Number of the first payload that is none, or `stop`.
+        Number of the first payload that is not a `KeyValue`, or `stop`.
     """
     row: cython.Py_ssize_t
     i: cython.Py_ssize_t
@@ -157,14 +157,14 @@ def fill_offsets(
     """Make Arrow offsets and validity bits of `count` positions.
 
     Args:
-        positions: Positions; negative where the value is absent.
+        positions: Positions; negative if the value is absent.
         count: How many.
         offsets: Receives `count + 1` offsets, the first 0.
         validity: Receives `count` bits, least significant first; `(count + 7) // 8` bytes.
 
     Returns:
-        Total length in bytes, or −1 where it exceeds what 32-bit offsets can hold; number of absent
-        values.
+        Total length in bytes, or −1 if it exceeds what 32-bit offsets can hold; and the number of
+        absent values.
     """
     i: cython.Py_ssize_t
     total: cython.longlong = 0
@@ -210,7 +210,7 @@ def fill_timestamps(
         validity: Receives `count` bits, least significant first; `(count + 7) // 8` bytes.
 
     Returns:
-        Number of times without a validity bit; how many of them microseconds cannot hold.
+        Number of times without a validity bit, and how many of them microseconds cannot hold.
     """
     i: cython.Py_ssize_t
     beyond: cython.Py_ssize_t = 0
@@ -324,9 +324,9 @@ def read_properties(
     list_offsets: cython.int[::1],
     result: cython.longlong[::1],
 ) -> None:
-    """Find names and values of the properties of rows `[first, stop)`, all of which are in `data`.
+    """Find names and values of the properties of rows `[first, stop)`, which are all in `data`.
 
-    Where a message has a name twice, the last value wins, as in Pulsar's client; but a message with
+    If a message has a name twice, the last value wins, as in Pulsar's client; but a message with
     more than `MAX_COMPARED_PROPERTIES` properties keeps them all, for the caller to thin out.
 
     Args:
@@ -341,7 +341,7 @@ def read_properties(
         values: Receives the positions of the values.
         list_offsets: Receives, at `row + 1`, the properties found up to and with that row.
         result: Receives `[row, found, error, many]`: `row` is `stop`, or the row with the error;
-            `many` is 1 where a row has more properties than are compared.
+            `many` is 1 if a row has more properties than are compared.
     """
     row: cython.Py_ssize_t = first
     i: cython.Py_ssize_t

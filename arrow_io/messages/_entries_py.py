@@ -67,8 +67,8 @@ def read_entries(
         table: Receives `ENTRY_WIDTH` numbers an entry; at least `capacity * ENTRY_WIDTH` long.
         capacity: How many entries the table takes.
         result: Receives `[count, position, status, needed]`: entries read; position behind the last
-            of them; why the walk stopped (`DONE`, `CUT`, `PADDING`,
-            `WRONG_ENTRY_ID`); for `CUT`, how many bytes the next entry (or its header) takes.
+            of them; why the walk stopped (`DONE`, `CUT`, `PADDING`, `WRONG_ENTRY_ID`); if `CUT`,
+            how many bytes the next entry (or its header) takes.
     """
     count: cython.Py_ssize_t = 0
     i: cython.Py_ssize_t = start
@@ -92,8 +92,7 @@ def read_entries(
             if length >= wire.TWO31:
                 status = layout.PADDING
                 break
-            # Both halves of an id are below 2**32; an id of 2**63 and more wraps to a negative
-            # number.
+            # Both halves of an id are below 2**32; an id of 2**63 and more becomes negative.
             found = uint32_be(p, i + 4)
             if found >= wire.TWO31:
                 found -= wire.TWO32
@@ -255,7 +254,7 @@ def add_singles(
         first: First entry.
         stop: Behind the last entry.
         rows: Row table, column-major.
-        capacity: Rows that each column of `rows` takes; `row + stop - first` at most.
+        capacity: Rows that each column of `rows` takes; at least `row + stop - first`.
         row: First row written.
     """
     i: cython.Py_ssize_t
@@ -347,7 +346,7 @@ def add_positions(
 
 
 def lz4_block_length(data: cython.const[cython.uchar][::1]) -> int:
-    """Length in bytes that a raw LZ4 block decompresses to; −1 where its sequences are cut.
+    """Length in bytes that a raw LZ4 block decompresses to; −1 if its sequences are cut.
 
     A block is a row of sequences: token (literal length, match length), literals, u16 match offset;
     the last sequence ends behind its literals.

@@ -3,8 +3,8 @@
 """The metadata of entries and messages → tables (`arrow_io.messages.layout`); see `_entries_py`.
 
 The layouts are those of Pulsar's `Commands.java` (batch) and `PulsarApi.proto` (MessageMetadata,
-SingleMessageMetadata, BrokerEntryMetadata). (The C declarations of what `_entries_py` calls stand
-in `_metadata_c.pxd`.)
+SingleMessageMetadata, BrokerEntryMetadata). The C declarations of what `_entries_py` calls stand in
+`_metadata_c.pxd`.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _broker_index(run: EntryRun, entry: int) -> int | None:
 
 
 def goes_back(before: int | None, index: int | None) -> bool:
-    """Whether an index is not above the one before it; nothing is said of what has none."""
+    """Whether an index is not above the one before it; False if either is not known."""
     return before is not None and index is not None and index <= before
 
 
@@ -78,8 +78,8 @@ def out_of_order(before: int | None, index: int | None) -> EntryOrderError:
     """The error for an entry that has this broker index, behind one that has that before."""
     message = (
         f"the broker gave index {index} behind {before}: either objects of ledgers were swapped, or"
-        " these are ledgers of two topics of one name, of which the older was deleted and the first"
-        " ledgers of the newer are gone; metadata says which ledgers the topic has, and start can"
-        " leave out the older ones"
+        " these are ledgers of two topics of one name, the older one deleted and the newer one"
+        " without its first ledgers; metadata says which ledgers the topic has, and start can leave"
+        " out the older ones"
     )
     return EntryOrderError(message)

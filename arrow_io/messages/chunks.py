@@ -32,10 +32,10 @@ class ChunkLookback:
     Args:
         before: Gives the entries before the range that a run stands in, afresh at each call, from
             the nearest to the farthest run; each run in order. None if what began there belongs to
-            whoever reads it.
-        is_read: Whether the rows of an entry, by ledger and entry id, are given by this reader or
-            another one: of the entries before, a message with a chunk there is theirs. None: of
-            none of them.
+            another reader.
+        is_read: Whether this reader or another one gives the rows of an entry, by ledger and entry
+            id. A message that has a chunk in such an entry is theirs. None: nobody gives rows of
+            the entries before.
     """
 
     def __init__(
@@ -52,9 +52,13 @@ class ChunkLookback:
         """The chunks of a message back to the nearest chunk 0, by the rules of joining them.
 
         Args:
-            uuid: Of the message.
+            uuid: Uuid of the message.
             run: Where a later chunk of it stands.
             payload_of: Gives the payload of an entry, in the clear.
+
+        Raises:
+            EncryptedPayloadError: There is no key for a chunk.
+            PulsarOffloadError: The entries before cannot be read.
         """
         runs = self._before(run)
         if runs is None:
@@ -83,12 +87,12 @@ class ChunkLookback:
 
 @dataclass(frozen=True, slots=True)
 class FoundChunks:
-    """What stands of a chunked message before the entries which a reader was given.
+    """The chunks of a message that stand before the entries which a reader was given.
 
     Attributes:
         parts: Payloads of its first chunks; none if a chunk between them, or the first, is missing.
         is_others: Whether another reader gives the message.
-        damage: The error of an entry on the way back that cannot be decoded: it may have been the
+        damage: The error of an entry on the way back that cannot be decoded, and may have been the
             missing chunk.
     """
 
@@ -124,7 +128,7 @@ class ChunkAssembler:
             followed.
         decryptor: Decrypts the chunks, each by itself.
         lookback: Finds the first chunks of a message that began before the entries given; None
-            if such a message belongs to whoever reads those entries.
+            if such a message belongs to another reader.
     """
 
     def __init__(
@@ -160,8 +164,10 @@ class ChunkAssembler:
 
         Raises:
             EncryptedPayloadError: There is no key for the chunk.
-            CorruptEntryError: It cannot be decrypted, the chunks together have not the size they
-                announce, or the message was given up because more was open at once than is held.
+            CorruptEntryError: It cannot be decrypted, the chunks together do not have the size that
+                they announce, or the message was given up because more was open at once than is
+                held; or, unless salvaging, an entry that may have been an earlier chunk cannot be
+                decoded.
         """
         uuid = bytes(run.view(index, layout.UUID))
         chunk_id = run.number(index, layout.CHUNK_ID)
@@ -192,7 +198,7 @@ class ChunkAssembler:
         return payload
 
     def skip(self) -> None:
-        """Forget what became of messages: entries are passed over, in which any may begin anew.
+        """Forget what became of messages: any may begin anew in the entries that are passed over.
 
         To be called only if nothing is `unfinished`.
         """
@@ -233,7 +239,7 @@ class ChunkAssembler:
         if is_gap and found.damage is not None and not self._tally.salvage:
             raise found.damage
         if found.is_others:
-            # Only chunk 0 makes a message of this uuid one of this reader.
+            # From now on only a chunk 0 begins a message of this uuid that is this reader's.
             _remember(self._given_up, uuid)
         elif len(found.parts) == chunk_count:
             _remember(self._done, uuid)

@@ -24,7 +24,7 @@ COMPRESSION_TYPES = {"NONE": NONE, "LZ4": LZ4, "ZLIB": ZLIB, "ZSTD": ZSTD, "SNAP
 
 _ARROW_CODECS = {LZ4: "lz4_raw", ZSTD: "zstd", SNAPPY: "snappy"}
 _LEVELS = {ZSTD: 3}
-"""Compression levels of Pulsar's clients, if Arrow's own are others."""
+"""Compression levels of Pulsar's clients that differ from Arrow's own."""
 
 MAX_MESSAGE_BYTES = 128 << 20
 """Largest uncompressed size believed. A broker's own limit is 5 MiB unless configured."""
@@ -56,8 +56,8 @@ def decompress(
         Exactly `uncompressed_size` bytes.
 
     Raises:
-        CorruptEntryError: The codec is unknown, the size is beyond what is believed, the bytes do
-            not decompress, or not to this size.
+        CorruptEntryError: The codec is unknown, the size is beyond what is believed, or the bytes
+            do not decompress to this size.
     """
     if not LZ4 <= compression <= SNAPPY:
         message = f"unknown compression type {compression}"
@@ -90,7 +90,7 @@ def decompress(
         raise CorruptEntryError(message) from error
     if actual != uncompressed_size:
         declared = counted(uncompressed_size, "byte")
-        message = f"the payload decompresses to other than the {declared} declared"
+        message = f"the payload does not decompress to the {declared} declared"
         raise CorruptEntryError(message)
     return result
 

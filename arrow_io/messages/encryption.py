@@ -106,18 +106,18 @@ class DecryptionKeys:
             self.private_key("")
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Whether there is any key."""
         return bool(self.by_name or self.for_any_name or self.look_up)
 
     def __str__(self) -> str:
-        """What names there are keys for; nothing of the keys."""
+        """The names that there are keys for; nothing of the keys."""
         names = list(self.by_name)
         names += [] if self.for_any_name is None else ["<any name>"]
         names += [] if self.look_up is None else ["<looked up>"]
         return ", ".join(names)
 
     def __repr__(self) -> str:
-        """The same."""
+        """The names that there are keys for."""
         return f"DecryptionKeys({self})"
 
     def private_key(self, name: str) -> _PrivateKey | None:
@@ -156,6 +156,7 @@ class PayloadDecryptor:
         Raises:
             EncryptedPayloadError: There is no key for it.
             DecryptionError: The key does not open it.
+            OptionError: A key that was looked up cannot be used.
         """
         stored = run.view(index, layout.PAYLOAD)
         if not run.number(index, layout.FLAGS) & layout.ENCRYPTED:
@@ -172,6 +173,7 @@ class PayloadDecryptor:
         Raises:
             EncryptedPayloadError: There is no key for it.
             DecryptionError: The key does not unwrap the data key.
+            OptionError: A key that was looked up cannot be used.
         """
         if not run.number(index, layout.FLAGS) & layout.ENCRYPTED:
             return
@@ -192,6 +194,7 @@ class PayloadDecryptor:
             EncryptedPayloadError: There is no private key of the names that the metadata gives.
             DecryptionError: No private key unwraps the data key, the payload does not authenticate,
                 or the metadata cannot be understood.
+            OptionError: A key that was looked up cannot be used.
         """
         parsed = self._parsed(metadata)
         name, cipher = self._data_key(parsed)
@@ -296,7 +299,7 @@ def _load(pem: bytes) -> _PrivateKey:
         message = "it has a passphrase: give it without one (openssl pkey)"
         raise OptionError(message) from None
     except (ValueError, UnsupportedAlgorithm):
-        message = "it is not a private key in PEM form, or on a curve that is not known"
+        message = "it is not a private key in PEM form, or its curve is not known"
         raise OptionError(message) from None
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
         message = "it is neither an RSA key nor one on an elliptic curve of ECDH"

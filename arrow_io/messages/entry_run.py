@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def int64_view(count: int) -> tuple[pa.Buffer, memoryview]:
-    """A new Arrow buffer for `count` 64-bit numbers, not set, and the view that fills it."""
+    """A new Arrow buffer for `count` 64-bit numbers, which are not set, and a view to set them."""
     buffer = pa.allocate_buffer(8 * count)
     return buffer, memoryview(buffer).cast("B").cast("q")
 
@@ -35,7 +35,7 @@ class EntryRun:
         data: The buffer (unsigned bytes).
         offset: Where in the data object the buffer begins, in bytes.
         table: Entry table (`arrow_io.messages.layout`), row-major.
-        count: How many entries.
+        count: How many entries there are.
         owned: False for entries outside the ranges that a task gives rows of, which are read only
             to close what the task opened.
         before_gap: Whether it is the last before entries that are not owned.
@@ -87,7 +87,7 @@ class EntryRun:
         return span - ENTRY_HEADER_BYTES * (stop - 1 - first)
 
     def stop_with(self, first: int, stop: int, size_bytes: int) -> int:
-        """Behind the entry of `[first, stop)` that brings them to so many bytes; else `stop`."""
+        """Behind the first entries of `[first, stop)` that have so many bytes, or else `stop`."""
         if self.bytes_between(first, stop) < size_bytes:
             return stop
         stops = range(first + 1, stop)
@@ -114,7 +114,7 @@ class EntryRun:
         return self.data[start : start + (position & 0xFFFFFFFF)]
 
     def verify_checksums(self) -> None:
-        """Compare the CRC32C of each entry that has one; an entry with another becomes `BROKEN`."""
+        """Compare the CRC32C of each entry that has one; if it differs, mark the entry `BROKEN`."""
         index = 0
         while True:
             index = builds.in_use.entries.next_bad_checksum(

@@ -140,11 +140,11 @@ class EntryWriter:
         """Take the next message.
 
         Returns:
-            The entries that are complete by it, in order; often none.
+            The entries that are now complete, in order; often none.
 
         Raises:
-            EntryTooLargeError: It is longer than 128 MiB, than an entry may be while chunking is
-                off, or its metadata alone is.
+            EntryTooLargeError: It is longer than 128 MiB; or its entry is longer than allowed, and
+                chunking is off or its metadata alone leaves no room for a chunk.
             OptionError: A value of it is of the wrong type, or out of the range of its field.
         """
         numbered, joins_batch = self._numbered(message)
@@ -158,7 +158,7 @@ class EntryWriter:
         return entries
 
     def flush(self) -> list[WrittenEntry]:
-        """The entries of what was taken and not given yet; none if that is nothing.
+        """The entries of the messages that were taken and not given yet.
 
         Raises:
             EntryTooLargeError: As `add`.
@@ -217,7 +217,7 @@ class EntryWriter:
         """The entry of a message that is not a member of a batch, or one entry for each chunk."""
         message, sequence_id, _ = numbered
         payload = message.payload or b""
-        # Of nothing, what ZLIB makes is dropped by the clients of C++ and Python.
+        # The clients of C++ and Python drop a message whose empty payload went through ZLIB.
         codec = self._compression if payload or self._compression != ZLIB else NONE
         compressed = compress(codec, payload)
 

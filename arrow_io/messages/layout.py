@@ -9,7 +9,7 @@ BrokerEntryMetadata and its MessageMetadata (PulsarApi.proto) say.
 **Row table**, column-major, `ROW_WIDTH` columns of `capacity` numbers: what belongs to one message.
 
 A *position* packs where bytes stand in a buffer: `start << 32 | length`, both in bytes; `ABSENT`
-(−1) where the message has none. Buffers are therefore below 2 GiB.
+(−1) if the message has none. Buffers are therefore below 2 GiB.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KEY = 12
 ORDERING_KEY = 13
 PROPERTY_COUNT = 14
 BATCH_SIZE = 15
-"""num_messages_in_batch; ABSENT where the entry is no batch."""
+"""num_messages_in_batch; ABSENT if the entry is not a batch."""
 COMPRESSION = 16
 UNCOMPRESSED_SIZE = 17
 SCHEMA_VERSION = 18
@@ -81,7 +81,7 @@ SPECIAL_BY_POSITION = SPECIAL & ~(BATCHED | COMPRESSED)
 ROW_ENTRY = 0
 """Index of the message's entry in the entry table that its segment names."""
 ROW_BATCH_INDEX = 1
-"""0-based; ABSENT where the message was not batched."""
+"""0-based; ABSENT if the message was not batched."""
 ROW_EVENT_TIME = 2
 ROW_SEQUENCE_ID = 3
 ROW_FLAGS = 4
@@ -91,7 +91,7 @@ ROW_PROPERTY_COUNT = 7
 ROW_METADATA = 8
 """Position of the message's metadata: SingleMessageMetadata in a batch, else MessageMetadata."""
 ROW_PAYLOAD = 9
-"""Position of the value; ABSENT where it is null."""
+"""Position of the value; ABSENT if it is null."""
 ROW_WIDTH = 10
 
 # Why `read_entries` stopped.
@@ -135,4 +135,4 @@ MAX_COMPRESSION_RATIO = 1 << 16
 MIN_MEMBER_BYTES = 6
 """A message in a batch takes four bytes of length and two of `payload_size` at the least."""
 MAX_COMPARED_PROPERTIES = 64
-"""Up to so many properties a message, the hot loop finds equal names by comparing all pairs."""
+"""If a message has no more properties, the hot loop compares all pairs to find equal names."""

@@ -110,8 +110,7 @@ class MessageColumns:
         Args:
             run: The run.
             first: First entry.
-            batch_index: Batch index of the first message to add of the first entry, if it is a
-                batch.
+            batch_index: If the first entry is a batch, index in it of the first message to add.
             stop: Behind the last entry.
 
         Returns:
@@ -179,7 +178,7 @@ class MessageColumns:
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
     def row_numbers(self, field: int) -> pa.Int64Array:
-        """One number of each row's own (`ROW_…`)."""
+        """One number of each row (field `ROW_…`)."""
         data = self._buffer.slice(8 * field * self.capacity, 8 * self.count)
         return pa.Array.from_buffers(pa.int64(), self.count, [None, data])
 
@@ -201,11 +200,19 @@ class MessageColumns:
         return pa.Array.from_buffers(pa.int32(), self.count, [validity, out], nulls)
 
     def row_times(self, field: int, tally: Tally) -> pa.TimestampArray:
-        """Timestamps of a row's own number in ms, of which 0 stands for none."""
+        """Timestamps from a number of each row, in ms; 0 stands for none.
+
+        Raises:
+            CorruptEntryError: A timestamp cannot hold a time (counted instead when salvaging).
+        """
         return self._timestamps(self._column(field), 0, tally)
 
     def entry_times(self, field: int, tally: Tally) -> pa.TimestampArray:
-        """Timestamps of a number in ms of each row's entry, of which `NO_TIME` stands for none."""
+        """Timestamps from a number of each row's entry, in ms; `NO_TIME` stands for none.
+
+        Raises:
+            CorruptEntryError: A timestamp cannot hold a time (counted instead when salvaging).
+        """
         return self._timestamps(self._spread(field)[1], layout.NO_TIME, tally)
 
     def _timestamps(self, milliseconds: memoryview, absent: int, tally: Tally) -> pa.TimestampArray:
@@ -223,15 +230,19 @@ class MessageColumns:
         return pa.Array.from_buffers(TIMESTAMP, self.count, buffers, nulls)
 
     def row_text(self, field: int, report: ReadReport) -> pa.StringArray:
-        """Bytes of each row's own, as text."""
+        """Bytes of each row, as text; errors as of `row_bytes`."""
         return as_text(self.row_bytes(field), report)
 
     def entry_text(self, field: int, report: ReadReport) -> pa.StringArray:
-        """Bytes of each row's entry, as text."""
+        """Bytes of each row's entry, as text; errors as of `entry_bytes`."""
         return as_text(self.entry_bytes(field), report)
 
     def row_bytes(self, field: int) -> pa.BinaryArray:
-        """Key, ordering key or value of each row."""
+        """Key, ordering key or value of each row.
+
+        Raises:
+            CorruptEntryError: They take more than 2 GiB together.
+        """
         spans = self._spans(
             (lambda segment: segment.payload)
             if field == layout.ROW_PAYLOAD
@@ -240,7 +251,12 @@ class MessageColumns:
         return _gather(self._column(field), self.count, spans)
 
     def key_bytes(self, tally: Tally) -> pa.BinaryArray:
-        """The key of each row as bytes: decoded if the producer gave bytes, which are Base64."""
+        """The key of each row as bytes: decoded if the producer gave bytes, which are Base64.
+
+        Raises:
+            CorruptEntryError: A key is marked as Base64 and is not (counted instead when
+                salvaging), or all take more than 2 GiB together.
+        """
         keys = self.row_bytes(layout.ROW_KEY)
         flags = self.row_numbers(layout.ROW_FLAGS)
         encoded = pc.not_equal(pc.bit_wise_and(flags, layout.KEY_IS_BASE64), 0)
@@ -268,7 +284,7 @@ class MessageColumns:
         return self._spans(lambda segment: segment.payload)
 
     def version_spans(self) -> Iterator[tuple[int, int, bytes | None]]:
-        """Rows `[start, stop)` that were written with the same schema version; None: with none."""
+        """Rows `[start, stop)` written with the same schema version, or with none (None)."""
         entries = self._column(layout.ROW_ENTRY)
         for start, stop, run in self._spans(lambda segment: segment.run):
             row = start
@@ -281,7 +297,11 @@ class MessageColumns:
                 row = end
 
     def entry_bytes(self, field: int) -> pa.BinaryArray:
-        """Bytes that each row's entry has in its own metadata."""
+        """Bytes that each row's entry has in its own metadata.
+
+        Raises:
+            CorruptEntryError: They take more than 2 GiB together.
+        """
         _, positions = self._spread(field)
         spans = ((a, b, run.data) for a, b, run in self._spans(lambda segment: segment.run))
         return _gather(positions, self.count, spans)
@@ -290,8 +310,8 @@ class MessageColumns:
         """The properties of each row; if a name stands twice in a row, the last value wins.
 
         Raises:
-            CorruptEntryError: A property cannot be decoded (salvaging: the message is given without
-                its properties, and this is counted).
+            CorruptEntryError: A property cannot be decoded (when salvaging, the message is given
+                without its properties, and this is counted); or all take more than 2 GiB together.
         """
         counts = self._column(layout.ROW_PROPERTY_COUNT)
         metadata = self._column(layout.ROW_METADATA)
@@ -407,7 +427,12 @@ def _gather(
 
 
 def as_text(array: pa.BinaryArray, report: ReadReport) -> pa.StringArray:
-    """The same bytes as UTF-8; U+FFFD for what is not, as in Pulsar's Java client, and counted."""
+    """The same bytes as text: what is not UTF-8 becomes U+FFFD, as in Pulsar's Java client.
+
+    Args:
+        array: The bytes.
+        report: Counts the texts in which something was replaced.
+    """
     validity, offsets, data = array.buffers()
     text = pa.Array.from_buffers(
         pa.string(), len(array), [validity, offsets, data], array.null_count
@@ -427,10 +452,10 @@ def as_text(array: pa.BinaryArray, report: ReadReport) -> pa.StringArray:
 
 
 def last_of_equal(offsets: pa.Int32Array, names: pa.Array) -> tuple[pa.Int32Array, pa.Int64Array]:
-    """Of the entries of each list that have the same name, the last alone counts.
+    """Keep only the last of the entries of a list that have the same name.
 
     Args:
-        offsets: Of the lists.
+        offsets: The offsets of the lists.
         names: The name of each entry.
 
     Returns:

@@ -78,7 +78,7 @@ _FIELD_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def wrong_field(message: Message) -> str | None:
-    """Name of a field of a message whose value is of another type than the field; or None.
+    """Name of a field whose value has the wrong type; None if all are right.
 
     Example:
         >>> wrong_field(Message(payload="text", publish_time_ms=0))
@@ -106,8 +106,9 @@ def single_message_metadata(message: Message, sequence_id: int) -> bytes:
     """The SingleMessageMetadata of a message in a batch.
 
     Raises:
-        TypeError: A value of the message is of the wrong type; so the next, and AttributeError.
-        ValueError: A value is out of its field's range, or text that UTF-8 cannot hold.
+        TypeError: A value of the message is of the wrong type.
+        AttributeError: Likewise.
+        ValueError: A value is out of its field's range, or is text that UTF-8 cannot hold.
     """
     key = message.key
     return b"".join(
@@ -144,8 +145,10 @@ def batch_metadata(
         uncompressed_bytes: Length of the payload before compression; written if it is compressed.
 
     Raises:
-        TypeError: As `single_message_metadata`.
-        ValueError: As `single_message_metadata`.
+        TypeError: A value of the message is of the wrong type.
+        AttributeError: Likewise.
+        ValueError: A value is out of its field's range, or is text that UTF-8 cannot hold.
+        OverflowError: The schema version is not a signed 64-bit number.
     """
     lowest, highest = sequence_ids
     return b"".join(
@@ -184,8 +187,10 @@ def message_metadata(
         chunk: Which part of the message the entry holds; None: all of it.
 
     Raises:
-        TypeError: As `single_message_metadata`.
-        ValueError: As `single_message_metadata`.
+        TypeError: A value of the message is of the wrong type.
+        AttributeError: Likewise.
+        ValueError: A value is out of its field's range, or is text that UTF-8 cannot hold.
+        OverflowError: The schema version is not a signed 64-bit number.
     """
     return b"".join(
         (
@@ -210,7 +215,15 @@ def message_metadata(
 
 
 def broker_entry_metadata(broker_timestamp_ms: int, index: int) -> bytes:
-    """The BrokerEntryMetadata of an entry; `index` is that of its last message."""
+    """The BrokerEntryMetadata of an entry (PIP-70).
+
+    Args:
+        broker_timestamp_ms: When the broker stored it, ms since the epoch.
+        index: The broker's running number of its last message.
+
+    Raises:
+        ValueError: The time is before 1970.
+    """
     return _number(1, _milliseconds(broker_timestamp_ms)) + _number(2, index)
 
 

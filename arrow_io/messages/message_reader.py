@@ -31,9 +31,11 @@ class Needs:
     """How deep a reader has to look to give the columns asked for.
 
     Attributes:
-        metadata: Any more than where messages stand; only then are checksums compared.
-        members: Anything that stands inside a batch, which must then be decompressed and split.
-        payload: The value itself.
+        metadata: Whether more is needed than where messages stand; only then checksums are
+            compared.
+        members: Whether anything is needed that stands inside a batch, which must then be
+            decompressed and split.
+        payload: Whether the value itself is needed.
     """
 
     metadata: bool = True
@@ -41,7 +43,7 @@ class Needs:
     payload: bool = True
 
     def __or__(self, other: Needs) -> Needs:
-        """What serves both."""
+        """What is needed by one or the other."""
         return Needs(
             self.metadata or other.metadata,
             self.members or other.members,
@@ -72,9 +74,8 @@ class MessageReader:
 
     Args:
         runs: Entries of one partition, in order; those not `owned` are read only as long as a
-            chunked message is open. A `TransactionLookahead` if messages
-            of transactions that were not committed are to be left out; any other iterable gives
-            them all.
+            chunked message is open. A `TransactionLookahead` leaves out messages of transactions
+            that were not committed; any other iterable gives them all.
         needs: How deep to look.
         tally: Says whether damage is raised, or counted in its report, which receives all counts.
         limits: How large the message columns grow.
@@ -121,8 +122,10 @@ class MessageReader:
         Raises:
             CorruptEntryError: An entry cannot be decoded (counted instead when salvaging).
             ChecksumError: Its CRC32C does not match (likewise).
-            DecryptionError: It is not opened by the key that is given for it (likewise).
+            DecryptionError: The key that is given for it does not open it (likewise).
             EncryptedPayloadError: What is asked for is encrypted, and no key is given for it.
+            OptionError: A private key that was looked up cannot be used.
+            PulsarOffloadError: The entries cannot be read.
         """
         for run in self._runs:
             if run.owned:
@@ -207,7 +210,7 @@ class MessageReader:
         return full
 
     def _read_special(self, run: EntryRun, index: int) -> Iterator[MessageColumns] | None:
-        """Read an entry that is not simply one message; gives what did not fit of a batch."""
+        """Read an entry that is not simply one message; gives what is left of a batch, if any."""
         entry = run.fields(index)
         flags = entry[layout.FLAGS]
         try:

@@ -43,6 +43,10 @@ class TransactionLookahead:
         skip_gap: Makes `runs` go on with the next that is `owned`; None if all are.
         max_kept_bytes: How many bytes of entries and their tables to keep between reader and
             look-ahead.
+
+    Attributes:
+        damage: The error of the first entry met that cannot be decoded, and may have been a marker;
+            None if there is none.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The numbers that entries are spelled in: protobuf's, and those of Java's buffers.
 
-For the sources of the core. What is compiled has the same of `_wire.pxd`, whose functions C can
-put where they are called.
+For the sources of the core. The compiled build has the same from `_wire.pxd`, whose functions C can
+inline.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def int32(value: int) -> int:
 
 
 def uint32_be(p: Sequence[int], i: int) -> int:
-    """The unsigned number in the four bytes from `i` on, the highest of which is the first."""
+    """The unsigned number in the four bytes from `i` on, the highest byte first."""
     return p[i] << 24 | p[i + 1] << 16 | p[i + 2] << 8 | p[i + 3]
 
 

@@ -4,15 +4,15 @@
 
 Cython in pure-Python mode, as are its subclasses, one for each encoding. Each of these files is
 also compiled, under a name that ends in `_c` instead of `_py`; `core.builds` chooses. Both builds
-fill the same buffers for every input, hostile input included. (The C declarations of this file
-stand in `_arena_c.pxd`, where the compiled subclasses find them.)
+fill the same buffers for every input, hostile input included. The C declarations of this file stand
+in `_arena_c.pxd`, where the compiled subclasses find them.
 
 Rules of these files:
 
 * One walk over a payload appends each value where it belongs. Nothing is allocated here. What a
   node has no room for is counted and written to a spare place, which each node has behind its
-  others; the walk goes on. At its end the payload's values are taken back, and the caller, who is
-  told `FULL` and what all nodes need, comes again with an arena that is large enough.
+  others; the walk goes on. At its end the payload's values are taken back. The caller gets `FULL`
+  and what all nodes need, and comes again with an arena that is large enough.
 * Bounds checks are off in the compiled build, so every length read from the bytes is compared with
   what remains *before* it is used, and every count with its node's capacity *before* it is raised.
   Nesting is as deep as the schema, or `MAX_DEPTH` if values are only read over.
@@ -101,7 +101,7 @@ class Arena:
         floats: cython.float[::1],
         doubles: cython.double[::1],
     ) -> None:
-        """Fill this arena from now on: six views of one buffer, of which 64 bytes are scratch.
+        """Fill this arena from now on: six views of one buffer, whose first 64 bytes are scratch.
 
         All places for values are taken to be of values that are not null: only nulls are marked.
         """

@@ -62,7 +62,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _avro_length(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A length in bytes, left in `number`, of which so many follow."""
+        """A length, left in `number`; so many bytes follow."""
         i = self._avro_long(i, stop)
         if i >= 0 and (self.number < 0 or self.number > stop - i):
             return self._fail(tables.BAD_LENGTH, tables.ABSENT, i)
@@ -243,7 +243,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _avro_defaults(self, link: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.bint:
-        """Fields that the writer had not: their defaults stand encoded among the constants."""
+        """Fields that the writer did not have: their defaults stand encoded among the constants."""
         data: cython.pointer[cython.const[cython.uchar]] = self.p
         position: cython.longlong
         i: cython.Py_ssize_t = 0

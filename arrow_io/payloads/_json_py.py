@@ -447,7 +447,7 @@ class Shredder(Arena):
     def _json_decimal(
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """A number with so many digits at the most, of which so many behind the point."""
+        """A number with at most so many digits, so many of them behind the point."""
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         start: cython.Py_ssize_t = i
         end: cython.Py_ssize_t
@@ -492,7 +492,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _json_significant(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.longlong:
-        """How many digits a number has from the first on that is not 0."""
+        """How many digits a number has, from the first one that is not 0 to the last."""
         total: cython.longlong = 0
         c: cython.int
         while i < stop and self.p[i] != 0x65 and self.p[i] != 0x45:
@@ -524,7 +524,7 @@ class Shredder(Arena):
             return -1
         last = base + self.used[node]
         if self._is_beyond(node):
-            # The text is nowhere, so that it is looked at once there is room.
+            # The text found no room, so it is looked at when the payload comes again.
             return i if self._close_bytes(node) else -1
         if (last - first) % 4 == 0:
             for k in range(2):
@@ -617,7 +617,7 @@ class Shredder(Arena):
         hints: cython.Py_ssize_t = hint + 1
         wanted: cython.Py_ssize_t = self.ops[at + tables.D]
         found: cython.Py_ssize_t = 0
-        # What is written to the arena could be any of these, as far as C knows: kept, they need not
+        # C cannot know that a write to the arena leaves these as they are; kept here, they need not
         # be looked up anew.
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         links: cython.pointer[cython.const[cython.longlong]] = self.links

@@ -32,8 +32,8 @@ class Shredder(Arena):
     """Appends protobuf messages.
 
     Attributes:
-        seconds: Of the timestamp that is being read.
-        nanoseconds: Likewise.
+        seconds: Seconds of the timestamp that is being read.
+        nanoseconds: Its nanoseconds.
     """
 
     seconds: cython.longlong
@@ -217,8 +217,8 @@ class Shredder(Arena):
     ) -> cython.Py_ssize_t:
         """Append what becomes of a message that ends at `i`, once all of its fields were appended.
 
-        Fields left out become what `IF_MISSING` says. Only now is it seen that one stood twice: its
-        node has more than one value more than there were messages, `count`, before.
+        Fields left out become what `IF_MISSING` says. Only now it shows whether one stood twice:
+        its node then has more than `count + 1` values, if `count` messages stood before this one.
         """
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
@@ -273,7 +273,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _put_missing(self, node: cython.Py_ssize_t, at: cython.Py_ssize_t) -> cython.bint:
-        """Append what a field becomes that its message has not."""
+        """Append what a field becomes if its message does not have it."""
         missing: cython.longlong = self.nodes[at + tables.IF_MISSING]
         storage: cython.longlong = self.nodes[at + tables.STORAGE]
         k: cython.longlong
@@ -654,7 +654,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _length(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A length, left in `number`, of which so many bytes follow."""
+        """A length, left in `number`; so many bytes follow."""
         if i < stop and self.p[i] < 0x80:
             self.number = self.p[i]
             i += 1
@@ -697,7 +697,7 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Read over a field that a message has not, or that has another wire type."""
+        """Read over a field that the message type does not have, or has with another wire type."""
         i = self._read_over(tag, i, stop, depth)
         if i < 0:
             return self._broken(at)
@@ -707,7 +707,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _ignored(self, at: cython.Py_ssize_t, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Pass over a field of a message; upb takes an entry of a map with one for none."""
+        """Pass over a field of a message; upb drops an entry of a map that has such a field."""
         is_entry: cython.bint = at >= 0 and self.ops[at + tables.OPCODE] == tables.PROTO_ENTRY
         if is_entry and not self.is_canonical:
             return self._fail(tables.NOT_CANONICAL, self.ops[at + tables.NODE], i)

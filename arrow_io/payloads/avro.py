@@ -2,9 +2,9 @@
 
 The rules are those of Avro 1.12, "Schema Resolution".
 
-If Avro leaves a choice, or Java's implementation goes its own way: names of records, enums and
-fixed types tell branches of a union apart, and nothing else; times written in one unit and read in
-another are converted; decimals match if precision and scale do.
+Avro leaves some choices, and its Java implementation goes its own way in places. Here names of
+records, enums and fixed types tell branches of a union apart, and nothing else does; times written
+in one unit and read in another are converted; decimals match if precision and scale do.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ def avro_program(writer: AvroType, shape: Shape) -> Program:
         writer: The schema that the payloads were written with.
         shape: What `avro_shape` gave for the schema they are read by; a record may have fewer
             fields than that schema.
+
+    Raises:
+        SchemaError: The default of a field does not fit its type.
     """
     builder = ProgramBuilder("avro", shape)
     compiler = _Compiler(builder)
@@ -214,7 +217,7 @@ def time_scale(builder: ProgramBuilder, shape: Shape, writer: AvroType) -> int:
         return builder.scale(*scale_limits(bits))
     family, _, unit = reader.logical.rpartition("-")
     written_family, _, written_unit = writer.logical.rpartition("-")
-    # Both kinds of timestamp count from 1970, and differ in whose clock they mean alone.
+    # Both kinds of timestamp count from 1970, and differ only in whose clock they mean.
     is_alike = written_family.removeprefix("local-") == family.removeprefix("local-")
     source = _UNITS[written_unit if is_alike else unit]
     target = {"ns": 10**9, "us": 10**6}[shape.type.unit]
@@ -253,7 +256,7 @@ def _distance(writer: AvroType, reader: AvroType) -> int:
 
 
 def _read_as(writer: AvroType, reader: AvroType) -> dict[str, str]:
-    """By the names of the writer's fields, those of the reader's; a name goes before an alias."""
+    """The reader's names of fields, by the writer's; a name goes before an alias."""
     written = {each.name for each in writer.fields}
     read_as = {each.name: each.name for each in reader.fields if each.name in written}
     for each in reader.fields:
@@ -287,7 +290,7 @@ class _DefaultEncoder:
         self._budget = Budget()
 
     def encode(self, type_: AvroType, value: object, depth: int) -> bytes:
-        """The bytes of a value, so deep inside the default."""
+        """The bytes of a value that stands at a depth inside the default."""
         self._budget.spend(depth)
         if type_.kind == "union":
             for number, branch in enumerate(type_.branches):

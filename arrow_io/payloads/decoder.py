@@ -68,8 +68,8 @@ class PayloadDecoder:
         reader: The schema whose fields are given. A `KEY_VALUE` is not one: its parts are.
         versions: The schema of each version; empty if all payloads were written by `reader`.
         time_unit: `ns` or `us`: unit of what counts nanoseconds.
-        foreign: Versions that cannot be read by this schema, since either is a KEY_VALUE and the
-            other is none: what is wrong with each.
+        foreign: What is wrong with each version that this schema cannot read, because one of the
+            two is a KEY_VALUE and the other is not.
 
     Raises:
         SchemaError: The reader's schema cannot be read.
@@ -176,7 +176,11 @@ class PayloadDecoder:
         return avro_program(writer, shape)
 
     def finish(self, shredding: Shredding, tally: Tally) -> pa.Array:
-        """The array of all payloads that were appended."""
+        """The array of all payloads that were appended.
+
+        Raises:
+            SchemaError: The character set that the schema names cannot be used.
+        """
         values = shredding.finish()
         if self._reader.type != "STRING":
             return values
@@ -259,7 +263,8 @@ def decode(
     Raises:
         PayloadDecodeError: A payload does not fit its schema (when salvaging, its value is null).
         UnknownSchemaVersionError: The schema of a payload is not known (likewise).
-        SchemaError: The schema of a version cannot be read (likewise).
+        SchemaError: The schema of a version cannot be read (likewise); or so many rows take too
+            much memory, or the schema's character set cannot be used.
     """
     shredding = Shredding(decoder.program(None, fields), rows.count, rows.size_bytes)
     for source in sources:
@@ -287,7 +292,11 @@ def decode(
 def lose_values(
     rows: MessageColumns, lost: list[int], error: PulsarOffloadError, tally: Tally
 ) -> None:
-    """Count the values of some rows as lost, each once, however often they are decoded."""
+    """Count the values of some rows as lost, each once, however often they are decoded.
+
+    Raises:
+        PulsarOffloadError: `error`, unless the read salvages.
+    """
     new = [row for row in lost if row not in rows.lost_values]
     if new:
         tally.lose(Unit.VALUE, rows.locate(error, new[0]), count=len(new))

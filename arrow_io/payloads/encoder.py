@@ -103,7 +103,7 @@ class PayloadEncoder:
 
 
 def _check_fields(given: pa.DataType, wanted: pa.DataType) -> None:
-    """Refuse fields that the schema has not, which Arrow's cast would drop."""
+    """Refuse fields that the schema does not have: Arrow's cast would drop them."""
     if pa.types.is_struct(given) and pa.types.is_struct(wanted):
         types = {field.name: field.type for field in wanted}
         for field in given:
@@ -155,7 +155,7 @@ def _misfit(given: pa.Array, wanted: pa.DataType | None, path: str) -> tuple[str
 
 
 def _kind(type_: pa.DataType) -> str:
-    """A type, but of one with others in it only what it is."""
+    """A type, without the types inside it."""
     return f"a {str(type_).partition('<')[0]}" if type_.num_fields else str(type_)
 
 
@@ -204,7 +204,7 @@ def _primitives(values: pa.Array, type_: str) -> list[bytes | None]:
 
 
 def _numbers(values: pa.Array) -> list[Any]:
-    """Values as Python's numbers; of times, the number that Arrow keeps."""
+    """Values as Python's numbers; for times, the number that Arrow keeps."""
     if pa.types.is_temporal(values.type):
         values = values.view(_INTEGERS[values.type.bit_width])
     numbers: list[Any] = values.to_pylist()
@@ -323,7 +323,7 @@ def _number(number: float) -> str:
 
 
 def _nothing(_value: object) -> str:
-    message = "a value, but the schema has null only"
+    message = "a value is given, but the schema allows null only"
     raise OptionError(message)
 
 

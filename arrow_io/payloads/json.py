@@ -1,7 +1,7 @@
 """JSON: programs that read JSON text by the Avro schema that Pulsar keeps for it.
 
-As Pulsar's Java client has it: fields that the schema has not are passed over, those that are
-missing are null, the last of two fields with one name counts. Bytes are Base64 text, as Jackson
+As Pulsar's Java client has it: fields that the schema does not have are passed over, missing ones
+are null, and the last of two fields with one name counts. Bytes are Base64 text, as Jackson
 writes them. Whole numbers and decimals are what their text says, or an error; floating-point fields
 take the nearest number that they have.
 """
@@ -38,7 +38,7 @@ _TOKENS: Final = {
     tables.TOKEN_OBJECT: ("record", "map"),
     tables.TOKEN_ARRAY: ("array",),
 }
-"""Which branch of a union takes a token, the first of these kinds that the union has."""
+"""Kinds of branches that may take a token; of those that a union has, the first one takes it."""
 
 
 def json_shape(reader: AvroType, time_unit: str) -> Shape:
@@ -119,7 +119,7 @@ def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
 
 
 def _union(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
-    """A struct of which one member is set; JSON does not say which branch was meant."""
+    """A struct with one member set: JSON does not say which branch was meant."""
     ops: dict[str, int] = {}
     for child, below in shape.children_at(node):
         compiled = _compile(builder, child, below, builder.reserve())
@@ -140,7 +140,7 @@ class _Number(str):
 
 
 def canonical_json(payload: bytes) -> bytes:
-    """The same JSON with each name once, its last value, and no escape that is not needed.
+    """The same JSON with each name once, with its last value, and without needless escapes.
 
     Raises:
         ValueError: It is not JSON.

@@ -1,8 +1,8 @@
 """Pulsar's primitive schema types: programs for payloads that are one value, big-endian.
 
 Sources: `*Schema.java` of Pulsar's Java client. `java.util.Date` and `java.sql.Timestamp` are
-instants in milliseconds, and stay instants. `java.sql.Time` is one too, but a time of day (UTC) is
-meant: of one that has a date as well, the date does not count.
+instants in milliseconds, and stay instants. `java.sql.Time` is one too, but means a time of day
+(UTC): if it has a date as well, the date does not count.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def primitive_shape(type_: str, time_unit: str) -> Shape:
         return scalar("", _FIXED[type_].type, type_)
     others = {
         "BYTES": pa.binary(),
-        # Bytes until they are made text, which never fails: as in Java, U+FFFD stands for what is
-        # none.
+        # Bytes until they are made text, which never fails: as in Java, U+FFFD replaces what is not
+        # text.
         "STRING": pa.binary(),
         "BOOLEAN": pa.bool_(),
         "TIME": pa.time64("us"),

@@ -17,11 +17,11 @@ A field that is not there is null if its presence is tracked (`optional`, member
 proto2, messages), whatever default proto2 gives it; else it is zero or empty, or the first name of
 its enum.
 
-What may stand in a payload is what the protobuf library takes: fields in any order, fields that the
-schema has not, and fields whose wire type is not the schema's, which count as such; so do numbers
-that a closed enum has not. What must be merged, because it stands twice, is left to the library;
-and so is an entry of a map that has unknown fields, which the library drops. Texts that are not
-UTF-8, which proto2 lets pass, and times beyond their column do not fit.
+A payload may have what the protobuf library takes: fields in any order, and unknown fields. Fields
+whose wire type is not the schema's count as unknown, and so do numbers that a closed enum does not
+have. What must be merged, because it stands twice, is left to the library; so is an entry of a map
+that has unknown fields, which the library drops. Texts that are not UTF-8, which proto2 lets pass,
+and times beyond their column do not fit.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _WIDTHS: Final = {_VARINT: 0, _EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 
 
 class _Scalar(NamedTuple):
-    """Its column, the op that reads it, and its wire type."""
+    """The column of a scalar type, the op that reads it, and its wire type."""
 
     type: pa.DataType
     opcode: int
@@ -130,8 +130,8 @@ def protobuf_shape(schema_data: str, time_unit: str) -> Shape:
         time_unit: `ns` or `us`: unit of timestamps.
 
     Raises:
-        SchemaError: It is not such a text, does not describe that message, or one with too many
-            fields.
+        SchemaError: It is not such a text, or does not describe that message, or the message has
+            too many fields.
     """
     message = _root_message(schema_data)
     return _Shapes(time_unit).message("", message, (), 0, message)
@@ -171,7 +171,7 @@ def _root_message(schema_data: str) -> Descriptor:
             base64.b64decode(encoded, validate=True)
         )
     except (ValueError, DecodeError) as error:
-        raise SchemaError("the fileDescriptorSet is not one in Base64") from error
+        raise SchemaError("the fileDescriptorSet is not a FileDescriptorSet in Base64") from error
     pool = _pool(files, file_name)
     try:
         message = pool.FindMessageTypeByName(name)
@@ -221,7 +221,7 @@ def _pool(files: descriptor_pb2.FileDescriptorSet, root: str) -> DescriptorPool:
 
 
 def _canonical_writer(message: Descriptor) -> Callable[[bytes], bytes]:
-    """Gives what writes a payload anew, with each field once and without those it has not."""
+    """Gives what writes a payload anew, with each field once and without unknown fields."""
     message_class = message_factory.GetMessageClass(message)
 
     def write(payload: bytes) -> bytes:
@@ -359,7 +359,7 @@ class _Compiler:
         return self._builder.set(op, opcode, node, self._ops_by_tag(ops, more), end_tag)
 
     def _oneofs(self, message: Descriptor, shape: Shape, node: int) -> int:
-        """Link of the oneofs of which a shape has two members or more."""
+        """Link of the oneofs that have two members or more in a shape."""
         places = _places(shape, node)
         nodes = [
             [places[each.name][1] for each in oneof.fields if each.name in places]

@@ -107,7 +107,7 @@ def record(name: str, fields: Sequence[Shape], origin: object = None) -> Shape:
 
 
 def distinct(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
-    """The names, those that are taken followed by `_2`, `_3`, …; letter case does not count.
+    """The names, with `_2`, `_3`, … behind those that are taken; letter case does not count.
 
     Engines disagree on letter case in names, so two names never differ by it alone.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_ARENA_BYTES = 2 << 30
 MAX_EXPECTED_BYTES = 256 << 20
-"""Most memory taken for what payloads before made expect."""
+"""Most memory taken because of what earlier payloads needed."""
 _GROWTHS = (2.0, 1.25)
 """How much room is made, as a multiple of what is needed; the second if the first is too much.
 
@@ -344,7 +344,7 @@ def _numbers(numbers: Iterable[int]) -> array[int]:
 
 
 def _without_equal_keys(maps: pa.MapArray) -> pa.MapArray:
-    """Of the entries of a map that have the same key, the last alone, as in every language's map.
+    """Keep only the last of a map's entries with the same key, as every language's map does.
 
     The whole of `maps` is looked at, so it must not be a slice.
     """

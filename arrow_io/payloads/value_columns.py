@@ -97,11 +97,13 @@ class ValueColumns:
     ) -> list[pa.Array]:
         """The arrays of some fields.
 
+        If the read salvages, a payload that cannot be decoded is null, and counted.
+
         Raises:
-            PayloadDecodeError: A payload does not fit its schema (when salvaging, it is null and
-                counted; so in the next two cases).
+            PayloadDecodeError: A payload does not fit its schema.
             UnknownSchemaVersionError: The schema of a payload is not known.
-            SchemaError: The schema of a payload cannot be read.
+            SchemaError: The schema of a payload cannot be read; or so many rows take too much
+                memory, or the schema's character set cannot be used.
         """
         arrays: dict[ValueField, pa.Array] = {}
         is_pair = self.schema.reader.type == "KEY_VALUE"

@@ -1,7 +1,7 @@
-"""What file-system libraries raise: which of it is a storage failure, and which passes by itself.
+"""Errors of file-system libraries: which are failures of the storage, and which may pass.
 
-Found by sending s3fs 2026.9 (aiobotocore 3.10) to a server that misbehaves; this is what is left
-after s3fs and botocore have made their own attempts (`s3_answers` sees to listings that are cut):
+Found by sending s3fs 2026.9 (aiobotocore 3.10) to a server that misbehaves. The table shows what is
+left after s3fs and botocore have made their own attempts (`s3_answers` sees to cut listings):
 
 =========================================== ===================================================
 The server                                  What reaches the caller of s3fs
@@ -47,8 +47,8 @@ _LIBRARY_ERRORS = {
 }
 """Base classes of the errors of each storage library that are not an `OSError`, by module."""
 
-# EndpointConnectionError is not here: botocore has asked five times by then, and where the endpoint
-# is mistyped the user should hear it soon.
+# EndpointConnectionError is not here: botocore has asked five times by then, and if the endpoint is
+# mistyped, the user should hear it soon.
 _TRANSIENT_LIBRARY_ERRORS = {
     "aiohttp": ("ClientPayloadError", "ServerDisconnectedError"),
     "azure.core.exceptions": ("ServiceRequestError", "ServiceResponseError"),
@@ -157,8 +157,8 @@ class RetryPolicy:
     max_delay_s: float = 5.0
     """Longest pause, in seconds."""
     deadline_s: float = 60.0
-    """Time for a request with all its attempts, in seconds; behind it no attempt begins. On S3 one
-    that is under way is given up then, unless bytes have come."""
+    """Time for a request with all its attempts, in seconds; after it no attempt begins. On S3 an
+    attempt that is under way is then given up, unless bytes have come."""
     least_bytes_per_s: float = 8 << 10
     """So many bytes of a body, received or to be sent, extend the deadline by one second."""
     sleep: Callable[[float], object] = time.sleep
@@ -181,11 +181,11 @@ class RetryPolicy:
         return self.call_within(lambda _seconds: request())
 
     def call_within(self, request: Callable[[float], _Result], sent_bytes: int = 0) -> _Result:
-        """As `call`, of a request that can be given up.
+        """Send a request as `call` does, and give it up when its time is over.
 
         Args:
-            request: Sends the request once, and gives it up after so many seconds, to which the
-                time for its body has to be added.
+            request: Sends the request once, and gives it up after so many seconds and the time for
+                its body.
             sent_bytes: Length of the body that each attempt sends, in bytes.
 
         Returns:
@@ -198,23 +198,23 @@ class RetryPolicy:
         body_s = sent_bytes / self.least_bytes_per_s
         stop = self.clock() + self.deadline_s + body_s
         delay_s = self.first_delay_s
-        told: Exception | None = None
+        failure: Exception | None = None
         for attempt in itertools.count(1):
             try:
                 return request(stop - self.clock() - body_s)
             except storage_errors() as error:
                 if not is_transient(error):
                     raise
-                if told is None or not isinstance(error, RequestGivenUpError):
-                    told = error
+                if failure is None or not isinstance(error, RequestGivenUpError):
+                    failure = error
             pause_s = min(delay_s, self.max_delay_s)
             if attempt >= self.attempts or self.clock() + pause_s >= stop:
-                raise told
+                raise failure
             self.sleep(pause_s)
             delay_s *= 2
         raise AssertionError
 
     def is_too_late(self, begun: float, received_bytes: int) -> bool:
-        """Whether what began at a time of `clock` has brought too little until now."""
+        """Whether what began at a time of `clock` has brought too few bytes until now."""
         allowed_s = self.deadline_s + received_bytes / self.least_bytes_per_s
         return self.clock() - begun > allowed_s

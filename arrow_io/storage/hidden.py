@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class HiddenText(str):
-    """A text whose `repr` does not show it, nor that of a part of it."""
+    """A text whose `repr` shows neither it nor a part of it."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class HiddenText(str):
 
 
 class HiddenBytes(bytes):
-    """Bytes whose `repr` does not show them, nor that of a part of them."""
+    """Bytes whose `repr` shows neither them nor a part of them."""
 
     __slots__ = ()
 

@@ -50,10 +50,11 @@ class ListingPages:
         self._page_count = 0
 
     def fetch(self, send: Callable[[ObjectStore], _Result]) -> _Result:
-        """Fetch a page; errors are those of `Location`.
+        """Fetch a page.
 
         Raises:
             StorageError: The pages before brought too few keys for the time that they took.
+            PulsarOffloadError: The request failed.
         """
         if self._policy.is_too_late(self._begun, self._key_count * KEY_BYTES):
             message = (

@@ -53,7 +53,8 @@ class Location:
     """A folder, bucket or prefix, and how to get at it.
 
     Equal if URL and options are equal; can be hashed and pickled. The file system is connected when
-    it is first needed, once in each process. Names of objects are relative to the location.
+    it is first needed, once in each process; if its library refuses the URL or the options, or is
+    not installed, that is an `OptionError`. Names of objects are relative to the location.
 
     Example:
         >>> Location("s3://bucket/prefix", {"key": "me", "secret": "shhh"})
@@ -117,7 +118,7 @@ class Location:
     def check_writable(self) -> None:
         """Refuse a chain of URLs, such as `dir::s3://bucket`.
 
-        What it has of a store's own ways to write whole objects is unknown.
+        It is not known whether a chain writes an object whole or not at all.
 
         Raises:
             OptionError: The URL is a chain.
@@ -176,8 +177,8 @@ class Location:
         Args:
             name: Name of the object.
             max_bytes: Greatest length accepted, in bytes; no more than one byte beyond it is read.
-            version: The version that it must be of, if the request can tell, as it was listed
-                or first read; None: any.
+            version: The version that it must have, if the request can tell: as it was listed or
+                first read. None for any.
 
         Returns:
             The bytes; and the user metadata if the request brings it (S3), else None.
@@ -219,8 +220,8 @@ class Location:
             name: Name of the object.
             start: First byte, in bytes from the object's start.
             stop: Byte behind the last one wanted (half-open); greater than `start`.
-            version: The version that it must be of, if the request can tell, as it was listed
-                or first read; None: any.
+            version: The version that it must have, if the request can tell: as it was listed or
+                first read. None for any.
 
         Returns:
             The first 1 … `stop - start` bytes of the range, as many as the store sent.
@@ -364,7 +365,7 @@ class Location:
         )
 
     def delete_objects(self, names: Iterable[str]) -> None:
-        """Delete objects, one after the other in the order given; those not there are no error.
+        """Delete objects, one after the other in the order given; one may be gone already.
 
         Args:
             names: Names of the objects.
@@ -396,7 +397,7 @@ class Location:
         return self._sender.listing(lambda store: store.list_uploads(prefix), self.trace)
 
     def abort_upload(self, name: str, upload_id: str) -> None:
-        """Remove what was written of an object that is not complete; not there is no error.
+        """Remove what was written of an object that is not complete; it may be gone already.
 
         Args:
             name: Name of the object, as `unfinished_uploads` gives it.
@@ -418,7 +419,7 @@ class Location:
         version: ObjectVersion | None,
         read: Callable[[ObjectVersion | None], _Result],
     ) -> _Result:
-        """What `read` gives of a version, by the name under which the store serves it."""
+        """What `read` gives of a version, which the store may serve under another name."""
 
         def send(store: ObjectStore) -> list[ObjectInfo]:
             self.trace.sent(RequestKind.LIST, "")

@@ -1,8 +1,8 @@
 """One request at a time to a store, as its library gives it: no retries, the library's errors.
 
-Every fsspec file system can list, say a size, and read a range. Some have a class of their own:
-for the way in which an object gets there whole or not at all (`store_uploads`), and where an answer
-can say of which version of the object it is: a folder and memory here, S3 in `s3_object_store`.
+Every fsspec file system can list, say a size, and read a range. Some have a class of their own, for
+the way in which an object gets there whole or not at all (`store_uploads`), or because an answer
+says which version of the object it is of: a folder and memory here, S3 in `s3_object_store`.
 """
 
 from __future__ import annotations
@@ -109,12 +109,12 @@ class ObjectStore:
         return bool(self._file_system.async_impl)
 
     def within(self, seconds: float, least_bytes_per_s: float, attempts: Attempts) -> Self:
-        """The same store; of most, a request that is under way cannot be given up, nor watched."""
+        """The same store. Most can neither give up a request that is under way nor watch it."""
         del seconds, least_bytes_per_s, attempts
         return self
 
     def in_pages(self, pages: ListingPages) -> Self:
-        """The same store, for a listing; most fetch the pages of it by themselves."""
+        """The same store, for a listing. Most libraries fetch its pages by themselves."""
         del pages
         return self
 
@@ -158,7 +158,7 @@ class ObjectStore:
         return ObjectInfo(name, size_bytes, modified_in(entry), version)
 
     def listed_with(self, name: str) -> list[ObjectInfo]:
-        """What a listing that has one object, if that is there, says of all the objects in it."""
+        """A listing that has an object, if it is there; and perhaps others."""
         del name
         return self.list_objects()
 
@@ -213,7 +213,7 @@ class ObjectStore:
         self, name: str, start: int, stop: int, version: ObjectVersion | None
     ) -> ObjectContent:
         del version
-        # Not copied: a range may be tens of megabytes, which a file system in memory hands out.
+        # Not copied: a range may have tens of megabytes, and a file system in memory has them.
         data = self._file_system.cat_file(self._path(name), start=start, end=stop)
         return ObjectContent(data, None)
 
@@ -268,7 +268,7 @@ class LocalObjectStore(ObjectStore):
         with Path(self._path(name)).open("rb") as file:
             file.seek(start)
             data = file.read(stop - start)
-            # Behind the bytes: what was written into the file while they were read shows here.
+            # Asked for behind the bytes, so that it shows whether the file was written meanwhile.
             status = os.fstat(file.fileno())
         modified = datetime.fromtimestamp(status.st_mtime, tz=UTC)
         return ObjectContent(data, None, WriteTime(status.st_size, modified))
@@ -295,7 +295,7 @@ class LocalObjectStore(ObjectStore):
 
 
 class _WithoutLeftovers(ObjectStore):
-    """A store in which nothing is seen of what is not complete."""
+    """A store that shows nothing of objects that are not complete."""
 
     def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """There are none."""

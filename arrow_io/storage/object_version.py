@@ -1,4 +1,4 @@
-"""Which version of an object a store speaks of, and when two of them are one.
+"""Which version of an object a store speaks of, and whether two of them are the same.
 
 Stores name a version in one of two ways: by an ETag, or by length and time of writing. Only two
 that are named in the same way can be compared.

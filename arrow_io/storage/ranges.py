@@ -3,9 +3,9 @@
 What comes in is a location, the name of a data object and the length that its index object gives
 (`data_object_length` of PIP-17); what goes out is read-only views of the bytes asked for. A short
 answer is continued where it stopped; that the object ends is believed only when a HEAD says so.
-All bytes are of one version of the object: the one that was listed, or else the one that the first
-answer is of. If answers do not say it (all but S3, folders and memory), a HEAD does: before the
-stream's last range is given or, of a stream that ends before it, when it is closed.
+All bytes are of one version of the object: the one that was listed, or else that of the first
+answer. If answers do not name their version (only S3, folders and memory do), a HEAD asks for it
+before the stream's last range is given, or when the stream is closed before that.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RangeReader:
 
         Args:
             start: First byte, in bytes from the object's start.
-            stop: Byte behind the last one (half-open); equal to `start`, nothing is requested.
+            stop: Byte behind the last one (half-open); if it is `start`, nothing is requested.
 
         Returns:
             Exactly `stop - start` bytes.
@@ -74,6 +74,7 @@ class RangeReader:
             ObjectChangedError: The object was replaced.
             StorageError: The store refused, or went on failing, or sent too few bytes a second;
                 `offset` is the first byte missing.
+            OptionError: `start` is negative, or greater than `stop`.
         """
         return self.read_content(start, stop).data
 
@@ -85,6 +86,7 @@ class RangeReader:
             MissingObjectError: As `read`.
             ObjectChangedError: As `read`.
             StorageError: As `read`.
+            OptionError: As `read`.
         """
         self._check_range(start, stop)
         content = ObjectContent(b"", None, self.version)
@@ -100,7 +102,7 @@ class RangeReader:
             start += len(part.data)
             if start < stop and retry.is_too_late(begun, start - first):
                 came = counted(start - first, "byte")
-                message = f"{came} took longer than {retry.deadline_s:g} s and more"
+                message = f"{came} took longer than {retry.deadline_s:g} s and the time for them"
                 raise StorageError(message, object_key=self.name, offset=start)
         return content if len(parts) == 1 else replace(content, data=b"".join(parts))
 
@@ -115,6 +117,7 @@ class RangeReader:
 
         Raises:
             TruncatedObjectError: `stop` is beyond `size_bytes`.
+            OptionError: `start` is negative, or greater than `stop`.
         """
         self._check_range(start, stop)
         return RangeStream(self, start, stop, stop if prefetch_stop is None else prefetch_stop)
@@ -152,9 +155,8 @@ class RangeStream:
 
     Ranges of `Location.range_bytes` are requested in order. The first is requested alone; each time
     the consumer reaches another one, the number of requests under way may double, up to
-    `max_prefetch`.
-    So a consumer that stops early has fetched no more than what was under way. At most
-    `max_prefetch + 1` ranges are held at once, unless one call asks for more bytes than that.
+    `max_prefetch`. So a consumer that stops early has fetched no more than what was under way. At
+    most `max_prefetch + 1` ranges are held at once, unless one call asks for more bytes than that.
 
     File systems that are not asynchronous are read in the consumer's thread alone: local files and
     memory answer faster than a thread can be woken, and others (SFTP, SMB) share one connection,
@@ -224,8 +226,9 @@ class RangeStream:
 
         Raises:
             TruncatedObjectError: The object ends before `position + length`; `offset` says where.
-            OptionError: The bytes are outside the stream, or behind it, or it is closed.
+            OptionError: The stream has passed these bytes, or ends before them, or is closed.
             MissingObjectError: There is no such object.
+            ObjectChangedError: The object was replaced.
             StorageError: The store refused, or went on failing.
         """
         index = position - self._current_start

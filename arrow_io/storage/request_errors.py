@@ -102,10 +102,10 @@ def check_version(name: str, wanted: ObjectVersion | None, found: ObjectVersion 
 def of_version(
     name: str, wanted: ObjectVersion | None, get: Callable[[], ObjectContent]
 ) -> ObjectContent:
-    """What a request gives, if it is of the version wanted; of one not known, nothing can be said.
+    """What a request gives, if its version is the one wanted, or one of the two is not known.
 
     Raises:
-        ObjectChangedError: It is of another, or the store says that the one wanted is gone.
+        ObjectChangedError: Its version is another, or the store says that the one wanted is gone.
     """
     try:
         content = get()

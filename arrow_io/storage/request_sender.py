@@ -27,7 +27,7 @@ _Result = TypeVar("_Result")
 
 
 class RequestSender:
-    """Connects when the first request is sent, once in each process.
+    """Sends the requests of one location; connects at the first, once in each process.
 
     Args:
         url: The location, as the user gave it.
@@ -68,7 +68,8 @@ class RequestSender:
             sent_bytes: Length of the body that each attempt sends, in bytes.
 
         Raises:
-            PulsarOffloadError: Of the class that fits: it failed, or options do not fit the store.
+            PulsarOffloadError: The request failed, or the options do not fit the store. Its class
+                says what is wrong.
         """
         store = self.store()
         attempts = Attempts(self._retry, can_repeat=repeat)
@@ -89,7 +90,7 @@ class RequestSender:
             raise self._errors.typed(error, name, offset, attempts) from None
 
     def listing(self, listed: Callable[[ObjectStore], _Result], trace: RequestTrace) -> _Result:
-        """A listing, of whose pages each is a request with attempts and time of its own.
+        """Send the requests of a listing: each page has attempts and time of its own.
 
         Raises:
             PulsarOffloadError: As of `send`.

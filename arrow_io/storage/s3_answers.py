@@ -1,9 +1,9 @@
 """What passes between botocore and S3 in one request of ours: how much, and whether it is sound.
 
-Only botocore's events show it. It and s3fs send much again by themselves, and count it for nobody.
-Botocore makes a server error of a listing that is cut within its XML, and both of them send that
-again, 25 times in all. It takes an answer without a byte, and any XML that is not a listing, for an
-empty page, so that keys would be missing and nobody the wiser.
+Only botocore's events show it. Botocore and s3fs send much again by themselves, and count it for
+nobody. Botocore makes a server error of a listing that is cut within its XML, and both of them send
+that again, 25 times in all. It takes an answer without a byte, and any XML that is not a listing,
+for an empty page: keys would be missing, and nothing would say so.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def watch(client_events: Any) -> None:  # noqa: ANN401 - botocore carries no typ
     client_events.register("before-send.s3", _count_request, f"{__name__}.count")
     client_events.register_last("before-parse.s3", _note_status, f"{__name__}.status")
     for operation in _ROOTS:
-        # With any service, which S3 is: so it comes ahead of botocore's own, which hears of S3
-        # alone, and makes a server error of XML that is cut.
+        # Registered for any service, so that it comes ahead of botocore's own handler, which is
+        # registered for S3 alone and makes a server error of XML that is cut.
         client_events.register(
             f"before-parse.*.{operation}", _check_listing, f"{__name__}.{operation}"
         )

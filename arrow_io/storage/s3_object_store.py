@@ -71,7 +71,7 @@ class S3ObjectStore(ObjectStore):
 
         Args:
             seconds: Time for a request, in seconds.
-            least_bytes_per_s: How many bytes of a body that came, or have to be sent, add a second.
+            least_bytes_per_s: So many bytes of a body, received or to be sent, add one second.
             attempts: Takes what is known of each request that is sent.
         """
         limited = copy.copy(self)
@@ -80,7 +80,7 @@ class S3ObjectStore(ObjectStore):
         return limited
 
     def in_pages(self, pages: ListingPages) -> Self:
-        """The same bucket, for a listing whose pages are fetched so."""
+        """The same bucket, for a listing whose pages `pages` fetches."""
         paged = copy.copy(self)
         paged._pages_of_listing = pages  # noqa: SLF001
         return paged
@@ -141,8 +141,8 @@ class S3ObjectStore(ObjectStore):
                 "list_objects_v2", Bucket=bucket, Prefix=prefix, Delimiter="/", **marker
             )
             if count < page.get("KeyCount", 0):
-                told = counted(page["KeyCount"], "key")
-                message = f"a page of a listing has {count} of the {told} that it counts"
+                announced = counted(page["KeyCount"], "key")
+                message = f"a page of a listing has {count} of the {announced} that it counts"
                 raise StorageError(message)
             yield page
             if not page.get("IsTruncated"):
@@ -284,7 +284,7 @@ class S3ObjectStore(ObjectStore):
             pages.turn(page)
 
     def abort_upload(self, name: str, upload_id: str) -> None:
-        """Abort a multipart upload, if there is such a one."""
+        """Abort a multipart upload, if it is there."""
         S3Upload(self._call, self._bucket_and_key(name), upload_id).abort()
 
     def _page(self, method: str, **parameters: object) -> tuple[Mapping[str, Any], int]:

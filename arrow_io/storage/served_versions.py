@@ -18,8 +18,8 @@ _Result = TypeVar("_Result")
 class ServedVersions:
     """Distinguishes an object that was replaced from one that is only listed under another version.
 
-    Some stores list another ETag than they serve, as of encrypted objects. If an object seems to be
-    of another version, a new listing and a HEAD show whether it was replaced or is only listed so.
+    Some stores list another ETag than they serve, for instance that of encrypted objects. If an
+    object seems to be of another version, a new listing and a HEAD show whether it was replaced.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class ServedVersions:
         self._relisted: dict[str, ObjectVersion | None] = {}
 
     def forget_listings(self) -> None:
-        """Take no object for replaced because of what was listed until now."""
+        """Forget what was listed until now: it no longer shows that an object was replaced."""
         self._relisted.clear()
 
     def read(
@@ -39,7 +39,7 @@ class ServedVersions:
         relist: Callable[[], Iterable[ObjectInfo]],
         head: Callable[[], ObjectHead],
     ) -> _Result:
-        """What `read` gives of a version, by the name under which the store serves it.
+        """What `read` gives of a version, which the store may serve under another name.
 
         Args:
             name: Name of the object.
@@ -73,7 +73,7 @@ class ServedVersions:
     ) -> ObjectVersion | None:
         """What a HEAD says of the version that is still listed; None if that is gone."""
         # A listing that was made for another object may show that this one was replaced too. It
-        # cannot show the contrary: it may have been replaced behind it.
+        # cannot show the contrary: this one may have been replaced after that listing.
         if self._relisted.get(name, version) != version:
             return None
         infos = {info.name: info for info in relist()}

@@ -76,9 +76,9 @@ def check_url(url: str, shown: str) -> None:
         shown: What is shown of it.
 
     Raises:
-        OptionError: It names no bucket; it holds credentials, which belong in the options; or it
-            has a `?` on S3, from which on s3fs would cut it off; or it leads through a cache, whose
-            copies stay when objects are replaced.
+        OptionError: It names no bucket; or it holds credentials, which belong in the options; or it
+            is of S3 and has a `?`, from which on s3fs would cut it off; or it leads through a
+            cache, whose copies stay when objects are replaced.
     """
     for link in url.split("::"):
         kind = store_kind(link)
@@ -91,7 +91,7 @@ def check_url(url: str, shown: str) -> None:
             message = f"credentials in the URL {shown}: give them as storage options (key, secret)"
             raise OptionError(message)
         if kind is StoreKind.S3 and "?" in rest:
-            message = f"{shown} has a '?', behind which s3fs looks for the version of an object"
+            message = f"{shown} has a '?', at which s3fs cuts a URL off: give it without one"
             raise OptionError(message)
     for link in url.split("::"):
         if link.partition("://")[0].lower() in _CACHING:

@@ -63,7 +63,7 @@ class StoreUpload(Protocol):
         """Publish the object, in place of one that has its name."""
 
     def abort(self) -> None:
-        """Remove what was written; done before, or after `complete`, it does nothing."""
+        """Remove what was written; a second call, or one after `complete`, does nothing."""
 
 
 class S3Upload:

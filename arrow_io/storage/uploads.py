@@ -1,8 +1,7 @@
 """An object written in parts while its writer makes the next ones.
 
-Requests of one upload follow each other in a thread of its own. An interrupt of the writer
-therefore cuts none of them off half way: what the store was asked for before, it has done before
-the upload is aborted.
+Requests of one upload follow each other in a thread of its own. So an interrupt of the writer cuts
+none of them off half way: the store has done what it was asked for before the upload is aborted.
 """
 
 from __future__ import annotations
@@ -166,7 +165,7 @@ class ObjectUpload:
         self._request(send, repeat=upload.is_repeatable)
 
     def _check_completed(self, store: ObjectStore) -> None:
-        """An upload that is gone was completed, if the object is there: the answer was lost."""
+        """An upload that is gone was completed if the object is there: only the answer was lost."""
         self._trace.sent(RequestKind.HEAD, self._name)
         try:
             size_bytes = store.head(self._name).size_bytes
@@ -201,5 +200,5 @@ def run_to_its_end(action: Callable[[], _Result]) -> _Result:
 
 
 def _start(executor: ThreadPoolExecutor) -> None:
-    """Start its thread, with nothing to do: after an interrupt of that it would not be known."""
+    """Start its thread by a task that does nothing: no other is lost if an interrupt comes here."""
     executor.submit(int).result()

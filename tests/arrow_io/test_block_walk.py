@@ -163,7 +163,7 @@ def test_an_entry_that_no_broker_writes_is_not_read(monkeypatch: pytest.MonkeyPa
     with _offloaded(entries, range_bytes=200, trace=trace) as ledger:
         assert _read(ledger, 0, 1) == entries[:2]
         requests = trace.counts.range_requests
-        with pytest.raises(CorruptBlockError, match="an entry of 989 bytes is larger") as caught:
+        with pytest.raises(CorruptBlockError, match="989 bytes; at most 988 are") as caught:
             _read(ledger, 2, 2)
 
     assert (caught.value.object_key, caught.value.entry_id) == (_NAME.data_name, 2)

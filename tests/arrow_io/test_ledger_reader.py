@@ -175,7 +175,7 @@ def test_entries_that_the_ledger_has_not_are_an_error(first: int, last: int) -> 
     trace = RequestTrace()
     ledger = _golden(trace)
 
-    with pytest.raises(EntryNotInLedgerError, match=r"a ledger with the entries 0 … 75") as caught:
+    with pytest.raises(EntryNotInLedgerError, match=r"the ledger has the entries 0 … 75") as caught:
         next(ledger.read_entries(first, last))
 
     assert caught.value.ledger_id == 91

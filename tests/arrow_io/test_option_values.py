@@ -1,4 +1,4 @@
-"""Options that are numbers are checked, and named where they are wrong."""
+"""Options that are numbers are checked, and errors name them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from arrow_io.errors import OptionError
-from arrow_io.option_values import check_whole_number
+from arrow_io.option_values import check_count, check_whole_number
 
 
 @pytest.mark.parametrize("value", [1, 5, np.int64(5)])
@@ -29,3 +29,16 @@ def test_what_is_no_whole_number_is_refused(value: Any) -> None:  # noqa: ANN401
     """The error says what was given."""
     with pytest.raises(OptionError, match="partitions must be a whole number, not"):
         check_whole_number("partitions", value, 1, 5)
+
+
+@pytest.mark.parametrize("value", [0, -1, np.int64(0), np.int32(-1)])
+def test_a_count_is_at_least_one(value: Any) -> None:  # noqa: ANN401
+    """No whole number below 1 is taken, of whatever class it is."""
+    with pytest.raises(OptionError, match=f"batch_rows must be at least 1, not {value}"):
+        check_count("batch_rows", value)
+
+
+def test_a_count_is_bounded() -> None:
+    """A count that no array can have is refused."""
+    with pytest.raises(OptionError, match="allowed are 1 … 9223372036854775807"):
+        check_count("batch_rows", 10**30)
