@@ -1,4 +1,4 @@
-"""A listing in Spark: the table is made on the driver, and its rows travel in the partitions."""
+"""A listing in Spark: the table is made on the driver, and partitions carry its rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PARTITION_ROWS: Final = 10_000
 
 
 class ListingReader(DataSourceReader):
-    """Reads a table that was made when the data frame was.
+    """Reads a table that was made together with the data frame.
 
     Args:
         table: The table.
@@ -37,7 +37,7 @@ class ListingReader(DataSourceReader):
 
         Args:
             partition: One of `partitions`; or one without a value, which Spark makes up if there
-                is none.
+                are none.
         """
         if partition.value is not None:
             yield partition.value

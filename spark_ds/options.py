@@ -1,8 +1,8 @@
 """Options of the Spark source: strings → one frozen value.
 
 Spark gives names of options in lower case and values as text. Names are compared without case and
-underscores, so `task_bytes` and `taskBytes` are the same. What is here are Spark's own options and
-spellings; all others, and what their texts mean, are those of `connector.options.topic_request`.
+underscores, so `task_bytes` and `taskBytes` are the same. Only Spark's own options and spellings
+are here; all others, and what their texts mean, are those of `connector.options.topic_request`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class SourceOptions:
         location: The bucket.
         request: How it is read.
         topics: Names and globs; or a regular expression, which full names have to match. A listing
-            may have none: it is of all topics then.
+            without any is of all topics.
         table: `messages`, or the listing that is asked for.
-        task_bytes: How many bytes of data objects a Spark task should read, about; None: by the
+        task_bytes: About how many bytes of data objects a Spark task should read; None: by the
             size of the scan.
     """
 
@@ -70,8 +70,8 @@ class SourceOptions:
         """Read the options that a user gave.
 
         Raises:
-            OptionError: An option is unknown (names near it are listed), given twice, missing, or
-                has a value of another form. No value of a storage option is shown.
+            OptionError: An option is unknown (similar names are listed), given twice or missing, or
+                has a value that is not allowed. No value of a storage option is shown.
         """
         storage: list[tuple[str, str]] = []
         metadata: list[tuple[str, str]] = []
@@ -113,7 +113,7 @@ class SourceOptions:
 
 
 def hide_secrets(given: Mapping[str, str]) -> dict[str, str]:
-    """The same options; what may be secret of them is not shown by frames that hold it."""
+    """The same options; tools that show the variables of a frame do not show the secret ones."""
     return {name: _hidden(name, text) for name, text in given.items()}
 
 
@@ -138,7 +138,7 @@ def _fields(texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _pattern(option: str, text: str) -> re.Pattern[str]:
-    """A regular expression of full names; as in pulsar-spark, their first parts may be left out."""
+    """A regular expression for full names; as in pulsar-spark, it may leave out the first parts."""
     if "://" not in text:
         text = f"persistent://{text if '/' in text else f'public/default/{text}'}"
     try:
@@ -170,13 +170,13 @@ def _fail_on_data_loss(option: str, text: str) -> str:
 def _time(option: str, text: str) -> datetime:
     time = time_of(read_number(option, text))
     if time is None:
-        message = f"{option} must be in milliseconds since 1970, not {text}"
+        message = f"{option} must be a time in milliseconds since 1970, not {text}"
         raise OptionError(message)
     return time
 
 
 def _offset(unbounded: str) -> Callable[[str, str], Bound | None]:
-    """Reads startingOffsets and endingOffsets: the word for "no bound", or one message id."""
+    """Reads startingOffsets or endingOffsets: the word for "no bound", or one message id."""
 
     def parse(option: str, text: str) -> Bound | None:
         if text.lower() == unbounded:
@@ -199,7 +199,7 @@ def _offset(unbounded: str) -> Callable[[str, str], Bound | None]:
 
 
 def _key_files(option: str, text: str) -> DecryptionKeys:
-    """Private keys by the path of their file or folder, which may be seen."""
+    """Private keys by the path of their file or folder: Spark shows this option."""
     if "-----BEGIN" in text:
         message = (
             f"{option} takes a path: give PEM text as secret.{option}, which Spark masks wherever"
@@ -269,7 +269,7 @@ _KNOWN: Final = {_normal(name): name for name in (*_LOCATION_OPTIONS, *_PARSERS)
 
 
 def _prefix(name: str, prefixes: Iterable[str]) -> str | None:
-    """The one of some prefixes, in lower case, that a name has in any."""
+    """The prefix, in lower case, that a name begins with in any case; None if it has none."""
     return next((prefix for prefix in prefixes if name.lower().startswith(prefix)), None)
 
 
@@ -278,16 +278,16 @@ def _is_for_listing(option: str) -> bool:
 
 
 def _unknown_options(names: list[str]) -> str:
-    # What Spark makes of CREATE TABLE: no options at all, or the table's own properties.
+    # CREATE TABLE gives a source no options at all, or the table's own properties.
     if not names or "provider" in names:
         return (
-            "no options came from Spark, which hands on none of CREATE TABLE: use CREATE TEMPORARY"
-            " VIEW … USING pulsar_offload OPTIONS (…), or spark.read with options url and topic"
+            "Spark passed no options, as it does for CREATE TABLE: use CREATE TEMPORARY VIEW …"
+            " USING pulsar_offload OPTIONS (…), or spark.read with the options url and topic"
         )
     if "paths" in names:
         return (
-            "load() takes one path or URL, and was given several: read each by itself, and put the"
-            " frames together by union()"
+            "load() takes one path or URL, and was given several: read each by itself, and join the"
+            " frames with union()"
         )
     near = {name: difflib.get_close_matches(_normal(name), _KNOWN) for name in names}
     said = [
@@ -304,7 +304,7 @@ def _unknown_options(names: list[str]) -> str:
 
 
 def _location(texts: Mapping[str, str], storage: list[tuple[str, str]]) -> Location:
-    """The bucket, by its URL or the keys of broker.conf, and storage options of all spellings."""
+    """The bucket, by its URL or the keys of broker.conf, with storage options in any spelling."""
     # An empty key of broker.conf is one that is not set.
     texts = {name: text.strip() for name, text in texts.items() if text.strip()}
     url, path = texts.get("url"), texts.get("path")
@@ -319,7 +319,9 @@ def _location(texts: Mapping[str, str], storage: list[tuple[str, str]]) -> Locat
         raise OptionError(message)
     if url is None:
         if bucket is None:
-            message = "option url is missing: where the objects lie, such as s3://bucket/prefix"
+            message = (
+                "option url is missing: give the URL of the objects, such as s3://bucket/prefix"
+            )
             raise OptionError(message)
         url = f"{_scheme(driver or 'aws-s3')}://{bucket}"
     options = OPTIONS["storage_options"].read(texts.get("storage_options", "{}"))

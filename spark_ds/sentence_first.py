@@ -1,4 +1,4 @@
-"""Errors of ours as a user of Spark reads them: the sentence, with no page of frames before."""
+"""Errors of ours as a user of Spark reads them: the sentence alone, without a page of frames."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HIDE_FRAMES: Final = "SPARK_HIDE_TRACEBACK"
-"""Where a worker looks, as it reports an error, whether to leave the frames out."""
+"""The variable of the environment that tells a worker to report an error without its frames."""
 
 
 @contextmanager
 def sentence_first() -> Iterator[None]:
     """Let Spark's worker report an error of ours by its sentence alone.
 
-    By default it sends the whole text that Python makes of an error, frames first. Its option to
-    leave them out (`spark.sql.execution.pyspark.udf.hideTraceback.enabled`) is for all errors of a
-    session; here it is set in a process that ends with the error that it is set for.
+    By default a worker sends the whole text that Python makes of an error, frames first. Spark's
+    option to leave them out (`spark.sql.execution.pyspark.udf.hideTraceback.enabled`) holds for all
+    errors of a session. Here it is set only in a process that ends with this error.
     """
     try:
         with spelled(_in_spark):

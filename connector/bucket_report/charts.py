@@ -1,7 +1,7 @@
 """The charts of a report, as SVG that the page's style colours.
 
-What lies along a line is placed in per cent, what lies upwards in pixels: a chart fits any width
-without a script, and its text stays as large as it is.
+Places along a line are in per cent, and heights in pixels: a chart fits any width without a script,
+and its text keeps its size.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ STATE_TEXTS: Final = {
     LedgerStanding.OPEN: "still being written",
     LedgerStanding.EMPTY: "closed without an entry",
     LedgerStanding.TRIMMED: "in the bucket; the topic does not have it any more",
-    LedgerStanding.UNKNOWN: "in the bucket, and not offloaded by the metadata",
+    LedgerStanding.UNKNOWN: "in the bucket, but the metadata does not call it offloaded",
     LedgerStanding.UNSOUND: "in the bucket, and cannot be read",
-    LedgerStanding.MISSING: "offloaded, says the metadata, and not in the bucket",
+    LedgerStanding.MISSING: "offloaded by the metadata, but not in the bucket",
 }
-"""Every state in words; the worse, the later, and drawn on top of those before."""
+"""Every state in words, from the best to the worst; a worse one is drawn on top of a better one."""
 
 IN_BUCKET: Final = frozenset(
     {
@@ -50,10 +50,10 @@ IN_BUCKET: Final = frozenset(
 
 _RANKS: Final = {state: rank for rank, state in enumerate(STATE_TEXTS)}
 _CELLS: Final = 400
-"""Into how many parts a lane is cut; what is shorter than one is drawn together with its like, and
-as wide as one."""
+"""Into how many parts a lane is cut. Neighbours of one state that are shorter than a part are drawn
+together, as wide as one."""
 _WIDE_CELLS: Final = 7
-"""From how many on a bar is parted from the next by a line."""
+"""A bar that is wider than so many cells has a line between it and the next."""
 _MOST_BARS: Final = 4000
 """Most bars of all lanes together, so that the page stays small."""
 _LANE_PX: Final = 20
@@ -74,7 +74,7 @@ class TimeScale:
 
     Attributes:
         start_ms: Time at the left edge, ms since the epoch.
-        stop_ms: The last time that is known; later.
+        stop_ms: The last time that is known; later than the first.
         is_open: Whether room is left behind it for ledgers that are still being written.
     """
 
@@ -128,7 +128,7 @@ class _Bar:
 
 
 def pattern_definitions() -> Html:
-    """The fillings of states, which tell them apart without colours; once on a page."""
+    """The fillings that tell states apart without colours; needed once on a page."""
     stripe = '<rect width="3" height="6" class="{ink}"/>'
     turned = 'patternTransform="rotate(45)"'
     cross = '<rect width="6" height="2" class="{ink}"/><rect width="2" height="6" class="{ink}"/>'
@@ -161,7 +161,7 @@ def swatch(style: str) -> Html:
 
 
 def legend(states: Mapping[LedgerStanding, int]) -> Html:
-    """What the fillings mean, of the states that occur, with how many ledgers are in each."""
+    """What the filling of each state that occurs means, and how many ledgers are in it."""
     items = [
         _legend_item(state, f"{state} ({states[state]:,})", f" – {text}")
         for state, text in STATE_TEXTS.items()
@@ -261,7 +261,7 @@ def sizes_charts(spans: Iterable[LedgerSpan]) -> Html:
     """Bytes of each ledger, in the order of their ids, and below that how they add up.
 
     Args:
-        spans: Ledgers of any topics. Of many, some lie in one bar.
+        spans: Ledgers of any topics. If there are many, several share a bar.
     """
     ordered = sorted(spans, key=lambda span: span.ledger_id)
     per_bar = -(-len(ordered) // _MOST_SLOTS)
@@ -309,12 +309,12 @@ def _cumulative(
             top -= height
             if size:
                 bars.append(_Bar(at * slot_width, slot_width, top, height, style, title))
-    told = f"{size_text(inside)} in the bucket"
-    items = [_legend_item("solid", told)]
+    description = f"{size_text(inside)} in the bucket"
+    items = [_legend_item("solid", description)]
     if outside:
         items.append(_legend_item("rest", f"{size_text(outside)} not there"))
-        told = f"{told}, {size_text(outside)} not there"
-    chart = _plot("Bytes, added up", told, bars, ticks, ends)
+        description = f"{description}, {size_text(outside)} not there"
+    chart = _plot("Bytes, added up", description, bars, ticks, ends)
     return Html(f'{chart}<ul class="legend">{joined(items)}</ul>\n')
 
 
@@ -357,13 +357,13 @@ def _rate_chart(
             begin, end = int(rates[first].start_ms), int(rates[behind - 1].stop_ms)
             title = f"{time_text(begin)} – {time_text(end)}: {text(value)} a second"
             bars.append(_Bar(left, right - left, _PLOT_PX - height, height, "solid", title))
-    told = f"at most {text(max(values))} a second"
-    return _plot(name, told, bars, levels, _time_ticks(scale))
+    description = f"at most {text(max(values))} a second"
+    return _plot(name, description, bars, levels, _time_ticks(scale))
 
 
 def _plot(
     name: str,
-    told: str,
+    description: str,
     bars: Iterable[_Bar],
     levels: Sequence[tuple[float, str]],
     ticks: Sequence[tuple[float, str]],
@@ -383,7 +383,7 @@ def _plot(
     return Html(
         f'<h3>{escaped(name)}</h3><div class="plot"><svg height="{height}" aria-hidden="true">'
         f'{texts}</svg><svg height="{height}" role="img"><title>{escaped(name)}</title>'
-        f"<desc>{escaped(told)}</desc>{lines}{_rectangles(bars)}{base}"
+        f"<desc>{escaped(description)}</desc>{lines}{_rectangles(bars)}{base}"
         f"{_labels(ticks, _PLOT_PX + 17)}</svg></div>\n"
     )
 

@@ -1,8 +1,9 @@
 """What a report shows: when each ledger was written, and what that makes of entries a second.
 
-The tables are those of `listings`, the findings those of `audit`. When a ledger was created stands
-in its index object, when it was closed in the metadata only, so one of both is often not known; the
-ledger before or behind it is asked then, since a topic writes one ledger after the other.
+The tables are those of `catalog_tables`, the findings those of `upkeep.audit`. A ledger's index
+object says when it was created, and only the metadata says when it was closed, so one of both is
+often not known. It is then taken from the ledger before or behind, since a topic writes one ledger
+after the other.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class LedgerSpan:
     entries: int
     """0 if it is not known."""
     size_bytes: int
-    """Of the data object, or of the entries if it is not there; 0 if it is not known."""
+    """Length of the data object, or of the entries if it is not there; 0 if it is not known."""
     start_ms: int | None
     """When it was created, ms since the epoch; None if it is not known."""
     stop_ms: int | None
-    """When it was closed; not before it was created; None likewise."""
+    """When it was closed, ms since the epoch, not before it was created; None if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,13 @@ class ReportData:
     """What a report shows of a bucket, or of some topics in it."""
 
     topics: pa.Table
-    """In `listings.TOPIC_SCHEMA`."""
+    """In `catalog_tables.TOPIC_SCHEMA`."""
     ledgers: pa.Table
-    """In `listings.LEDGER_SCHEMA`."""
+    """In `catalog_tables.LEDGER_SCHEMA`."""
     spans: tuple[LedgerSpan, ...]
     """The ledgers, in the same order."""
     findings: tuple[Finding, ...]
-    """Those of these topics, losses first, then what can be deleted."""
+    """Findings about these topics: losses first, then what can be deleted."""
     findings_elsewhere: int
     """How many findings are left out: of other topics, or of a topic that is not known."""
     has_metadata: bool
@@ -97,7 +98,7 @@ def report_data(
         topic: Names or globs; None: the whole bucket.
 
     Raises:
-        TopicNotFoundError: A name or glob selects none.
+        TopicNotFoundError: A name or glob selects no topic.
         PulsarOffloadError: The metadata cannot be read.
     """
     ledgers = ledgers_table(catalog, topic)
@@ -148,7 +149,7 @@ def _milliseconds(times: pa.ChunkedArray) -> list[int | None]:
 def with_neighbours_times(spans: Sequence[LedgerSpan]) -> list[LedgerSpan]:
     """Fill in times that are not known from the ledgers before and behind.
 
-    A ledger without any time lasts, with its like beside it, from the one before to the one behind.
+    Neighbours without any time share the time from the ledger before them to the one behind.
 
     Args:
         spans: The ledgers of one topic, by ledger id.
@@ -187,9 +188,9 @@ def rates(spans: Iterable[LedgerSpan], start_ms: int, stop_ms: int, *, bins: int
 
     Args:
         spans: Ledgers of any topics; those without both times are left out.
-        start_ms: When the first bin begins, ms since the epoch: not behind any ledger's beginning.
-        stop_ms: When the last one ends: later, and not before any ledger's end.
-        bins: How many spans of time, of equal length, 1 or more.
+        start_ms: When the first bin begins, ms since the epoch; no ledger begins before.
+        stop_ms: When the last bin ends, later than that; no ledger ends behind it.
+        bins: Number of bins, which have equal lengths; 1 or more.
     """
     width_ms = (stop_ms - start_ms) / bins
     entries, sizes = [0.0] * bins, [0.0] * bins

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Html = NewType("Html", str)
-"""Markup, in which all text is escaped already."""
+"""Markup in which all text is escaped."""
 
 _MOST_CHARACTERS: Final = 400
 
@@ -167,7 +167,7 @@ footer { color: var(--muted); font-size: 13px; }
   h2, h3 { break-after: avoid; }
 }
 """
-"""No rule holds `<` or `&`, which XML would read otherwise than HTML does."""
+"""No rule holds `<` or `&`: XML and HTML read them differently."""
 
 _CSS_HASH: Final = base64.b64encode(hashlib.sha256(_CSS.encode()).digest()).decode("ascii")
 
@@ -186,9 +186,9 @@ class Column:
 
 
 def escaped(text: object) -> Html:
-    """Text as it is shown, whoever wrote it.
+    """Text as the page shows it, whoever wrote it.
 
-    What is not printable is shown as Python spells it; of long texts, the beginning is shown.
+    What is not printable is shown as Python spells it. Only the beginning of a long text is shown.
     """
     shown = str(text)
     if len(shown) > _MOST_CHARACTERS:
@@ -217,7 +217,7 @@ def note(text: str) -> Html:
 
 
 def facts(pairs: Iterable[tuple[str, Html]]) -> Html:
-    """Names and what stands for them, one below the other."""
+    """Names and their values, one below the other."""
     items = (Html(f"<dt>{escaped(name)}</dt><dd>{value}</dd>") for name, value in pairs)
     return Html(f'<dl class="facts">{joined(items)}</dl>\n')
 
@@ -243,7 +243,7 @@ def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Html]])
         rows: The cells of each row, one a column.
     """
     classes = [f' class="{column.style}"' if column.style else "" for column in columns]
-    # A heading is written as its column's numbers are, but never in the type of code.
+    # A heading stands to the right like its column's numbers, but is never in the type of code.
     head = joined(
         Html(f'<th scope="col"{style if column.style == "number" else ""}>{column.title}</th>')
         for style, column in zip(classes, columns, strict=True)

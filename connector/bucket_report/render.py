@@ -1,4 +1,4 @@
-"""A topic, or a whole bucket, as one page of HTML that needs nothing beside itself.
+"""A topic, or a whole bucket, as one page of HTML that needs nothing else.
 
 The page shows when each ledger was written and where it is, how large ledgers are, how fast they
 were filled, and what an audit found.
@@ -75,13 +75,14 @@ def render_report(
         catalog: The bucket, with the metadata if there is any.
         audit: What an audit of the same catalog found.
         topic: Names or globs; None: the whole bucket.
-        metadata: Where the metadata came from, as the page says it, without secrets of URLs.
+        metadata: Where the metadata came from; the page shows it without the secrets of URLs.
 
     Returns:
-        The HTML, of two megabytes at most but for names of unusual length; to be written as UTF-8.
+        The HTML, to be written as UTF-8. It has two megabytes at most, unless names are unusually
+        long.
 
     Raises:
-        TopicNotFoundError: A name or glob selects none.
+        TopicNotFoundError: A name or glob selects no topic.
         PulsarOffloadError: The metadata cannot be read.
     """
     data = report_data(catalog, audit, topic)
@@ -89,7 +90,7 @@ def render_report(
     scale = TimeScale.of(data.spans)
     bucket = str(catalog.location)
     names = data.topics["topic"].to_pylist()
-    told_metadata = _told_metadata(catalog, metadata)
+    metadata_text = _metadata_text(catalog, metadata)
     title = f"Bucket {bucket}"
     if chosen is not None:
         title = names[0] if len(names) == 1 else f"{len(names)} topics"
@@ -97,7 +98,7 @@ def render_report(
         pattern_definitions(),
         Html('<p class="eyebrow">Offloaded ledgers</p>'),
         heading(title),
-        facts(_facts(data, None if chosen is None else bucket, told_metadata, scale)),
+        facts(_facts(data, None if chosen is None else bucket, metadata_text, scale)),
         _totals(data, stored_bytes(catalog.contents, chosen), scale),
         _verdict(data),
     ]
@@ -127,13 +128,13 @@ def _facts(
     yield "Metadata", escaped(metadata)
 
 
-def _told_metadata(catalog: Catalog, metadata: str | None) -> str:
+def _metadata_text(catalog: Catalog, metadata: str | None) -> str:
     if catalog.source is None:
         return "none: the bucket alone is shown"
-    told = redacted_urls(metadata) if metadata else "given"
+    origin = redacted_urls(metadata) if metadata else "given"
     if not isinstance(catalog.source, SnapshotSource):
-        return told
-    return f"{told}, a snapshot of {_second(catalog.source.taken)} UTC"
+        return origin
+    return f"{origin}, a snapshot of {_second(catalog.source.taken)} UTC"
 
 
 def _totals(data: ReportData, kept_bytes: int, scale: TimeScale | None) -> Html:
@@ -179,8 +180,8 @@ def _counts(counts: Counter[Any], order: Iterable[str]) -> str:
 def _verdict(data: ReportData) -> Html:
     losses = sum(finding.is_loss for finding in data.findings)
     if losses:
-        told = "finding says" if losses == 1 else "findings say"
-        verdict = f"{losses:,} {told} that messages cannot be read"
+        say = agreeing(losses, "finding says", "findings say")
+        verdict = f"{losses:,} {say} that messages cannot be read"
     elif data.findings:
         verdict = "Everything that is offloaded can be read, by what index objects and sizes say"
     else:
@@ -188,8 +189,8 @@ def _verdict(data: ReportData) -> Html:
     reservations = []
     if not data.has_metadata:
         reservations.append(
-            "There was no metadata to compare with: what is missing before, between or behind these"
-            " ledgers, and what nothing needs any more, cannot be said."
+            "There was no metadata to compare with. So nothing can say what is missing before,"
+            " between or behind these ledgers, or what nothing needs any more."
         )
     reservations += data.metadata_warnings[:_MOST_NAMES]
     more = len(data.metadata_warnings) - _MOST_NAMES
@@ -221,23 +222,23 @@ def _timeline(data: ReportData, scale: TimeScale | None) -> Html:
         " is drawn as a stroke. Neighbours of one state that would be narrower than a stroke share"
         " one."
     )
-    told = [how]
+    notes = [how]
     timeless = [
         name
         for name, spans in lanes.items()
         if all(span.start_ms is None and span.stop_ms is None for span in spans)
     ]
     if timeless:
-        told.append(f"No times are known of {_some(timeless)}: the ledgers are drawn in order.")
+        notes.append(f"No times are known of {_some(timeless)}: the ledgers are drawn in order.")
     shown = _lanes_shown(lanes)
     if len(shown) < len(lanes):
-        told.append(
+        notes.append(
             f"{len(shown)} of {len(lanes):,} topics and partitions are drawn: those with ledgers"
             " that are missing, unsound or unknown, then the largest."
         )
     return section(
         "Ledgers over time",
-        *map(note, told),
+        *map(note, notes),
         legend(Counter(span.state for span in data.spans)),
         timeline([(name, lanes[name]) for name in shown], scale),
     )
@@ -259,11 +260,11 @@ def _lanes_shown(lanes: dict[str, list[LedgerSpan]]) -> list[str]:
 
 
 def _sizes(data: ReportData) -> Html:
-    told = (
-        "Bytes of data objects; of ledgers that are not in the bucket, those of their entries. In"
-        " the order of ledger ids."
+    what = (
+        "Bytes of data objects, or of entries if a ledger is not in the bucket, in the order of"
+        " ledger ids."
     )
-    return section("Sizes", note(told), sizes_charts(data.spans))
+    return section("Sizes", note(what), sizes_charts(data.spans))
 
 
 def _rates(data: ReportData, scale: TimeScale | None) -> Html:
@@ -271,15 +272,15 @@ def _rates(data: ReportData, scale: TimeScale | None) -> Html:
     left_out = sum(
         span.entries > 0 and (span.start_ms is None or span.stop_ms is None) for span in data.spans
     )
-    told = "As if each ledger had been filled evenly from its creation to its closing."
+    how = "As if each ledger had been filled evenly from its creation to its closing."
     if left_out:
         ledgers, are = agreeing(left_out, "ledger", "ledgers"), agreeing(left_out, "is", "are")
-        told = f"{told} {left_out:,} {ledgers} whose times are not known {are} left out."
+        how = f"{how} {left_out:,} {ledgers} whose times are not known {are} left out."
     if scale is None or not timed:
         return section("Rate", note("It is not known when these ledgers were written."))
     bins = min(_RATE_BINS, scale.stop_ms - scale.start_ms)
     per_bin = rates(timed, scale.start_ms, scale.stop_ms, bins=bins)
-    return section("Rate", note(told), rate_charts(per_bin, scale))
+    return section("Rate", note(how), rate_charts(per_bin, scale))
 
 
 def _findings(data: ReportData) -> Html:
@@ -302,11 +303,11 @@ def _findings(data: ReportData) -> Html:
         for each in data.findings[:_MOST_ROWS]
     )
     meaning = (
-        "For a loss, messages cannot be read. What is deletable nothing needs, says the metadata,"
-        " which is newer."
+        "A loss means that messages cannot be read. Deletable is what nothing needs: the metadata,"
+        " which is newer, says so."
     )
-    told = [note(meaning), *_remainder(len(data.findings), "findings", "pulsar-offload audit")]
-    return section("Findings", *told, table("Findings", columns, rows))
+    notes = [note(meaning), *_remainder(len(data.findings), "findings", "pulsar-offload audit")]
+    return section("Findings", *notes, table("Findings", columns, rows))
 
 
 def _topics(data: ReportData) -> Html:
@@ -331,8 +332,8 @@ def _topics(data: ReportData) -> Html:
         "What can be read from the bucket. Pending ledgers are in BookKeeper only, behind all that"
         " are offloaded."
     )
-    told = _remainder(data.topics.num_rows, "topics", "pulsar-offload topics")
-    return section("Topics", note(what), *told, table("Topics", columns, rows))
+    rest = _remainder(data.topics.num_rows, "topics", "pulsar-offload topics")
+    return section("Topics", note(what), *rest, table("Topics", columns, rows))
 
 
 def _ledgers(data: ReportData) -> Html:
@@ -344,8 +345,8 @@ def _ledgers(data: ReportData) -> Html:
         *(Column("Copies", "number"), Column("Uuid", "code"), Column("Remarks", "line")),
     )
     rows = map(_ledger_cells, data.ledgers.slice(0, _MOST_ROWS).to_pylist())
-    told = _remainder(data.ledgers.num_rows, "ledgers", "pulsar-offload ledgers")
-    return section("Ledgers", *told, table("Ledgers", columns, rows))
+    rest = _remainder(data.ledgers.num_rows, "ledgers", "pulsar-offload ledgers")
+    return section("Ledgers", *rest, table("Ledgers", columns, rows))
 
 
 def _ledger_cells(row: dict[str, Any]) -> tuple[Html, ...]:

@@ -1,6 +1,6 @@
-"""What lies in a bucket that should not, and what does not that should.
+"""What lies in a bucket and should not, and what should lie there and does not.
 
-A topic is compared with what its cluster's metadata says of it; without metadata only what the
+A topic is compared with what its cluster's metadata says of it. Without metadata, only what the
 bucket alone shows is found, and nothing can be shown to be superfluous.
 """
 
@@ -38,7 +38,7 @@ class FindingKind(StrEnum):
     """What is wrong."""
 
     MISSING = "missing"
-    """A ledger is offloaded, says the metadata, and objects of it are not there."""
+    """The metadata says that a ledger is offloaded, and objects of it are not there."""
     SIZE_MISMATCH = "size mismatch"
     """Sizes or numbers of entries contradict each other: an object is cut, or the metadata is of
     another ledger."""
@@ -51,14 +51,14 @@ class FindingKind(StrEnum):
     METADATA = "metadata"
     """The metadata of a topic is malformed, so nothing says what should be there."""
     UNLISTED = "unlisted"
-    """A ledger in the bucket that the metadata of its topic does not have, or not as offloaded, or
-    of which it has another copy that is not there: it may be older than this one."""
+    """A ledger in the bucket that the metadata of its topic does not call offloaded, or of which it
+    names another copy that is not there: the metadata may be older than this one."""
     AMBIGUOUS = "ambiguous"
-    """Different ledgers under one id, and nothing says which of them is the topic's."""
+    """Different ledgers under one id, and nothing says which one is the topic's."""
     OTHER_NAME = "other name"
-    """A ledger that the metadata of one topic names, and whose index object names another."""
+    """A ledger that the metadata of one topic names, and whose index object names another topic."""
     EXTRA_BYTES = "extra bytes"
-    """A data object that is longer than its index object says: nothing reads what is behind."""
+    """A data object that is longer than its index object says: nothing reads the rest."""
     ORPHAN = "orphan"
     """Objects of a ledger that its topic does not have any more, or of a topic that the metadata
     does not know."""
@@ -75,7 +75,7 @@ class FindingKind(StrEnum):
     STREAMING = "streaming"
     """An object of streaming offload (PIP-76)."""
     FOREIGN = "foreign"
-    """An object that no offloader of Pulsar names so."""
+    """An object with a name that no offloader of Pulsar gives."""
 
 
 _NO_TOPIC: Final = "nothing names its topic"
@@ -97,9 +97,9 @@ class Finding:
     modified: datetime | None = None
     """When the newest of these objects was written, as far as the store says."""
     upload_id: str | None = None
-    """Of an unfinished upload."""
+    """The store's id of an unfinished upload; None for other findings."""
     is_loss: bool = False
-    """Whether messages cannot be read for it; other findings only cost money, or ask for a look."""
+    """Whether it keeps messages from being read; others only cost money, or ask for a look."""
     deletable: bool = False
     """Whether nothing needs the objects: the metadata, which is newer than they are, says so."""
     doubt: str | None = None
@@ -111,7 +111,7 @@ class Audit:
     """What an audit found.
 
     Attributes:
-        findings: By topic and ledger; what belongs to no topic last.
+        findings: Ordered by topic and ledger; what belongs to no topic comes last.
         has_metadata: Whether there was metadata to compare with.
         taken: When the bucket was listed.
     """
@@ -174,13 +174,13 @@ def audit(
         deletion_lag: How long after an offload BookKeeper's copy is due for deletion
             (`managedLedgerOffloadDeletionLagMs`); None: such copies are not looked for.
         uploads: Uploads that were begun and not completed (`Location.unfinished_uploads`).
-        is_one_cluster: Whether all that lies in the bucket is of the cluster that the metadata is
-            of, topics too that it does not have any more. Otherwise what does not name its cluster,
-            as in a folder, in copies of other tools and in buckets of older releases, is never said
-            to be deletable: another cluster may have topics of the same name.
+        is_one_cluster: Whether all that lies in the bucket is of the metadata's cluster, with the
+            topics that it does not have any more. If not, what does not name its cluster is never
+            said to be deletable, because another cluster may have topics of the same name. Nothing
+            names it in a folder, in copies of other tools and in buckets of older releases.
 
     Raises:
-        PulsarOffloadError: The metadata cannot be read.
+        PulsarOffloadError: The metadata or an object cannot be read.
     """
     begun = list(uploads)
     topics = catalog.every_ledger()
@@ -195,15 +195,15 @@ def audit(
 
 
 def _place(finding: Finding) -> tuple[str, int, tuple[str, ...]]:
-    """Where it stands among others: what belongs to no topic behind all topics."""
+    """Where it stands among others: what belongs to no topic comes behind all topics."""
     ledger_id = -1 if finding.ledger_id is None else finding.ledger_id
     return str(finding.topic or "~"), ledger_id, finding.objects
 
 
 def _kept_where_messages_are_lost(findings: list[Finding]) -> list[Finding]:
-    """The findings, none deletable of a topic with losses: its metadata may be of something else.
+    """Keep all objects of topics with losses: their metadata may be of something else.
 
-    What would be deleted may be all that is left to mend it with.
+    What would be deleted may be all that is left to mend the topic with.
     """
     lossy = {each.topic.base for each in findings if each.is_loss and each.topic is not None}
     doubt = "messages of the topic cannot be read, which the audit reports too"
@@ -288,8 +288,8 @@ class _Auditor:
             return _finding(FindingKind.UNLISTED, text, copy, topic.topic)
         if topic.metadata is not None and topic.metadata.lacks(copy.name.ledger_id):
             text = (
-                "the metadata lacks the ledger between ledgers that it has: it is damaged, or the"
-                " ledger is another cluster's"
+                "the metadata lacks the ledger between ledgers that it has: the metadata is"
+                " damaged, or the ledger is another cluster's"
             )
             return _finding(FindingKind.UNLISTED, text, copy, topic.topic)
         text = "the topic does not have the ledger any more"
@@ -307,7 +307,7 @@ class _Auditor:
             kind = FindingKind.DOUBLE
             text = f"a further copy: the one under {ledger.copy.name.uuid} counts"
         elif ledger.info is not None and not ledger.info.is_offloaded:
-            text = "not offloaded, says the metadata, which may be older than the copy"
+            text = "the metadata says it is not offloaded, but may be older than the copy"
         if copy.error is not None:
             text = f"{text}; {copy.error}"
         found = _finding(kind, text, copy, topic.topic)
@@ -338,7 +338,7 @@ class _Auditor:
         )
 
     def of_no_topic(self, uploads: Sequence[UnfinishedUpload]) -> Iterator[Finding]:
-        """Objects that belong to no topic, as far as anything says."""
+        """Objects that nothing says belong to a topic."""
         listed = {
             copy.name
             for topic in self._topics.values()
@@ -435,7 +435,7 @@ class _Auditor:
 
 
 def _judged(found: Finding, doubt_of: Callable[[], str | None]) -> Finding:
-    """A finding of which the metadata says whether anything needs its objects."""
+    """A finding with what the metadata says: whether anything may need its objects."""
     try:
         doubt = doubt_of()
     except MissingObjectError:
@@ -449,7 +449,7 @@ def _doubted(found: Finding, doubt: str) -> Finding:
 
 
 def _of_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
-    """What lies behind the data that the index object speaks of, in the copy that counts."""
+    """What lies behind the data that the index object describes, in the copy that counts."""
     ledger, data = copy.ledger, copy.data
     if ledger is None or data is None:
         return

@@ -43,8 +43,8 @@ def plan_cleaning(
         safety_age: How old the newest of a finding's objects must be at least.
 
     Returns:
-        One for each finding that has objects: those which nothing needs, and which are old enough,
-        are deleted, and of the others it says why they stay.
+        One for each finding that has objects. Objects that nothing needs, and that are old enough,
+        are deleted; for all others it says why they stay.
 
     Raises:
         OptionError: There was no metadata: nothing says what is needed.

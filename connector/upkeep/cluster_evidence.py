@@ -1,13 +1,14 @@
-"""Whether what lies in a bucket is of the cluster that the metadata is of.
+"""Whether what lies in a bucket is of the cluster whose metadata is given.
 
 Two clusters may write into one bucket, and have topics of one name, ledgers of one id, and one name
 themselves. Three things distinguish them: the cluster's name in the user metadata; and in the index
 object the names of the bookies, and when the ledger was created, since BookKeeper gives out its ids
-in their order. Clusters that were installed alike, as on Kubernetes, may share all names. Then only
-ids and times are left; if they prove a ledger another's, no other is taken to be the cluster's.
+in order. Clusters that were installed alike, as on Kubernetes, may share all names. Then only ids
+and times are left. If these prove that one ledger is another cluster's, no ledger that looks like
+it is taken to be the cluster's own.
 
-A copy that is there as the metadata says, uuid and all, is the cluster's own; by it others are
-judged.
+A copy that is there as the metadata says, uuid and all, is the cluster's own. All others are
+compared with such copies.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from connector.catalog.topic_ledgers import TopicLedgers
 
 _OTHER_BOOKIES: Final = "it was in bookies that no ledger of the cluster was in"
-_NO_BOOKIES: Final = "it names no bookie, as what was written without any, and the cluster's do"
+_NO_BOOKIES: Final = "it names no bookie, and the cluster's ledgers do"
 _SEVERAL: Final = (
     "the bucket may hold ledgers of several clusters, and nothing says which wrote this one"
 )
@@ -42,8 +43,8 @@ class ClusterEvidence:
     Args:
         catalog: The bucket and the metadata.
         topics: Every topic of the catalog.
-        is_one_cluster: Whether the user says that all that lies in the bucket is of the cluster
-            that the metadata is of. What speaks against it counts nevertheless.
+        is_one_cluster: Whether the user says that all that lies in the bucket is of the metadata's
+            cluster. What speaks against it counts nevertheless.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class ClusterEvidence:
 
         Raises:
             MissingObjectError: It was deleted since the bucket was listed.
-            StorageError: What the store keeps with an object cannot be asked for.
+            StorageError: The user metadata of an object cannot be asked for.
         """
         return (
             self._contradiction(topic, copy)
@@ -95,7 +96,7 @@ class ClusterEvidence:
             name: Name of its cluster; None if nothing names it.
 
         Raises:
-            StorageError: What the store keeps with an object cannot be asked for.
+            StorageError: The user metadata of an object cannot be asked for.
         """
         return self._doubt_of_name(topic, name, is_told=False) or (
             _SEVERAL if self._strangers else None
@@ -133,10 +134,10 @@ class ClusterEvidence:
         return "nothing says which cluster wrote it"
 
     def _contradiction(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
-        """What the index object has that a ledger of the cluster would not have."""
+        """What in the index object a ledger of the cluster would not have; None if nothing."""
         metadata = ledger_metadata_of(copy)
         if metadata is None:
-            # It names no cluster, so all others must speak for one.
+            # Nothing in it can be compared, so no other ledger may be a stranger's.
             return _SEVERAL if self._strangers else None
         if topic.metadata is not None and topic.metadata.lacks(copy.name.ledger_id):
             return "the metadata lacks its ledger between ledgers that it has"
@@ -155,9 +156,9 @@ class ClusterEvidence:
 
     @cached_property
     def _bookkeeper_times(self) -> LedgerTimes:
-        """When the cluster's ledgers of all topics were created, as BookKeeper gave out their ids.
+        """When the cluster's ledgers of all topics were created, in the order of their ids.
 
-        What was written without BookKeeper has ids of another order.
+        Ledgers that were written without BookKeeper are left out: their ids have another order.
         """
         return LedgerTimes([copy for copy in self._all_own if bookies_of(copy)], ())
 
@@ -187,13 +188,13 @@ class ClusterEvidence:
             not self._is_double(topic, copy)
             and (not self._bookies or not self._bookies.isdisjoint(bookies_of(copy)))
             and self._name_of(copy)
-            in {None, self._name_of((self._own[topic.topic] or all_own)[-1])}
+            in {None, self._name_of((self._own[topic.topic] or self._all_own)[-1])}
             for topic, copy in self._strangers
-            if (all_own := self._all_own)
+            if self._all_own
         )
 
     def _is_double(self, topic: TopicLedgers, copy: LedgerCopy) -> bool:
-        """Whether a copy is of a ledger of the cluster's, though its bookies may have changed."""
+        """Whether a copy is of one of the cluster's ledgers; its bookies may have changed."""
         own = self._own_by_name.get((topic.topic, copy.name.ledger_id))
         metadata = ledger_metadata_of(copy)
         return own is not None and metadata is not None and own.ctime_ms == metadata.ctime_ms
@@ -204,7 +205,7 @@ class ClusterEvidence:
             ledger = copy.ledger or copy.cut
             metadata = None if ledger is None else ledger.user_metadata
             if metadata is None:
-                # Some stores say it in answer to another request only.
+                # Some stores give it only in answer to another request.
                 location = self._catalog.location if ledger is None else ledger.location
                 metadata = location.user_metadata(key)
             self._names[key] = told_cluster(metadata)

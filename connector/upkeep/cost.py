@@ -4,11 +4,11 @@ In come scans, whose plan knows the data blocks that they take, and what a bucke
 `RequestCounts`, the very numbers that a `RequestTrace` counts of a real read, and their price.
 Nothing here sends a request.
 
-Data blocks are counted whole. A read takes less where its bounds cut a block, where it stops early
-(LIMIT), where a range of bytes is nothing but padding, and where this process still knows where an
-entry begins. It takes more in two cases, which no index tells of: where a message in chunks or a
-transaction is open at its end it goes on until that is closed, and where requests fail they are
-sent again. Columns make no difference, for an entry holds whole messages.
+Data blocks are counted whole. A read takes less if its bounds cut a block, if it stops early
+(LIMIT), if a range of bytes is nothing but padding, and if this process still knows where an entry
+begins. It takes more in two cases that no index shows: if a message in chunks or a transaction is
+open at its end, it goes on until that is closed; and requests that fail are sent again. Columns
+make no difference, for an entry holds whole messages.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MAX_PRICE = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRange:
-    """What of one ledger a task reads.
+    """The part of one ledger that a task reads.
 
     Attributes:
         topic: Full name of the topic or partition.
@@ -88,7 +88,7 @@ class PriceTable:
     tax, free quota or discount. Take your own from the bill (`load_prices`).
 
     Raises:
-        OptionError: A price is no Decimal in 0 … 10^9.
+        OptionError: A price is not a Decimal in 0 … 10^9.
     """
 
     currency: str = "USD"
@@ -165,7 +165,7 @@ class ReadCost:
 
     @property
     def money(self) -> Money:
-        """The price of all."""
+        """The price of all requests and bytes."""
         return self.prices.money(self.counts)
 
 
@@ -204,9 +204,9 @@ def read_cost(
 def opening_requests(opening: Opening) -> RequestCounts:
     """What it takes to open a bucket once more, and choose the same topics.
 
-    A listing of 1,000 keys is one request, as it is billed, where a `RequestTrace` counts all pages
-    together as one. A HEAD is sent where an index object does not name its topic; and one for each
-    offload that never completed, when a topic without metadata is chosen.
+    A listing of 1,000 keys is one request, as it is billed; a `RequestTrace` counts all pages
+    together as one. If an index object does not name its topic, a HEAD is sent. If a topic without
+    metadata is chosen, one is sent for each offload that never completed.
     """
     nameless = sum(
         copy.ledger is not None and copy.ledger.index.ledger_metadata.managed_ledger_name is None
@@ -260,7 +260,7 @@ def load_prices(path: str | Path) -> PriceTable:
     ```
 
     Raises:
-        OptionError: There is no such file, it is no TOML, or a price is missing, unknown, or no
+        OptionError: There is no such file, it is not TOML, or a price is missing, unknown, or not a
             number in 0 … 10^9.
     """
     try:
@@ -275,10 +275,10 @@ def load_prices(path: str | Path) -> PriceTable:
     try:
         given = tomllib.loads(data.decode(), parse_float=Decimal)
     except ValueError as error:
-        message = f"{path} is no TOML: {error}"
+        message = f"{path} is not TOML: {error}"
         raise OptionError(message) from None
     except (InvalidOperation, RecursionError):
-        message = f"{path} has a number that is out of all bounds, or is nested too deep"
+        message = f"{path} has a number that is out of all bounds, or is nested too deeply"
         raise OptionError(message) from None
     names = {field.name for field in fields(PriceTable)}
     if given.keys() != names:
@@ -289,7 +289,7 @@ def load_prices(path: str | Path) -> PriceTable:
     if not isinstance(currency, str) or type(as_of) is not date:
         message = f"{path}: currency must be a text, and as_of a date"
         raise OptionError(message)
-    # Other numbers are Decimals already; a bool is an int too, and no price.
+    # Other numbers are Decimals already; a bool is an int too, but not a price.
     prices = {
         name: Decimal(value) if type(value) is int else value for name, value in given.items()
     }

@@ -1,6 +1,6 @@
 """Whether objects of an offload attempt are needed, as far as a topic's metadata can say.
 
-Every doubt keeps an object: to keep one costs money, to delete one that a broker reads loses
+Every doubt keeps an object: keeping one costs money, but deleting one that a broker reads loses
 messages.
 """
 
@@ -35,8 +35,8 @@ class Deletability:
     Args:
         catalog: The bucket and the metadata.
         topics: Every topic of the catalog.
-        is_one_cluster: Whether what names no cluster is of the cluster that the metadata is of, and
-            so are topics that it does not know: they were deleted.
+        is_one_cluster: Whether what names no cluster is of the metadata's cluster. Then topics that
+            the metadata does not know are the cluster's too, and were deleted.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Deletability:
 
         Raises:
             MissingObjectError: It was deleted since the bucket was listed.
-            StorageError: What the store keeps with an object cannot be asked for.
+            StorageError: The user metadata of an object cannot be asked for.
         """
         return self._doubt(topic, copy.name, modified) or self._evidence.doubt_of_copy(topic, copy)
 
@@ -140,8 +140,9 @@ class Deletability:
 def _noted_times(ledger: TopicLedger) -> Iterator[int | None]:
     """When the cluster noted something of a ledger, ms since the epoch.
 
-    Who writes messages without a broker chooses their publish times, one of which is then the time
-    of closing: it counts only of ledgers that are seen to have been in BookKeeper.
+    A program that writes messages without a broker chooses their publish times, and the last one
+    becomes the time of closing. So the time of closing counts only for ledgers that are seen to
+    have been in BookKeeper.
     """
     info = ledger.info
     if info is None:

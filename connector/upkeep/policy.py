@@ -4,16 +4,16 @@ In come a topic's ledgers as its cluster knows them (`TopicMetadata`) and an `Of
 comes one row a ledger: what a broker would do to it next. The rules are those of Pulsar's
 `ManagedLedgerImpl`, read at Pulsar 4.0:
 
-* `maybeOffload`: from the newest closed ledger to the oldest their sizes are added up, offloaded
-  ones included; each at which the sum exceeds the size threshold is offloaded, and so is each that
-  was closed `threshold_s` ago. Either is enough.
+* `maybeOffload`: sizes are added up from the newest closed ledger to the oldest, offloaded ones
+  included. Each ledger at which the sum exceeds the size threshold is offloaded, and so is each
+  that was closed `threshold_s` ago. Either is enough.
 * `isOffloadedNeedsDelete`: once an offload is complete for longer than the deletion lag,
   BookKeeper's copy goes (never for a negative lag: PIP-350).
-* `internalTrimLedgers`: from the oldest ledger on, one that every subscription has read is trimmed,
-  from BookKeeper and bucket, if it was closed longer ago than the retention time, *or* if without
-  it and those before it as much as the retention size is left. The first that is not trimmed ends
-  it, and so does the ledger that is written to. 0 keeps nothing, a negative number everything:
-  so a retention time keeps nothing while the size is 0, which it is unless it is set.
+* `internalTrimLedgers`: ledgers that every subscription has read are trimmed from BookKeeper and
+  bucket, the oldest first. One is trimmed if it was closed longer ago than the retention time, *or*
+  if the ledgers behind it still have the retention size. Trimming ends at the first ledger that is
+  not trimmed, and at the one that is written to. A setting of 0 keeps nothing, and a negative one
+  everything. So a retention time keeps nothing while the size is 0, which is its default.
 
 The topic is taken as it stands: as though nothing more was written to it. A broker acts when a
 ledger is closed, and trims every `retentionCheckIntervalInSeconds` too; the times here are the
@@ -63,8 +63,8 @@ class LedgerFate:
     ledger_id: int
     action: Action
     when_ms: int | None
-    """When it can happen first, ms since the epoch; of the past if it is overdue. None: to keep,
-    also if that is a time that no calendar has."""
+    """When it can happen first, ms since the epoch; in the past if it is overdue. None if the
+    ledger is kept, or kept until a time that no calendar has."""
     is_due: bool
     """Whether that has come."""
     size_bytes: int | None
@@ -91,13 +91,13 @@ def apply_policy(
     """What a broker with this policy would do to a topic.
 
     Args:
-        metadata: The topic's ledgers; of the one that is written to, no size is known, so it counts
-            as empty.
+        metadata: The topic's ledgers. The one that is written to counts as empty, because its size
+            is not known.
         policy: The settings.
         at_ms: The time that counts as now, ms since the epoch.
-        consumed_to: Ledger and entry id (inclusive) that the slowest subscription has acknowledged
-            everything up to: its mark-delete position. None: the first of those that the metadata
-            gives; if it gives none, every subscription has read all.
+        consumed_to: Mark-delete position of the slowest subscription: the ledger and entry id
+            (inclusive) up to which it has acknowledged everything. None: the lowest one that the
+            metadata gives; if it gives none, every subscription has read everything.
 
     Returns:
         A row for each ledger, in the topic's order.
@@ -170,8 +170,8 @@ def _check_position(metadata: TopicMetadata, position: tuple[int, int]) -> None:
     if entry_id < -1 or (last is not None and entry_id > last):
         has = "-1 or more" if last is None else f"-1 … {last}"
         message = (
-            f"{metadata.topic} has no position {ledger_id}:{entry_id}: the entry must be {has},"
-            " where -1 is before the first"
+            f"{metadata.topic} has no position {ledger_id}:{entry_id}: the entry must be {has};"
+            " -1 is before the first"
         )
         raise OptionError(message)
 
@@ -211,7 +211,7 @@ def _trims(
     at_ms: int,
     consumed_to: tuple[int, int] | None,
 ) -> Iterator[_Step]:
-    """What retention does to each ledger, the oldest first: none goes before one older than it."""
+    """What retention does to each ledger, the oldest first: no ledger goes before an older one."""
     left_bytes = sum(each.size_bytes or 0 for each in metadata.ledgers)
     earliest_ms = 0
     step: _Step | None = None

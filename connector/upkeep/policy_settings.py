@@ -77,8 +77,8 @@ _SHOWN_CHARACTERS = 60
 class OffloadPolicy:
     """When ledgers are offloaded, leave BookKeeper, and are trimmed; -1: never.
 
-    A setting that is not given is as a broker has it (ServiceConfiguration): a deletion lag of 4
-    hours, and retention of nothing. So a retention time keeps nothing unless a size is given too.
+    A setting that is not given is a broker's default (ServiceConfiguration): a deletion lag of 4
+    hours, and no retention. So a retention time keeps nothing unless a size is given too.
     """
 
     threshold_bytes: int = -1
@@ -90,7 +90,7 @@ class OffloadPolicy:
     retention_minutes: int = 0
     """How long after it was closed a ledger that all have read is kept, in minutes."""
     retention_mb: int = 0
-    """Size of the topic's newest ledgers that is kept though all have read them, in 2^20 bytes."""
+    """How much of the topic's newest ledgers is kept though all have read it, in 2^20 bytes."""
 
     @classmethod
     def parse(cls, settings: Mapping[str, object], base: Self | None = None) -> Self:

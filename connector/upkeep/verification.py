@@ -1,6 +1,6 @@
 """Reads whole ledgers, to check what no index object has: every entry's id and checksum.
 
-A ledger's blocks are read one after the other, headers, entry ids and lengths are compared with the
+A ledger's blocks are read one after the other. Headers, entry ids and lengths are compared with the
 index object, checksums with the entries, and the user metadata of the data object with what Pulsar
 demands of it. Damage is reported and passed over, so that all of it is found.
 """
@@ -44,9 +44,9 @@ class VerifiedLedger:
     entries: int
     """Entries that were read and are sound."""
     unchecked_entries: int
-    """Those of them that have no checksum."""
+    """Entries among them that have no checksum."""
     problems: tuple[str, ...]
-    """What is wrong, the first hundred; empty if all is well."""
+    """What is wrong, up to about a hundred things; empty if all is well."""
     first_index: int | None = None
     """The broker's index of the first entry; None if it has none or begins a count, or that is not
     known."""
@@ -144,8 +144,8 @@ def verify(
 
     Args:
         topics: The topics.
-        journal: Knows the ledgers verified before, and notes the others. What was found
-            wrong before is read again.
+        journal: Knows the ledgers verified before, and notes the others. A ledger with problems is
+            read again.
         progress: Called after each ledger that was read.
 
     Yields:
@@ -242,5 +242,5 @@ def _wrong_metadata(ledger: OffloadedLedger) -> Iterator[str]:
     except FormatError as error:
         yield str(error)
     except MissingObjectError:
-        # Told by what reads the entries.
+        # Reading the entries reports it.
         return

@@ -106,7 +106,7 @@ _NAMED: Final = "the metadata names it: complete"
         (index_removed, FindingKind.DATA_WITHOUT_INDEX, "the data object is there, its", _NAMED),
         (replaced_by_another_attempt, FindingKind.UNLISTED, "the metadata, which may be", _ONLY),
         (data_left_of_another_attempt, FindingKind.DATA_WITHOUT_INDEX, "the data object", _ONLY),
-        (never_offloaded, FindingKind.UNLISTED, "not offloaded, says the metadata", _ONLY),
+        (never_offloaded, FindingKind.UNLISTED, "the metadata says it is not offloaded", _ONLY),
         (trimmed, FindingKind.ORPHAN, "the topic does not have the ledger any more", None),
         (newer_than_the_metadata, FindingKind.UNLISTED, "the ledger is newer than the", None),
         (attached_under_another_name, FindingKind.ORPHAN, "a ledger of a topic that", _NAMED),

@@ -288,7 +288,7 @@ def test_bookie_of_what_was_written_offline_is_none() -> None:
     scene = of_deleted_topic()
     scene.subject = named(changed(scene.subject, segments=(segment,)), None)
 
-    told_doubt = "it names no bookie, as what was written without any, and the cluster's do"
+    told_doubt = "it names no bookie, and the cluster's ledgers do"
     assert scene.doubt() == told_doubt
     scene.others = [
         replace(

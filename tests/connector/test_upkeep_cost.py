@@ -384,11 +384,11 @@ def test_the_table_in_the_documentation_is_one(tmp_path: Path) -> None:
         ("= 10", "= 1e9999999999999999999999", "out of all bounds"),
         ("= 10", "= 1e-9999999999999999999999", "out of all bounds"),
         ("= 10", f"= {'[' * 9999}", "nested too deep"),
-        ("= 10", f"= {'1' * 9999}", "no TOML"),
+        ("= 10", f"= {'1' * 9999}", "not TOML"),
         ('"EUR"', "1", "must be a text"),
         ("2026-01-31", '"2026-01-31"', "must be a text, and as_of a date"),
         ("2026-01-31", "2026-01-31T00:00:00", "must be a text, and as_of a date"),
-        ("= 10", "= ten", "no TOML"),
+        ("= 10", "= ten", "not TOML"),
         ("EUR", "€" * 30_000, "longer than a price table"),
     ],
 )
@@ -432,5 +432,5 @@ def test_a_price_table_that_is_not_there_is_told(tmp_path: Path) -> None:
         load_prices(tmp_path / "prices.toml")
     path = tmp_path / "binary"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(OptionError, match="no TOML"):
+    with pytest.raises(OptionError, match="not TOML"):
         load_prices(path)

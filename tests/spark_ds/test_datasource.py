@@ -263,7 +263,10 @@ def test_the_url_may_be_what_is_loaded(spark: SparkSession, bucket: str) -> None
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("place", "said"),
-    [("", "option url is missing: where the objects lie"), (["a", "b"], "takes one path or URL")],
+    [
+        ("", "option url is missing: give the URL of the objects"),
+        (["a", "b"], "takes one path or URL"),
+    ],
 )
 def test_no_place_and_several_are_not_loaded(
     spark: SparkSession, place: str | list[str], said: str

@@ -1,9 +1,9 @@
 """Makes Spark find the source `pulsar_offload` without registration.
 
-Installed as a top-level module: Spark looks through those named `pyspark_…` for a class
-`DefaultSource`, the first time that anybody asks for a source written in Python. An error here
-would take all such sources from everybody who uses them, and a slow import would delay them; so
-nothing of the project is imported until a topic is read.
+Installed as a top-level module: when anybody first asks for a source written in Python, Spark looks
+for a class `DefaultSource` in all modules named `pyspark_…`. An error here would break all such
+sources for everybody, and a slow import would delay them; so nothing of the project is imported
+until a topic is read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-# Without PySpark, or with one that knows no such sources, there is nobody to find this one.
+# Without PySpark, or with a version that knows no such sources, nobody looks for this one.
 with suppress(ImportError):
     from pyspark.sql.datasource import DataSource
 
@@ -30,7 +30,7 @@ with suppress(ImportError):
             return "pulsar_offload"
 
         def schema(self) -> StructType | str:
-            """The columns given unless the user names them by a schema."""
+            """The columns that are given unless the user names them by a schema."""
             return self._real().schema()
 
         def reader(self, schema: StructType) -> DataSourceReader:
