@@ -2,7 +2,7 @@
 
 The bytes are those of PIP-17 (Pulsar's BlobStoreManagedLedgerOffloader): given the entries, the
 ledger metadata and the block size that a broker had, both objects are identical to the broker's.
-Nothing is stored here: whoever uploads takes one block after the other, each of them a part of a
+Nothing is stored here: the caller takes one block after the other, each of them a part of a
 multipart upload, and the index object when all blocks are taken.
 """
 

@@ -1,10 +1,10 @@
 """Secrets that do not show in tools which print the variables of a frame, as tracebacks may.
 
 Such tools print `repr` of what they find: pytest's `--showlocals`, rich, Sentry, and Python's own
-`traceback` with `capture_locals`. A text or bytes of the classes here are what they were to whoever
-uses them, and masked to whoever prints them so. What an entry point is given is hidden in its first
-statement. A library that keeps things by the `repr` of their options, as fsspec does, gets them
-plain: to it, all that is hidden would be the same.
+`traceback` with `capture_locals`. Texts and bytes of the classes here can be used as before, and
+only their `repr` is a mask. Each entry point hides what it is given in its first statement. A
+library that keeps things by the `repr` of their options, as fsspec does, gets them plain: to it,
+all hidden values would be the same.
 """
 
 from __future__ import annotations
