@@ -1,1 +1,1 @@
-"""Which topics a bucket holds, and of which ledgers they are made, found from the bucket alone."""
+"""Which topics a bucket holds, and which ledgers make each of them."""

@@ -1,7 +1,7 @@
 """The bucket alone → which ledgers lie in it, whole, and to which managed ledgers they belong.
 
-A listing tells the names; what each ledger is, its index object tells, which is read when someone
-first asks for the ledger.
+A listing gives the names. What a ledger is, its index object says, which is read when the ledger is
+first asked for.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class UnfinishedOffload:
 
 @dataclass(frozen=True)
 class BucketListing:
-    """What one listing tells of a bucket.
+    """What one listing says of a bucket.
 
     Attributes:
         location: The bucket, prefix or folder.
@@ -53,7 +53,7 @@ class BucketListing:
             to the oldest.
         data: Data objects likewise, in no order.
         streaming: Objects of streaming offload (PIP-76).
-        foreign: Objects that no offloader of Pulsar names so.
+        foreign: Objects whose names no offloader of Pulsar gives.
     """
 
     location: Location
@@ -91,7 +91,7 @@ class BucketContents:
             to the oldest.
         unfinished: Attempts that never completed.
         streaming: Objects of streaming offload (PIP-76).
-        foreign: Objects that no offloader of Pulsar names so.
+        foreign: Objects whose names no offloader of Pulsar gives.
     """
 
     location: Location
@@ -123,8 +123,8 @@ class Bucket:
 
     Args:
         listing: What lies there.
-        known: Copies of which the index objects were read before. A copy counts if its objects have
-            not changed since, by time and size in the listing.
+        known: Copies whose index objects were read before. A copy counts if its objects have not
+            changed since, by what the listing says of them.
     """
 
     def __init__(self, listing: BucketListing, known: Iterable[LedgerCopy] = ()) -> None:
@@ -140,7 +140,7 @@ class Bucket:
 
     @classmethod
     def of_contents(cls, contents: BucketContents) -> Bucket:
-        """A bucket of which everything is known, whatever it is, as a snapshot tells it."""
+        """A bucket of which everything is known, as a snapshot has it."""
         data = {copy.name: copy.data for copy in contents.copies if copy.data is not None}
         listing = BucketListing(
             contents.location,
@@ -185,7 +185,7 @@ class Bucket:
         return self._contents
 
     def copies_of(self, ledger_ids: Iterable[int]) -> list[LedgerCopy]:
-        """All copies of some ledgers; otherwise as `copies`."""
+        """All copies of some ledgers; order and errors are as in `copies`."""
         named = self.listing.by_ledger_id
         return self.copies(name for each in ledger_ids for name in named.get(each, ()))
 
@@ -203,7 +203,7 @@ class Bucket:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
         wanted = set(names) - self._deleted
-        # Who asks for the same at the same time waits, and finds it read.
+        # A thread that asks for the same at the same time waits, and finds it read.
         with self._lock:
             unread = [name for name in wanted if name not in self._copies]
             if unread:
@@ -233,6 +233,7 @@ def list_bucket(location: Location) -> BucketListing:
     """List a bucket: one request.
 
     Raises:
+        MissingObjectError: There is no such folder, or no object below the prefix.
         StorageError: The bucket cannot be listed.
     """
     listed = [(info, parse_object_name(info.name)) for info in location.list_objects()]
@@ -255,10 +256,11 @@ def read_bucket(location: Location, *, known: BucketContents | None = None) -> B
 
     Args:
         location: The bucket, prefix or folder.
-        known: What an earlier call gave; index objects that have not changed since, by time and
-            size in the listing, are not read again.
+        known: What an earlier call gave; index objects that have not changed since, by what the
+            listing says of them, are not read again.
 
     Raises:
+        MissingObjectError: There is no such folder, or no object below the prefix.
         StorageError: The bucket cannot be listed, or an index object cannot be read for a reason
             that lies in the store.
     """

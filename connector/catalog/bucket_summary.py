@@ -35,7 +35,7 @@ def what_lies_there(bucket: Bucket) -> str:
     try:
         folders = listing.location.list_folders()
     except PulsarOffloadError:
-        # Why a topic is not found shall not be replaced by why this was not found out.
+        # This must not hide the error that a topic was not found.
         folders = []
     if folders:
         found.append(f"{counted(len(folders), 'folder')} ({_some(folders)})")

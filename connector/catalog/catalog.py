@@ -97,7 +97,7 @@ class Catalog:
 
     @property
     def contents(self) -> BucketContents:
-        """What the bucket holds, all of it: every index object is read that was not until now.
+        """All that the bucket holds; reads every index object that was not read until now.
 
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
@@ -108,6 +108,10 @@ class Catalog:
         """The catalog as it is now: one listing; index objects that were read are kept.
 
         The metadata is read anew; a snapshot stays what it is.
+
+        Raises:
+            MissingObjectError: There is no such bucket or folder any more.
+            StorageError: The bucket, or an index object, cannot be read.
         """
         options = self._options
         if options.metadata is not None and is_snapshot(options.metadata):
@@ -118,6 +122,10 @@ class Catalog:
         """The bucket as it is now; a snapshot's metadata stays what it is.
 
         One listing; index objects that were read are kept.
+
+        Raises:
+            MissingObjectError: There is no such bucket or folder any more.
+            StorageError: The bucket, or an index object, cannot be read.
         """
         options = self._options
         if options.metadata is None or not is_snapshot(options.metadata):
@@ -138,13 +146,14 @@ class Catalog:
             storage_options: Options of the fsspec file system of the path.
 
         Raises:
-            OptionError: What is given is not a path, or ends otherwise.
+            OptionError: What is given is not a path, or ends otherwise; or the catalog is too
+                large for a snapshot.
             PulsarOffloadError: The metadata cannot be read, or the file cannot be written.
         """
         path = path_or_url("path", path)
         source, topics, schemas = self.source, None, {}
         if source is not None:
-            # What lies in other buckets is looked for as the ledgers are.
+            # This looks into other buckets too, so that they are saved as well.
             found = self.every_ledger()
             for error in (each.metadata_error for each in found if each.metadata_error is not None):
                 raise error
@@ -158,7 +167,11 @@ class Catalog:
         save_snapshot(snapshot, path, storage_options)
 
     def topics(self) -> list[TopicName]:
-        """All topics, partitions each by itself, by name and partition number."""
+        """All topics, partitions each by itself, by name and partition number.
+
+        Raises:
+            PulsarOffloadError: The metadata, or an index object, cannot be read.
+        """
         topics = self._topics(None)
         return sorted(topics, key=lambda topic: (str(topic.base), topic.partition))
 
@@ -169,7 +182,7 @@ class Catalog:
     def every_ledger(self) -> list[TopicLedgers]:
         """The ledgers of all topics, for which every index object is read.
 
-        So a copy that the metadata of one topic names, and that names another, is told of both.
+        So if the metadata of one topic names a copy that names another topic, both topics show it.
 
         Raises:
             PulsarOffloadError: The metadata, or an index object, cannot be read.
@@ -181,7 +194,8 @@ class Catalog:
     def ledgers(self, topic: TopicName) -> TopicLedgers:
         """The ledgers of one topic or partition.
 
-        Where the metadata of the topic is malformed, what the bucket shows of it, and that problem.
+        If the metadata of the topic is malformed, they are what the bucket shows of it, and that is
+        one of the problems.
 
         Raises:
             StorageError: The metadata, or an index object, cannot be read.
@@ -302,10 +316,11 @@ class Catalog:
             last_ledger_id: The last (inclusive).
 
         Raises:
-            TopicNotFoundError: A name or glob selects none; names near it are listed, and a ledger
-                whose topic cannot be told, which may be of this one.
-            PulsarOffloadError: A ledger of these topics, or one whose topic cannot be told, is
-                unsound.
+            OptionError: Something wanted is not a topic name.
+            TopicNotFoundError: A name or glob selects no topic; the message lists names near it,
+                and unsound ledgers whose topic is not known, which may be this one.
+            PulsarOffloadError: The metadata cannot be read; or a ledger of these topics, or one
+                whose topic is not known, is unsound.
         """
         try:
             topics = select_topics(wanted, self._topics(namespaces_of(wanted)))
@@ -327,7 +342,11 @@ class Catalog:
         return chosen
 
     def unattributed(self) -> list[PulsarOffloadError]:
-        """What is wrong with ledgers that may belong to any topic, because nothing tells which."""
+        """What is wrong with ledgers that may belong to any topic, because nothing names theirs.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
         newest = {copy.name.ledger_id: copy for copy in reversed(self._copies.nameless_strays())}
         copies = self.bucket.copies_of(newest)
         sound = {copy.name.ledger_id for copy in copies if copy.ledger is not None}
@@ -353,8 +372,8 @@ def open_catalog(
 ) -> Catalog:
     """Find the topics of a bucket: one listing, and without metadata each index object.
 
-    With metadata, index objects are read of the topics that are asked for, when they are; and of
-    ledgers that the metadata of no topic names, which may be newer than it.
+    With metadata, the index objects of a topic are read when it is asked for, and with them those
+    of ledgers that the metadata of no topic names, which may be newer than it.
 
     Metadata says what the bucket cannot: which of several copies counts, which ledgers should be
     there and are not, which are still in BookKeeper only, and the schemas. From a snapshot, all is
@@ -380,6 +399,7 @@ def open_catalog(
 
     Raises:
         OptionError: An option has a value that is not allowed.
+        MissingObjectError: There is no such bucket or folder, or no such snapshot.
         StorageError: The bucket, or the snapshot, cannot be read.
         CorruptSnapshotError: The file is not a snapshot.
     """
@@ -409,7 +429,7 @@ def _opened(options: CatalogOptions, known: Bucket | None = None) -> Catalog:
     metadata, location = options.metadata, options.location
     if metadata is None and (options.metadata_options or options.buckets):
         given = option_name("metadata_options" if options.metadata_options else "buckets")
-        message = f"{given} are given, and no {option_name('metadata')}"
+        message = f"{given} cannot be used without {option_name('metadata')}: give that too"
         raise OptionError(message)
     if isinstance(metadata, str | os.PathLike) and is_snapshot(metadata):
         snapshot = load_snapshot(
@@ -429,6 +449,6 @@ def _opened(options: CatalogOptions, known: Bucket | None = None) -> Catalog:
     taken = datetime.now(UTC)
     bucket = Bucket(list_bucket(location), () if known is None else known.opened)
     if source is None:
-        # Nothing but index objects tells what any topic has.
+        # Only index objects say which topics there are, and what they have.
         bucket.open_all()
     return Catalog(options, bucket, source, taken=taken)

@@ -16,7 +16,7 @@ Metadata: TypeAlias = str | os.PathLike[str] | Mapping[str, str | os.PathLike[st
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CatalogOptions:
-    """What a catalog is opened with; see `open_catalog`. Shows none of it: there are secrets."""
+    """What a catalog is opened with; see `open_catalog`. It shows no value: some are secret."""
 
     location: Location
     metadata: Metadata | None = None

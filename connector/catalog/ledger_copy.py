@@ -36,10 +36,10 @@ class LedgerCopy:
         name: Names of its objects.
         index: What the listing said of its index object.
         data: What it said of its data object; None if there is none.
-        topic: The topic that it belongs to; None if nothing tells.
+        topic: The topic that it belongs to; None if nothing names it.
         ledger: The ledger, if both objects are there and the index object is sound.
         error: What is wrong with it otherwise.
-        cut: The ledger, if nothing is wrong but that its data object is cut.
+        cut: The ledger, if all that is wrong with it is that its data object is cut.
     """
 
     name: LedgerObjectName
@@ -68,7 +68,7 @@ class LedgerCopy:
         return same and index.modified is not None and self.ledger is not None
 
     def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> LedgerCopy:
-        """The copy, of which a later listing shows the same sound objects, of these versions."""
+        """The copy with the versions of a later listing, which shows the same sound objects."""
         if self.ledger is None or self.ledger.versions == object_versions(index, data):
             return self
         ledger = replace(self.ledger, versions=object_versions(index, data))
@@ -76,7 +76,7 @@ class LedgerCopy:
 
 
 def age_rank(name: LedgerObjectName, index: ObjectInfo) -> tuple[datetime, str]:
-    """Greater for what was written later; copies of the same time are told apart by uuid."""
+    """Greater for what was written later; the uuid decides between copies of the same time."""
     return index.modified or _LONG_AGO, str(name.uuid)
 
 
@@ -87,7 +87,7 @@ def read_copy(
     index: ObjectInfo,
     data: ObjectInfo | None,
 ) -> LedgerCopy:
-    """Read the index object of one attempt: one request, and a HEAD if it does not tell its topic.
+    """Read the index object of one attempt: one request, and a HEAD if it does not name its topic.
 
     Args:
         location: Where the objects lie.

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 _BROKER_CLOCKS_MS: Final = 60_000
 """How far the clocks of brokers, which note these times, may be apart."""
 _NO_BOOKIE: Final = "127.0.0.1:3181"
-"""What `new_ledger_metadata` says if there was no bookie, and clusters of one machine too."""
+"""What `new_ledger_metadata` names if there was no bookie; clusters on one machine have it too."""
 
 
 class LedgerTimes:
-    """Times at which ledgers were, by which it is judged if another can be one of them.
+    """When ledgers of a cluster were created and closed, to judge if another can be one of them.
 
     Args:
-        own: Copies of the cluster's, whose ledgers were created when they say so.
-        infos: What the metadata says of ledgers, among it when they were closed.
+        own: Copies of the cluster's own ledgers, which say when these were created.
+        infos: What the metadata says of ledgers, such as when they were closed.
     """
 
     def __init__(self, own: Collection[LedgerCopy], infos: Iterable[LedgerInfo]) -> None:
@@ -40,7 +40,7 @@ class LedgerTimes:
             if (metadata := ledger_metadata_of(copy)) and metadata.ctime_ms is not None
         }
         closed = [(each.ledger_id, each.timestamp_ms) for each in infos if each.timestamp_ms]
-        # What was written without a broker may have the times of its messages there.
+        # Ledgers that were written without a broker may have the times of their messages there.
         if any(time_ms < created.get(ledger_id, 0) for ledger_id, time_ms in closed):
             closed = []
         times = sorted((*created.items(), *closed))
@@ -74,7 +74,7 @@ def ledger_metadata_of(copy: LedgerCopy) -> LedgerMetadata | None:
 
 
 def bookies_of(copy: LedgerCopy) -> set[str]:
-    """The bookies that had the ledger; none of one that was written without BookKeeper."""
+    """The bookies that had the ledger; none if it was written without BookKeeper."""
     metadata = ledger_metadata_of(copy)
     segments = () if metadata is None else metadata.segments
     bookies = {member for segment in segments for member in segment.ensemble_members}
@@ -86,8 +86,8 @@ def is_foreign(
 ) -> bool:
     """Whether something shows that a copy of a ledger is another cluster's.
 
-    Only what is known without a request. Of what names no bookie, as what was written without any,
-    times prove nothing: it may have those of its messages.
+    Looks only at what is known without a request. If a copy names no bookie, because it was written
+    without any, its times prove nothing: they may be those of its messages.
 
     Args:
         copy: The copy, whose index object is sound.

@@ -29,9 +29,9 @@ def count_left_out(
     """Count what is wrong with topics, and what of them is not offloaded yet or is not known.
 
     Args:
-        catalog: What the topics were chosen of.
+        catalog: The catalog that the topics were chosen from.
         chosen: The topics, partitions each by itself.
-        report: Counts it.
+        report: Receives the counts.
         asked_for: Ledger ids that are asked for; what is wrong with others is passed over.
         salvage: Whether unsound ledgers are counted instead of raised.
 
@@ -60,21 +60,21 @@ def count_left_out(
 
 
 def _doubts(source: MetadataSource, chosen: Sequence[TopicLedgers]) -> list[str]:
-    """What the metadata of some topics leaves unsure, in words that begin with the topic."""
+    """What the metadata of topics leaves unsure; if there are several, each names its topic."""
     starts = tuple(f"{each.topic}: " for each in chosen)
     told = [each for each in dict.fromkeys(source.warnings) if each.startswith(starts)]
-    # Whoever reports it of a single topic names that before it.
+    # What is reported of a single topic has its name before it already.
     return told if len(chosen) > 1 else [each.removeprefix(starts[0]) for each in told]
 
 
 def _unfinished(
     catalog: Catalog, chosen: Sequence[TopicLedgers], tally: Tally, asked_for: range
 ) -> int:
-    """How many offloads have no index object and may be under way; one between is missing."""
+    """How many offloads have no index object and may be under way; one between is lost."""
     unfinished = [each.name for each in catalog.bucket.unfinished]
     copies = catalog.bucket.copies_of({name.ledger_id for name in unfinished})
     sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
-    # An offload of which nothing names the topic may be of any that has the ledger.
+    # An offload whose topic nothing names may be of any topic that has the ledger.
     sound |= {(None, ledger_id) for _, ledger_id in sound}
     last: dict[TopicName | None, int] = {
         each.topic: max((ledger.ledger_id for ledger in each.ledgers), default=-1)

@@ -53,7 +53,7 @@ class OtherBuckets:
 
     @property
     def contents(self) -> dict[str, BucketContents]:
-        """What lies in the buckets that were listed, by the metadata's name for them: all of it.
+        """All that lies in the buckets that were listed, by the metadata's names for them.
 
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
@@ -86,7 +86,11 @@ class OtherBuckets:
     def find(self, topic: TopicName, info: LedgerInfo) -> LedgerCopy | PulsarOffloadError | None:
         """The copy of an offloaded ledger of a topic in the bucket that the metadata names.
 
-        Where it names none, as the admin API does, in any of those that the user named.
+        If it names none, and the admin API never does, the copy may be in any that the user named.
+
+        Args:
+            topic: The topic or partition.
+            info: What the metadata says of the ledger.
 
         Returns:
             The copy; what went wrong, if a bucket cannot be read; None if there is no such bucket

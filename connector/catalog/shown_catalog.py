@@ -1,4 +1,4 @@
-"""What is shown of a catalog where a value is printed: a line, or a table of its topics."""
+"""What a catalog shows of itself when it is printed: a line, or a table of its topics."""
 
 from __future__ import annotations
 

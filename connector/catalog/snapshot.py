@@ -81,7 +81,7 @@ class SnapshotSource:
 
 
 def is_snapshot(path: object) -> bool:
-    """Whether a path or URL is that of a snapshot, by its end."""
+    """Whether a path or URL is that of a snapshot, by how it ends."""
     return str(path).endswith(SUFFIX)
 
 
@@ -118,9 +118,13 @@ def save_snapshot(
     """
     location, name = _place(path, storage_options)
     text = json.dumps(as_json(snapshot), separators=(",", ":")).encode()
-    if len(text) > MAX_SNAPSHOT_BYTES or _value_count(text) > MAX_SNAPSHOT_VALUES:
-        message = f"the catalog takes {len(text)} bytes, a snapshot {MAX_SNAPSHOT_BYTES} at most"
-        raise OptionError(message)
+    for what, number, most in (
+        ("bytes", len(text), MAX_SNAPSHOT_BYTES),
+        ("values", _value_count(text), MAX_SNAPSHOT_VALUES),
+    ):
+        if number > most:
+            message = f"the catalog takes {number} {what}, and a snapshot has {most} at most"
+            raise OptionError(message)
     compressor = zlib.compressobj(wbits=_GZIP)
     data = compressor.compress(text) + compressor.flush()
     location.write_object(name, data, user_metadata={})
@@ -142,6 +146,7 @@ def load_snapshot(
         storage_options: Options of the fsspec file system of the path.
 
     Raises:
+        OptionError: The path ends otherwise than a snapshot's, or cannot be used.
         CorruptSnapshotError: It is not a snapshot, or one of a version that is not known.
         MissingObjectError: There is no such file.
         StorageError: The store refused, or went on failing.
@@ -152,7 +157,7 @@ def load_snapshot(
         content = folder.read_object(name, max_bytes=MAX_SNAPSHOT_BYTES)
         value = json.loads(_uncompressed(content.data))
         if value["format"] != FORMAT:
-            message = f"it is no {FORMAT}: its format is {_shown(value['format'])!r}"
+            message = f"it is not a {FORMAT}: its format is {_shown(value['format'])!r}"
             raise CorruptSnapshotError(message, object_key=name)
         if value["version"] != VERSION:
             message = (
@@ -195,10 +200,10 @@ def _corruption_told(name: str) -> Iterator[None]:
     except CorruptSnapshotError as error:
         raise error.located(object_key=name) from None
     except (FormatError, OptionError, zlib.error, RecursionError) as error:
-        message = f"no snapshot of a catalog: {_shown(error)}"
+        message = f"it is not a snapshot of a catalog: {_shown(error)}"
         raise CorruptSnapshotError(message, object_key=name) from None
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        message = f"no snapshot of a catalog: {type(error).__name__}: {_shown(error)}"
+        message = f"it is not a snapshot of a catalog: {type(error).__name__}: {_shown(error)}"
         raise CorruptSnapshotError(message, object_key=name) from None
 
 

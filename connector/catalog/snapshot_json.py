@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 FORMAT = "pulsar-offload catalog"
 VERSION = 2
-"""Version 1 told neither cursors nor how far the metadata is proven."""
+"""Version 1 had neither cursors nor how far the metadata is proven."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,12 @@ def _ledger(info: LedgerInfo) -> dict[str, Any]:
 
 
 class SnapshotReader:
-    """Makes a snapshot of parsed JSON, which may hold anything."""
+    """Makes a snapshot of parsed JSON, which may hold anything.
+
+    Args:
+        location: Where the bucket's objects are.
+        buckets: Where other buckets are, by the metadata's names for them; else where they were.
+    """
 
     def __init__(
         self,
@@ -176,7 +181,12 @@ class SnapshotReader:
         """Read what `as_json` gave.
 
         Raises:
-            PulsarOffloadError: It is something else; or `ValueError`, `TypeError`, `KeyError`.
+            PulsarOffloadError: It is something else; so are the errors below.
+            AttributeError: Likewise.
+            KeyError: Likewise.
+            OverflowError: Likewise.
+            TypeError: Likewise.
+            ValueError: Likewise.
         """
         options = self._location.storage_options
         elsewhere = {

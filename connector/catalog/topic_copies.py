@@ -1,9 +1,9 @@
 """Which copies in a bucket may be a topic's: their index objects are read, and no others.
 
-What its cluster's metadata lists, whatever the uuid, is looked at; and what the metadata of no
-topic names, for that may be newer than the metadata, or of a topic that it does not know. In a
-bucket that is as its metadata says there is nothing of the latter. Where nothing but index objects
-tells what a topic has, all of them are read.
+Those are the copies of the ledgers that the topic's metadata lists, whatever their uuid; and
+strays, which the metadata of no topic names. A stray may be newer than the metadata, or of a topic
+that the metadata does not know. A bucket that is as its metadata says has no strays. For a topic
+without metadata, only index objects say what it has, and all of them are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     CopiesByTopic = Mapping[TopicName | None, list[LedgerCopy]]
 
 _FEW: Final = 16
-"""How many index objects are read rather than that namespaces are listed for them."""
+"""Up to so many strays are read; only for more, other namespaces are listed to spare that."""
 
 
 class TopicCopies:
@@ -51,9 +51,9 @@ class TopicCopies:
     def of_metadata(self, metadata: TopicMetadata) -> list[LedgerCopy]:
         """The copies of a topic that has metadata; those of one ledger from the newest on.
 
-        Those that name the topic, and those that the metadata names, though they tell another
-        topic or none. Of its ledgers that are not offloaded, says the metadata, also copies that
-        tell no topic: no other topic of the cluster has a ledger of these ids.
+        They are the copies that name the topic, and those that the metadata names, even if they
+        name another topic or none. If the metadata lists a ledger and no offload of it, its copies
+        that name no topic count too: no other topic of the cluster has a ledger of this id.
 
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
@@ -102,7 +102,7 @@ class TopicCopies:
         return self._of_strays().get(None, [])
 
     def look_at_all(self) -> bool:
-        """Take every copy for a stray from now on; whether that changes anything.
+        """Take every copy for a stray from now on; gives whether that changes anything.
 
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
@@ -143,8 +143,8 @@ class TopicCopies:
     def _ask_about(self, namespaces: Collection[str] | None) -> None:
         """Find out which attempts the metadata of topics names; the others are strays.
 
-        To list topics of other namespaces takes rights that who reads one need not have, and time:
-        they are asked about where that spares more.
+        To list the topics of other namespaces takes time, and rights that a reader of one need not
+        have. So they are asked about only if that spares more.
         """
         with self._lock:
             if self._source is None or self._knows_all:
@@ -163,7 +163,7 @@ class TopicCopies:
         try:
             named = source.named_attempts(namespaces, most_topics=len(self._strays))
         except PulsarOffloadError:
-            # Index objects tell what metadata does not.
+            # Index objects say what the metadata does not.
             return
         self._strays = frozenset(
             name for name in self._strays if (name.ledger_id, name.uuid) not in (named or ())
@@ -171,7 +171,7 @@ class TopicCopies:
 
 
 def _by_topic(copies: Iterable[LedgerCopy]) -> CopiesByTopic:
-    """Copies of each topic's ledgers, in their order; under None, those that tell no topic."""
+    """Copies of each topic's ledgers, in their order; under None, those that name no topic."""
     grouped: dict[TopicName | None, list[LedgerCopy]] = defaultdict(list)
     for copy in copies:
         grouped[copy.topic].append(copy)

@@ -1,14 +1,14 @@
 """One topic: what its cluster says of its ledgers, against what lies in the bucket.
 
-Without metadata, every ledger in the bucket that names the topic is one of its ledgers, and where a
-ledger lies there under several uuids, the newest copy whose index object is sound is taken (the
-index object is written last). With metadata, its list of ledgers is the topic, and the copy is the
-one whose uuid it names.
+Without metadata, every ledger in the bucket that names the topic is one of its ledgers. If a ledger
+lies there under several uuids, the newest copy whose index object is sound is taken (the index
+object is written last). With metadata, its list of ledgers is the topic, and the copy is the one
+whose uuid it names.
 
-What the bucket has and the metadata does not have as offloaded, because it is older or of something
-else, is not read, and always told: the ledger is `UNKNOWN`, whether the metadata does not list it,
+The bucket may have a ledger that the metadata, which may be older, does not have as offloaded. Such
+a ledger is not read, and always reported: it is `UNKNOWN`, whether the metadata does not list it,
 or lists it as open, as closed in BookKeeper, or as being offloaded. (Damaged copies of a closed one
-do not count: it is in BookKeeper, and told for that.)
+do not count: it is in BookKeeper, and reported for that.)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LedgerStanding(StrEnum):
     """Where a ledger of a topic is."""
 
     OFFLOADED = "offloaded"
-    """In the bucket; BookKeeper's copy was deleted, or nothing tells of it."""
+    """In the bucket; BookKeeper's copy was deleted, or nothing is known of it."""
     BOTH = "both"
     """In the bucket and in BookKeeper."""
     BOOKKEEPER = "bookkeeper"
@@ -53,7 +53,7 @@ class LedgerStanding(StrEnum):
     EMPTY = "empty"
     """Closed without an entry, so never offloaded."""
     MISSING = "missing"
-    """Offloaded, says the metadata; its objects are not there."""
+    """Offloaded according to the metadata, but its objects are not there."""
     UNSOUND = "unsound"
     """In the bucket, and cannot be read, or is not what the metadata says."""
     TRIMMED = "trimmed"
@@ -85,7 +85,7 @@ class TopicLedger:
     Attributes:
         ledger_id: BookKeeper ledger id.
         state: Where it is.
-        info: What the metadata says of it; None without metadata, and if it does not have it.
+        info: What the metadata says of it; None without metadata, or if it does not list it.
         copy: The copy in the bucket that counts; None if there is none.
         others: Further copies, newest first.
         error: Why it cannot be read, if the topic cannot be read without it.
@@ -113,9 +113,9 @@ class TopicLedgers:
     Attributes:
         topic: The topic, with its partition.
         ledgers: Sound offloaded ledgers, ascending by ledger id; one copy each.
-        problems: Why the topic is not whole: ledgers of which no copy is sound, and with metadata
+        problems: Why the topic is not whole: ledgers that have no sound copy, and with metadata
             also those that are not there, or only in BookKeeper with offloaded ones behind them.
-        cut: Those with which nothing is wrong but that the data object is cut.
+        cut: Ledgers with nothing wrong but that their data objects are cut.
         states: Every ledger that the metadata or the bucket has of the topic, ascending.
         metadata: What its cluster says; None if nothing is known.
         metadata_error: Why that cannot be read, if it is there.
@@ -130,15 +130,15 @@ class TopicLedgers:
     metadata_error: PulsarOffloadError | None = None
 
     def doubted(self, error: PulsarOffloadError) -> TopicLedgers:
-        """The same topic, whose metadata cannot be read, so that nothing tells if it is whole."""
+        """The same topic, whose metadata cannot be read, so that it may not be whole."""
         return replace(self, problems=(error, *self.problems), metadata_error=error)
 
     @property
     def substitutes(self) -> tuple[OffloadedLedger, ...]:
-        """For ledgers of which the copy that counts is not there, others that are sound and agree.
+        """Other copies, sound and as the metadata says, of ledgers whose own copy cannot be read.
 
-        They are copies of the same ledger, as far as anything tells: another cluster may have one
-        of the same id and size. Only what salvages takes them.
+        As far as is known, they are of the same ledger; but another cluster may have one of the
+        same id and size. Only salvaging takes them.
         """
         infos = self.metadata.ledgers if self.metadata else ()
         own = self.own_copies
@@ -180,7 +180,7 @@ class TopicLedgers:
     def pending(self) -> tuple[TopicLedger, ...]:
         """Ledgers that are not offloaded yet, behind all that are.
 
-        Not those without entries, nor the open one where nothing tells that it has any.
+        Those without entries do not count, nor does the open one if it is not known to have any.
         """
         return tuple(
             each
@@ -194,7 +194,7 @@ class TopicLedgers:
     def unknown(self) -> tuple[TopicLedger, ...]:
         """Ledgers in the bucket that the metadata does not have as offloaded: it may be older.
 
-        Not those that are older than its first, which retention explains.
+        Those that are older than its first ledger do not count, for retention explains them.
         """
         return tuple(each for each in self.states if each.state is LedgerStanding.UNKNOWN)
 
@@ -221,7 +221,7 @@ def from_metadata(
         copies: All copies of its ledgers in the bucket; those of one ledger from the newest to the
             oldest.
         elsewhere: Finds an offloaded ledger that is not in the bucket, where the metadata says it
-            was written to; what went wrong if that cannot be read.
+            was written to; gives what went wrong if that cannot be read.
     """
     here = dict(_by_ledger(copies))
     listed = [
@@ -254,7 +254,7 @@ def _by_ledger(copies: Iterable[LedgerCopy]) -> Iterator[tuple[int, Sequence[Led
 
 
 def _by_itself(ledger_id: int, copies: Sequence[LedgerCopy]) -> TopicLedger:
-    """A ledger of which only the bucket tells."""
+    """A ledger of which only the bucket knows."""
     chosen = next((copy for copy in copies if copy.ledger is not None), copies[0])
     others = tuple(copy for copy in copies if copy is not chosen)
     state = LedgerStanding.OFFLOADED if chosen.ledger is not None else LedgerStanding.UNSOUND
@@ -342,7 +342,7 @@ def _objection(topic: TopicName, info: LedgerInfo, copy: LedgerCopy) -> PulsarOf
 def _ambiguity(
     topic: TopicName, info: LedgerInfo, copies: Sequence[LedgerCopy]
 ) -> PulsarOffloadError | None:
-    """What is wrong where no uuid is told, and copies are not of one ledger, as of two clusters."""
+    """The error if copies are of different ledgers, as of two clusters, and no uuid says which."""
     told = {
         copy.name.uuid: copy.ledger.index.ledger_metadata
         for copy in _sound(topic, info, copies)
@@ -358,7 +358,7 @@ def _ambiguity(
 
 
 def _contradiction(info: LedgerInfo, ledger: OffloadedLedger) -> PulsarOffloadError | None:
-    """What an index object says otherwise than the metadata, which leaves numbers out at times."""
+    """The error if an index object contradicts the metadata, which leaves numbers out at times."""
     index = ledger.index
     for what, said, found in (
         ("entries", info.entries, index.entry_count),
@@ -376,15 +376,15 @@ def _contradiction(info: LedgerInfo, ledger: OffloadedLedger) -> PulsarOffloadEr
 def _not_offloaded(
     metadata: TopicMetadata, info: LedgerInfo, ledger: TopicLedger, last_offloaded: int
 ) -> TopicLedger:
-    """The state of a ledger that is not offloaded, says the metadata.
+    """The state of a ledger that is not offloaded according to the metadata.
 
-    Pulsar offloads the oldest ledgers first, so what is not offloaded is the end of the topic, but
-    where an offload failed: an error if offloaded ledgers are behind it.
+    Pulsar offloads the oldest ledgers first, so such ledgers are the end of the topic, unless an
+    offload failed. It is an error if offloaded ledgers are behind one.
     """
-    # The bucket has it nevertheless: an open ledger is never offloaded, so that came later.
+    # If the bucket has it nevertheless, that came later: an open ledger is never offloaded.
     newer = next(iter(_sound(metadata.topic, info, ledger.others)), None)
     if newer is None and _is_open(metadata, info):
-        # That much a damaged copy tells too, and else nothing would tell of its messages.
+        # A damaged copy shows that too, and otherwise its messages would not be reported at all.
         newer = next(iter(ledger.others), None)
     is_behind = info.ledger_id > last_offloaded
     if newer is not None and (is_behind or info.entries == 0):

@@ -400,7 +400,7 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"tokn": TOKEN}, "unknown metadata option 'tokn'; there are token, token_file"),
+            ({"tokn": TOKEN}, "unknown metadata option 'tokn'; the options are token, token_file"),
             ({"token": TOKEN, "token_file": "file"}, "both token and token_file"),
             ({"token": 7}, "token is text, not int"),
             ({"token": ""}, "not a token"),

@@ -222,7 +222,7 @@ def test_version_of_the_schema_is_chosen_from_the_metadata() -> None:
     opened = open_topic(url, golden.name, metadata=GOLDEN / SMALL, schema_version=0)
 
     assert opened.schema == expected
-    with pytest.raises(OptionError, match="none is known"):
+    with pytest.raises(OptionError, match="no schema is known"):
         open_topic(url, CHUNKED.name, metadata=GOLDEN / SMALL, schema_version=0)
 
 
@@ -477,8 +477,11 @@ def test_topic_that_only_the_metadata_knows_is_empty_and_told(bucket: OwnedBucke
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"metadata_options": {"token": "s3cret"}}, "metadata_options are given, and no metadata"),
-        ({"buckets": {"b": "memory://b"}}, "buckets are given, and no metadata"),
+        (
+            {"metadata_options": {"token": "s3cret"}},
+            "metadata_options cannot be used without metadata",
+        ),
+        ({"buckets": {"b": "memory://b"}}, "buckets cannot be used without metadata"),
         (
             {"metadata": ""},
             "metadata must be a path or URL, such as s3://bucket/prefix, not an empty",

@@ -213,7 +213,7 @@ def test_the_users_word_counts_most_and_is_doubted(tmp_path: Path) -> None:
     assert metadata is not None
     assert metadata.topic == given
     assert len(source.warnings) == 1
-    assert f"given for {given}, and is of {TOPIC}" in source.warnings[0]
+    assert f"given for {given}, but is of {TOPIC}" in source.warnings[0]
     assert source.topic_metadata(TOPIC) is None
 
 

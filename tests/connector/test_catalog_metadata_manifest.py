@@ -163,7 +163,7 @@ def test_names_that_disagree_prove_nothing(given_topic: str | None, tmp_path: Pa
 
     assert metadata is not None
     assert metadata.proven_to_ledger_id == -1
-    assert f"is given for {topic}, and is of " in source.warnings[0]
+    assert f"is given for {topic}, but is of " in source.warnings[0]
 
 
 def test_damaged_manifest_is_an_error_of_its_topic_where_that_is_told(tmp_path: Path) -> None:

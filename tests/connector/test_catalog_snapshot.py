@@ -248,12 +248,19 @@ def test_name_of_no_snapshot_is_refused(path: str) -> None:
         open_catalog(str(GOLDEN / SMALL / "objects")).save(path)
 
 
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("MAX_SNAPSHOT_BYTES", r"takes \d{5,} bytes, and a snapshot has 100 at most"),
+        ("MAX_SNAPSHOT_VALUES", r"takes \d{4,} values, and a snapshot has 100 at most"),
+    ],
+)
 def test_catalog_that_no_snapshot_can_hold_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, said: str
 ) -> None:
-    """What could not be opened again is not written."""
-    monkeypatch.setattr(snapshot_module, "MAX_SNAPSHOT_BYTES", 1_000)
-    with pytest.raises(OptionError, match="a snapshot 1000 at most"):
+    """What could not be opened again is not written, and the error says what is too much."""
+    monkeypatch.setattr(snapshot_module, bound, 100)
+    with pytest.raises(OptionError, match=said):
         open_catalog(str(GOLDEN / SMALL / "objects")).save(tmp_path / "catalog.json.gz")
     assert list(tmp_path.iterdir()) == []
 

@@ -152,7 +152,7 @@ def test_cost_of_a_query_is_what_it_takes() -> None:
         (["--sql", "FROM read_pulsar('multi-ledge')"], NOT_FOUND, "did you mean"),
         (["multi-ledge"], NOT_FOUND, "did you mean"),
         (["multi-ledger", "--metadata-option", "token"], USAGE, "--metadata-option must be"),
-        (["multi-ledger", "--bucket", "a=b"], USAGE, "no --metadata"),
+        (["multi-ledger", "--bucket", "a=b"], USAGE, "without --metadata"),
         (["multi-ledger", "--prices", "no/such/file"], USAGE, "no price table"),
     ],
 )

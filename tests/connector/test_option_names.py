@@ -65,7 +65,11 @@ def _encrypted() -> str:
         ),
         (("head", URL, "json-orders", "--schema-version", "1"), "--schema-version picks", USAGE),
         (("head", URL, _encrypted(), "--value", "raw"), "as --decryption-keys", UNREADABLE),
-        (("topics", URL, "--bucket", "a=s3://a"), "--bucket are given, and no --metadata", USAGE),
+        (
+            ("topics", URL, "--bucket", "a=s3://a"),
+            "--bucket cannot be used without --metadata",
+            USAGE,
+        ),
     ],
 )
 def test_commands_are_told_of_their_options(arguments: Sequence[str], said: str, ends: int) -> None:

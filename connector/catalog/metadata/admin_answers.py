@@ -9,7 +9,7 @@ Answer           Pulsar's class                       What only it says of a led
 
 `isOffloaded` of internal-info is true from the moment an offload begins, `offloaded` of
 internalStats from the moment it is complete. Either answer may be JSON text within a JSON string,
-as Java's admin client gives it, and of a partitioned topic, `{"partitions": {name: answer, …}}`.
+as Java's admin client gives it. That of a partitioned topic is `{"partitions": {name: answer, …}}`.
 """
 
 from __future__ import annotations
@@ -127,11 +127,11 @@ def parse_internal_stats(
 
 
 def managed_ledger_name_of(stats: Mapping[str, object]) -> str | None:
-    """The managed ledger that an answer to `GET …/internalStats` is of.
+    """The managed ledger that an answer to `GET …/internalStats` is about.
 
     Args:
-        stats: The answer of one topic; it says so in the text of a ledger's BookKeeper metadata,
-            which ledgers have that are in BookKeeper.
+        stats: The answer for one topic. It names the managed ledger in the text of BookKeeper's
+            metadata of a ledger, which only ledgers in BookKeeper have.
 
     Returns:
         The name, `tenant/namespace/persistent/topic`; None if no ledger names it.
@@ -160,7 +160,7 @@ def has_schemas(answer: Mapping[str, object]) -> bool:
 def internal_info_json(metadata: TopicMetadata) -> str:
     """Write what a broker answers to `GET …/internal-info`.
 
-    Without the two dates of the metadata store's node, which belong to no topic made offline.
+    The two dates of the metadata store's node are left out: a topic made offline has none.
     """
     answer: dict[str, object] = {"version": 0, "ledgers": list(map(_info_ledger, metadata.ledgers))}
     if metadata.terminated_position is not None:
@@ -178,7 +178,7 @@ def internal_info_json(metadata: TopicMetadata) -> str:
 def internal_stats_json(metadata: TopicMetadata) -> str:
     """Write what a broker answers to `GET …/internalStats` after it has loaded the topic.
 
-    The last ledger's metadata has but the managed ledger's name, by which the topic is known.
+    The last ledger's metadata has only the managed ledger's name, by which the topic is known.
     """
     ledgers = [_stats_ledger(ledger) for ledger in metadata.ledgers]
     if ledgers:
@@ -222,7 +222,7 @@ def _by_topic(
     for name, each in _mapping(partitions, "the field partitions").items():
         partition = _topic_name(name)
         if partition is None or partition.base != topic or partition.partition < 0:
-            message = f"an answer about {topic} has the partition {_shown(name)}"
+            message = f"an answer about {topic} has {_shown(name)}, not a partition of it"
             raise CorruptMetadataError(message)
         if partition in seen:
             message = f"an answer about {topic} has the partition {partition.partition} twice"

@@ -13,9 +13,9 @@ Path                                                            Answers
 =============================================================== =================================
 
 Topics whose names have a cluster, as in Pulsar's first version, are below `/admin/persistent`.
-What a cluster does not know it answers with 404, as does any web server that is not Pulsar's: so
-after the first 404 the cluster must show that it is one. Of a topic that they do not know, brokers
-answer 404 to `internalStats`, but 500 to `internal-info`.
+A cluster answers 404 if it does not know what is asked for, as does any web server that is not
+Pulsar's. So after the first 404 the cluster must show that it is one. If brokers do not know a
+topic, they answer 404 to `internalStats`, but 500 to `internal-info`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class AdminApi:
         """Take a URL and the options of `AdminOptions` as users give them.
 
         Raises:
-            OptionError: The URL or an option is not usable.
+            OptionError: The URL or an option cannot be used.
         """
         return cls(AdminConnection(url, parse_options(options)))
 
@@ -133,8 +133,11 @@ class AdminApi:
         Makes no broker load a topic.
 
         Args:
-            namespaces: As of `topics`.
-            most_topics: If there are more topics, they are not asked for.
+            namespaces: As in `topics`.
+            most_topics: If there are more topics, they are not asked about.
+
+        Returns:
+            The attempts; None if there are more topics.
 
         Raises:
             CorruptMetadataError: An answer that lists topics is malformed.
@@ -199,7 +202,7 @@ class AdminApi:
         path = _topic_path(topic)
         warnings: list[str] = []
         listed = self._topics.known(topic.full_namespace)
-        # Brokers leave some topics out of their lists, and 500 would be asked for again and again.
+        # Brokers leave some topics out of their lists, and what answers 500 is asked again.
         if listed is not None and topic not in listed and self._is_unknown(path):
             return _Told(None, [])
         try:
@@ -209,7 +212,7 @@ class AdminApi:
                 raise
             info = None
         stats: TopicMetadata | None = None
-        # Makes a broker load the topic: only if it has to say which offloads are complete.
+        # This makes a broker load the topic: only if it has to say which offloads are complete.
         if info is not None and any(ledger.offload for ledger in info.ledgers):
             answer = self._get(f"{path}/internalStats", read_answer)
             stats = None if answer is None else parse_internal_stats(answer, topic).get(topic)
@@ -255,7 +258,7 @@ class AdminApi:
     def _no_admin_api(self, path: str) -> str:
         url = self._connection.url
         return (
-            f"no admin API of Pulsar answers at {url}: HTTP 404 for {path}; the URL is that of a"
+            f"no admin API of Pulsar answers at {url}: HTTP 404 for {path}; give the URL of a"
             " broker's or proxy's web service, without a path behind it"
         )
 

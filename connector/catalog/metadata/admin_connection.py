@@ -1,12 +1,12 @@
 """GET requests to the admin API of a live cluster, with a token or a client certificate.
 
-Brokers answer for the topics they own and redirect to the owner for others. The token goes on with
-a redirect to the port that the user named, and to no other: over https to any host, because its
-certificate is checked, over plain http, or if the host's name is not checked, to the same host
-only. A redirect from https to http is not followed.
+Brokers answer for the topics they own and redirect to the owner for others. With a redirect, the
+token goes on only to the port that the user named: over https to any host, because the host's
+certificate is checked; over plain http, or if the host's name is not checked, to the same host
+only. A redirect from https to http, or back, is not followed.
 
-A server that sends a byte now and then is never silent: so there is a time by which an answer must
-be whole, too. What one server may make us hold is bounded: the bytes of an answer, the values in
+A server that sends a byte now and then is never silent, so there is also a time by which an answer
+must be whole. What one server may make us hold is bounded: the bytes of an answer, the values in
 it, and the values of all answers.
 """
 
@@ -116,7 +116,7 @@ def parse_options(options: Mapping[str, object]) -> AdminOptions:
     names = [each.name for each in fields(AdminOptions)]
     unknown = sorted(set(options) - set(names))
     if unknown:
-        message = f"unknown metadata option {unknown[0]!r}; there are {', '.join(names)}"
+        message = f"unknown metadata option {unknown[0]!r}; the options are {', '.join(names)}"
         raise OptionError(message)
     checked: dict[str, Any] = {}
     for name, value in options.items():
@@ -183,6 +183,7 @@ class AdminConnection:
             The answer's body; None if the cluster does not know what is asked for (404).
 
         Raises:
+            OptionError: The token file cannot be read, or does not have a token in it.
             StorageError: The cluster cannot be reached, refuses, goes on failing, or takes too long
                 for an answer.
             FormatError: The answer is longer than `MAX_METADATA_BYTES`, has more values than
@@ -198,7 +199,7 @@ class AdminConnection:
             if http_status(error) == _NOT_FOUND:
                 return None
             failure = StorageError(self._failure(path, error, token))
-        # From here no error of the library goes with it: its frames have the token in the header.
+        # Raised out here, it has no error of the library with it, whose frames have the token.
         raise failure
 
     def _followed(self, path: str, token: str | None) -> bytes:
@@ -257,7 +258,7 @@ class AdminConnection:
         return body
 
     def _deadline_check(self) -> Callable[[], None]:
-        """What raises an error once an answer that is asked for now must be whole."""
+        """A check that raises an error once an answer that is asked for now is too late."""
         longest_s = _SILENCES * self.options.timeout_s
         deadline_s = self._clock() + longest_s
 
@@ -367,7 +368,7 @@ def _body(response: HTTPResponse) -> bytes:
 
 
 def _reason(body: bytes) -> str:
-    """What the server says in words, of which Pulsar sends few."""
+    """What the server says in words; Pulsar's are short."""
     text = " ".join(body.decode("utf-8", "replace").split())
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 

@@ -7,14 +7,14 @@ File in a topic's folder   What it is
 `internal-info.json`       the answer to `pulsar-admin topics info-internal`
 `internal-stats.json`      the answer to `pulsar-admin topics stats-internal`
 `schemas-rest.json`        the answer to `GET /admin/v2/schemas/<topic>/schemas`
-`manifest.json`            the topic's name, and a checksum of each file (`metadata_manifest`)
+`manifest.json`            the topic's name, and a checksum of each file (module `manifest`)
 ========================== ======================================================================
 
-Any of the first three will do; `metadata_merge` takes several together. Which topic a folder is of
-says the first of these that there is: the user; the file `topics.json` beside the folders, which
-has `{"dir": folder}` for each topic; the manifest; the ledgers in `internal-stats.json`; names of
-nested folders, `tenant/namespace/topic`. A single name, as `a__b__c__d`, says nothing: it may be
-cut in more than one way.
+Any of the first three will do; `connector.catalog.metadata.merge` takes several together. The first
+of these that there is says which topic a folder is of: the user; the file `topics.json` beside the
+folders, which has `{"dir": folder}` for each topic; the manifest; the ledgers in
+`internal-stats.json`; names of nested folders, `tenant/namespace/topic`. A single name, such as
+`a__b__c__d`, says nothing: it may be cut in more than one way.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class MetadataFolder:
             namespaces: Those whose topics are asked for; by default all.
 
         Raises:
-            CorruptMetadataError: Files are malformed, and nothing else says of which topic.
+            CorruptMetadataError: Files are malformed, and nothing else says which topic is theirs.
             OptionError: There are no files of any topic, or nothing says which topic a folder is
                 of.
             StorageError: The files cannot be read.
@@ -147,7 +147,9 @@ class MetadataFolder:
             CorruptMetadataError: Its files are malformed.
             MissingObjectError: The folder that the user or `topics.json` names for it is not there,
                 or has none of the files.
+            OptionError: Nothing says which topic a folder is of.
             StorageError: The files cannot be read.
+            UnsupportedFormatError: A ledger was offloaded by streaming offload (PIP-76).
         """
         folder = self._folders.get(topic) or self._folders.get(topic.base)
         return None if folder is None else folder.metadata.get(topic)
@@ -158,7 +160,7 @@ class MetadataFolder:
         *,
         most_topics: int,  # noqa: ARG002
     ) -> Collection[tuple[int, UUID]]:
-        """Ledger id and uuid of each offload of all topics, as far as the files tell it.
+        """Ledger id and uuid of each offload of all topics, as far as the files give them.
 
         Raises:
             PulsarOffloadError: The folders cannot be listed.
@@ -221,7 +223,7 @@ class _TopicFolder:
 
     @property
     def named(self) -> TopicName | None:
-        """The topic, as far as the names of the folders or anything sound in this one says it."""
+        """The topic, if the user, anything sound in the folder, or names of folders say it."""
         if self._given is not None:
             return self._given
         for told in (self._in_manifest, self._in_stats):
@@ -238,12 +240,14 @@ class _TopicFolder:
 
     @cached_property
     def metadata(self) -> Mapping[TopicName, TopicMetadata]:
-        """The topic, or the partitions of which there are answers.
+        """The topic, or those of its partitions that there are answers for.
 
         Raises:
             CorruptMetadataError: A file is malformed, or not as the manifest has it.
             MissingObjectError: There is no folder, or no file of it is about ledgers.
-            OptionError: Nothing says of which topic it is.
+            OptionError: Nothing says which topic it is of.
+            StorageError: A file cannot be read.
+            UnsupportedFormatError: A ledger was offloaded by streaming offload (PIP-76).
         """
         warnings: list[str] = []
         topic, is_sure = self._told_topic(warnings)
@@ -286,7 +290,7 @@ class _TopicFolder:
             return data if data is not None and has_schemas(read_answer(data)) else None
 
     def _told_topic(self, warnings: list[str]) -> tuple[TopicName, bool]:
-        """The topic, and whether nothing speaks against its name."""
+        """The topic, and whether it is sure; what names another topic adds a warning."""
         with self._naming(MANIFEST_FILE):
             in_manifest = self._in_manifest()
         with self._naming(STATS_FILE):
@@ -299,7 +303,7 @@ class _TopicFolder:
             )
             raise OptionError(message)
         warnings.extend(
-            f"{self.location} is given for {topic}, and is of {each}"
+            f"{self.location} is given for {topic}, but is of {each}"
             for each in told
             if each != topic
         )
@@ -334,7 +338,7 @@ class _TopicFolder:
 
     @cached_property
     def _files(self) -> tuple[Location, Mapping[str, str]]:
-        """Where the files are, and by what each is called here, what each is called there."""
+        """Where the files are; and by the name that each has in this module, its name there."""
         if self._given is not None:
             url, name = folder_and_name(self.location.url)
             folder = Location(url, self.location.storage_options, self.location.retry)
@@ -344,7 +348,7 @@ class _TopicFolder:
         return self.location, {name: name for name in names}
 
     def _content(self, file: str) -> bytes | None:
-        """A file, if it is there, as it was written; which only a manifest shows."""
+        """A file, if it is there; a manifest, if there is one, must show it to be as written."""
         _, names = self._files
         if file not in names:
             return None
@@ -399,7 +403,7 @@ def _topics_of(folder: _TopicFolder) -> list[TopicName]:
 
 
 def _attempts_of(folder: _TopicFolder) -> set[tuple[int, UUID]]:
-    """Offloads that a folder names; none where its files may be those of another topic."""
+    """Offloads that a folder names; none if its files may be those of another topic."""
     with suppress(PulsarOffloadError):
         metadata = folder.metadata
         if not folder.is_named_otherwise:

@@ -14,7 +14,7 @@ Offset  Size    Field                      Value
 
 ManagedLedgerInfo (proto2): {1 repeated LedgerInfo, 2 terminatedPosition {1 ledgerId, 2 entryId},
 3 properties}. The fields of its parts are those of `_MESSAGES` below. An absent flag is false; an
-absent time is written as 0 for the open ledger, which has no entries and size yet.
+absent time is written as 0 for the open ledger, which has neither entries nor size yet.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def serialize_managed_ledger_info(
             bare, which every version of Pulsar reads.
 
     Returns:
-        The value; of what a broker wrote bare and `parse_managed_ledger_info` read, the same bytes.
-        An offload that is not known to be complete is written as one that is not.
+        The value; the same bytes again if a broker wrote them bare and `parse_managed_ledger_info`
+        read them. An offload that is not known to be complete is written as one that is not.
 
     Raises:
         OptionError: A number is outside the range of its field, an offload has properties and no
@@ -215,7 +215,7 @@ def _parsed(name: str, data: bytes) -> Any:  # noqa: ANN401 - a message class ha
     except DecodeError as error:
         text = f"the managed ledger is not a {name}"
         raise CorruptMetadataError(text) from error
-    # All that is absent is not listed: that could be millions of fields.
+    # What is absent is not listed: that could be millions of fields.
     if not message.IsInitialized():
         text = f"a {name} lacks fields that it must have"
         raise CorruptMetadataError(text)

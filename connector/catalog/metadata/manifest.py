@@ -48,7 +48,8 @@ class Manifest:
         """Compare a file with what was written.
 
         Raises:
-            CorruptMetadataError: The file is another, or only a part.
+            CorruptMetadataError: The file is another, or only a part; or the manifest does not have
+                a file of this name.
         """
         if name not in self.files:
             message = f"{name} is not a file that {MANIFEST_FILE} beside it has"

@@ -1,11 +1,11 @@
 """What several sources say of one topic, taken together.
 
 The sources were read at different times. Ledgers are only added behind the last and trimmed from
-the front, so of two lists the one that ends later, or else begins later, is the newer. It is the
-topic's, with what it lacks in the middle: there one of the two must be damaged, as if a part of
-a value was saved, in which ledgers stand in no order. What is known of a ledger is gathered from
-all sources; an offload that one of them knows to be complete is complete, and uuids that only the
-others name are kept beside its own.
+the front, so of two lists the one that ends later, or else begins later, is the newer. The topic
+has the ledgers of the newer list, and those that it lacks in the middle: if it lacks any, one of
+the lists is damaged. (A part of a value may have been saved, in which ledgers stand in no order.)
+What is known of a ledger is gathered from all sources. An offload that one of them knows to be
+complete is complete, and uuids that only the others name are kept beside its own.
 
 That a list is whole is proven by checksums, or by two sources that agree, as far as both go and
 below the first ledger upon which they disagree.
@@ -45,7 +45,7 @@ def merge_metadata(
         info: What the admin API's internal-info says, which does not say what is complete; None
             likewise.
         stats: What its internalStats says, which has no uuids; None likewise.
-        warnings: Gets what stays unsure, and what the sources say against each other.
+        warnings: Receives what stays unsure, and what the sources say against each other.
         is_checked: Whether each source is known to be as it was written, and whole.
 
     Returns:
@@ -126,7 +126,7 @@ class _Disagreement:
         older: What the source of the older list is called.
         newer: What that of the newer list is called.
         trimmed: Ids that only the older list has, before the newer list begins.
-        lost: Those that only it has, among the newer list's.
+        lost: Ids that only the older list has, behind the first of the newer list.
         added: Ids that only the newer list has, though the older one goes further.
         empty: Ids that only one of them has, of ledgers that are not known to have an entry.
         contradictions: Ledger id and words for each number that differs.
@@ -144,8 +144,8 @@ class _Disagreement:
     def first_ledger_id(self) -> int | None:
         """The least id upon which they disagree; None if they agree.
 
-        Empty ledgers count, and open ones, which may have stayed empty: nothing tells one that a
-        broker dropped from one that a damaged list lacks.
+        Empty ledgers count, and open ones, which may have stayed empty: one that a broker dropped
+        looks like one that a damaged list lacks.
         """
         disputed = (
             *(*self.trimmed, *self.lost, *self.added, *self.empty),

@@ -1,10 +1,10 @@
-"""Where what a cluster knows of its topics can be read: one interface, whatever the source.
+"""The sources of what a cluster knows of its topics: one interface for all of them.
 
 ======================================= ==========================================================
 Source                                  Read by
 ======================================= ==========================================================
-`http://…`, `https://…`                 `admin_client`: the admin API of a live cluster
-path or URL of a folder                 `metadata_folder`: saved files, one folder a topic
+`http://…`, `https://…`                 `AdminApi`: the admin API of a live cluster
+path or URL of a folder                 `MetadataFolder`: saved files, one folder a topic
 mapping of topic name to path or URL    the same, and the user says which topic is where
 ======================================= ==========================================================
 """
@@ -59,25 +59,27 @@ class MetadataSource(Protocol):
 
         Raises:
             CorruptMetadataError: What the source says is malformed, or contradicts itself.
+            MissingObjectError: The user named a place for the topic, and nothing is there.
             StorageError: The source cannot be read.
+            UnsupportedFormatError: A ledger was offloaded by streaming offload (PIP-76).
         """
 
     def named_attempts(
         self, namespaces: Collection[str] | None, *, most_topics: int
     ) -> Collection[tuple[int, UUID]] | None:
-        """Ledger id and uuid of each offload of topics, as far as the source tells it.
+        """Ledger id and uuid of each offload of topics, as far as the source gives them.
 
         A topic whose metadata cannot be read, or may be another topic's, names none.
 
         Args:
             namespaces: Those whose topics are asked about, and perhaps others; None: all.
-            most_topics: Of how many topics it is worth a request for each.
+            most_topics: Up to how many topics it is worth a request for each.
 
         Returns:
             The attempts; None if there are more topics, and each takes a request.
 
         Raises:
-            PulsarOffloadError: The source cannot tell which topics there are.
+            PulsarOffloadError: The source cannot say which topics there are.
         """
 
     def schema_source(self, topic: TopicName) -> bytes | None:
@@ -87,6 +89,7 @@ class MetadataSource(Protocol):
             The admin API's answer with all versions, as it came; None if there are no schemas.
 
         Raises:
+            CorruptMetadataError: What the source says is malformed.
             StorageError: The source cannot be read.
         """
 

@@ -2,7 +2,7 @@
 
 The names are those of Pulsar's MLDataFormats.proto (ManagedLedgerInfo and what is in it). Sources:
 the metadata store's value (`managed_ledger`), the admin API's answers (`admin_answers`), both
-(`metadata_merge`), a snapshot.
+(`merge`), a snapshot.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class TopicMetadata:
 
     @property
     def named_attempts(self) -> set[tuple[int, UUID]]:
-        """Ledger id and uuid of each offload, complete or not, of which the uuid is told."""
+        """Ledger id and uuid of each offload, complete or not, whose uuid is known."""
         return {
             (info.ledger_id, info.offload.uuid)
             for info in self.ledgers
@@ -103,10 +103,11 @@ class TopicMetadata:
         }
 
     def lacks(self, ledger_id: int) -> bool:
-        """Whether there are ledgers before and behind an id, and none of it.
+        """Whether there are ledgers before and behind an id, but none with it.
 
-        Brokers trim a topic from its front only, so such a ledger is another cluster's, or the list
-        is damaged; but for one that stayed empty, of which nothing was offloaded.
+        Brokers trim a topic from its front only, so an offloaded ledger of this id is another
+        cluster's, or the list is damaged. (A ledger that stayed empty may be lacking too, but is
+        never offloaded.)
         """
         place = bisect_left(self.ledgers, ledger_id, key=lambda ledger: ledger.ledger_id)
         is_between = 0 < place < len(self.ledgers)

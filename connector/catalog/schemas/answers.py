@@ -1,6 +1,7 @@
 """Schemas → the admin API's answer to `GET /admin/v2/schemas/<topic>/schemas`.
 
-The way back from what `schema_forms` reads, in its first form (Pulsar's `GetSchemaResponse`).
+The way back from what `connector.catalog.schemas.forms` reads, in the first of its forms (Pulsar's
+`GetSchemaResponse`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def registered_versions(schema: TopicSchema | None) -> tuple[tuple[int, SchemaInfo], ...]:
     """Pairs of version and schema, ascending, as Pulsar's registry would have them.
 
-    A reader schema that is of none of the versions known is the next version. Bytes without any
+    A reader schema that none of the known versions has is the next version. Bytes without any
     schema are not registered.
     """
     if schema is None:
@@ -51,7 +52,7 @@ def schemas_json(schema: TopicSchema | None, *, timestamp_ms: int) -> str:
 
 
 def _data(info: SchemaInfo) -> str:
-    """The definition as the admin API gives it; that of a KEY_VALUE is an object with both."""
+    """The definition as the admin API gives it; for KEY_VALUE, an object with key and value."""
     if info.type != "KEY_VALUE":
         return info.data
     parts = {"key": info.key, "value": info.value}

@@ -84,8 +84,8 @@ def parse_json(text: str | bytes) -> object:
     """Parse JSON text.
 
     Raises:
-        OptionError: It is longer than `MAX_SOURCE_BYTES`, not UTF-8, or no JSON; says where, and
-            shows nothing of it.
+        OptionError: It is longer than `MAX_SOURCE_BYTES`, not UTF-8, or not JSON. The message says
+            where, and shows nothing of it.
     """
     if len(text) > MAX_SOURCE_BYTES:
         message = f"longer than the {MAX_SOURCE_BYTES} bytes allowed"
@@ -127,8 +127,8 @@ def versioned_schema(value: Mapping[str, object]) -> tuple[int | None, SchemaInf
         Its version in Pulsar's schema registry, None if the form has none; and the schema.
 
     Raises:
-        OptionError: The object is not a schema; or a malformed one, one of an unknown type, or too
-            long.
+        OptionError: The object is not a schema; or the schema is malformed, of an unknown type, or
+            too long.
     """
     if _is_avro(value):
         return None, SchemaInfo("AVRO", _json_text(value))
@@ -402,7 +402,7 @@ def _binary_key_and_value(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _sized(data: bytes) -> tuple[bytes, bytes]:
-    """The bytes behind a length, of which −1 stands for null, and what follows them."""
+    """The bytes behind a length (−1 stands for null), and what follows them."""
     length = max(int.from_bytes(data[:_INT_BYTES], signed=True), 0)
     if len(data) < _INT_BYTES or length > len(data) - _INT_BYTES:
         message = "the data is neither JSON nor twice a length and as many bytes"

@@ -1,7 +1,7 @@
 """A topic's schemas, which are not among its offloaded objects, from wherever a user has them.
 
-In come files, folders, text and Python values, of the forms that `schema_forms` reads; out comes a
-`TopicSchema`: the schema of each version, and the one that the topic is read by.
+In come files, folders, text and Python values, in the forms that `connector.catalog.schemas.forms`
+reads; out comes a `TopicSchema`: the schema of each version, and the one that the topic is read by.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class _SchemaReader:
         """Choose the reader schema among what was gathered.
 
         Raises:
-            OptionError: Nothing was gathered, `schema_version` is not among it, or a schema without
-                a version is, so that there is nothing to choose.
+            OptionError: Nothing was gathered, there is no `schema_version` in it, or a version is
+                asked for though a schema without one was given.
         """
         by_version = {
             version: self._found[version][0]
@@ -232,7 +232,7 @@ class _SchemaReader:
                 if schema is None:
                     raise
             if schema is None and root_message is not None:
-                message = "not a descriptor set, of which a message could be chosen with #"
+                message = "not a descriptor set, so # cannot choose a message in it"
                 raise OptionError(message)
         if schema is None:
             self._add_json(value, what)
