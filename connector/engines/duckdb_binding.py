@@ -34,7 +34,11 @@ class Catalogs:
         self._lock = threading.Lock()
 
     def of(self, url: str, request: TopicRequest) -> Catalog:
-        """The catalog of the bucket that a statement names, as it is now."""
+        """The catalog of the bucket that a statement names, as it is now.
+
+        Raises:
+            PulsarOffloadError: As of `open_catalog`.
+        """
         wanted = {"url": url, **request.of_catalog()}
         with self._lock:
             known = next((each for named, each in self._known if named == wanted), None)
@@ -73,8 +77,10 @@ class Variable(threading.local):
 def _namespaces() -> list[dict[str, object]]:
     """The global variables of those who called DuckDB, where its replacement scan looks.
 
-    DuckDB passes over its own modules, which stand between it and its user where a relation is
-    read.
+    DuckDB passes over its own modules, which stand between it and its user if a relation is read.
+
+    Raises:
+        OptionError: Nothing in Python called DuckDB.
     """
     namespaces: list[dict[str, object]] = []
     frame = inspect.currentframe()

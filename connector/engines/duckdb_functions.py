@@ -97,11 +97,12 @@ def register_duckdb(
     name, a glob or a list of these, and the options that say where: `url`, `storage_options`,
     `metadata`, `metadata_options`, `buckets`.
 
-    Credentials that are registered go to no other host than was registered with them: where a
-    statement names `url`, `buckets` or `metadata` and not the options for it, `storage_options` and
-    `metadata_options` hold only if that is the same place (`connector.credential_scope`), and so
-    for the files that it names as `schema`. Another bucket of the same store is the same place.
-    Registered without a place, they hold for stores whose host is not in the URL, such as S3.
+    Credentials that are registered go to no other host than the one registered with them. If a
+    statement names `url`, `buckets` or `metadata` without the options for it, the registered
+    `storage_options` and `metadata_options` hold only if that is the same place
+    (`connector.credential_scope`). The same goes for files that it names as `schema`. Another
+    bucket of the same store is the same place. Credentials that are registered without a place
+    hold for stores whose host is not in the URL, such as S3.
 
     DuckDB quotes the statement in its errors, so secrets belong in `storage_options`,
     `metadata_options` and `decryption_keys` here, or in a parameter of the statement, not in its
@@ -109,11 +110,11 @@ def register_duckdb(
 
     Args:
         con: The connection; or the module `duckdb`, for its default connection.
-        url: The URL that is read where a statement names none.
+        url: The URL that is read if a statement names none.
         on_bind: Called with each topic that a statement names, when it is bound, even if only for
             EXPLAIN; with it, what a statement would read is known before it is run.
-        options: Options of `open_topic` that hold where a statement does not name them; `catalog`
-            only where it names none of `url`, `storage_options`, `metadata`, `metadata_options` and
+        options: Options of `open_topic` that hold if a statement does not name them; `catalog`
+            only if it names none of `url`, `storage_options`, `metadata`, `metadata_options` and
             `buckets`. Beside a catalog, these options are for statements that name another place.
 
     Raises:
@@ -225,13 +226,17 @@ class _Binder:
 
         Returns:
             The name of the Python variable, as an SQL identifier.
+
+        Raises:
+            OptionError: An argument is not allowed.
+            PulsarOffloadError: The topic or the listing cannot be opened.
         """
         given: dict[str, Any] = {
             name: _hidden(name, value)
             for name, value in json.loads(arguments).items()
             if value is not None
         }
-        # No traceback shall show what there may be of secrets in it.
+        # It may hold secrets, which no traceback shall show.
         del arguments
         if _UNTIL in given and "end" in given:
             message = f'{_UNTIL} and "end" say the same: give one of them'
@@ -304,7 +309,7 @@ class _Binder:
             message = "no url is given, neither in the statement (url := …) nor to register_duckdb"
             raise OptionError(message)
         url, request = options.pop("url"), TopicRequest(**options)
-        # What was registered beside a catalog is for other places. Its own, nobody can change.
+        # Options that are registered beside a catalog are for other places; its own are fixed.
         fixed: dict[str, Any] = {
             n: each for n, each in read.items() if n != "url" and OPTIONS[n].of_catalog
         }
@@ -312,7 +317,7 @@ class _Binder:
         return url, request
 
     def _withheld(self, given: Mapping[str, object]) -> list[str]:
-        """The registered credentials that a statement must not take along, to a place it names."""
+        """The registered credentials that must not go to a place that a statement names."""
         return [
             name
             for name, places in _CREDENTIALS.items()
@@ -331,9 +336,9 @@ class _Binder:
         )
 
     def _is_known(self, places: Sequence[str], given: Mapping[str, object]) -> bool:
-        """Whether what a statement names leads where that leads which is registered.
+        """Whether what a statement names leads to places that are registered.
 
-        Where nothing is registered, a store whose host is a matter of the options is known too.
+        If none is registered, a store whose host the options name is known too.
         """
         registered = [self._defaults[place] for place in places if place in self._defaults]
         new = origins([given.get(place) for place in places]) - origins(registered)

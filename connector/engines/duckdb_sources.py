@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from connector.scan.topic_scan import Scan
 
 _BYTES_PER_ROW = 100
-"""About how much of a data object a message takes, where DuckDB asks how many rows to expect."""
+"""About how many bytes of a data object a message takes, to tell DuckDB how many rows to expect."""
 
 
 class BoundTopic(TopicDataset):
@@ -66,7 +66,7 @@ class BoundTopic(TopicDataset):
 
 
 class _BoundScanner(TopicScanner):
-    """A scan of which DuckDB reports the errors."""
+    """A scan whose errors DuckDB reports."""
 
     def to_reader(self) -> pa.RecordBatchReader:
         """A reader that decodes ahead in threads of its own."""
@@ -112,11 +112,11 @@ class BoundListing(pads.InMemoryDataset):  # type: ignore[misc]
 
 
 def row_estimate() -> Callable[[BoundTopic], object]:
-    """How to tell DuckDB about how many rows a topic has.
+    """What makes a bound topic tell DuckDB about how many rows it has.
 
     By default DuckDB expects one row of a dataset, and would make the hash table of a join of the
-    topic, all of it in memory. Its class for this is not a public one, so a topic is a plain
-    dataset where that is missing.
+    topic, all of it in memory. Its class for this is not public; if it is missing, a topic stays a
+    plain dataset.
     """
     try:
         from duckdb._sources.pyarrow import PyArrowDatasetSource

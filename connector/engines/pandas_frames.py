@@ -2,7 +2,7 @@
 
 | Arrow | pandas | Arrow's type stays (`pandas.ArrowDtype`) |
 |---|---|---|
-| bool, int8 … int64 | bool, int8 … int64 | if there are nulls, of which NumPy makes floats |
+| bool, int8 … int64 | bool, int8 … int64 | if there are nulls, which NumPy turns into floats |
 | float, double | float32, float64 | if there is a NaN, which pandas takes for a null |
 | timestamp | datetime64 | if a value is the one that NumPy has for a null |
 | date32 | object (`datetime.date`) | if a year is not one of Python's, 1 to 9999 |

@@ -25,8 +25,8 @@ class EntryStream:
 
     Args:
         task: The task.
-        tally: Counts what is lost of the task's own entries. What is lost of others is counted by
-            the tasks that give the rows of them.
+        tally: Counts what is lost of the task's own entries. Losses of other entries are counted
+            by the tasks that give their rows.
     """
 
     def __init__(self, task: ScanTask, tally: Tally) -> None:
@@ -108,7 +108,7 @@ class EntryStream:
             yield from self._runs(ledger, begin, end, uncounted)
 
     def _check_order(self, order: BrokerOrder, run: EntryRun) -> None:
-        # Of the entries between the first and the last, the index costs too much time.
+        # To compare the entries between the first and the last would take too much time.
         ends = (0, run.count - 1)[: run.count]
         for error in order.errors(run, ends):
             if not self._tally.salvage:

@@ -51,7 +51,16 @@ def execute(task: ScanTask, report: ReadReport | None = None) -> Iterator[pa.Rec
 
 
 def count(task: ScanTask, report: ReadReport) -> int:
-    """How many rows a task has, without making their columns."""
+    """How many rows a task has, without making their columns.
+
+    Args:
+        task: The task.
+        report: Receives the counts.
+
+    Raises:
+        PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
+            salvaging).
+    """
     if task.read.options.row_filter is not None:
         return sum(batch.num_rows for batch in execute(task, report))
     total = 0
@@ -93,7 +102,7 @@ class _Steps:
 def _give(
     rows: MessageColumns, origin: Origin, steps: _Steps, tally: Tally
 ) -> pa.RecordBatch | None:
-    """Bounds, then the filter's columns, then the other columns, of what is left at each step."""
+    """Apply the bounds, then the filter, and decode the other columns of the rows that are left."""
     options = steps.options
     kept = options.bounds.kept(rows)
     if kept is not None:

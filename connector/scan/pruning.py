@@ -27,7 +27,7 @@ def topic_read(topic: TopicLedgers, options: ReadOptions) -> TopicRead:
 
     Args:
         topic: The topic and its ledgers.
-        options: The bounds and the filter among them are what narrows the ranges.
+        options: How it is read; its bounds and its filter narrow the ranges.
     """
     origin = Origin(str(topic.topic), topic.topic.partition)
     ledgers = tuple(ledger.data for ledger in topic.ledgers)
@@ -58,7 +58,7 @@ def _entries_within(ledger: Ledger, bounds: Bounds) -> tuple[int, int]:
 
 
 def _may_hold(ledgers: Sequence[Ledger], origin: Origin, options: ReadOptions) -> Iterator[Ledger]:
-    """The ledgers of which the filter does not rule out every row."""
+    """The ledgers that may hold a row which passes the filter."""
     if options.row_filter is None:
         yield from ledgers
         return

@@ -24,7 +24,7 @@ class ReadOptions:
         filterable: The columns that a filter may look at.
         bounds: Range of message ids or publish times.
         uncommitted: Whether messages of aborted and open transactions are given too.
-        verify_checksums: Whether the CRC32C of each entry is compared, where more than positions is
+        verify_checksums: Whether the CRC32C of each entry is compared, if more than positions is
             read.
         salvage: Whether damage is counted and passed over instead of raised.
         limits: How large record batches grow.

@@ -1,10 +1,10 @@
 """What is read of one topic partition, shared by all its tasks; and the tasks, which are ranges.
 
-A task gives the rows of the messages that *begin* in its ranges: whose first chunk that any task
-reads, or whose message of a transaction, stands there. (A row itself stands where its last chunk
-does, which must be in the ranges of some task.) It reads on behind them, through what lies
-between, until what began in them is closed. So no row is given twice and none is lost, wherever the
-cuts and the gaps are.
+A task gives the rows of the messages that *begin* in its ranges. A message in chunks begins with
+the first of them that any task reads. (Its row stands where its last chunk does, which must be in
+the ranges of some task.) A message of a transaction begins where it stands, and is given once the
+transaction is committed. So a task reads on behind its ranges, through what lies between, until all
+that began in them is closed. No row is given twice and none is lost, wherever cuts and gaps are.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class TopicRead:
         origin: Topic and partition.
         ledgers: All its ledgers, ascending; those without a range may have to be read too, to close
             what began elsewhere.
-        ranges: The entries that tasks give rows of, all together: ascending, none twice. What ends
-            at another entry is no row.
+        ranges: The entries that tasks give rows of, all together: ascending, none twice. A message
+            that ends at another entry gives no row.
         options: How entries become rows.
     """
 
@@ -118,7 +118,7 @@ class TopicRead:
         """Cut the ranges into tasks, at blocks.
 
         Args:
-            task_bytes: How many bytes a task should have to read, about; a block is never cut.
+            task_bytes: About how many bytes a task should have to read; a block is never cut.
         """
         taken: list[EntryRange] = []
         size_bytes = 0
@@ -142,7 +142,7 @@ class TopicRead:
                 # The offloader lost every entry: there is nothing to cut, yet the loss must be met.
                 yield each, 0
             for block in blocks:
-                # The last has to do with what was lost behind it, too.
+                # The last piece has what was lost behind its block, too.
                 is_last = block is blocks[-1]
                 last = each.last_entry_id if is_last else block.last_entry_id
                 first = max(each.first_entry_id, block.first_entry_id)

@@ -65,7 +65,7 @@ class Scan:
         """Cut the scan into tasks, at data blocks; sends no request.
 
         Args:
-            task_bytes: How many bytes of data objects a task should have to read, about; a block is
+            task_bytes: About how many bytes of data objects a task should have to read; a block is
                 never cut.
 
         Returns:
