@@ -1,4 +1,4 @@
-"""Entry point of `pulsar-offload`, which needs the extra `cli` and says so where it is missing."""
+"""Entry point of `pulsar-offload`, which needs the extra `cli` and says so if it is missing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What every command of `pulsar-offload` shares: the program, its exit codes, how errors are told.
+"""What all commands of `pulsar-offload` share: the program, its exit codes, and how errors show.
 
-A module of commands imports `command` and registers its functions with it, as it is imported.
+A module of commands imports `command`, and registers its functions with it as it is imported.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from typer.core import TyperGroup
 
 from arrow_io.errors import (
     EncryptedPayloadError,
+    EntryTooLargeError,
     FormatError,
     IncompleteReadWarning,
     MissingObjectError,
     OptionError,
     PulsarOffloadError,
+    SchemaError,
     StorageError,
     TopicNotFoundError,
     UndecodedValuesWarning,
+    UnknownSchemaVersionError,
 )
 from arrow_io.option_names import spelled
 from connector.cli import interrupts
@@ -65,20 +68,20 @@ app = typer.Typer(
 \b
 Exit codes:
   0  all is well
-  1  the query failed in DuckDB, or something unexpected
+  1  the query failed in DuckDB, or something unexpected happened
   2  the command line, an option or the SQL is wrong
-  3  no such topic in the bucket
-  4  no such bucket, folder or object, or a request failed or was refused
-  5  data cannot be read: damaged, encrypted, or of an unknown format
-  6  something was left out, and told as a note; all the rest was printed
+  3  there is no such topic in the bucket
+  4  there is no such bucket, folder or object; or a request failed or was refused
+  5  data cannot be read: damaged, encrypted, or of an unknown format or schema
+  6  something was left out, and reported as a note; all the rest was printed
   7  the audit found something, and all messages can be read
-130  interrupted by Ctrl-C
+130  Ctrl-C interrupted it
 141  the reader of the output, such as head, closed it
 \b
 Results go to stdout, everything else to stderr. Tables on a terminal are cut to
 its width; elsewhere, and with --json, everything is printed whole.
 \b
-In JSON, bytes are text where they are UTF-8, else {"base64": "…"}; times and
+In JSON, bytes are text if they are UTF-8, else {"base64": "…"}; times and
 intervals are ISO 8601; decimals with a fraction, infinities and NaN are text.
 """,
     no_args_is_help=True,
@@ -129,11 +132,11 @@ def _in_shell(names: Mapping[str, str]) -> Spelling:
 def command(
     example: str, *, url: str = _GOLDEN, writes: bool = False
 ) -> Callable[[Callable[_Parameters, None]], Callable[_Parameters, None]]:
-    """Make a function a command, whose help ends with an example: arguments behind the URL.
+    """Make a function a command, whose help ends with an example.
 
     Args:
-        example: The arguments.
-        url: The URL.
+        example: Arguments of the example, behind its URL.
+        url: URL of the example.
         writes: Whether an interrupt leaves it time to remove what it has half written.
     """
 
@@ -145,7 +148,7 @@ def command(
             with _errors_told(), interrupts.cleaned_up() if writes else nullcontext():
                 read(*args, **kwargs)
 
-        # A command whose name Python or its module has taken ends with an underscore there.
+        # If Python or the module has taken the name already, the function's ends with a "_".
         name = function.__name__.rstrip("_")
         line = f"pulsar-offload {name} {url} {example}"
         app.command(name, epilog=f"\b\nExample:\n  {line}")(run)
@@ -156,7 +159,7 @@ def command(
 
 @contextmanager
 def _errors_told() -> Iterator[None]:
-    """Errors of ours become one line on stderr, warnings notes, and both an exit code."""
+    """Print our errors and warnings on stderr, and end with the exit code that they call for."""
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -185,7 +188,7 @@ def _errors_told() -> Iterator[None]:
 
 
 def _tell_warnings(caught: list[warnings.WarningMessage]) -> bool:
-    """Print our warnings as notes, each once, and hand on others; whether rows were left out."""
+    """Print our warnings as notes, each once; pass on others. Gives whether rows are missing."""
     notes: dict[str, None] = {}
     for each in caught:
         if issubclass(each.category, _NOTED):
@@ -199,12 +202,12 @@ def _tell_warnings(caught: list[warnings.WarningMessage]) -> bool:
 
 def _exit_code(error: PulsarOffloadError) -> ExitCode:
     match error:
-        case OptionError():
+        case OptionError() | EntryTooLargeError():
             return ExitCode.USAGE
         case TopicNotFoundError():
             return ExitCode.TOPIC_NOT_FOUND
         case StorageError() | MissingObjectError():
             return ExitCode.STORAGE
-        case FormatError() | EncryptedPayloadError():
+        case FormatError() | EncryptedPayloadError() | SchemaError() | UnknownSchemaVersionError():
             return ExitCode.UNREADABLE
     return ExitCode.FAILED

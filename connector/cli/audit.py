@@ -62,8 +62,8 @@ def audit_(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Also name ledgers that BookKeeper still has so long after their offload (4h); a"
-            " note says of how many the metadata does not tell that.",
+            help="Also name ledgers that BookKeeper still has this long after their offload (4h). A"
+            " note says for how many ledgers the metadata leaves that open.",
         ),
     ] = None,
     verify_: Annotated[
@@ -72,17 +72,19 @@ def audit_(
     ] = False,
     journal: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Remembers what --verify read, to go on after a stop."),
+        typer.Option(
+            metavar="FILE", help="Remembers what --verify has read, so that it can go on later."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what lies in the bucket that should not, and what does not that should.
+    """Find what is in the bucket and should not be, and what should be there and is not.
 
     Ends with 5 if messages cannot be read, with 7 if all can and something else was found. Without
-    --metadata only what the bucket alone shows is found.
+    --metadata, it finds only what the bucket alone shows.
     """
     if journal is not None and not verify_:
-        message = "--journal is for --verify"
+        message = "--journal is for --verify: give both, or neither"
         raise OptionError(message)
     lag = None if deletion_lag is None else _duration("--deletion-lag", deletion_lag)
     kept = None if journal is None else VerificationJournal(journal)
@@ -106,10 +108,10 @@ def clean_(
     place: Place,
     one_cluster: _OneCluster = False,
     safety_age: Annotated[
-        str, typer.Option(metavar="TIME", help="How old what is deleted must be (12h, 7d).")
+        str, typer.Option(metavar="TIME", help="Age below which nothing is deleted (12h, 7d).")
     ] = f"{DEFAULT_SAFETY_AGE.days}d",
     yes: Annotated[
-        bool, typer.Option("--yes", help="Delete; else only tell what would be.")
+        bool, typer.Option("--yes", help="Delete; without it, nothing is deleted.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -119,15 +121,15 @@ def clean_(
 
     The metadata must be proven whole: by a live cluster, a manifest, or two files that agree.
 
-    Objects must be older than the metadata, and than the safety age.
+    What is deleted is older than the metadata, and than the safety age.
 
-    They must be of the metadata's cluster, as far as anything tells.
+    It is of the metadata's cluster, as far as that is known.
 
     Nothing is deleted of a topic that has losses.
     """
     age = _duration("--safety-age", safety_age)
     if place.metadata is not None and is_snapshot(place.metadata):
-        message = "a snapshot does not tell what is in the bucket now: give the metadata itself"
+        message = "a snapshot does not say what is in the bucket now: give the metadata itself"
         raise OptionError(message)
     catalog, found = _audit(url, place, is_one_cluster=one_cluster)
     plan = plan_cleaning(found, now=datetime.now(UTC), safety_age=age)
@@ -183,7 +185,7 @@ def report(
 def _audit(
     url: str, place: TopicRequest, *, is_one_cluster: bool, lag: timedelta | None = None
 ) -> tuple[Catalog, Audit]:
-    """Compare a bucket as it is now with the metadata, and tell what that leaves unsure."""
+    """Compare a bucket as it is now with the metadata, and say what that leaves unsure."""
     trace = RequestTrace()
     catalog, metadata = catalog_at(url, place, trace=trace), place.metadata
     if metadata is not None and is_snapshot(metadata):
@@ -204,12 +206,12 @@ def _audit(
 
 
 def _unfinished_uploads(catalog: Catalog, trace: RequestTrace) -> list[UnfinishedUpload]:
-    """The uploads that are not complete; none, and a note, where the store does not list them."""
+    """The uploads that are not complete; none, and a note, if the store does not list them."""
     try:
         with progress(trace):
             return catalog.location.unfinished_uploads()
     except StorageError as error:
-        # The right to list them is one of its own, which readers of a bucket rarely have.
+        # To list them takes a right of its own, which readers of a bucket rarely have.
         say("note", f"unfinished uploads were not looked for: {error}")
         return []
 
@@ -219,11 +221,11 @@ def _tell_unsure_copies(catalog: Catalog) -> None:
     if unsure:
         ledgers = counted(unsure, "offloaded ledger")
         what = "whether BookKeeper still has a copy, or when the offload was"
-        say("note", f"of {ledgers} the metadata does not tell {what}")
+        say("note", f"of {ledgers} the metadata does not say {what}")
 
 
 def _is_unsure(ledger: TopicLedger) -> bool:
-    """Whether nothing tells if the deletion lag of a ledger that can be read has passed."""
+    """Whether it is not known if the deletion lag of a ledger that can be read has passed."""
     offload = ledger.info.offload if ledger.info else None
     if offload is None or offload.bookkeeper_deleted or not ledger.state.is_readable:
         return False
@@ -288,10 +290,10 @@ def _summary(catalog: Catalog, findings: list[Finding]) -> str:
 def _duration(option: str, text: str) -> timedelta:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        message = f"{option} must be a number with s, m, h, d or w behind it, not {text!r}"
+        message = f"{option} must be a whole number with s, m, h, d or w behind it, not {text!r}"
         raise OptionError(message)
     try:
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError:
-        message = f"{option} cannot be {text}: that is longer than a calendar"
+        message = f"{option} cannot be {text}: that is longer than Python's calendar"
         raise OptionError(message) from None

@@ -40,8 +40,8 @@ def topics(
     """List topics, and what of them is offloaded.
 
     Bytes are those of the data objects. Pending is what is in BookKeeper only, by the metadata.
-    Unsound are ledgers that cannot be read, or not whole; one whose topic is unknown has a
-    note of its own, and is a line without a topic in JSON.
+    Unsound ledgers cannot be read, or not as a whole. If the topic of one is not known, it has a
+    note of its own, and in JSON a line without a topic.
     """
     catalog = catalog_at(url, given)
     table = topics_table(catalog, pattern)
@@ -55,7 +55,7 @@ def topics(
         say(
             "note",
             f"the metadata, which may be older, does not have {counted(unlisted, 'ledger')} of the"
-            " bucket as offloaded: what reads a topic leaves them out",
+            " bucket as offloaded: a read of a topic leaves them out",
         )
         raise typer.Exit(ExitCode.INCOMPLETE)
 
@@ -70,8 +70,8 @@ def ledgers(
 ) -> None:
     """List the ledgers of a topic, and where they are.
 
-    With --metadata also those that are not offloaded, are missing, or are the topic's no more.
-    Bytes are those of the data object, entry_bytes those of the entries alone.
+    With --metadata, it also lists those that are not offloaded, that are missing, or that the
+    topic has no more. Bytes are those of the data object, entry_bytes those of the entries alone.
     """
     catalog = catalog_at(url, given)
     _print_listing(ledgers_table(catalog, topic), catalog, given.on_corruption, as_json=as_json)
@@ -98,7 +98,7 @@ def objects(
     bucket: Bucket,
     as_json: AsJson = False,
 ) -> None:
-    """List the objects of the bucket, or those of a topic: also those that are no ledger's."""
+    """List the objects of the bucket, those that are no ledger's too; or the objects of a topic."""
     catalog = catalog_at(url, bucket)
     _print(objects_table(catalog, topic), as_json=as_json)
 
@@ -111,10 +111,10 @@ def save(
     place: Place,
     as_json: AsJson = False,
 ) -> None:
-    """Save what is known of the bucket and its topics, to be read at once by --metadata FILE.
+    """Save what is known of the bucket and its topics to a file, for --metadata FILE.
 
-    Commands that are given the file list no bucket and read no index object. It is what it was:
-    ledgers that are offloaded later are not in it.
+    Commands that are given the file list no bucket and read no index object. Ledgers that are
+    offloaded later are not in it.
     """
     catalog = catalog_at(url, place)
     catalog.save(file, storage_options=place.storage_options if "://" in file else None)
@@ -128,7 +128,7 @@ def save(
 
 def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, *, as_json: bool) -> None:
     """Print rows that may have problems, and exit with a code that tells of them."""
-    # Where there is metadata, what tells no topic is none of its ledgers.
+    # With metadata, a ledger that names no topic is not one of those that it lists.
     nowhere = [] if catalog.source else [str(error) for error in catalog.unattributed()]
     if as_json:
         lost = [{"problems": [problem]} for problem in nowhere]
@@ -147,7 +147,7 @@ def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, *, as_
 
 
 def _print(table: pa.Table, *, as_json: bool) -> None:
-    """Print a table; columns that have nothing in them are left out for people."""
+    """Print a table; for people, columns that have nothing in them are left out."""
     if as_json:
         print_json(table.to_batches())
         return

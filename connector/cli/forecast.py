@@ -106,11 +106,11 @@ def cost(
 ) -> None:
     """Tell what reading a topic, or a query, will cost in money.
 
-    Only index objects are read for it. As plan, it counts data blocks whole. A query is bound, not
-    run: each topic counts once for each time that the query names it, within start and "end" of
-    read_pulsar; a WHERE or a LIMIT may spare some of that. What --metadata takes is not counted,
-    nor is what it takes to open other URLs that a query names, and what further buckets keep; from
-    a saved catalog, no index object is read.
+    It reads only index objects; from a saved catalog, not even these. Like plan, it counts data
+    blocks whole. A query is bound, not run: a topic counts each time that the query names it,
+    within start and "end" of read_pulsar; a WHERE or a LIMIT may spare some of that. Three things
+    are not counted: requests for --metadata, requests that open other URLs of a query, and what
+    further buckets store.
     """
     if (topic is None) == (sql is None):
         message = "give a topic or --sql, and not both"
@@ -154,10 +154,9 @@ def policy(
 ) -> None:
     """Tell what offload and retention settings would do to a topic.
 
-    One line a ledger: what a broker would do to it next, and when at the earliest, as though
-    nothing more was written. A setting that is not given takes the broker's default; a note lists
-    defaults that matter. Without --metadata, only offloaded ledgers are known, and not when they
-    were closed.
+    One line a ledger: what a broker would do to it next, and when at the earliest, if nothing more
+    is written. A setting that is not given takes the broker's default; a note lists defaults that
+    matter. Without --metadata, only offloaded ledgers are known, and not when they were closed.
     """
     wanted, defaults = _policy(settings, conf)
     at_ms = _moment_ms(at)
@@ -168,7 +167,7 @@ def policy(
         known = [(name, catalog.metadata(name)) for name in names]
     position = _position(consumed_to, names)
     if defaults:
-        say("note", f"not given, so as brokers have it: {', '.join(defaults)}")
+        say("note", f"not given, so the broker's defaults hold: {', '.join(defaults)}")
     fates: list[tuple[TopicName, LedgerFate]] = []
     for name, found in known:
         if found is None:
@@ -240,7 +239,7 @@ def _rounded(money: Decimal) -> Decimal:
 
 
 def _policy(settings: Iterable[str] | None, conf: str | None) -> tuple[OffloadPolicy, list[str]]:
-    """The settings, and those that a broker takes from its defaults."""
+    """The settings, and the defaults of brokers for those that are not given, as `name=value`."""
     if not settings and conf is None:
         message = f"give --conf or --set NAME=VALUE, of: {', '.join(SETTING_NAMES)}"
         raise OptionError(message)
@@ -263,7 +262,7 @@ def _conf_text(path: str) -> str:
         with Path(path).expanduser().open(encoding="utf-8", errors="replace") as file:
             text = file.read(_MAX_CONF_BYTES + 1)
     except OSError as error:
-        message = f"no settings at {path}: {error.strerror}"
+        message = f"the settings in {path} cannot be read: {error.strerror}"
         raise OptionError(message) from None
     if len(text) > _MAX_CONF_BYTES:
         message = f"{path} is longer than a broker.conf can be, {_MAX_CONF_BYTES} characters"
@@ -288,8 +287,14 @@ def _position(text: str | None, topics: Sequence[TopicName]) -> tuple[int, int] 
     if text is None:
         return None
     match = _POSITION.fullmatch(text.strip())
-    if match is None or len(topics) > 1:
-        message = f"--consumed-to must be LEDGER:ENTRY, of one topic or partition, not {text!r}"
+    if match is None:
+        message = f"--consumed-to must be LEDGER:ENTRY, such as 12:3, not {text!r}"
+        raise OptionError(message)
+    if len(topics) > 1:
+        message = (
+            f"--consumed-to is a position in one topic or partition, and {len(topics)} are"
+            " selected: name one"
+        )
         raise OptionError(message)
     return int(match[1]), int(match[2])
 

@@ -43,7 +43,10 @@ class OptionGroup:
         return [_parameter(OPTIONS[name]) for name in self.names]
 
     def request(self, texts: dict[str, Any]) -> TopicRequest:
-        """The options as a value; takes their texts out of those given.
+        """The options as one value.
+
+        Args:
+            texts: What the shell gave, by parameter; those of these options are taken out of it.
 
         Raises:
             OptionError: A text is not of its option's form.
@@ -107,10 +110,10 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameters are the options that groups among its own stand for.
+    """The command, with the options of a group in place of each `OptionGroup` that it takes.
 
     Args:
-        function: The command; of a group it takes the value that its options make.
+        function: The command; for a group it is called with the `TopicRequest` of its options.
     """
     signature = inspect.signature(function, eval_str=True)
     groups = {
@@ -146,7 +149,7 @@ def bucket_urls(given: Iterable[str] | None) -> dict[str, str]:
     """URLs of buckets from `name=url` texts.
 
     Raises:
-        OptionError: A text is no pair.
+        OptionError: A text is not a pair.
     """
     pairs = [each.partition("=") for each in given or ()]
     for pair in pairs:
@@ -168,8 +171,8 @@ def key_values(option: str, given: Iterable[str] | None) -> dict[str, object]:
         given: The texts.
 
     Raises:
-        OptionError: A text is no pair, or a name is given twice or lacks a part; or a value begins
-            as JSON and is not JSON.
+        OptionError: A text is not a pair, or a name is given twice or lacks a part; or a value
+            begins as JSON and is not JSON.
     """
     options: dict[str, object] = {}
     for each in given or ():

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from arrow_io.storage.trace import RequestCounts, RequestTrace
 
 _NARROWEST_COLUMN = 20
-"""Characters to which columns are cut where a table is wider than the terminal."""
+"""Characters to which columns are cut at most, if a table is wider than the terminal."""
 _WIDEST_COLUMN = 200
-"""Characters to which a column is padded elsewhere; a longer cell sticks out."""
+"""Characters to which a column is padded if there is no terminal; a longer cell sticks out."""
 _PATIENCE_S = 1.0
 _NAME = re.compile(r"(\w+://|…).+")
 """A name with a scheme, perhaps cut already."""
@@ -80,7 +80,7 @@ def progress(
     Args:
         trace: Counts the requests of a read.
         timer: Makes what calls a function after a number of seconds.
-        told: How far it has come, where that is not the requests of a read.
+        told: Says how far it has come; None: the requests of the read say so.
     """
     if not sys.stderr.isatty():
         yield
@@ -142,7 +142,7 @@ def print_json(batches: Iterable[pa.RecordBatch]) -> int:
 def json_value(value: object) -> object:
     """What stands for a value in JSON.
 
-    Bytes are text where they are UTF-8, else `{"base64": "…"}`; times and intervals are ISO 8601;
+    Bytes are text if they are UTF-8, else `{"base64": "…"}`; times and intervals are ISO 8601;
     decimals with a fraction, infinities, NaN, and everything else that JSON does not know are text.
     """
     match value:
@@ -179,7 +179,7 @@ def _json_key(key: object) -> str:
 
 
 def cell_text(value: object) -> str:
-    """What stands for a value in a table: as in JSON, but hexadecimal where bytes are no text."""
+    """What stands for a value in a table: as in JSON, but hexadecimal if bytes are not text."""
     match value:
         case None:
             return "NULL"
@@ -197,7 +197,7 @@ def cell_text(value: object) -> str:
 def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     """Print all rows as a table; gives the number of rows.
 
-    On a terminal, cells are cut to its width; where that would leave too little of them, a row is
+    On a terminal, cells are cut to its width; if that would leave too little of them, a row is
     printed as one line a column. Elsewhere nothing is cut.
     """
     console = Console()
@@ -250,7 +250,7 @@ class _Table:
         return sum(self.framed) + len(self.widths) + 1
 
     def line(self, cells: Sequence[str], edge: str, right: Sequence[bool]) -> str:
-        """One line: cells aligned to the left, or `right` where it says so."""
+        """One line: cells aligned to the left, or to the right if `right` says so."""
         padded = map(self._padded, cells, self.widths, right)
         return f"{edge} {f' {edge} '.join(padded)} {edge}"
 
@@ -283,7 +283,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
 
 
 class _Time(str):
-    """A time as ISO 8601 text, because Python has none like it."""
+    """A time as ISO 8601 text, because Python's own types cannot hold it."""
 
     __slots__ = ()
 

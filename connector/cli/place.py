@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def tell_place(catalog: Catalog) -> None:
-    """Tell what lies where no ledger does: it may be the wrong place."""
+    """Say what lies at a place that has no ledgers, for it may be the wrong place."""
     if not catalog.bucket.copy_count:
         say("note", what_lies_there(catalog.bucket))
 
 
 def tell_snapshot(metadata: Metadata | None, taken: datetime | None = None) -> None:
-    """Tell what no snapshot can know.
+    """Say that a snapshot does not have what came later.
 
     Args:
         metadata: What the command was given as metadata.
@@ -37,7 +37,16 @@ def tell_snapshot(metadata: Metadata | None, taken: datetime | None = None) -> N
 
 
 def catalog_at(url: str, request: TopicRequest, trace: RequestTrace | None = None) -> Catalog:
-    """Open the catalog that a request names, with progress shown; errors of `open_catalog`."""
+    """Open the catalog that a request names, with progress shown.
+
+    Args:
+        url: Where the topics are.
+        request: How they are read.
+        trace: Counts the requests.
+
+    Raises:
+        PulsarOffloadError: As of `open_catalog`.
+    """
     counted = trace or RequestTrace()
     with progress(counted):
         catalog = open_catalog(url, **(request.of_catalog() | {"trace": counted}))

@@ -69,8 +69,8 @@ def plan(
 ) -> None:
     """Tell what reading a topic will cost.
 
-    Only index objects are read for it. Data blocks are counted whole. Where a message in chunks or
-    a transaction is open at the end, a read goes on until it is closed.
+    It reads only index objects. Data blocks are counted whole. If a message in chunks or a
+    transaction is open at the end, a read goes on until it is closed, which is not counted.
     """
     trace = RequestTrace()
     tell_snapshot(given.metadata)
@@ -101,8 +101,8 @@ def query(
     sql: Annotated[
         str | None,
         typer.Argument(
-            help="SQL of DuckDB; the last statement's rows are printed. A hyphen alone: from"
-            " standard input."
+            help="SQL of DuckDB; the last statement's rows are printed. A hyphen alone reads it"
+            " from standard input."
         ),
     ] = None,
     *,
@@ -116,7 +116,7 @@ def query(
 
     A topic's name is a table: "json-orders", or "tenant/namespace/name" outside of public/default.
     So is read_pulsar('json-orders', start := …, "end" := …, columns := […], schema := '…').
-    The schema that --schema gives is that of each topic for which the SQL names none.
+    What --schema gives holds for each topic for which the SQL names no schema.
     """
     started = time.monotonic()
     text = sql_text(sql, file)

@@ -36,9 +36,9 @@ _MAX_SQL_BYTES = 1 << 20
 _ELSEWHERE = ("storage_options", "range_bytes", "trace")
 """Options of a catalog that hold for other places that a statement names too."""
 _ERROR_NAME = re.compile(r"(\w+Error): (.+)")
-# In the second case DuckDB found a variable of this module under the name.
 _UNQUOTED = re.compile(r"\w[\w.]*(?:-[\w.]+)+")
 """What may be meant as a name, and is a subtraction to DuckDB."""
+# In the second case DuckDB found a variable of this module under the name.
 _NO_TABLE = re.compile(
     r'Table with name (?P<table>.+?) does not exist|Python Object "(?P<variable>.+?)"'
 )
@@ -99,7 +99,7 @@ def run_sql(
 
 
 def bound_topics(sql: str, catalog: Catalog, url: str, request: TopicRequest) -> list[TopicDataset]:
-    """What a statement would read: each topic as often as it names it; nothing is read for it.
+    """What a statement would read, each topic as often as it is named; no rows are read for it.
 
     Args:
         sql: One statement that gives rows.
@@ -135,7 +135,7 @@ def _connected(
         message = f"SQL needs DuckDB: {install_command('cli', 'duckdb')}"
         raise OptionError(message) from None
     connection = duckdb.connect()
-    # The metadata is that of this bucket; what a statement names besides is reached likewise.
+    # The metadata is this bucket's, and holds for no other place that a statement names.
     elsewhere = {n: each for n, each in request.of_catalog().items() if n in _ELSEWHERE}
     options = request.beside_catalog() | elsewhere | {"catalog": catalog}
     register_duckdb(connection, url, on_bind=on_bind, **options)
@@ -166,16 +166,16 @@ def _named_topics(catalog: Catalog) -> set[TopicName]:
 
 
 def _explain(connection: DuckDBPyConnection, sql: str) -> None:
-    """Bind SQL. DuckDB takes a function's variables for tables, so this one has no others."""
+    """Bind SQL. DuckDB takes a function's variables for tables, so this one has few."""
     kinds = [str(each.type).rpartition(".")[2] for each in connection.extract_statements(sql)]
     if kinds != ["SELECT"]:
-        message = f"the cost is told of one SELECT, not of {', '.join(kinds) or 'no statement'}"
+        message = f"--sql must be one SELECT, not {', '.join(kinds) or 'no statement'}"
         raise OptionError(message)
     connection.execute(f"EXPLAIN {sql}").fetchall()
 
 
 def _reader(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
-    """Run SQL. DuckDB takes a function's variables for tables, so this one has no others."""
+    """Run SQL. DuckDB takes a function's variables for tables, so this one has few."""
     relation = connection.sql(sql)
     if relation is None:
         message = "there is no statement in the SQL"
@@ -195,9 +195,9 @@ def _create_views(
 ) -> None:
     """Make a view of each word of the SQL that names a topic, behind the tables that the SQL makes.
 
-    DuckDB tells the tables of a query only where it need not know their columns, as for USING.
-    A view too many, where a column has the name of a topic, reads nothing. Names that differ in
-    case only become no views, for SQL would take one for the other.
+    DuckDB lists the tables of a query only if it need not know their columns, as it must for USING.
+    If a column has the name of a topic, there is a view too many, which reads nothing. Names that
+    differ in case only become no views, for SQL would take one for the other.
     """
     connection.execute("CREATE SCHEMA pulsar")
     connection.execute("SET search_path = 'main,pulsar'")
@@ -212,7 +212,7 @@ def _create_views(
             [word] = words
             name, text = word.replace('"', '""'), word.replace("'", "''")
             with warnings.catch_warnings():
-                # Of views that are read, it is told when they are.
+                # The warning comes when a view is read.
                 warnings.simplefilter("ignore", UndecodedValuesWarning)
                 connection.execute(f"CREATE VIEW pulsar.\"{name}\" AS FROM read_pulsar('{text}')")
 
@@ -240,7 +240,7 @@ def _is_one_of(topics: set[TopicName], word: str) -> bool:
 def _as_ours(
     text: str, catalog: Catalog, otherwise: type[PulsarOffloadError]
 ) -> PulsarOffloadError:
-    """The error for one that DuckDB raised, in whose text alone an error of ours can be found."""
+    """Our error for one that DuckDB raised; if ours was its cause, only the text shows that."""
     for name, message in reversed(_ERROR_NAME.findall(text)):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, PulsarOffloadError):
@@ -258,7 +258,8 @@ def _no_table(name: str, catalog: Catalog, text: str) -> PulsarOffloadError:
         return error
     except OptionError:
         return OptionError(_first_paragraph(text))
-    return OptionError(f"SQL does not tell {name} from a name in other case: use read_pulsar('…')")
+    message = f"SQL takes {name} for a name that differs in case only: use read_pulsar('…')"
+    return OptionError(message)
 
 
 def _first_paragraph(text: str) -> str:

@@ -89,7 +89,7 @@ def write(
         Literal["none", "lz4", "zlib", "zstd", "snappy"], typer.Option(help="Codec of entries.")
     ] = "lz4",
     batch_messages: Annotated[
-        int, typer.Option(help="Most messages of a batch; 1: no batches.")
+        int, typer.Option(help="Most messages of a batch; 1 makes no batches.")
     ] = DEFAULT_BATCH_MESSAGES,
     batch_bytes: Annotated[
         int, typer.Option(help="Most bytes of a batch before compression.")
@@ -97,8 +97,8 @@ def write(
     batch_delay_ms: Annotated[
         int,
         typer.Option(
-            help="How much later messages of a batch may be published than its first, whose publish"
-            " time they take."
+            help="How much later than the first message of a batch the others may be published;"
+            " they take its publish time."
         ),
     ] = 0,
     max_message_bytes: Annotated[
@@ -120,10 +120,10 @@ def write(
     first_ledger_id: Annotated[
         int | None,
         typer.Option(
-            help="Id of the first ledger; else behind those in the bucket. For a cluster that the"
-            " topic is to be attached to, the ids must be free in its BookKeeper, and below the id"
-            " of its next ledger: it loses ledgers of other ids at once, with what is produced"
-            " behind them."
+            help="Id of the first ledger; by default behind those in the bucket. If the topic is to"
+            " be attached to a cluster, the ids must be free in its BookKeeper, and below the id of"
+            " its next ledger. The cluster loses ledgers of other ids at once, with what is"
+            " produced behind them."
         ),
     ] = None,
     append: Annotated[
@@ -140,21 +140,21 @@ def write(
         str | None,
         typer.Option(
             help="Name of the cluster, for the objects' user metadata; with --metadata-folder, it"
-            " asks for --first-ledger-id."
+            " needs --first-ledger-id."
         ),
     ] = None,
     metadata_folder: Annotated[
         str | None,
         typer.Option(
-            help="Folder that receives what a cluster would know, for --metadata; for a cluster,"
-            " see --first-ledger-id, and write to the root of a bucket."
+            help="Folder that receives what a cluster would know, for --metadata. To attach it to a"
+            " cluster, see --first-ledger-id, and write to the root of a bucket."
         ),
     ] = None,
     metadata_option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Option of the fsspec file system of that folder; may be repeated, as"
+            help="Option of the fsspec file system of that folder; may be repeated, like"
             " --storage-option.",
         ),
     ] = None,
@@ -211,7 +211,7 @@ def write(
 
 
 class _Source:
-    """The rows of files, one after the other, each of which may have columns of its own.
+    """The rows of files, one after the other; each file may have columns of its own.
 
     Args:
         files: Parquet and Arrow files, and Arrow streams.

@@ -33,10 +33,10 @@ class Kind:
     """A kind of value.
 
     Attributes:
-        form: How a text of it looks, or of one part if there are several.
+        form: How a text of it looks; if it repeats, the text of one part.
         check: Refuses a value that is not of the kind; called with the option's name and the value.
-        read: The value for a text, likewise; None if it has no text, so that it can be given in
-            Python alone.
+        read: Gives the value for a text; called with the option's name and the text. None if no
+            text stands for a value, so that it can be given in Python only.
         allowed: All the values there are; empty if they cannot be listed.
         is_text: Whether a value may be a text, which is then read as it stands.
         repeats: Whether it has parts, which the shell takes one by one.
@@ -52,7 +52,7 @@ class Kind:
 
 @runtime_checkable
 class OpenedCatalog(Protocol):
-    """What `open_catalog` gave, as far as options go."""
+    """A catalog that `open_catalog` gave, as far as options have to know it."""
 
     @property
     def location(self) -> Location:
@@ -79,7 +79,7 @@ def _as_it_is(_option: str, text: str) -> str:
 
 
 def _unchecked(_option: str, _value: object) -> None:
-    """Its form is a matter of its own, which is read, and refused, where it is used."""
+    """Refuses nothing: if such a value is wrong, whatever reads it refuses it."""
 
 
 def read_flag(option: str, text: str) -> bool:
@@ -159,7 +159,10 @@ def _check_urls(option: str, value: object) -> None:
     check_by_name(option, value)
     urls = value.values() if isinstance(value, Mapping) else ()
     if not all(isinstance(each, str) and each.strip() for each in urls):
-        message = f"{option_name(option)} must be URLs by the names of buckets"
+        message = (
+            f"{option_name(option)} must be URLs by the names of buckets, such as"
+            " {'archive': 's3://archive'}"
+        )
         raise OptionError(message)
 
 

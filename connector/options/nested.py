@@ -42,8 +42,8 @@ def put_text(options: dict[str, object], kind: str, name: str, text: str) -> Non
     numbers, `true`, `false` and `null`, unless the name says that text is due, as `key` does.
 
     Args:
-        options: Those that are set already.
-        kind: What an error calls one.
+        options: Those that are set already; the option is put among them.
+        kind: What an error calls such an option.
         name: Its name.
         text: Its text; no error shows it, for it may be a secret.
 
@@ -64,8 +64,8 @@ def put_value(options: dict[str, object], kind: str, name: str, value: object) -
     """Set an option; dots in its name lead into nested options.
 
     Args:
-        options: Those that are set already.
-        kind: What an error calls one.
+        options: Those that are set already; the option is put among them.
+        kind: What an error calls such an option.
         name: Its name.
         value: Its value.
 

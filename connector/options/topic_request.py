@@ -36,9 +36,9 @@ Transactions: TypeAlias = Literal["committed", "all"]
 OnCorruption: TypeAlias = Literal["raise", "salvage"]
 
 Scope: TypeAlias = Literal["place", "catalog", "topic"]
-"""Whether an option says where topics are, or else how a catalog is opened, or how one reads them.
+"""What an option says: where topics are, else how a catalog is opened, or how topics are read.
 
-The first two are those of `open_catalog`: a catalog fixes them.
+`open_catalog` takes those of the first two scopes, so a catalog fixes them.
 """
 
 _OPTION: Final = "option"
@@ -57,7 +57,7 @@ class Option:
         in_python_only: Why other surfaces have no such option; None if they have it.
         name: Its name in Python, in SQL and in Spark.
         type: Its type in Python.
-        default: The value that holds if none is given; None if that is none.
+        default: The value that holds if none is given; None if there is no such value.
     """
 
     kind: Kind
@@ -91,7 +91,7 @@ class Option:
             OptionError: The text is not of the option's form.
         """
         if self.kind.read is None:
-            message = f"{self.name} has no text: {self.in_python_only}"
+            message = f"{self.name} cannot be given as text: {self.in_python_only}"
             raise OptionError(message)
         value = self.kind.read(self.name, self.hide(text))
         self.check(value)
@@ -157,8 +157,8 @@ class TopicRequest:
         default=None,
         metadata=_option(
             kinds.URLS_BY_NAME,
-            "Where a further bucket is that ledgers were written to, by the metadata's name for"
-            " it.",
+            "URL of a further bucket that ledgers were written to, by the name that the metadata"
+            " has for it.",
             scope="place",
         ),
     )
@@ -170,13 +170,14 @@ class TopicRequest:
         ),
     )
     end: Bound | None = field(
-        default=None, metadata=_option(kinds.BOUND, "Behind the last message, exclusive; likewise.")
+        default=None,
+        metadata=_option(kinds.BOUND, "End, exclusive: publish time or id, as for the start."),
     )
     columns: Sequence[str] | None = field(
         default=None,
         metadata=_option(
             kinds.NAMES,
-            "Columns, of those that the schema gives, * for the default ones, and:"
+            "Columns to give: those that the schema has, * for the default ones, and any of"
             f" {', '.join(each.name for each in ALL_COLUMNS)}.",
         ),
     )
@@ -186,20 +187,22 @@ class TopicRequest:
             kinds.SOURCE,
             "What values are decoded by: a file or folder of what Pulsar's admin API or CLI gives,"
             " an Avro schema, a protobuf descriptor set (FILE#Message), JSON text, or the name of a"
-            " type (STRING). Without it, values are bytes.",
+            " type (STRING). By default the schema that the metadata has; without any, values are"
+            " bytes.",
         ),
     )
     schema_version: int | None = field(
         default=None,
         metadata=_option(
-            kinds.VERSION, "Version of the schema that gives the columns; else the newest."
+            kinds.VERSION, "Version of the schema that gives the columns; by default the newest."
         ),
     )
     value: ValueShape = field(
         default="flat",
         metadata=_option(
             kinds.one_of(ValueShape),
-            "A column to each field of a value, one column in all, or its bytes.",
+            "What is given of a value: flat, a column for each field; struct, one column for all;"
+            " raw, the bytes.",
         ),
     )
     time_unit: TimeUnit = field(
@@ -216,13 +219,15 @@ class TopicRequest:
         default="committed",
         metadata=_option(
             kinds.one_of(Transactions),
-            "Whether messages of aborted and open transactions are left out, or given too.",
+            "Whether messages of aborted and open transactions are left out (committed), or given"
+            " too (all).",
         ),
     )
     on_corruption: OnCorruption = field(
         default="raise",
         metadata=_option(
-            kinds.one_of(OnCorruption), "Whether damage is an error, or left out and told."
+            kinds.one_of(OnCorruption),
+            "Whether damage is an error (raise), or is left out and reported (salvage).",
         ),
     )
     verify_checksums: bool = field(
@@ -290,7 +295,7 @@ class TopicRequest:
 
 
 def _is_given(option: Option, value: object) -> bool:
-    # What may be anything, such as an array, is compared with nothing.
+    # An option without a default may be anything, such as an array, which == compares by items.
     return value is not None if option.default is None else value != option.default
 
 
@@ -317,7 +322,7 @@ def check_options(given: Mapping[str, object]) -> None:
     """
     for name, value in given.items():
         if name not in OPTIONS:
-            message = f"no option {name!r}; there are: url, {', '.join(OPTIONS)}"
+            message = f"there is no option {name!r}; the options are url, {', '.join(OPTIONS)}"
             raise OptionError(message)
         OPTIONS[name].check(value)
 
@@ -335,7 +340,7 @@ def check_with_catalog(url: str, request: TopicRequest) -> None:
     if fixed:
         message = (
             f"{' and '.join(fixed)} {'is' if len(fixed) == 1 else 'are'} for open_catalog if"
-            " catalog is given, which has its own"
+            " catalog is given: a catalog has its own"
         )
         raise OptionError(message)
 

@@ -10,17 +10,21 @@ import sys
 import warnings
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import pytest
+from typer.testing import CliRunner
 
+from arrow_io import errors
+from arrow_io.errors import EntryNotInLedgerError, PulsarOffloadError
 from arrow_io.extras import install_command
 from connector import cli
 from connector.catalog_tables import LEDGER_SCHEMA
 from connector.cli import app as cli_app
-from connector.cli import contents
+from connector.cli import contents, reading
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.command_line import (
+    APP,
     FOUND,
     INCOMPLETE,
     NOT_FOUND,
@@ -58,6 +62,12 @@ COMMANDS: Final = (
 )
 TELLING: Final = ("save", "audit", "clean", "report")
 """Those that print no rows, or only if something is wrong."""
+EXPECTED_ERRORS: Final = {
+    each
+    for each in vars(errors).values()
+    if isinstance(each, type) and issubclass(each, PulsarOffloadError)
+} - {PulsarOffloadError, EntryNotInLedgerError}
+"""All but the base, which stands for a query that failed, and what only `LedgerOffloader` meets."""
 
 # Exit codes
 
@@ -222,6 +232,23 @@ def test_warnings_of_others_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 # Help, and the command as a program
+
+
+@pytest.mark.parametrize("error", sorted(EXPECTED_ERRORS, key=str))
+def test_every_error_ends_with_a_code_that_says_what_it_is(
+    error: type[PulsarOffloadError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code 1 is for what is unexpected: no error that a command can meet ends with it."""
+    message = "this"
+
+    def fail(*_arguments: object, **_options: object) -> NoReturn:
+        raise error(message)
+
+    monkeypatch.setattr(reading, "open_topic", fail)
+    result = CliRunner().invoke(APP, ["head", URL, "orders"])
+
+    assert result.stderr == "error: this\n"
+    assert result.exit_code in {USAGE, NOT_FOUND, STORAGE, UNREADABLE}
 
 
 def test_help_names_commands_and_exit_codes() -> None:

@@ -167,7 +167,7 @@ def test_copies_of_which_nothing_is_told(bucket: OwnedBucket, tmp_path: Path) ->
 
     assert asked.stdout == not_asked.stdout == NOTHING
     told = (
-        f"note: of {LEDGERS} offloaded ledgers the metadata does not tell whether BookKeeper still"
+        f"note: of {LEDGERS} offloaded ledgers the metadata does not say whether BookKeeper still"
         " has a copy, or when the offload was\n"
     )
     assert asked.stderr.replace(not_asked.stderr, "") == told
@@ -308,7 +308,7 @@ def test_help_tells_what_metadata_costs() -> None:
     shown = " ".join(run("audit", "--help").stdout.split())
 
     assert "brokers load the topics" in shown
-    assert "of how many the metadata does not tell that" in shown
+    assert "for how many ledgers the metadata leaves that open" in shown
 
 
 # Rights

@@ -300,8 +300,8 @@ def test_policy_tells_which_defaults_it_takes() -> None:
     given = run(*arguments, *LAG, *KEEP)
 
     assert result.stderr == (
-        "note: not given, so as brokers have it: managedLedgerOffloadDeletionLagMs=14400000,"
-        " defaultRetentionSizeInMB=0\n"
+        "note: not given, so the broker's defaults hold:"
+        " managedLedgerOffloadDeletionLagMs=14400000, defaultRetentionSizeInMB=0\n"
     )
     assert "now: trim 6 ledgers" in result.stdout
     assert given.stderr == ""
@@ -343,10 +343,10 @@ def test_policy_without_metadata_knows_what_is_offloaded() -> None:
         (["multi-ledger"], USAGE, "give --conf or --set"),
         (["multi-ledger", "--set", "retention"], USAGE, "NAME=VALUE"),
         (["multi-ledger", "--set", "retention=1"], USAGE, "retentionSizeInMB"),
-        (["multi-ledger", "--conf", "no/such/file"], USAGE, "no settings at"),
+        (["multi-ledger", "--conf", "no/such/file"], USAGE, "no/such/file cannot be read: No such"),
         (["multi-ledger", *LAG, "--at", "soon"], USAGE, "'soon'"),
         (["multi-ledger", *LAG, "--consumed-to", "last"], USAGE, "'last'"),
-        (["multi-*", *LAG, "--consumed-to", "1:1"], USAGE, "one topic"),
+        (["multi-*", *LAG, "--consumed-to", "1:1"], USAGE, "in one topic or partition, and 2 are"),
         (
             ["multi-ledger", *LAG, "--metadata", METADATA, "--consumed-to", "1:1"],
             USAGE,
