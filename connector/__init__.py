@@ -57,7 +57,7 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        """Import what is asked for: Arrow's datasets bring pandas along, which takes a while."""
+        """Import a name when it is first used: Arrow's datasets bring pandas, which takes time."""
         if name not in _MODULES:
             message = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(message)

@@ -1,7 +1,7 @@
 """Where a scan starts and ends: by message id, or by publish time.
 
-`start` is inclusive, `end` exclusive. A message's id is its position: of its last chunk if it has
-several.
+`start` is inclusive, `end` exclusive. A message's id is its position, or that of its last chunk if
+it has several.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from arrow_io.errors import OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.messages import layout
+from arrow_io.option_names import option_name
 from connector.message_ids import MessageId
 from connector.pulsar_time import EPOCH
 
@@ -28,7 +29,7 @@ Bound: TypeAlias = "date | np.datetime64 | tuple[int, int] | tuple[int, int, int
 
 _MS = timedelta(milliseconds=1)
 _COARSE_UNITS = ("Y", "M", "W", "D", "h", "m", "s")
-"""Units of NumPy whose times can lie beyond those that have a number of ms."""
+"""NumPy's units in which a time can lie too far off to be counted in ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,10 @@ class Bounds:
         end_id, end_ms = _parse("end", end)
         for first, stop in ((start_id, end_id), (start_ms, end_ms)):
             if first is not None and stop is not None and first > stop:  # type: ignore[operator]
-                message = f"start lies behind end: {start!r} is later than {end!r}"
+                message = (
+                    f"{option_name('start')} lies behind {option_name('end')}: {start!r} is later"
+                    f" than {end!r}"
+                )
                 raise OptionError(message)
         return cls(start_id, end_id, start_ms, end_ms)
 
@@ -119,7 +123,7 @@ def _not_before(rows: MessageColumns, bound: tuple[int, int, int]) -> pa.Boolean
     return pc.or_(pc.greater(ledgers, ledger), in_ledger)
 
 
-# What a user gives is not taken to be of the annotated type: hence `object`.
+# `object`, because a user may give anything, whatever the annotation of the option says.
 def _parse(option: str, bound: object) -> tuple[tuple[int, int, int] | None, int | None]:
     if bound is None:
         return None, None
@@ -130,8 +134,8 @@ def _parse(option: str, bound: object) -> tuple[tuple[int, int, int] | None, int
     milliseconds = _milliseconds(bound)
     if milliseconds is None:
         message = (
-            f"{option} must be a datetime, its ISO text, or a message id (ledger, entry[, batch]),"
-            f" not {bound!r}"
+            f"{option_name(option)} must be a datetime, its ISO text, or a message id (ledger,"
+            f" entry[, batch]), not {bound!r}"
         )
         raise OptionError(message)
     return None, milliseconds

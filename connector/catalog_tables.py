@@ -46,10 +46,10 @@ TOPIC_SCHEMA = pa.schema(
     )
     | {"problems": TEXTS}
 )
-"""One row a topic, whatever partitions it has: what can be read of it, in ledgers, entries and
-bytes of data objects; what is in BookKeeper only and behind that, and how many ledgers are in the
-bucket that the metadata, which may be older, does not have as offloaded, null without metadata; and
-how many ledgers cannot be read, and why."""
+"""One row a topic, with all its partitions. `ledgers`, `entries` and `bytes` (of data objects) are
+what can be read of it. Pending ledgers are behind those, in BookKeeper only. Unlisted ledgers are
+in the bucket, but the metadata does not have them as offloaded, for it may be older. Both are null
+without metadata. `unsound` counts what cannot be read, and `problems` say why."""
 
 LEDGER_SCHEMA = pa.schema(
     {
@@ -75,10 +75,10 @@ LEDGER_SCHEMA = pa.schema(
         "problems": TEXTS,
     }
 )
-"""One row a ledger, by ledger id: its state (`connector.catalog.topic_ledgers.LedgerStanding`), its
-entries (both ends inclusive), bytes of the data object, and of the entries alone, which the
-metadata gives too of a ledger that is not in the bucket; when it was created, closed and offloaded;
-and where. What is not known is null."""
+"""One row a ledger, by ledger id: its state (`connector.catalog.topic_ledgers.LedgerStanding`); its
+entries (both ends inclusive); bytes of the data object, and of the entries alone, which the
+metadata gives too for a ledger that is not in the bucket; when it was created, closed and
+offloaded; and to where. What is not known is null."""
 
 BLOCK_SCHEMA = pa.schema(
     {
@@ -109,11 +109,11 @@ OBJECT_SCHEMA = pa.schema(
     }
 )
 """One row an object of the bucket: `data` or `index` of a ledger, `streaming` (PIP-76), or
-`foreign`, which no offloader of Pulsar names so."""
+`foreign`, whose name no offloader of Pulsar gives."""
 
 
 def counted_topics(topics: Iterable[TopicName]) -> str:
-    """A number of topics, each once, whatever partitions it has; and of these, if there are any.
+    """How many topics there are, a partitioned one counted once; and how many partitions, if any.
 
     Example:
         >>> counted_topics(map(TopicName.parse, ["a", "b-partition-0", "b-partition-1"]))
@@ -133,8 +133,9 @@ def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> 
         topic: Names or globs; None: all.
 
     Raises:
-        TopicNotFoundError: A name or glob selects none.
-        PulsarOffloadError: The metadata cannot be read.
+        OptionError: Something that is given as `topic` is not a name or glob.
+        TopicNotFoundError: A name or glob selects no topic.
+        PulsarOffloadError: The metadata, or an index object, cannot be read.
     """
     partitions: dict[str, list[TopicLedgers]] = {}
     for each in _selected(catalog, topic):
@@ -144,7 +145,7 @@ def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> 
 
 
 def ledgers_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
-    """The ledgers of topics, in `LEDGER_SCHEMA`; arguments and errors as of `topics_table`."""
+    """The ledgers of topics, in `LEDGER_SCHEMA`; arguments and errors are as in `topics_table`."""
     rows = [
         _ledger_row(each, ledger) for each in _selected(catalog, topic) for ledger in each.states
     ]
@@ -152,7 +153,7 @@ def ledgers_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
 
 
 def blocks_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
-    """The data blocks of topics, in `BLOCK_SCHEMA`; arguments and errors as of `topics_table`."""
+    """The data blocks of topics, in `BLOCK_SCHEMA`; arguments and errors as in `topics_table`."""
     rows = [
         row
         for each in _selected(catalog, topic)
@@ -163,9 +164,9 @@ def blocks_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> 
 
 
 def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
-    """The objects of the bucket, in `OBJECT_SCHEMA`; arguments and errors as of `topics_table`.
+    """The objects of the bucket, in `OBJECT_SCHEMA`; arguments and errors as in `topics_table`.
 
-    With `topic`, those of ledgers of these topics.
+    With `topic`, only objects of ledgers of these topics.
     """
     wanted = None if topic is None else set(select_topics(topic, catalog.topics()))
     contents = catalog.contents
@@ -193,7 +194,7 @@ TABLES: Mapping[str, Callable[[Catalog, str | Sequence[str] | None], pa.Table]] 
 
 
 def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
-    """Rows as a table; what UTF-8 cannot hold of names, as of files, is a question mark in it."""
+    """Rows as a table; what UTF-8 cannot hold, as in names of files, becomes a question mark."""
     return pa.Table.from_pylist([_encodable(row) for row in rows], schema)
 
 

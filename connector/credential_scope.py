@@ -1,6 +1,7 @@
-"""For which places credentials were given: whoever writes a statement may name others.
+"""Which place a URL leads to, so that credentials go only to places that they were given for.
 
-Two URLs lead to the same place, as far as credentials go, if all this is equal:
+A SQL statement may name other places than the one that credentials were registered with. Two URLs
+lead to the same place, as far as credentials go, if all this is equal:
 
 | URL | what is compared |
 |---|---|
@@ -35,7 +36,7 @@ _LOCAL_SCHEMES: Final = frozenset({"", "file", "local", "memory"})
 
 
 def origins(place: object) -> frozenset[Origin]:
-    """Where requests go to for what a user names as a place.
+    """The places to which requests go for what a user names.
 
     Args:
         place: A URL or path; a list of these, or the values of a mapping; JSON text of a list. What

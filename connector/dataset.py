@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _AHEAD_TASK_BYTES = 64 << 20
-"""Tasks that are read side by side are of the size of one data block."""
+"""How much each of the tasks has to read that are read side by side: one data block."""
 _SHOWN_TOPICS = 3
 _TUNING = frozenset(
     {
@@ -148,11 +148,18 @@ class TopicScanner:
 class TopicDataset(pads.Dataset):  # type: ignore[misc]
     """Rows of one or more topics, as a dataset that DuckDB and other users of Arrow can scan.
 
-    Immutable: `filter` returns a copy. Filters are applied exactly, and what they do not need is
-    decoded for the rows that they keep only.
+    Immutable: `filter` returns a copy. Filters are applied exactly. The columns that they look at
+    are decoded first, the others only for the rows that are kept.
+
+    What reads rows raises a `PulsarOffloadError` if they cannot be read: `StorageError` or
+    `MissingObjectError` for requests, `FormatError` for damage and for values that do not fit their
+    schema, `EncryptedPayloadError` for want of a key, `UnknownSchemaVersionError` for want of a
+    schema. It warns with `IncompleteReadWarning` if it had to leave something out.
 
     Attributes:
         scan: What the dataset reads.
+        unsound: What was already lost when the topic was opened: ledgers that cannot be read at
+            all.
         report: Counts of the last read that the dataset's own methods made.
     """
 
@@ -190,7 +197,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         ) + html_table("columns", ["name", "type"], columns)
 
     def _sizes(self) -> list[tuple[str, int, int, int]]:
-        """Each topic with its ledgers, entries and bytes; what was read when it was opened."""
+        """Each topic with how many ledgers, entries and bytes it had when it was opened."""
         return [
             (
                 str(each.topic),
@@ -243,7 +250,17 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> pa.Table:
-        """All rows that pass the filter, as a table."""
+        """All rows that pass the filter, as a table.
+
+        Args:
+            columns: As in `scanner`.
+            filter: As in `scanner`.
+            tuning: As in `scanner`.
+
+        Raises:
+            OptionError: As of `scanner`.
+            PulsarOffloadError: The rows cannot be read.
+        """
         return self._keeping_report(self.scanner(columns, filter, **tuning), TopicScanner.to_table)
 
     def to_batches(
@@ -252,7 +269,17 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> Iterator[pa.RecordBatch]:
-        """All rows that pass the filter, as record batches that are read as they are asked for."""
+        """All rows that pass the filter, as record batches that are read as they are asked for.
+
+        Args:
+            columns: As in `scanner`.
+            filter: As in `scanner`.
+            tuning: As in `scanner`.
+
+        Raises:
+            OptionError: As of `scanner`, when the first batch is asked for.
+            PulsarOffloadError: The rows cannot be read.
+        """
         scanner = self.scanner(columns, filter, **tuning)
         for batch in scanner.to_batches():
             self.report = scanner.report
@@ -266,7 +293,18 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> pa.Table:
-        """The first rows that pass the filter."""
+        """The first rows that pass the filter.
+
+        Args:
+            num_rows: Most rows.
+            columns: As in `scanner`.
+            filter: As in `scanner`.
+            tuning: As in `scanner`.
+
+        Raises:
+            OptionError: As of `scanner`, or `num_rows` is not a whole number.
+            PulsarOffloadError: The rows cannot be read.
+        """
         return self._keeping_report(
             self.scanner(columns, filter, **tuning), lambda scanner: scanner.head(num_rows)
         )
@@ -276,11 +314,27 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> int:
-        """How many rows pass the filter."""
+        """How many rows pass the filter; without one, no payload is decompressed.
+
+        Args:
+            filter: As in `scanner`.
+            tuning: As in `scanner`.
+
+        Raises:
+            OptionError: As of `scanner`.
+            PulsarOffloadError: The rows cannot be read.
+        """
         return self._keeping_report(self.scanner(None, filter, **tuning), TopicScanner.count_rows)
 
     def filter(self, expression: pc.Expression) -> TopicDataset:
-        """The dataset of the rows that pass a further filter."""
+        """The dataset of the rows that pass a further filter.
+
+        Args:
+            expression: An Arrow expression over any columns.
+
+        Raises:
+            OptionError: The filter cannot be applied.
+        """
         return TopicDataset(self.scanner(None, expression).scan, self.unsound)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -301,13 +355,15 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             columns: As in `scanner`.
             filter: As in `scanner`.
             arrow_types: Whether all columns keep Arrow's types (`pandas.ArrowDtype`). By default
-                those do of which NumPy's types would not hold every value
-                (`connector.engines.pandas_frames`), such as integers with nulls.
+                only those columns do that have values which NumPy's types cannot hold, such as
+                integers with nulls (`connector.engines.pandas_frames`).
             options: Options of `pyarrow.Table.to_pandas`; with any of them, pyarrow alone chooses
                 the types.
 
         Raises:
-            OptionError: With `options`, a value does not fit the types that pyarrow chooses.
+            OptionError: As of `scanner`; or with `options`, a value does not fit the types that
+                pyarrow chooses.
+            PulsarOffloadError: The rows cannot be read.
         """
         import pandas as pd
 
@@ -321,7 +377,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         try:
             return table.to_pandas(**options)
         except ValueError as error:
-            message = f"the types asked for cannot hold a value, Arrow's do: {error}"
+            message = f"the types asked for cannot hold a value, Arrow's can: {error}"
             raise OptionError(message) from error
 
     def to_polars(
@@ -329,7 +385,16 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,  # noqa: A002
     ) -> pl.DataFrame:
-        """All rows as a Polars frame; properties are of Polars' type `Map`."""
+        """All rows as a Polars frame; properties are of Polars' type `Map`.
+
+        Args:
+            columns: As in `scanner`.
+            filter: As in `scanner`.
+
+        Raises:
+            OptionError: As of `scanner`.
+            PulsarOffloadError: The rows cannot be read.
+        """
         import polars as pl
 
         frame = pl.from_arrow(self.to_table(columns, filter))
@@ -350,7 +415,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         self._refuse("partition_expression")
 
     def get_fragments(self, *_args: object, **_options: object) -> NoReturn:
-        """Not offered: `connector.scan.Scan.plan` cuts a topic into tasks."""
+        """Not offered: `connector.scan.topic_scan.Scan.plan` cuts a topic into tasks."""
         self._refuse("get_fragments")
 
     def take(self, *_args: object, **_options: object) -> NoReturn:

@@ -1,6 +1,6 @@
 """What a user gives as `decryption_keys` → private keys by name, read once, where they are given.
 
-In comes any of these; what goes out is held in memory and can be pickled, so executors need no
+In comes any of these. What goes out is held in memory and can be pickled, so executors need no
 file. No message shows what was given, for it may be a key.
 
 | given | is the key of |
@@ -26,6 +26,7 @@ from typing import TypeAlias
 
 from arrow_io.errors import OptionError
 from arrow_io.messages.encryption import DecryptionKeys
+from arrow_io.option_names import option_name
 from arrow_io.storage.hidden import HiddenBytes, hidden
 
 Pem: TypeAlias = str | bytes
@@ -47,7 +48,7 @@ def read_decryption_keys(given: KeySource | None) -> DecryptionKeys:
     """Read private keys.
 
     Args:
-        given: As the table above says; None for no keys; or what this function gave.
+        given: One of what the table above lists; None for no keys; or what this function gave.
 
     Raises:
         OptionError: It is not one of these, a file cannot be read, two files of a folder hold
@@ -82,14 +83,19 @@ class _LookUp:
             return found
         if isinstance(found, str):
             return HiddenBytes(found.encode())
-        message = f"decryption_keys gave neither PEM text nor None for the key {name}"
+        message = f"{_option()} gave neither PEM text nor None for the key {name}"
         raise OptionError(message)
+
+
+def _option() -> str:
+    """What the option is called where the user stands."""
+    return option_name("decryption_keys")
 
 
 def _checked(name: object) -> str:
     if isinstance(name, str) and name and _PEM_START not in name:
         return name
-    message = "decryption_keys must be a mapping from names of keys to PEM text or paths"
+    message = f"{_option()} must be a mapping from names of keys to PEM text or paths"
     raise OptionError(message)
 
 
@@ -110,10 +116,10 @@ def _folder(given: object) -> dict[str, bytes] | None:
             continue
         for name in _names(file.name):
             if found.setdefault(name, pem) != pem:
-                message = f"decryption_keys: two files of {path} hold different keys named {name}"
+                message = f"{_option()}: two files of {path} hold different keys named {name}"
                 raise OptionError(message)
     if not found:
-        message = f"decryption_keys: no file of {path} holds a private key in PEM form"
+        message = f"{_option()}: no file of {path} holds a private key in PEM form"
         raise OptionError(message)
     return found
 
@@ -132,7 +138,7 @@ def _pem(given: object) -> bytes:
     pem = _file_at(given)
     if pem is None:
         message = (
-            "decryption_keys must be PEM text, the path of a PEM file or of a folder of them, or a"
+            f"{_option()} must be PEM text, the path of a PEM file or of a folder of them, or a"
             " mapping of names to these: what was given is neither such a text nor a file that can"
             " be read (it is not shown, for it may be a key)"
         )

@@ -11,7 +11,8 @@
 | `Message ID: 12:3`, `Batch Message ID: 12:3:5` | the last number is the batch's | `pulsar-admin` |
 | bytes | MessageIdData of `PulsarApi.proto` | `toByteArray()`, `serialize()` |
 
-An index of −1 means that there is none, as does a partition of −1.
+A batch index of −1 means that the message is not in a batch; a partition of −1, that the topic is
+not partitioned.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _MAX_SERIALIZED_BYTES: Final = 1 << 12
 
 
 class MessageId(NamedTuple):
-    """Which message. Pulsar's earliest id has −1, and its latest the greatest long."""
+    """The id of a message; Pulsar's earliest has −1 in it, and its latest the greatest long."""
 
     ledger_id: int
     entry_id: int
@@ -98,7 +99,7 @@ def _whole(value: object) -> int | None:
 
 @cache
 def _message_id_data() -> Any:  # noqa: ANN401 - a message class has no static type
-    """MessageIdData; fields that name no message are among what the library passes over."""
+    """The class of MessageIdData, with the fields that name a message; it passes over others."""
     return message_classes(
         {
             "MessageIdData": """

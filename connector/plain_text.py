@@ -10,7 +10,7 @@ _HUNDRED: Final = 100
 def printable(text: str) -> str:
     """The text, with each character that is not printable escaped as in Python.
 
-    Control characters are, the marks that turn the direction of writing, and lone surrogates.
+    Those are control characters, marks that turn the direction of writing, and lone surrogates.
     """
     if text.isprintable():
         return text

@@ -23,7 +23,7 @@ class _Finished:
 class _Producer(Generic[_T]):
     """Makes items in a thread that starts at once; at most `_DEPTH` wait for the consumer.
 
-    Once it has ended or failed, nothing more may be asked of it but to be closed.
+    Once it has ended or failed, it may only be closed.
     """
 
     def __init__(self, items: Iterator[_T]) -> None:

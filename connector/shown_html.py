@@ -15,7 +15,7 @@ _MAX_CELL_CHARACTERS: Final = 200
 
 
 def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table; of many rows the first, and how many there are more.
+    """A table in HTML: the first `MAX_SHOWN_ROWS` rows, and how many more there are.
 
     Example:
         >>> html_table("a & b", ["n"], [[1]])

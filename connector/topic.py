@@ -69,8 +69,9 @@ def open_topic(
 ) -> TopicDataset:
     """Open topics that were offloaded to a bucket.
 
-    Sends one listing, and with metadata one request for each index object of the topic's ledgers;
-    without it, one for each in the bucket. What a catalog that is given has read is not read again.
+    Lists the bucket once, and sends one request for each index object that it needs: with metadata,
+    those of the topic's ledgers; without it, all in the bucket. What `catalog` has read already is
+    not read again.
 
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other
@@ -78,18 +79,18 @@ def open_topic(
         topic: A short name (`orders`), a full one (`persistent://tenant/ns/orders`), a glob
             (`sales-*`), or a list of these. A partitioned topic is one dataset.
         storage_options: Options of the fsspec file system.
-        catalog: What `open_catalog` gave for this URL, to spare the requests; its options are
-            given there, not here. It lives in this process, so other surfaces have no such option:
-            there a saved catalog is given as `metadata`.
+        catalog: What `open_catalog` gave for this URL, to spare the requests. The options that
+            `open_catalog` takes are given there, not here. DuckDB, Spark and the command line take
+            a saved catalog instead, as `metadata`.
         metadata: What the topic's cluster knows of it (`connector.catalog.catalog.open_catalog`):
-            URL of its admin API, a folder of its answers, or a saved catalog. Which ledgers the
-            topic has is decided by it then, and it brings the schema.
-        metadata_options: Options of that, such as `token`.
+            URL of its admin API, a folder of its answers, or a saved catalog. It then decides
+            which ledgers the topic has, and it brings the schema.
+        metadata_options: Options for reading `metadata`, such as `token`.
         buckets: URLs of further buckets that hold ledgers of these topics, by the metadata's names
             for them.
         start: First message, inclusive: a date or datetime (publish time; its ISO text too), or a
             message id: `(ledger, entry[, batch])`, or as Pulsar gives it (`connector.message_ids`).
-        end: Behind the last message, exclusive; likewise; not before `start`.
+        end: End, exclusive, in the same forms as `start`, and not before it.
         columns: Names of columns, on-request ones included (`arrow_io.columns.ALL_COLUMNS`); `*`
             among them, or in place of a list, stands for the default ones, as None does.
         schema: What the values are decoded by (`connector.catalog.schemas.loading`): a file or
@@ -120,9 +121,11 @@ def open_topic(
         OptionError: An option has a value that is not allowed.
         TopicNotFoundError: No ledger in the bucket belongs to the topic, and the metadata does not
             know it; names near it are listed.
-        StorageError: The bucket cannot be read.
-        SchemaError: The schema cannot be read.
-        PulsarOffloadError: A ledger of the topic is unsound, or is not where the metadata says.
+        MissingObjectError: There is no such bucket or folder, or no such saved catalog.
+        StorageError: The bucket, the metadata or the schema cannot be read.
+        SchemaError: The schema asks for what cannot be given as Arrow columns.
+        PulsarOffloadError: The metadata is malformed; or a ledger of the topic is unsound, or is
+            not where the metadata says.
     """
     url, metadata, schema = hidden_url(url), hidden_url(metadata), hidden_url(schema)
     storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
@@ -160,14 +163,14 @@ def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> Topi
     catalog = request.catalog
     storage_options = request.storage_options
     if catalog is not None:
-        # A schema may lie beside the topic.
+        # The schema may lie beside the topic, where the catalog's options lead.
         storage_options = catalog.location.storage_options
     given = read_schema(request.schema, request.schema_version, storage_options)
     bounds = Bounds.parse(request.start, request.end)
     keys = read_decryption_keys(request.decryption_keys)
     has_metadata = request.metadata is not None if catalog is None else catalog.source is not None
     asks_catalog = given is None and request.value != "raw" and has_metadata
-    # Where the columns are known, what is wrong with options is told before any request.
+    # If the columns are known already, wrong options are refused before any request.
     options = None if asks_catalog else _read_options(request, given, bounds, keys)
     known = catalog or open_catalog(url, **request.of_catalog())
     unsound = TopicReport()
@@ -201,7 +204,7 @@ def _read_options(
 ) -> ReadOptions:
     if schema is None and request.schema_version is not None:
         message = (
-            f"{option_name('schema_version')} picks one of the versions of a schema, and none"
+            f"{option_name('schema_version')} picks one of the versions of a schema, and no schema"
             f" is known: give {option_name('schema')} too"
         )
         raise OptionError(message)
@@ -223,17 +226,26 @@ def read_schema(
     schema_version: int | None,
     storage_options: Mapping[str, object] | None,
 ) -> TopicSchema | None:
-    """Read what `open_topic` takes as `schema`, unless that is done; None: it is not given.
+    """Read what `open_topic` takes as `schema`; None if that is None.
+
+    Args:
+        schema: The schema, or where it is; one that was read before is given back as it is.
+        schema_version: Version that gives the columns; None for the newest.
+        storage_options: Options of the fsspec file system for paths and URLs.
 
     Raises:
-        OptionError: There is no such schema; or `schema_version` is given where none is read.
+        OptionError: There is no such schema, or it is malformed; or `schema_version` is given with
+            a schema that was read before.
         StorageError: It cannot be read.
     """
     schema, storage_options = hidden_url(schema), hidden(storage_options)
     if schema is not None and not isinstance(schema, TopicSchema):
         return load_schema(schema, schema_version=schema_version, storage_options=storage_options)
     if schema is not None and schema_version is not None:
-        message = "schema is read already, so schema_version cannot pick a version of it"
+        message = (
+            f"{option_name('schema')} is read already, so {option_name('schema_version')} cannot"
+            " pick a version of it"
+        )
         raise OptionError(message)
     return schema
 
@@ -246,7 +258,7 @@ def _value_columns(schema: TopicSchema | None, value: str, time_unit: str) -> Va
 
 
 def _limits(values: ValueColumns | None, batch_rows: int, batch_bytes: int) -> BatchLimits:
-    """The limits asked for; fewer rows where a schema has so many fields that they take much."""
+    """The limits asked for; fewer rows if the schema has so many fields that batches grow large."""
     limits = BatchLimits()
     if values is not None:
         batch_rows = min(batch_rows, max(1, _MAX_BATCH_CELLS // values.node_count))
@@ -280,7 +292,7 @@ def _are_without_values(columns: Sequence[str], naming: str) -> bool:
 
 
 def _check_partition(option: str, bound: Bound | None, topics: Sequence[TopicLedgers]) -> None:
-    """Refuse an id that names a partition and a ledger of another: it may mean a batch index."""
+    """Refuse an id whose ledger is not of the partition it names: that may mean a batch index."""
     message_id = MessageId.parse(bound)
     if message_id is None or message_id.partition < 0:
         return
@@ -290,8 +302,8 @@ def _check_partition(option: str, bound: Bound | None, topics: Sequence[TopicLed
         if is_other and any(x.ledger_id == message_id.ledger_id for x in each.ledgers):
             ledger, entry, _, named = message_id
             message = (
-                f"{option} {bound!r} names partition {named}, and ledger {ledger} is of"
-                f" {each.topic}; if {named} is meant to be the batch index, it stands fourth:"
+                f"{option_name(option)} {bound!r} names partition {named}, but ledger {ledger} is"
+                f" of {each.topic}; if {named} is meant to be the batch index, put it fourth:"
                 f" {ledger}:{entry}:{own}:{named}"
             )
             raise OptionError(message)

@@ -77,7 +77,7 @@ class TopicName:
             name: Short name, `tenant/namespace/name`, or full name.
 
         Raises:
-            OptionError: Its domain is not `persistent`, or it has another number of parts.
+            OptionError: Its domain is not `persistent`, or it does not have the parts of a name.
         """
         domain, is_full, rest = name.partition("://")
         if not is_full:
@@ -106,8 +106,8 @@ class TopicName:
             name: `tenant/namespace/persistent/<encoded local name>`, or the same with a cluster.
 
         Raises:
-            FormatError: It is another name, or one that Pulsar never writes: only a name that
-                encoding gives back is read, so that two ledgers cannot pass for one topic.
+            FormatError: The name is of something else, or Pulsar never writes it so: only a name
+                that encoding gives back is read, so that two ledgers cannot pass for one topic.
         """
         parts = name.split("/")
         local_name = unquote_plus(parts[-1])
@@ -182,7 +182,7 @@ def topic_names(wanted: object) -> list[str]:
     """One name or glob, or several, as a list of at least one.
 
     Raises:
-        OptionError: It is neither a text nor a list of texts, or an empty one.
+        OptionError: It is neither a text nor a list of texts, or it is an empty list.
 
     Example:
         >>> topic_names("orders"), topic_names(("orders", "sales-*"))
@@ -192,7 +192,7 @@ def topic_names(wanted: object) -> list[str]:
     if isinstance(wanted, Iterable) and not isinstance(wanted, str):
         names = list(wanted)
     if not names:
-        message = "no topic is asked for"
+        message = "no topic is asked for: give a name or a glob, or a list of these"
         raise OptionError(message)
     texts = [name for name in names if isinstance(name, str)]
     if len(texts) < len(names):
@@ -221,19 +221,19 @@ def select_topics(wanted: str | Sequence[str], available: Iterable[TopicName]) -
     """Choose topics by name or by glob.
 
     A name selects that topic, and all partitions of it if it is partitioned; a partition's name
-    selects this partition. What names no topic and has `*`, `?` or `[` in it is a glob: each of
-    its parts must match the same part of a topic's name without `-partition-N`. A glob selects no
-    system topics; they can be named.
+    selects this partition. A text that names no topic, and has `*`, `?` or `[` in it, is a glob:
+    each of its parts must match the same part of a topic's name without `-partition-N`. A glob
+    selects no system topics; they can be named.
 
     Args:
         wanted: One or several names or globs, in any form that `TopicName.parse` reads.
-        available: What there is; partitions each by themselves.
+        available: The topics that there are, each partition by itself.
 
     Returns:
         The topics, each once, ordered by name, the partitions of one topic by number.
 
     Raises:
-        OptionError: Nothing is wanted, or something that is not a topic name.
+        OptionError: Nothing is wanted, or something wanted is not a topic name.
         TopicNotFoundError: A name or glob selects nothing; the message has names that are near.
     """
     names = topic_names(wanted)

@@ -13,16 +13,16 @@ class TopicReport(ReadReport):
     """Counts of one read of topics.
 
     Attributes:
-        unfinished_ledgers: Data objects without an index object, of this topic or of one that
-            nothing tells: offloads under way or failed, of which there is no complete copy.
+        unfinished_ledgers: Data objects without an index object, of this topic or of one that is
+            not known: the offload is under way or failed, and left no complete copy.
         pending_ledgers: Ledgers behind all that is offloaded, which are in BookKeeper only; known
             if there is metadata.
-        pending_entries: How many entries they have, as far as that is known.
+        pending_entries: How many entries the pending ledgers have, as far as that is known.
         substituted_ledgers: Ledgers that salvaging reads from another copy than the one that the
             metadata names, which cannot be read.
         unknown_topics: Topics that the metadata does not know; read as the bucket shows them.
-        unlisted_ledgers: Ledgers in the bucket that the metadata does not list, or not as
-            offloaded, and retention does not explain; not read.
+        unlisted_ledgers: Ledgers in the bucket that were not read, because the metadata does not
+            list them as offloaded. Retention does not explain them: the metadata may be older.
     """
 
     unfinished_ledgers: int = 0
@@ -61,12 +61,12 @@ class TopicReport(ReadReport):
         if self.unknown_topics:
             said.append(
                 f"the metadata does not know {self.unknown_topics} of the topics: what the bucket"
-                " shows of them was read, and nothing tells whether it is all"
+                " shows of them was read, and whether that is all is not known"
             )
         if self.unlisted_ledgers:
             said.append(
                 f"the metadata does not list {counted(self.unlisted_ledgers, 'ledger')} in the"
                 f" bucket as offloaded, so {agreeing(self.unlisted_ledgers, 'it was', 'they were')}"
-                " not read; it may be older"
+                " not read; the metadata may be older"
             )
         return said

@@ -25,6 +25,7 @@ PROJECT: dict[str, Any] = PYPROJECT["project"]
 SETUPTOOLS: dict[str, Any] = PYPROJECT["tool"]["setuptools"]
 TOP_PACKAGES = ("arrow_io", "connector", "spark_ds")
 READING_MODULES = ("arrow_io.ledger_reader", "arrow_io.ledger_writer", "connector")
+DOTTED_NAME = re.compile(rf"`((?:{'|'.join(TOP_PACKAGES)})(?:\.\w+)+)(?:\(\))?`")
 ENGINES = {"cryptography", "duckdb", "pandas", "polars", "pyspark", "rich", "s3fs", "typer"}
 
 
@@ -38,6 +39,15 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
         stdout=subprocess.PIPE,
         text=True,
     ).stdout
+
+
+def is_importable(name: str) -> bool:
+    """Whether a dotted name is that of a module, or of something in one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 def name_of(requirement: str) -> str:
@@ -115,6 +125,16 @@ def test_every_public_name_is_there_and_listed() -> None:
     assert run(sys.executable, "-c", script).split() == connector.__all__
     with pytest.raises(AttributeError, match="module 'connector' has no attribute 'open_topics'"):
         _ = getattr(connector, "open_topics")  # noqa: B009 - mypy knows that it is not there
+
+
+def test_every_name_of_ours_that_prose_points_to_is_there() -> None:
+    """What docstrings, comments and pages call by its whole dotted name can be imported."""
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    files += [file for package in TOP_PACKAGES for file in (ROOT / package).rglob("*.py")]
+    found = {name for file in files for name in DOTTED_NAME.findall(file.read_text())}
+
+    assert len(found) > 20
+    assert [name for name in sorted(found) if not is_importable(name)] == []
 
 
 def test_spark_finds_the_data_source_module() -> None:

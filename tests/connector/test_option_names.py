@@ -12,7 +12,7 @@ import pytest
 
 from arrow_io.errors import EncryptedPayloadError, OptionError, UndecodedValuesWarning
 from arrow_io.option_names import option_name, spelled
-from connector import Message, open_topic, register_duckdb, write_messages
+from connector import Message, open_catalog, open_topic, register_duckdb, write_messages
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.support.command_line import UNREADABLE, URL, USAGE, run
 from tests.support.golden import golden_topics
@@ -54,6 +54,11 @@ def _encrypted() -> str:
     )
 
 
+def _ledger_of_partition(number: int) -> int:
+    [topic] = open_catalog(URL).select(f"partitioned-partition-{number}")
+    return topic.ledgers[0].ledger_id
+
+
 @pytest.mark.parametrize(
     ("arguments", "said", "ends"),
     [
@@ -65,6 +70,22 @@ def _encrypted() -> str:
         ),
         (("head", URL, "json-orders", "--schema-version", "1"), "--schema-version picks", USAGE),
         (("head", URL, _encrypted(), "--value", "raw"), "as --decryption-keys", UNREADABLE),
+        (("head", URL, "json-orders", "--start", "soon"), "--start must be a datetime", USAGE),
+        (
+            ("head", URL, "json-orders", "--start", "2:0", "--end", "1:0"),
+            "--start lies behind --end: ",
+            USAGE,
+        ),
+        (
+            ("head", URL, "json-orders", "--decryption-keys", "nowhere.pem"),
+            "--decryption-keys must be PEM text",
+            USAGE,
+        ),
+        (
+            ("head", URL, "partitioned", "--start", f"{_ledger_of_partition(1)}:0:0"),
+            "--start '",
+            USAGE,
+        ),
         (
             ("topics", URL, "--bucket", "a=s3://a"),
             "--bucket cannot be used without --metadata",

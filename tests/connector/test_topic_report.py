@@ -69,11 +69,11 @@ def test_notices_say_which_ledgers_were_left_out() -> None:
         ),
         (
             "the metadata does not know 4 of the topics: what the bucket shows of them was read,"
-            " and nothing tells whether it is all"
+            " and whether that is all is not known"
         ),
         (
             "the metadata does not list 6 ledgers in the bucket as offloaded, so they were not"
-            " read; it may be older"
+            " read; the metadata may be older"
         ),
         "1 text had invalid bytes; U+FFFD replaces them",
     ]
