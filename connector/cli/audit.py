@@ -78,7 +78,7 @@ def audit_(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find what is in the bucket and should not be, and what should be there and is not.
+    """Find what the bucket should not have, and what it lacks.
 
     Ends with 5 if messages cannot be read, with 7 if all can and something else was found. Without
     --metadata, it finds only what the bucket alone shows.
@@ -115,7 +115,9 @@ def clean_(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete what the audit says nothing needs: orphans, doubles, offloads that never completed.
+    """Delete what the audit says nothing needs.
+
+    That is orphans, doubles, and offloads that never completed.
 
     Prints what it would delete, and why it keeps the rest; --yes deletes.
 

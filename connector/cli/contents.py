@@ -98,7 +98,10 @@ def objects(
     bucket: Bucket,
     as_json: AsJson = False,
 ) -> None:
-    """List the objects of the bucket, those that are no ledger's too; or the objects of a topic."""
+    """List the objects of the bucket, or those of a topic.
+
+    Objects that belong to no ledger are listed too, unless a topic is named.
+    """
     catalog = catalog_at(url, bucket)
     _print(objects_table(catalog, topic), as_json=as_json)
 
@@ -111,7 +114,7 @@ def save(
     place: Place,
     as_json: AsJson = False,
 ) -> None:
-    """Save what is known of the bucket and its topics to a file, for --metadata FILE.
+    """Save what is known of the bucket to a file, for --metadata.
 
     Commands that are given the file list no bucket and read no index object. Ledgers that are
     offloaded later are not in it.

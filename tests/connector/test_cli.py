@@ -252,10 +252,11 @@ def test_every_error_ends_with_a_code_that_says_what_it_is(
 
 
 def test_help_names_commands_and_exit_codes() -> None:
-    """The help lists each command, and says what each exit code means."""
+    """The help lists each command with a whole sentence, and says what each exit code means."""
     shown = run("--help").stdout
 
     assert set(COMMANDS) <= set(re.findall(r"^  (\w+)  ", shown, re.MULTILINE))
+    assert re.findall(r"^  \w+  .*\.\.\.$", shown, re.MULTILINE) == []
     codes = re.findall(r"^ {2,4}(\d+)  ", shown, re.MULTILINE)
     assert [int(code) for code in codes] == [0, *cli_app.ExitCode]
 
