@@ -85,7 +85,7 @@ def etag_in(entry: Mapping[str, Any]) -> ETag | None:
 
 
 def modified_in(entry: Mapping[str, Any]) -> datetime | None:
-    """When an object was written, with time zone; None if it is not known.
+    """When an object was written, with time zone; None if that is not known, or is no time.
 
     Args:
         entry: What a file system says of the object, in its own words.
@@ -93,10 +93,13 @@ def modified_in(entry: Mapping[str, Any]) -> datetime | None:
     # The field's name in s3fs, adlfs, local and sftp, gcsfs, memory.
     for name in ("LastModified", "last_modified", "mtime", "updated", "created"):
         value = entry.get(name)
-        if isinstance(value, int | float):
-            return datetime.fromtimestamp(value, tz=UTC)
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
+        try:
+            if isinstance(value, int | float):
+                return datetime.fromtimestamp(value, tz=UTC)
+            if isinstance(value, str):
+                value = datetime.fromisoformat(value)
+        except (ValueError, OverflowError, OSError):
+            continue
         if isinstance(value, datetime):
             return value if value.tzinfo else value.replace(tzinfo=UTC)
     return None

@@ -11,7 +11,13 @@ import pytest
 from arrow_io.errors import ObjectChangedError, OptionError
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectHead, ObjectInfo
-from arrow_io.storage.object_version import ETag, WriteTime, agree
+from arrow_io.storage.object_version import (
+    ETag,
+    WriteTime,
+    agree,
+    modified_in,
+    version_in,
+)
 from arrow_io.storage.ranges import RangeReader
 from arrow_io.storage.served_versions import ServedVersions
 from arrow_io.storage.trace import RequestTrace
@@ -47,6 +53,18 @@ def test_only_versions_of_one_kind_are_compared(
 ) -> None:
     """Whichever comes first; times on whole seconds where one of them has no fraction."""
     assert agree(one, other) is agree(other, one) is expected
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["", "yesterday", "2026-13-01", 1e300, float("nan"), float("inf"), -(10**30), 10**30, None],
+    ids=repr,
+)
+def test_what_is_no_time_is_not_known(time: object) -> None:
+    """A store may say anything of an object; without a time there is no version to compare."""
+    assert modified_in({"LastModified": time}) is None
+    assert version_in({"mtime": time}, 4) is None
+    assert modified_in({"LastModified": time, "mtime": _TIME}) == _TIME
 
 
 def _listing(tag: str | None, size_bytes: int = 4) -> dict[str, Any]:
