@@ -156,22 +156,6 @@ def test_paths_and_modules_that_a_page_names_are_there(page: Path, tree: list[st
         pkgutil.resolve_name(name)
 
 
-def test_modules_that_a_docstring_names_are_there(tree: list[str]) -> None:
-    """A dotted name in backticks can be imported, wherever it stands in the source."""
-    names = {
-        name
-        for path in tree
-        if path.startswith(PACKAGES) and path.endswith((".py", ".pxd"))
-        for name in re.findall(
-            rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)`", (ROOT / path).read_text("utf-8")
-        )
-    }
-
-    assert names
-    for name in sorted(names):
-        pkgutil.resolve_name(name)
-
-
 def test_contributing_says_where_things_are(tree: list[str]) -> None:
     """The section names each folder of the packages, and nothing that is not there."""
     text = CONTRIBUTING.read_text("utf-8")
