@@ -137,6 +137,10 @@ class CorruptSnapshotError(FormatError):
     """A saved catalog cannot be read."""
 
 
+class CorruptProgressError(FormatError):
+    """What was kept of how far topics were read cannot be read."""
+
+
 class MissingEntriesError(FormatError, LookupError):
     """Entries that the ledger must have are not in its data object."""
 
@@ -178,6 +182,14 @@ class PayloadDecodeError(FormatError):
     def __init__(self, message: str, *, field_path: str = "", **place: Any) -> None:  # noqa: ANN401
         super().__init__(f"{field_path}: {message}" if field_path else message, **place)
         self.field_path = field_path
+
+
+class LateLedgerError(PulsarOffloadError, LookupError):
+    """A ledger came to light behind which the topic was read already; its rows were not given."""
+
+
+class OpenTransactionError(PulsarOffloadError, BlockingIOError):
+    """What is new in a topic has messages whose transaction has no outcome yet; try it again."""
 
 
 class EntryTooLargeError(PulsarOffloadError, ValueError):

@@ -242,6 +242,24 @@ def select_topics(wanted: str | Sequence[str], available: Iterable[TopicName]) -
     return sorted(selected, key=_order)
 
 
+def matching_topics(pattern: re.Pattern[str], available: Iterable[TopicName]) -> list[TopicName]:
+    """Choose topics whose full name, without partition, a regular expression matches as a whole.
+
+    Never system topics; those that match have the order of `select_topics`.
+
+    Raises:
+        TopicNotFoundError: None matches; the message has some of the names.
+    """
+    topics = {topic for topic in available if not topic.is_system}
+    found = [topic for topic in topics if pattern.fullmatch(str(topic.base))]
+    if not found:
+        names = sorted({str(topic.base) for topic in topics})
+        some = ", ".join(map(repr, names[:_SHOWN_NAMES]))
+        message = f"no offloaded topic matches {pattern.pattern!r}; there are {len(names)}: {some}"
+        raise TopicNotFoundError(message)
+    return sorted(found, key=_order)
+
+
 def _select(name: str, topics: Collection[TopicName]) -> list[TopicName]:
     topic = TopicName.parse(name)
     # The name first: a topic's own name may look like a glob.

@@ -232,7 +232,8 @@ class MessageReader:
             return True
         ids = entry[layout.TXN_MOST], entry[layout.TXN_LEAST]
         outcome = self._outcomes.outcome(*ids)
-        messages = builds.in_use.entries.count_messages(run.table, index, index + 1)
+        # What is not owned is counted by whoever reads it for itself.
+        messages = builds.in_use.entries.count_messages(run.table, index, index + 1) * run.owned
         if outcome is Outcome.ABORTED:
             self._tally.report.aborted_messages += messages
         elif outcome is Outcome.OPEN:
@@ -240,7 +241,8 @@ class MessageReader:
                 # It may have been the marker.
                 raise self._outcomes.damage
             self._tally.report.open_messages += messages
-            self._open_transactions.add(ids)
+            if run.owned:
+                self._open_transactions.add(ids)
         return outcome is Outcome.COMMITTED
 
     def _read_single(self, run: EntryRun, index: int, entry: list[int]) -> None:

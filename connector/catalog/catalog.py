@@ -62,6 +62,8 @@ class Catalog:
         source: Where the metadata is read; None if there is none.
         taken: When the bucket was listed.
         elsewhere: What is known already of other buckets, by their names in the metadata.
+        earlier: The catalog as it was: what it read of objects, which never change, is not read
+            again.
     """
 
     def __init__(
@@ -72,17 +74,21 @@ class Catalog:
         *,
         taken: datetime,
         elsewhere: Mapping[str, BucketContents] | None = None,
+        earlier: Catalog | None = None,
     ) -> None:
         self.location = bucket.listing.location
         self.bucket = bucket
         self.taken = taken
         self.source = source
-        self.unfinished = UnfinishedOffloads(self.location)
+        self.unfinished: UnfinishedOffloads = (
+            earlier.unfinished if earlier else UnfinishedOffloads(self.location)
+        )
         self._options = options
-        self._elsewhere = OtherBuckets(
+        self._elsewhere: OtherBuckets = OtherBuckets(
             self.location,
             options.buckets or {},
             known=elsewhere or {},
+            earlier=earlier._elsewhere if earlier else None,  # noqa: SLF001 - of its own class
         )
         self._copies = TopicCopies(bucket, source)
         self._ledgers: dict[TopicName, TopicLedgers] = {}
@@ -116,7 +122,7 @@ class Catalog:
         options = self._options
         if options.metadata is not None and is_snapshot(options.metadata):
             return self
-        return _opened(options, known=self.bucket)
+        return _opened(options, earlier=self)
 
     def relisted(self) -> Catalog:
         """The bucket as it is now; a snapshot's metadata stays what it is.
@@ -132,7 +138,7 @@ class Catalog:
             return self.refreshed()
         taken = datetime.now(UTC)
         bucket = Bucket(list_bucket(self.location), self.bucket.opened)
-        return Catalog(options, bucket, self.source, taken=taken)
+        return Catalog(options, bucket, self.source, taken=taken, earlier=self)
 
     def save(
         self, path: str | os.PathLike[str], *, storage_options: Mapping[str, object] | None = None
@@ -166,13 +172,17 @@ class Catalog:
         )
         save_snapshot(snapshot, path, storage_options)
 
-    def topics(self) -> list[TopicName]:
-        """All topics, partitions each by itself, by name and partition number.
+    def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """The topics, partitions each by itself, by name and partition number.
+
+        Args:
+            namespaces: Those whose topics are looked for (`TopicName.full_namespace`), and perhaps
+                others; None: all.
 
         Raises:
             PulsarOffloadError: The metadata, or an index object, cannot be read.
         """
-        topics = self._topics(None)
+        topics = self._topics(namespaces)
         return sorted(topics, key=lambda topic: (str(topic.base), topic.partition))
 
     def _topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
@@ -425,7 +435,7 @@ def open_catalog(
     return _opened(options)
 
 
-def _opened(options: CatalogOptions, known: Bucket | None = None) -> Catalog:
+def _opened(options: CatalogOptions, earlier: Catalog | None = None) -> Catalog:
     metadata, location = options.metadata, options.location
     if metadata is None and (options.metadata_options or options.buckets):
         given = option_name("metadata_options" if options.metadata_options else "buckets")
@@ -447,8 +457,8 @@ def _opened(options: CatalogOptions, known: Bucket | None = None) -> Catalog:
         else open_metadata_source(metadata, options=options.metadata_options)
     )
     taken = datetime.now(UTC)
-    bucket = Bucket(list_bucket(location), () if known is None else known.opened)
+    bucket = Bucket(list_bucket(location), earlier.bucket.opened if earlier else ())
     if source is None:
         # Only index objects say which topics there are, and what they have.
         bucket.open_all()
-    return Catalog(options, bucket, source, taken=taken)
+    return Catalog(options, bucket, source, taken=taken, earlier=earlier)

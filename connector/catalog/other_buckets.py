@@ -35,6 +35,8 @@ class OtherBuckets:
             here is looked for in the same store, by its name and with the same storage options; a
             local folder has no such neighbours.
         known: What lies in some of them.
+        earlier: The buckets as they were listed before: index objects that were read then are not
+            read again.
     """
 
     def __init__(
@@ -43,13 +45,21 @@ class OtherBuckets:
         urls: Mapping[str, str],
         *,
         known: Mapping[str, BucketContents],
+        earlier: OtherBuckets | None = None,
     ) -> None:
         self._location = location
         self._urls = dict(urls)
         self._found: dict[str, Bucket | PulsarOffloadError] = {
             name: Bucket.of_contents(contents) for name, contents in known.items()
         }
+        self._opened = earlier.opened if earlier else {}
         self._lock = threading.Lock()
+
+    @property
+    def opened(self) -> dict[str, tuple[LedgerCopy, ...]]:
+        """The copies whose index objects have been read until now, by the name of the bucket."""
+        found = {name: each for name, each in self._found.items() if isinstance(each, Bucket)}
+        return self._opened | {name: bucket.opened for name, bucket in found.items()}
 
     @property
     def contents(self) -> dict[str, BucketContents]:
@@ -133,7 +143,9 @@ class OtherBuckets:
                     return None
                 try:
                     location = replace(self._location, url=url)
-                    self._found[bucket] = Bucket(list_bucket(location))
+                    self._found[bucket] = Bucket(
+                        list_bucket(location), self._opened.get(bucket, ())
+                    )
                 except PulsarOffloadError as error:
                     self._found[bucket] = error
             return self._found[bucket]

@@ -60,6 +60,22 @@ def test_message_is_given_where_it_first_goes_on(build: Build, between: int) -> 
     assert build is not None
 
 
+def test_an_open_message_is_counted_by_the_task_that_reads_it() -> None:
+    """A task that only passes it, on the way to the end of another message, does not count it."""
+    chunks = encode_chunks(
+        Message(payload=b"open"), chunk_count=2, uuid="open", txnid_most_bits=1, txnid_least_bits=1
+    )
+    reports = [ReadReport() for _ in range(4)]
+    entries = [_CHUNKS[0], chunks[0], _CHUNKS[1], _CHUNKS[2]]
+    with memory_bucket(offload([(_LEDGER, entries)], block_bytes=_BLOCK_PER_ENTRY)) as bucket:
+        scan = open_topic(bucket.url, TOPIC).scan
+        for task, report in zip(scan.plan(_TASK_PER_BLOCK), reports, strict=True):
+            read(scan, [task], report)
+
+    assert [each.open_messages for each in reports] == [0, 1, 0, 0]
+    assert [each.open_transactions for each in reports] == [0, 1, 0, 0]
+
+
 @pytest.mark.parametrize("where", ["start", "end"])
 def test_ledgers_beside_a_task_are_read_by_the_same_ranges(where: str) -> None:
     """What a message needs of another ledger is asked for in ranges as small as the user set."""

@@ -94,13 +94,16 @@ def test_any_cut_gives_each_row_once(
     data: st.DataObject,
 ) -> None:
     """Tasks, pickled and executed in any order, give together the rows of the whole."""
+    report, of_tasks = ReadReport(), ReadReport()
     with _opened(
         topic, block_bytes, build, range_bytes=range_bytes, transactions=transactions
     ) as dataset:
-        whole = read(dataset.scan)
+        whole = read(dataset.scan, dataset.scan.plan(), report)
         tasks = dataset.scan.plan(task_bytes=task_bytes)
         order = data.draw(st.permutations(range(len(tasks))))
-        parts = {number: read(dataset.scan, [_elsewhere(tasks[number])]) for number in order}
+        parts = {
+            number: read(dataset.scan, [_elsewhere(tasks[number])], of_tasks) for number in order
+        }
 
     # A message is given by the task in which it begins, so one that is chunked may come early.
     given = pa.concat_tables([whole.slice(0, 0), *(parts[n] for n in range(len(tasks)))])
@@ -109,6 +112,10 @@ def test_any_cut_gives_each_row_once(
     assert given.take(pa.array(rank, pa.int64())).equals(whole)
     for part in parts.values():
         assert _positions(part) == sorted(_positions(part))
+    for each in (report, of_tasks):
+        assert (each.rows, each.entries) == (len(whole), report.entries)
+        assert each.aborted_messages == report.aborted_messages
+        assert each.open_messages == report.open_messages
 
 
 @st.composite

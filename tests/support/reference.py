@@ -206,6 +206,14 @@ def open_transactions(ledgers: Ledgers) -> list[TxnId]:
     return [txn_id for txn_id in used if txn_id not in outcomes]
 
 
+def first_open_position(ledgers: Ledgers) -> Position | None:
+    """Where the first message of a transaction without a marker in `ledgers` stands, if any is."""
+    still_open = set(open_transactions(ledgers))
+    entries = _entries(ledgers, verify_checksums=True)
+    places = (e.position for e in entries if e.txn_id in still_open and not e.is_marker)
+    return next(places, None)
+
+
 def _entries(ledgers: Ledgers, *, verify_checksums: bool) -> Iterator[_Entry]:
     for ledger_id, entries in ledgers:
         for entry_id, data in enumerate(entries):

@@ -1,0 +1,198 @@
+"""Which ledgers of a topic are due: progress against what the catalog has of the topic now.
+
+| a ledger is | below the position | at the position or above |
+|---|---|---|
+| in the bucket, and was when the progress was made | read | due |
+| in the bucket, and was not | late: an error | due |
+| not in the bucket any more | retention took it: no fault | lost: an error |
+| missing, says the metadata | passed | nothing is due from here on |
+
+A ledger is missing if it should be offloaded, or if later ones are and it has entries.
+
+Who salvages is told of each error instead, and reads what there is, as in a batch; but what is only
+in BookKeeper until now is waited for all the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import LateLedgerError, MissingObjectError, PulsarOffloadError
+from connector.increments.progress import TopicProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from arrow_io.ledger_data import LedgerData
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.topic_name import TopicName
+
+
+@dataclass(frozen=True)
+class DueLedgers:
+    """What of one topic can be read since a position, whatever its transactions.
+
+    Attributes:
+        topic: The topic, with all its ledgers that can be read.
+        ledgers: Those that are due, ascending.
+        waiting: Ledgers that will be due when another one is there, which is missing now.
+        notices: One sentence for each thing a reader of the rows must know of.
+        progress: What is known from now on, the position being as before.
+    """
+
+    topic: TopicLedgers
+    ledgers: tuple[LedgerData, ...]
+    waiting: tuple[LedgerData, ...]
+    notices: tuple[str, ...]
+    progress: TopicProgress
+
+
+def due_ledgers(
+    topic: TopicLedgers,
+    before: TopicProgress,
+    unfinished: Iterable[int] = (),
+    *,
+    salvage: bool,
+) -> DueLedgers:
+    """Compare a topic with how far it was read.
+
+    Args:
+        topic: The topic.
+        before: Its progress.
+        unfinished: Ledgers with a data object and no index object.
+        salvage: Whether a late or lost ledger, and one that cannot be read, is told, and no error.
+
+    Raises:
+        LateLedgerError: A ledger came to light below the position.
+        MissingObjectError: A ledger that was in the bucket was deleted before it was read.
+        PulsarOffloadError: A ledger that is due cannot be read.
+    """
+    told = _Told(topic.topic, salvage=salvage)
+    if salvage:
+        topic = topic.salvaged()
+    present = {each.ledger_id: each.data for each in topic.ledgers}
+    for ledger_id in present:
+        if ledger_id < before.next.ledger_id and not before.knows(ledger_id):
+            told.error(_late(ledger_id, before))
+    lost = {each for each in before.unread_ledger_ids if each not in present}
+    for ledger_id in sorted(lost):
+        told.error(lost_error(ledger_id))
+    wall = _wall(topic, before, {*unfinished} - present.keys(), told)
+    unread = [each for each in present.values() if each.ledger_id >= before.next.ledger_id]
+    return DueLedgers(
+        topic,
+        tuple(each for each in unread if wall is None or each.ledger_id < wall),
+        tuple(each for each in unread if wall is not None and each.ledger_id >= wall),
+        tuple(told.notices),
+        _known_from_now_on(before, present.keys(), lost),
+    )
+
+
+class _Told:
+    """Errors as they come: raised, or kept as sentences."""
+
+    def __init__(self, topic: TopicName, *, salvage: bool) -> None:
+        self._topic = topic
+        self.salvage = salvage
+        self.notices: list[str] = []
+
+    def error(self, error: PulsarOffloadError) -> None:
+        if not self.salvage:
+            raise error
+        self.notice(str(error))
+
+    def notice(self, sentence: str) -> None:
+        self.notices.append(f"{self._topic}: {sentence}")
+
+
+def _late(ledger_id: int, before: TopicProgress) -> LateLedgerError:
+    ledger, entry = before.next
+    message = (
+        "the ledger came to light after the topic was read up to ledger"
+        f" {ledger}, entry {entry}: its rows were not given, and will not be"
+    )
+    return LateLedgerError(message, ledger_id=ledger_id)
+
+
+def lost_error(ledger_id: int) -> MissingObjectError:
+    """The error for a ledger that was in the bucket, and is to be read."""
+    message = "the ledger was in the bucket, and was deleted before it was read"
+    return MissingObjectError(message, ledger_id=ledger_id)
+
+
+def _wall(
+    topic: TopicLedgers, before: TopicProgress, unfinished: set[int], told: _Told
+) -> int | None:
+    """The first ledger that should be there before others and is not; None if there is none."""
+    if topic.metadata_error is not None:
+        told.error(topic.metadata_error)
+    own = {each.ledger_id for each in topic.ledgers}
+    coming: dict[int, str] = {}
+    missing = {
+        each: "its data object is there, its index object is not"
+        for each in unfinished
+        if before.next.ledger_id <= each < max(own, default=0)
+    }
+    for each in topic.states:
+        if each.error is None or each.ledger_id < before.next.ledger_id or each.ledger_id in own:
+            continue
+        if each.state.is_pending:
+            coming[each.ledger_id] = each.error.message
+        elif isinstance(each.error, MissingObjectError):
+            missing[each.ledger_id] = each.error.message
+        else:
+            told.error(each.error)
+    if not told.salvage:
+        coming |= missing
+    wall = min(coming, default=None)
+    for ledger_id, what in sorted((coming | missing).items()):
+        if ledger_id == wall:
+            told.notice(f"nothing is read from ledger {wall} on: {what}")
+            break
+        told.notice(f"ledger {ledger_id} is left out: {what}")
+    return wall
+
+
+def _known_from_now_on(
+    before: TopicProgress, present: Iterable[int], lost: set[int]
+) -> TopicProgress:
+    """Which ledgers are known; none of those that retention took, nor what is older."""
+    first = before.first_ledger_id
+    ids = {each for each in present if each >= first}
+    oldest = min(ids, default=before.next.ledger_id)
+    taken = [each for each in before.ledger_ids if each < min(oldest, before.next.ledger_id)]
+    if taken:
+        first = max(taken) + 1
+    ids |= {each for each in before.ledger_ids if each >= first} - lost
+    return replace(before, ledger_ids=tuple(sorted(ids)), first_ledger_id=first)
+
+
+def unfinished_ledgers(
+    catalog: Catalog, topics: Sequence[TopicLedgers], progress: Mapping[TopicName, TopicProgress]
+) -> dict[TopicName, set[int]]:
+    """Ledgers of topics without metadata that have a data object and no index object.
+
+    Args:
+        catalog: What the topics were chosen of.
+        topics: The topics. What the metadata lists is all there is of those that have some.
+        progress: How far they were read; of ledgers that lie before, nothing is asked.
+    """
+    by_bucket = [each for each in topics if each.metadata is None and each.ledgers]
+    wanted = [
+        range(progress.get(each.topic, TopicProgress()).next.ledger_id, each.ledgers[-1].ledger_id)
+        for each in by_bucket
+    ]
+    names = {each.topic for each in by_bucket}
+    found: dict[TopicName, set[int]] = defaultdict(set)
+    for each in catalog.bucket.unfinished:
+        if any(each.name.ledger_id in between for between in wanted):
+            # It may have been deleted since the bucket was listed.
+            with suppress(MissingObjectError):
+                owner = catalog.unfinished.topic(each.name)
+                if owner in names:
+                    found[owner].add(each.name.ledger_id)
+    return found

@@ -1,0 +1,445 @@
+"""What is new in topics since some progress, as reads whose tasks any process can execute.
+
+An increment's rows are exactly those of a batch read whose own position lies in `[before, after)`
+of their topic partition: where a message began does not matter, nor where increments are cut. So
+increments that follow each other have together the rows of one batch read, each once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import OpenTransactionError, OptionError
+from arrow_io.read_report import ReadReport
+from arrow_io.wording import agreeing, counted
+from connector.increments.due import due_ledgers, lost_error, unfinished_ledgers
+from connector.increments.progress import Position, Progress, TopicProgress
+from connector.increments.settled import OpenTransactions, behind, probe_all
+from connector.scan.execution import execute
+from connector.scan.pruning import topic_read
+from connector.topic_name import matching_topics, namespaces_of, select_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from arrow_io.ledger_data import LedgerData
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.increments.due import DueLedgers
+    from connector.scan.read_options import ReadOptions
+    from connector.scan.topic_read import ScanTask, TopicRead
+    from connector.topic_name import TopicName
+
+_PROBED_AHEAD: Final = 64
+"""How many ledgers of a topic are probed together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much an increment has at the most; a data block more if it would have nothing.
+
+    Attributes:
+        max_bytes: Bytes of data objects, blocks taken whole; None: any number.
+        max_ledgers: Ledgers that are read, be it a part of them; None: any number.
+    """
+
+    max_bytes: int | None = None
+    max_ledgers: int | None = None
+
+    def allow(self, data_bytes: int, ledgers: int) -> bool:
+        """Whether so much is within."""
+        return (self.max_bytes is None or data_bytes <= self.max_bytes) and (
+            self.max_ledgers is None or ledgers <= self.max_ledgers
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """So many bytes of the data objects of so many ledgers."""
+
+    data_bytes: int = 0
+    ledgers: int = 0
+
+
+@dataclass(frozen=True)
+class Increment:
+    """Some of what is new.
+
+    Attributes:
+        reads: What has to be read, topic by topic; sends no request.
+        before: Where it starts.
+        after: Where it ends; equal to `before` if nothing can be read now.
+        amount: How much it reads.
+        behind: How much more is in the bucket, whether it can be read now or not.
+        notices: One sentence for each thing a reader of the rows must know of.
+    """
+
+    reads: tuple[TopicRead, ...]
+    before: Progress
+    after: Progress
+    amount: Amount = Amount()
+    behind: Amount = Amount()
+    notices: tuple[str, ...] = ()
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of data objects that it reads, blocks taken whole."""
+        return self.amount.data_bytes
+
+    @property
+    def ledgers(self) -> int:
+        """How many ledgers it reads, be it a part of them."""
+        return self.amount.ledgers
+
+
+def execute_increment(task: ScanTask, report: ReadReport | None = None) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a task of an increment; as `execute`, but for open transactions.
+
+    Args:
+        task: The task.
+        report: Receives the counts.
+
+    Raises:
+        OpenTransactionError: A transaction in it has no outcome. No row that was given may be kept
+            then: rows that are skipped would never be given.
+        PulsarOffloadError: Data cannot be read or decoded.
+    """
+    own = ReadReport()
+    yield from execute(task, own)
+    if report is not None:
+        report.add(own)
+    if own.open_messages:
+        what = counted(own.open_messages, "message")
+        message = (
+            f"{task.read.origin.topic}: {what} of {counted(own.open_transactions, 'transaction')}"
+            f" {agreeing(own.open_messages, 'has', 'have')} no outcome in the offloaded ledgers"
+            " yet, and nothing was kept of what was read; run it again when the outcome is"
+            " offloaded"
+        )
+        raise OpenTransactionError(message, ledger_id=task.ranges[0].ledger_id)
+
+
+class Increments:
+    """Says what is new in topics, again and again. What it learned of a ledger it keeps.
+
+    Args:
+        catalog: Where the topics are.
+        wanted: Names and globs of topics, or a regular expression that full names, without
+            partition, have to match. Topics and partitions that appear are read from their
+            beginning on.
+        options: How entries become rows. Their bounds narrow the rows further; without `end_id`,
+            behind which nothing would ever be new. If they salvage, ledgers that are late, lost or
+            unsound are told; else they are errors.
+
+    Raises:
+        OptionError: The bounds have an end by message id.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        wanted: Sequence[str] | re.Pattern[str],
+        options: ReadOptions,
+    ) -> None:
+        if options.bounds.end_id is not None:
+            message = "what is new in a topic has no end: give no message id as end"
+            raise OptionError(message)
+        self.catalog = catalog
+        self.options = options
+        self._wanted = wanted
+        self._transactions: dict[TopicName, OpenTransactions] = {}
+
+    def refresh(self) -> None:
+        """Look at the bucket, and at what the cluster says, as they are now.
+
+        Index objects that were read are not read again.
+
+        Raises:
+            PulsarOffloadError: They cannot be read.
+        """
+        self.catalog = self.catalog.refreshed()
+
+    def latest(self) -> Progress:
+        """The progress of who asks only for what comes from now on.
+
+        Raises:
+            PulsarOffloadError: The topics cannot be found, or their index objects not be read.
+        """
+        return Progress(
+            {
+                each.topic: TopicProgress.at(Position(each.ledgers[-1].ledger_id + 1, 0))
+                for each in self._topics(Progress())
+                if each.ledgers
+            }
+        )
+
+    def next_increment(self, before: Progress, limits: Limits | None = None) -> Increment:
+        """What is new behind some progress, as far as it is settled, and within limits.
+
+        Args:
+            before: How far the topics were read.
+            limits: How much to take; topics take turns.
+
+        Raises:
+            LateLedgerError: A ledger came to light below the progress.
+            MissingObjectError: A ledger that was in the bucket was deleted before it was read.
+            PulsarOffloadError: Ledgers cannot be read.
+        """
+        due = self._due(before)
+        shares = [_Share(each, self._open(each.topic.topic)) for each in due]
+        if not self.options.uncommitted:
+            probe_all(chain.from_iterable(each.unprobed() for each in shares))
+        amount = _share_out(shares, limits or Limits(), settle=not self.options.uncommitted)
+        notices = [notice for each in shares for notice in each.notices()]
+        after = before
+        if any(each.position > each.due.progress.next for each in shares):
+            known = {each.topic: each.progress for each in shares}
+            after = Progress({**before.topics, **known})
+        reads = self._reads((each.due.topic for each in shares), before, after)
+        left = Amount(
+            sum(each.bytes_left for each in shares), sum(each.ledgers_left for each in shares)
+        )
+        return Increment(reads, before, after, amount, left, tuple(notices))
+
+    def between(self, before: Progress, after: Progress) -> Increment:
+        """The increment that was said to lie between: the same rows, whatever is new since.
+
+        Args:
+            before: Where it starts.
+            after: Where it ends, as `next_increment` gave it.
+
+        Raises:
+            MissingObjectError: A ledger of it was deleted meanwhile.
+            PulsarOffloadError: Ledgers cannot be read.
+        """
+        topics = [
+            each.salvaged() if self.options.salvage else each
+            for each in self.catalog.ledgers_of(list(after.topics))
+        ]
+        notices = []
+        for each in topics:
+            present = {ledger.ledger_id for ledger in each.ledgers}
+            for ledger_id in _ledgers_between(before.of(each.topic), after.of(each.topic)):
+                if ledger_id not in present:
+                    error = lost_error(ledger_id)
+                    if not self.options.salvage:
+                        raise error
+                    notices.append(f"{each.topic}: {error}")
+        reads = self._reads(topics, before, after)
+        return Increment(reads, before, after, _amount(reads), notices=tuple(notices))
+
+    def _topics(self, before: Progress) -> list[TopicLedgers]:
+        """The topics that are there, or were."""
+        wanted = self._wanted
+        namespaces = None if isinstance(wanted, re.Pattern) else namespaces_of(wanted)
+        known = {*self.catalog.topics(namespaces), *before.topics}
+        if isinstance(wanted, re.Pattern):
+            return self.catalog.ledgers_of(matching_topics(wanted, known))
+        return self.catalog.ledgers_of(select_topics(wanted, known))
+
+    def _due(self, before: Progress) -> list[DueLedgers]:
+        topics = self._topics(before)
+        by_bucket = [each for each in topics if each.metadata is None]
+        if by_bucket:
+            self._check_unattributed(min(before.of(each.topic).next for each in by_bucket))
+        unfinished = unfinished_ledgers(self.catalog, topics, before.topics)
+        return [
+            due_ledgers(
+                each,
+                before.of(each.topic),
+                unfinished.get(each.topic, ()),
+                salvage=self.options.salvage,
+            )
+            for each in topics
+        ]
+
+    def _check_unattributed(self, start: Position) -> None:
+        """Refuse a ledger of which nothing tells the topic: it may be one of these."""
+        for error in self.catalog.unattributed():
+            is_below = error.ledger_id is not None and error.ledger_id < start.ledger_id
+            if not self.options.salvage and not is_below:
+                raise error
+
+    def _open(self, topic: TopicName) -> OpenTransactions:
+        found = self._transactions.get(topic)
+        if found is None:
+            found = self._transactions[topic] = OpenTransactions(
+                verify_checksums=self.options.verify_checksums, salvage=self.options.salvage
+            )
+        return found
+
+    def _reads(
+        self,
+        topics: Iterable[TopicLedgers],
+        before: Progress,
+        after: Progress,
+    ) -> tuple[TopicRead, ...]:
+        reads = (_read(each, before, after, self.options) for each in topics)
+        return tuple(read for read in reads if read is not None and read.ranges)
+
+
+def _read(
+    topic: TopicLedgers, before: Progress, after: Progress, options: ReadOptions
+) -> TopicRead | None:
+    start, end = before.of(topic.topic).next, after.of(topic.topic)
+    if end.next <= start:
+        return None
+    # What came to light since is no part of it.
+    known = [
+        each
+        for each in topic.ledgers
+        if each.ledger_id >= end.next.ledger_id or end.knows(each.ledger_id)
+    ]
+    first = (*start, 0)
+    if options.bounds.start_id is not None:
+        first = max(first, options.bounds.start_id)
+    bounds = replace(options.bounds, start_id=first, end_id=(*end.next, 0))
+    return topic_read(replace(topic, ledgers=tuple(known)), replace(options, bounds=bounds))
+
+
+def _ledgers_between(before: TopicProgress, after: TopicProgress) -> Iterator[int]:
+    """The ledgers that have entries between two positions."""
+    for each in after.ledger_ids:
+        if before.next.ledger_id <= each and (each, 0) < after.next:
+            yield each
+
+
+def _amount(reads: Sequence[TopicRead]) -> Amount:
+    ledgers = sum(len({each.ledger_id for each in read.ranges}) for read in reads)
+    return Amount(sum(read.data_bytes for read in reads), ledgers)
+
+
+class _Share:
+    """What an increment takes of one topic.
+
+    Attributes:
+        due: What can be read of it.
+        position: How far it is taken.
+        data_bytes: How much is taken.
+    """
+
+    def __init__(self, due: DueLedgers, transactions: OpenTransactions) -> None:
+        self.due = due
+        self.position = due.progress.next
+        self.data_bytes = 0
+        self._transactions = transactions
+        self._steps = _steps(due)
+        self.step = next(self._steps, None)
+        self._open_since: Position | None = None
+
+    @property
+    def topic(self) -> TopicName:
+        """The topic."""
+        return self.due.topic.topic
+
+    @property
+    def progress(self) -> TopicProgress:
+        """The topic's progress behind what is taken."""
+        return replace(self.due.progress, next=self.position)
+
+    def unprobed(self) -> Iterator[tuple[OpenTransactions, LedgerData]]:
+        """The next ledgers that have to be probed."""
+        if self.step is not None:
+            following = self.due.ledgers[self.step.place : self.step.place + _PROBED_AHEAD]
+            for ledger in self._transactions.unprobed(following):
+                yield self._transactions, ledger
+
+    def settled(self, step: _Step) -> Position:
+        """How far up to the end of a step it is settled."""
+        if any(self._transactions.unprobed(self.due.ledgers[step.place : step.place + 1])):
+            probe_all(self.unprobed())
+        settled = self._transactions.settled(self.due.ledgers, self.position, step.stop)
+        if settled < step.stop:
+            self._open_since = settled
+        return settled
+
+    def take(self, settled: Position, step: _Step) -> None:
+        """Take a step, up to a position in it."""
+        self.position = settled
+        self.data_bytes += step.data_bytes
+        self.step = next(self._steps, None) if settled == step.stop else None
+
+    @property
+    def bytes_left(self) -> int:
+        """Bytes of what is not taken."""
+        return sum(
+            block.stop - block.start
+            for ledger in self._left()
+            for block in ledger.blocks(
+                self.position.entry_id if ledger.ledger_id == self.position.ledger_id else 0,
+                ledger.last_entry_id,
+            )
+        )
+
+    @property
+    def ledgers_left(self) -> int:
+        """How many ledgers are not taken, or not wholly."""
+        return sum(1 for _ in self._left())
+
+    def _left(self) -> Iterator[LedgerData]:
+        for each in (*self.due.ledgers, *self.due.waiting):
+            if each.ledger_id >= self.position.ledger_id:
+                yield each
+
+    def notices(self) -> Iterator[str]:
+        """What a reader of the rows must know of."""
+        yield from self.due.notices
+        if self._open_since is not None:
+            ledger, entry = self._open_since
+            yield (
+                f"{self.topic}: nothing is read from ledger {ledger}, entry {entry} on: its"
+                " transaction has no outcome in the offloaded ledgers yet"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The least that is taken at once: up to the end of a data block."""
+
+    place: int
+    """Of the ledger among those that are due, from 0."""
+    stop: Position
+    data_bytes: int
+
+
+def _steps(due: DueLedgers) -> Iterator[_Step]:
+    start = due.progress.next
+    for place, ledger in enumerate(due.ledgers):
+        first = start.entry_id if ledger.ledger_id == start.ledger_id else 0
+        blocks = ledger.blocks(first, ledger.last_entry_id)
+        for block in blocks[:-1]:
+            stop = behind(ledger, block.last_entry_id)
+            yield _Step(place, stop, block.stop - block.start)
+        # With the last goes what the offloader lost behind it.
+        last_bytes = blocks[-1].stop - blocks[-1].start if blocks else 0
+        yield _Step(place, behind(ledger, ledger.last_entry_id), last_bytes)
+
+
+def _share_out(shares: Sequence[_Share], limits: Limits, *, settle: bool) -> Amount:
+    """Let topics take steps, always the one that has taken least, until a limit is reached."""
+    turns = [(0, number) for number in range(len(shares))]
+    data_bytes, ledgers = 0, set[tuple[int, int]]()
+    while turns:
+        _, number = heapq.heappop(turns)
+        share = shares[number]
+        step = share.step
+        if step is None:
+            continue
+        settled = share.settled(step) if settle else step.stop
+        if settled <= share.position:
+            continue
+        ledger = number, step.place
+        wanted = len(ledgers) + (ledger not in ledgers)
+        if ledgers and not limits.allow(data_bytes + step.data_bytes, wanted):
+            break
+        data_bytes += step.data_bytes
+        ledgers.add(ledger)
+        share.take(settled, step)
+        heapq.heappush(turns, (share.data_bytes, number))
+    return Amount(data_bytes, len(ledgers))

@@ -1,0 +1,192 @@
+"""How far topics were read, as JSON that outlives the process: in a checkpoint, or in a table.
+
+```
+{"version": 1, "topics": {"persistent://public/default/orders":
+    {"next": [120, 0], "first": 17, "ledgers": [17, 3, 40]}}}
+```
+
+`next` is the position of the first entry that was not read; behind a ledger that was read whole, it
+is entry 0 of the id that follows, be there such a ledger or not. `ledgers` are the ids of the
+ledgers that lay in the bucket then, each but the first as its distance from the one before. What
+is not among them and comes to light below the position is late. Those older than `first` are not
+asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from arrow_io.errors import CorruptProgressError, OptionError
+from arrow_io.format.object_names import MAX_LEDGER_ID
+from connector.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERSION: Final = 1
+_MAX_ENTRY_ID: Final = 2**63 - 1
+_SHOWN_CHARACTERS: Final = 100
+
+
+class Position(NamedTuple):
+    """Where an entry stands."""
+
+    ledger_id: int
+    entry_id: int
+
+
+_BEGINNING: Final = Position(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProgress:
+    """How far one topic, or one partition of a partitioned one, was read.
+
+    Attributes:
+        next: Position of the first entry that was not read.
+        ledger_ids: The ledgers that lay in the bucket then, be they read or not; ascending.
+        first_ledger_id: Older ones are not asked for, and not among them.
+    """
+
+    next: Position = _BEGINNING
+    ledger_ids: tuple[int, ...] = ()
+    first_ledger_id: int = 0
+
+    @classmethod
+    def at(cls, next_: Position) -> Self:
+        """The progress of who begins at a position, and asks for no ledger before it."""
+        return cls(next_, (), next_.ledger_id)
+
+    def knows(self, ledger_id: int) -> bool:
+        """Whether a ledger lay in the bucket then, or is not asked for."""
+        place = bisect_left(self.ledger_ids, ledger_id)
+        is_among = self.ledger_ids[place : place + 1] == (ledger_id,)
+        return is_among or ledger_id < self.first_ledger_id
+
+    @property
+    def unread_ledger_ids(self) -> tuple[int, ...]:
+        """The ledgers at the position or above it."""
+        return self.ledger_ids[bisect_left(self.ledger_ids, self.next.ledger_id) :]
+
+    def to_value(self) -> dict[str, object]:
+        """The progress as what JSON can hold."""
+        distances = [*self.ledger_ids[:1], *(two - one for one, two in pairwise(self.ledger_ids))]
+        return {"next": list(self.next), "first": self.first_ledger_id, "ledgers": distances}
+
+    @classmethod
+    def from_value(cls, value: object) -> Self:
+        """Read what `to_value` gave.
+
+        Raises:
+            CorruptProgressError: It is malformed.
+        """
+        match value:
+            case {"next": [ledger_id, entry_id], "first": first, "ledgers": [*distances]}:
+                position = Position(
+                    _number(ledger_id, 0, MAX_LEDGER_ID + 1), _number(entry_id, 0, _MAX_ENTRY_ID)
+                )
+                first = _number(first, 0, MAX_LEDGER_ID + 1)
+                least = (first if number == 0 else 1 for number in range(len(distances)))
+                ids = tuple(
+                    accumulate(
+                        _number(*each, MAX_LEDGER_ID) for each in zip(distances, least, strict=True)
+                    )
+                )
+                _number(max(ids, default=0), 0, MAX_LEDGER_ID)
+                return cls(position, ids, first)
+        message = f"no position and ledgers of a topic: {_shown(value)}"
+        raise CorruptProgressError(message)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far topics were read.
+
+    Attributes:
+        topics: The progress of each; a topic that is not among them was not met until now.
+    """
+
+    topics: Mapping[TopicName, TopicProgress] = field(
+        default_factory=lambda: MappingProxyType[TopicName, TopicProgress]({})
+    )
+
+    def of(self, topic: TopicName) -> TopicProgress:
+        """The progress of one topic or partition; its beginning if it was not met until now."""
+        return self.topics.get(topic, TopicProgress())
+
+    def to_value(self) -> dict[str, Any]:
+        """The progress as what JSON can hold."""
+        topics = sorted((str(topic), each) for topic, each in self.topics.items())
+        return {"version": VERSION, "topics": {name: each.to_value() for name, each in topics}}
+
+    def to_json(self) -> str:
+        """The progress as JSON: the same text for the same progress."""
+        return json.dumps(self.to_value(), separators=(",", ":"))
+
+    @classmethod
+    def from_value(cls, value: object) -> Self:
+        """Read what `to_value` gave, or a later release added names to.
+
+        Raises:
+            CorruptProgressError: It is malformed, or of a version that is not known.
+        """
+        match value:
+            case {"version": int(version)} if version != VERSION:
+                message = (
+                    f"the progress has version {version}, and this release reads version {VERSION}"
+                )
+                raise CorruptProgressError(message)
+            case {"version": int(), "topics": dict(topics)}:
+                return cls({_topic(name): _of_topic(name, each) for name, each in topics.items()})
+        message = f"no progress of topics: {_shown(value)}"
+        raise CorruptProgressError(message)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` gave.
+
+        Raises:
+            CorruptProgressError: It is malformed, or of a version that is not known.
+        """
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            message = f"no progress of topics: {error}"
+            raise CorruptProgressError(message) from None
+        return cls.from_value(value)
+
+
+def _topic(name: str) -> TopicName:
+    try:
+        topic = TopicName.parse(name)
+    except OptionError as error:
+        raise CorruptProgressError(error.message) from None
+    if str(topic) != name:
+        message = f"progress names topics in full, unlike {_shown(name)}"
+        raise CorruptProgressError(message)
+    return topic
+
+
+def _of_topic(name: str, value: object) -> TopicProgress:
+    try:
+        return TopicProgress.from_value(value)
+    except CorruptProgressError as error:
+        message = f"{name}: {error.message}"
+        raise CorruptProgressError(message) from None
+
+
+def _number(value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        message = f"a whole number from {least} to {most} must stand for {_shown(value)}"
+        raise CorruptProgressError(message)
+    return value
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
