@@ -62,7 +62,7 @@ class TopicBatchReader(DataSourceReader):
         self._unsound = unsound
         if task_bytes is None:
             task_bytes = default_task_bytes(sum(read.data_bytes for read in self._reads))
-        self._partitions = list(_partitions(self._reads, task_bytes))
+        self._partitions = list(partitions_of(self._reads, task_bytes))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as one that can only read: Spark sends the reader along with each task."""
@@ -70,7 +70,7 @@ class TopicBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One or more tasks each, in order; many small topics make one partition."""
-        _log("the bucket", self._unsound)
+        log_report("the bucket", self._unsound)
         return self._partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -93,7 +93,7 @@ class TopicBatchReader(DataSourceReader):
                 taken = spark_schema(schema)
                 for batch in execute(task, report):
                     yield batch if taken == schema else batch.cast(taken)
-                _log(task.read.origin.topic, report)
+                log_report(task.read.origin.topic, report)
 
 
 def _reading_only(cls: type[TopicBatchReader], reads: list[TopicRead]) -> TopicBatchReader:
@@ -102,8 +102,13 @@ def _reading_only(cls: type[TopicBatchReader], reads: list[TopicRead]) -> TopicB
     return reader
 
 
-def _partitions(reads: list[TopicRead], task_bytes: int) -> Iterator[InputPartition]:
-    """The tasks of all topics: each as the number of its read, and its ranges."""
+def partitions_of(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[InputPartition]:
+    """The tasks of all topics: each as the number of its read, and its ranges.
+
+    Args:
+        reads: What is read of each topic.
+        task_bytes: How many bytes of data objects a partition should read, about.
+    """
     parts: list[_TaskRanges] = []
     size_bytes = 0
     for number, read in enumerate(reads):
@@ -118,6 +123,12 @@ def _partitions(reads: list[TopicRead], task_bytes: int) -> Iterator[InputPartit
         yield InputPartition(tuple(parts))
 
 
-def _log(what: str, report: ReadReport) -> None:
+def log_report(what: str, report: ReadReport) -> None:
+    """Log what a read met besides its rows.
+
+    Args:
+        what: What was read.
+        report: What was met.
+    """
     for sentence in (*report.notices(), *report.losses):
         _LOG.warning("pulsar_offload: %s: %s", what, sentence)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from arrow_io.errors import OptionError, TopicNotFoundError
+from arrow_io.errors import MissingObjectError, OptionError
+from connector.bounds import Bounds
 from connector.catalog.catalog import open_catalog
 from connector.catalog_tables import TABLES
+from connector.increments.increment import Increments, Limits
+from connector.increments.progress import Position, Progress, TopicProgress
 from connector.topic import open_topic
+from connector.topic_name import matching_topics
 from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.column_types import spark_schema
 from spark_ds.listing_reader import ListingReader
 from spark_ds.options import SourceOptions, hide_secrets
 from spark_ds.sentence_first import sentence_first
-from spark_ds.stream_reader import RefusingStreamReader
+from spark_ds.stream_reader import StreamSource, TopicStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,16 +33,15 @@ if TYPE_CHECKING:
 
     from connector.catalog.catalog import Catalog
     from connector.dataset import TopicDataset
-
-_SHOWN_NAMES: Final = 5
+    from spark_ds.offsets import StartingOffsets
 
 
 class PulsarOffloadDataSource(DataSource):
-    """Topics that were offloaded to a bucket; batch reads.
+    """Topics that were offloaded to a bucket; batch reads and streams.
 
-    The ledgers are looked up when the data frame is made (`load()`, `CREATE TEMPORARY VIEW`) and
-    kept with it, as Spark keeps the files of a Parquet data frame: what is offloaded later is seen
-    by a new one.
+    For a batch read the ledgers are looked up when the data frame is made (`load()`, `CREATE
+    TEMPORARY VIEW`) and kept with it, as Spark keeps the files of a Parquet data frame: what is
+    offloaded later is seen by a new one. A stream looks at the bucket again for each batch.
 
     Columns: `.schema("…")` or the option `columns` says which, on-request ones included; otherwise
     the default ones. Spark 4.3 tells a source nothing of what a query needs, so all of them are
@@ -55,6 +59,9 @@ class PulsarOffloadDataSource(DataSource):
     | `start`, `end` | publish time as ISO text, or message id `(ledger,entry[,batch])` |
     | `startingOffsets`, `endingOffsets` | instead: `earliest`, `latest`, or one message id |
     | `startingTime`, `endingTime` | instead: publish time in ms since 1970 |
+    | `startingOffsets` of a stream | also `latest`; or JSON: a place for each topic or partition |
+    | `maxBytesPerTrigger` | bytes of data objects in a batch of a stream, such as `512m` |
+    | `maxLedgersPerTrigger` | ledgers in a batch of a stream |
     | `metadata` | what the cluster knows, as in `open_catalog`: a URL, a folder, a snapshot |
     | `metadata.<name>`, `secret.metadata.<name>` | an option of that, such as `token` |
     | `metadata_options`, `secret.metadata_options` | all of them, as a JSON object |
@@ -76,6 +83,10 @@ class PulsarOffloadDataSource(DataSource):
     | `storage_options` | all of them, as a JSON object; here names keep their case |
     | `managedLedgerOffloadBucket`, `managedLedgerOffloadDriver` | instead of `url` |
     | `managedLedgerOffloadServiceEndpoint`, `managedLedgerOffloadRegion` | storage options |
+
+    A stream has no end, and begins at the earliest message unless told otherwise. `startingTime`
+    leaves out what was published before, in all its batches; other starts matter to a new query
+    only, as Spark goes on from its checkpoint.
 
     Every start is inclusive and every end exclusive. Names of options are compared without case and
     underscores. Values of `storage.` options are text; objects, arrays, `true`, `false`, `null` and
@@ -121,9 +132,14 @@ class PulsarOffloadDataSource(DataSource):
             PulsarOffloadError: The topics cannot be opened; see `open_topic`.
         """
         with sentence_first():
-            is_listing = self._options.table in TABLES
-            schema = self._listing.schema if is_listing else spark_schema(self._dataset.schema)
-            return from_arrow_schema(schema)
+            if self._options.table in TABLES:
+                return from_arrow_schema(self._listing.schema)
+            try:
+                dataset = self._dataset
+            except MissingObjectError:
+                # A stream ends before what is missing; a batch read is told when it is planned.
+                dataset = _open(self._options, on_corruption="salvage")
+            return from_arrow_schema(spark_schema(dataset.schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read.
@@ -138,6 +154,7 @@ class PulsarOffloadDataSource(DataSource):
         with sentence_first():
             if self._options.table in TABLES:
                 return ListingReader(_selected(self._listing, schema))
+            self._refuse_options_of_streams()
             dataset = self._dataset
             self._check(schema, dataset)
             return TopicBatchReader(
@@ -145,9 +162,46 @@ class PulsarOffloadDataSource(DataSource):
             )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """What `readStream` asks for: not offered yet, which is told as the stream starts."""
-        del schema
-        return RefusingStreamReader()
+        """A stream. What is wrong with it is told as it starts: Spark would hide an error here.
+
+        Args:
+            schema: As in `reader`.
+        """
+        return TopicStreamReader(partial(self._stream_source, schema))
+
+    def _stream_source(self, schema: StructType) -> StreamSource:
+        options = self._options
+        if options.table in TABLES:
+            message = f"the table {options.table} cannot be read as a stream: use spark.read"
+            raise OptionError(message)
+        if options.request.end is not None:
+            message = "a stream has no end: use spark.read for a part of a topic"
+            raise OptionError(message)
+        start = Bounds.parse(options.request.start, None)
+        catalog = _catalog(options)
+        dataset = _open(options, catalog, on_corruption="salvage", start=None)
+        self._check(schema, dataset)
+        increments = Increments(
+            catalog,
+            options.topics,
+            replace(
+                dataset.scan.select(schema.names).options,
+                bounds=replace(start, start_id=None),
+                salvage=options.request.on_corruption == "salvage",
+            ),
+        )
+        begin = partial(_beginning, increments, options.offsets, start.start_id)
+        limits = Limits(options.max_bytes, options.max_ledgers)
+        return StreamSource(increments, begin, limits, options.task_bytes)
+
+    def _refuse_options_of_streams(self) -> None:
+        options = self._options
+        if options.offsets is not None:
+            message = "startingOffsets must be earliest, or one message id, unless for readStream"
+            raise OptionError(message)
+        if (options.max_bytes, options.max_ledgers) != (None, None):
+            message = "maxBytesPerTrigger and maxLedgersPerTrigger are for readStream"
+            raise OptionError(message)
 
     @cached_property
     def _options(self) -> SourceOptions:
@@ -183,11 +237,45 @@ class PulsarOffloadDataSource(DataSource):
                 raise OptionError(message)
 
 
-def _open(options: SourceOptions) -> TopicDataset:
-    catalog = _catalog(options)
-    wanted = _wanted(options, catalog)
+def _open(
+    options: SourceOptions,
+    catalog: Catalog | None = None,
+    **instead: Any,  # noqa: ANN401 - of open_topic
+) -> TopicDataset:
+    """Open the topics.
+
+    Args:
+        options: What the user gave.
+        catalog: What it is opened with, if that is known.
+        instead: Other options of `open_topic` than the user's.
+    """
+    catalog = catalog or _catalog(options)
     beside = options.request.beside_catalog()
-    return open_topic(options.location.url, wanted, catalog=catalog, **beside)
+    wanted = _wanted(options, catalog)
+    return open_topic(options.location.url, wanted, catalog=catalog, **{**beside, **instead})
+
+
+def _beginning(
+    increments: Increments,
+    offsets: StartingOffsets | None,
+    start_id: tuple[int, int, int] | None,
+) -> Progress:
+    """Where a new stream begins.
+
+    Raises:
+        OptionError: It would begin within a batch of messages, or in a topic that is not read.
+        PulsarOffloadError: The topics cannot be found.
+    """
+    if offsets is not None:
+        return offsets.progress(increments)
+    if start_id is None:
+        return Progress()
+    *position, batch_index = start_id
+    if batch_index:
+        message = f"a stream begins at an entry, not within it: give {tuple(position)}"
+        raise OptionError(message)
+    beginning = TopicProgress.at(Position(*position))
+    return Progress(dict.fromkeys(increments.latest().topics, beginning))
 
 
 def _catalog(options: SourceOptions) -> Catalog:
@@ -196,7 +284,9 @@ def _catalog(options: SourceOptions) -> Catalog:
 
 def _wanted(options: SourceOptions, catalog: Catalog) -> Sequence[str]:
     topics = options.topics
-    return _matching(topics, catalog) if isinstance(topics, re.Pattern) else topics
+    if not isinstance(topics, re.Pattern):
+        return topics
+    return sorted({str(topic.base) for topic in matching_topics(topics, catalog.topics())})
 
 
 def _selected(table: pa.Table, schema: StructType) -> pa.Table:
@@ -211,14 +301,3 @@ def _selected(table: pa.Table, schema: StructType) -> pa.Table:
             message = f"no column {field.name} of type {field.dataType.simpleString()}; there are:"
             raise OptionError(f"{message} {from_arrow_schema(table.schema).simpleString()}")
     return table.select(schema.names)
-
-
-def _matching(pattern: re.Pattern[str], catalog: Catalog) -> list[str]:
-    """Names of topics, without partition, that match as a whole; never system topics."""
-    names = sorted({str(topic.base) for topic in catalog.topics() if not topic.is_system})
-    found = [name for name in names if pattern.fullmatch(name)]
-    if not found:
-        some = ", ".join(map(repr, names[:_SHOWN_NAMES]))
-        message = f"no offloaded topic matches {pattern.pattern!r}; there are {len(names)}: {some}"
-        raise TopicNotFoundError(message)
-    return found

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location
-from connector.bounds import Bounds
 from connector.catalog_tables import TABLES
 from connector.decryption_keys import read_decryption_keys
 from connector.options.kinds import read_count, read_flag, read_names, read_number
 from connector.options.nested import put_text, put_value
 from connector.options.topic_request import OPTIONS, TopicRequest
 from connector.pulsar_time import time_of
+from spark_ds.offsets import LATEST, StartingOffsets, read_message_id, read_starting_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,6 +35,9 @@ _MESSAGES: Final = "messages"
 _STORAGE_PREFIXES: Final = ("storage.", "secret.")
 """Spark masks options with `secret` in their names wherever it shows options."""
 _METADATA_PREFIXES: Final = ("metadata.", "secret.metadata.")
+
+_UNITS: Final = "kmgt"
+"""Of 1024 bytes, of as many of these, and so on."""
 
 _SCHEMES: Final = {
     "aws-s3": "s3",
@@ -57,6 +60,9 @@ class SourceOptions:
         table: `messages`, or the listing that is asked for.
         task_bytes: About how many bytes of data objects a Spark task should read; None: by the
             size of the scan.
+        offsets: Where a stream begins, if not at a bound that a batch read has too.
+        max_bytes: Most bytes of data objects in a batch of a stream; None: any number.
+        max_ledgers: Most ledgers in one, likewise.
     """
 
     location: Location
@@ -64,6 +70,9 @@ class SourceOptions:
     topics: tuple[str, ...] | re.Pattern[str] = ()
     table: str = _MESSAGES
     task_bytes: int | None = None
+    offsets: StartingOffsets | None = None
+    max_bytes: int | None = None
+    max_ledgers: int | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
@@ -134,6 +143,8 @@ def _fields(texts: Mapping[str, str]) -> dict[str, Any]:
             raise OptionError(message)
         given_as[field] = name
         fields[field] = parse(name, text.strip())
+    if isinstance(fields.get("start"), StartingOffsets):
+        fields["offsets"] = fields.pop("start")
     return fields
 
 
@@ -175,27 +186,27 @@ def _time(option: str, text: str) -> datetime:
     return time
 
 
-def _offset(unbounded: str) -> Callable[[str, str], Bound | None]:
-    """Reads startingOffsets or endingOffsets: the word for "no bound", or one message id."""
+def _ending_offsets(option: str, text: str) -> Bound | None:
+    if text.lower() == LATEST:
+        return None
+    message_id = read_message_id(text)
+    if message_id is None:
+        message = (
+            f"{option} must be {LATEST}, or one message id: (ledger,entry[,batch]) or"
+            f" ledger:entry[:partition[:batch]], not {text!r}"
+        )
+        if text.startswith("{"):
+            message += "; offsets of each topic by itself are not supported"
+        raise OptionError(message)
+    return message_id
 
-    def parse(option: str, text: str) -> Bound | None:
-        if text.lower() == unbounded:
-            return None
-        try:
-            message_id = Bounds.parse(text, None).start_id
-        except OptionError:
-            message_id = None
-        if message_id is None:
-            message = (
-                f"{option} must be {unbounded}, or one message id: (ledger,entry[,batch]) or"
-                f" ledger:entry[:partition[:batch]], not {text!r}"
-            )
-            if text.startswith("{"):
-                message += "; offsets of each topic by itself are not supported"
-            raise OptionError(message)
-        return message_id
 
-    return parse
+def _size(option: str, text: str) -> int:
+    """A number of bytes, as Spark writes it: `512m`, `1g`."""
+    number, unit = text.lower().removesuffix("b"), 0
+    if number[-1:] in _UNITS:
+        number, unit = number[:-1], 1 + _UNITS.index(number[-1])
+    return read_count(option, number) << 10 * unit
 
 
 def _key_files(option: str, text: str) -> DecryptionKeys:
@@ -224,15 +235,17 @@ _PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
     "topic": ("topics", read_names),
     "topics": ("topics", read_names),
     "topicsPattern": ("topics", _pattern),
-    "startingOffsets": ("start", _offset("earliest")),
+    "startingOffsets": ("start", read_starting_offsets),
     "startingTime": ("start", _time),
-    "endingOffsets": ("end", _offset("latest")),
+    "endingOffsets": ("end", _ending_offsets),
     "endingTime": ("end", _time),
     "failOnDataLoss": ("on_corruption", _fail_on_data_loss),
     "secret.decryption_keys": ("decryption_keys", _keys),
     "secret.metadata_options": ("metadata_options", _parser(OPTIONS["metadata_options"])),
     "table": ("table", _listing),
     "task_bytes": ("task_bytes", read_count),
+    "maxBytesPerTrigger": ("max_bytes", _size),
+    "maxLedgersPerTrigger": ("max_ledgers", read_count),
     **{
         name: (name, _parser(option))
         for name, option in OPTIONS.items()
@@ -243,7 +256,9 @@ _PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
 }
 """The field of each option, and how its text is read: those of the table, and Spark's own."""
 
-_OWN_FIELDS: Final = frozenset({"topics", "table", "task_bytes"})
+_OWN_FIELDS: Final = frozenset(
+    {"topics", "table", "task_bytes", "offsets", "max_bytes", "max_ledgers"}
+)
 _LISTING_FIELDS: Final = frozenset(
     {"topics", "table", *(name for name, option in OPTIONS.items() if option.of_catalog)}
 )

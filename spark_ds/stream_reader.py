@@ -1,45 +1,189 @@
-"""What `readStream` gets until topics can be read as streams: a sentence that says so."""
+"""A stream in Spark: planned by one process on the driver, executed on executors.
+
+Spark asks the planner how far it can read, writes that down, and has the partitions between two
+offsets read, again and again if need be. They give the same rows each time, whatever is offloaded
+meanwhile; so a sink that keeps each batch once has each row once.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+import logging
+import pickle
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 
-from arrow_io.errors import OptionError
+from arrow_io.read_report import ReadReport
+from connector.increments.increment import Limits, execute_increment
+from connector.increments.progress import Progress
+from spark_ds.batch_reader import default_task_bytes, log_report, partitions_of
+from spark_ds.column_types import spark_schema
+from spark_ds.offsets import offset_of
 from spark_ds.sentence_first import sentence_first
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import InputPartition
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from connector.increments.increment import Increments
+    from connector.scan.topic_read import TopicRead
+
+_LOG: Final = logging.getLogger(__name__)
 
 
-class RefusingStreamReader(DataSourceStreamReader):
-    """Refuses as soon as Spark asks where the stream begins.
+@dataclass(frozen=True)
+class StreamSource:
+    """What a stream reads.
 
-    To refuse to make a reader at all would be hidden by an error of Spark's own, which then misses
-    the reader.
+    Attributes:
+        increments: What is new in the topics.
+        begin: Gives where a new query begins.
+        limits: How much a batch has, unless the trigger asks for all.
+        task_bytes: How many bytes of data objects a task should read, about; None to choose by the
+            size of the batch.
     """
 
-    def initialOffset(self) -> NoReturn:  # noqa: N802 - the name is Spark's
-        """Refuse.
+    increments: Increments
+    begin: Callable[[], Progress]
+    limits: Limits
+    task_bytes: int | None = None
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics as a stream.
+
+    Nothing is opened before the planner asks for it: Spark also makes one for each executor.
+    What a batch leaves out or waits for is logged at level WARNING, by the planner once in a run.
+
+    Args:
+        open_source: Opens the topics.
+    """
+
+    def __init__(self, open_source: Callable[[], StreamSource]) -> None:
+        self._open_source = open_source
+        self._is_frozen = False
+        self._is_fresh = True
+        self._told: set[str] = set()
+        self._latest: dict[str, Any] | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled as one that can only read: Spark sends the reader along with each task."""
+        return type(self), (_closed,)
+
+    @cached_property
+    def _source(self) -> StreamSource:
+        return self._open_source()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - the name is Spark's
+        """Where a new query begins.
 
         Raises:
-            OptionError: Always.
+            PulsarOffloadError: The topics cannot be opened, or an option is not allowed.
         """
         with sentence_first():
-            raise OptionError(_NOT_YET)
+            return self._source.begin().to_value()
 
-    def read(self, partition: InputPartition) -> NoReturn:
-        """Refuse.
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The limit of the options; of two that are given, Spark is told one.
 
         Raises:
-            OptionError: Always.
+            PulsarOffloadError: As `initialOffset`.
         """
-        del partition
-        raise OptionError(_NOT_YET)
+        with sentence_first():
+            limits = self._source.limits
+            if limits.max_bytes is not None:
+                return ReadMaxBytes(limits.max_bytes)
+            if limits.max_ledgers is not None:
+                return ReadMaxFiles(limits.max_ledgers)
+            return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Look at the bucket no more: the query ends with what is there now."""
+        with sentence_first():
+            self._is_frozen = self._source is not None
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next batch ends; `start` if nothing that is new can be read now.
+
+        Raises:
+            LateLedgerError: A ledger came to light below the offset.
+            MissingObjectError: A ledger was deleted before it was read.
+            PulsarOffloadError: The topics cannot be read.
+        """
+        with sentence_first():
+            source = self._source
+            if not (self._is_frozen or self._is_fresh):
+                source.increments.refresh()
+            self._is_fresh = False
+            limits = None if isinstance(limit, ReadAllAvailable) else source.limits
+            increment = source.increments.next_increment(Progress.from_value(start), limits)
+            self._tell(increment.notices)
+            offset = offset_of(increment)
+            self._latest = {"behind": offset["behind"]}
+            return start if increment.after == increment.before else offset
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """How far behind the last batch is; sends no request."""
+        return self._latest
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One or more tasks each, in order; many small topics make one partition.
+
+        Raises:
+            MissingObjectError: A ledger was deleted since the offsets were written down.
+            PulsarOffloadError: The topics cannot be read.
+        """
+        with sentence_first():
+            source = self._source
+            increment = source.increments.between(
+                Progress.from_value(start), Progress.from_value(end)
+            )
+            self._tell(increment.notices)
+            task_bytes = source.task_bytes or default_task_bytes(increment.data_bytes)
+            # Whoever reads has nothing but the partition, and many share what is read.
+            reads = [pickle.dumps(read) for read in increment.reads]
+            return [
+                InputPartition(tuple((reads[number], ranges) for number, ranges in each.value))
+                for each in partitions_of(increment.reads, task_bytes)
+            ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition; called on executors.
+
+        Raises:
+            OpenTransactionError: A transaction in it has no outcome yet.
+            PulsarOffloadError: Data cannot be read or decoded (damage is logged when salvaging).
+        """
+        with sentence_first():
+            for text, ranges in partition.value:
+                read: TopicRead = pickle.loads(text)  # noqa: S301 - made by `partitions`
+                report = ReadReport()
+                schema = read.options.projection.schema
+                taken = spark_schema(schema)
+                for batch in execute_increment(read.task(ranges), report):
+                    yield batch if taken == schema else batch.cast(taken)
+                log_report(read.origin.topic, report)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: what was read stays in the bucket."""
+
+    def _tell(self, notices: Sequence[str]) -> None:
+        for notice in notices:
+            if notice not in self._told:
+                self._told.add(notice)
+                _LOG.warning("pulsar_offload: %s", notice)
 
 
-_NOT_YET = (
-    "pulsar_offload cannot be read as a stream yet: use spark.read, with start and end for a part"
-    " of a topic"
-)
+def _closed() -> NoReturn:
+    message = "a reader of a task opens nothing"
+    raise RuntimeError(message)

@@ -171,13 +171,9 @@ class Increments:
         Raises:
             PulsarOffloadError: The topics cannot be found, or their index objects not be read.
         """
-        return Progress(
-            {
-                each.topic: TopicProgress.at(Position(each.ledgers[-1].ledger_id + 1, 0))
-                for each in self._topics(Progress())
-                if each.ledgers
-            }
-        )
+        topics = self._topics(Progress())
+        last = {each.topic: each.ledgers[-1].ledger_id if each.ledgers else -1 for each in topics}
+        return Progress({topic: TopicProgress.at(Position(n + 1, 0)) for topic, n in last.items()})
 
     def next_increment(self, before: Progress, limits: Limits | None = None) -> Increment:
         """What is new behind some progress, as far as it is settled, and within limits.

@@ -292,18 +292,6 @@ def test_errors_are_told_by_their_sentence(spark: SparkSession, bucket: str) -> 
 
 
 @pytest.mark.spark
-def test_a_stream_is_refused_in_words(spark: SparkSession, bucket: str, tmp_path: Path) -> None:
-    """Until topics can be read as streams, whoever starts one is told."""
-    stream = spark.readStream.format("pulsar_offload").option("topic", "json-orders").load(bucket)
-    writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
-
-    with pytest.raises(Exception, match="cannot be read as a stream yet: use") as caught:
-        writer.start().awaitTermination()
-
-    assert "Traceback" not in str(caught.value)
-
-
-@pytest.mark.spark
 def test_nothing_in_the_bounds(spark: SparkSession, bucket: str) -> None:
     """A frame without a task has no rows, and is no error."""
     empty = frame(spark, bucket, "json-orders", start="(999999999,0)")

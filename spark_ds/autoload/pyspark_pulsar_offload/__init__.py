@@ -38,7 +38,7 @@ with suppress(ImportError):
             return self._real().reader(schema)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            """Not offered yet; says so."""
+            """A stream of the columns of `schema`."""
             return self._real().streamReader(schema)
 
         def _real(self) -> DataSource:

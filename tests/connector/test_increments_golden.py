@@ -1,0 +1,76 @@
+"""Ledgers of a real broker, read as they come: a cut at every ledger, and anywhere else."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from connector.increments.increment import Limits
+from connector.increments.progress import Progress
+from tests.support.buckets import golden_objects, memory_bucket
+from tests.support.golden import GOLDEN, golden_topics
+from tests.support.golden_datasets import open_golden
+from tests.support.increments import in_order, increments_of, read_increment, read_on
+from tests.support.reading import read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tests.support.golden import GoldenTopic
+
+_OPTIONS: dict[str, Any] = {"value": "raw", "decryption_keys": str(GOLDEN / "keys")}
+_SEVERAL = [topic for topic in golden_topics() if len(topic.ledgers) > 1]
+
+
+def _whole(topic: GoldenTopic) -> pa.Table:
+    return read(open_golden(topic, **_OPTIONS).scan)
+
+
+@pytest.mark.parametrize("topic", _SEVERAL, ids=str)
+@pytest.mark.parametrize("is_one_run", [True, False], ids=["one run", "a run each"])
+def test_a_cut_at_every_ledger(topic: GoldenTopic, *, is_one_run: bool) -> None:
+    """What was new as each ledger came is together what one batch read gives."""
+    objects = golden_objects(topic)
+    whole = _whole(topic)
+    rows: list[pa.RecordBatch] = []
+    progress = Progress()
+    with memory_bucket({}) as bucket:
+        source = None
+        for ledger in topic.ledgers:
+            names = (ledger.data_object.name, ledger.index_object.name)
+            bucket.put({name: objects[name] for name in names})
+            if source is None or not is_one_run:
+                source = increments_of(bucket.url, (topic.name,), **_OPTIONS)
+            source.refresh()
+            batches, progress = read_on(source, Progress.from_json(progress.to_json()))
+            rows += batches
+
+    assert in_order(rows, whole.schema) == in_order(whole.to_batches(), whole.schema)
+
+
+@pytest.mark.parametrize("topic", golden_topics(), ids=str)
+def test_random_limits(topic: GoldenTopic) -> None:
+    """However small the steps are, together they give what one batch read gives."""
+    chance = random.Random(str(topic))
+    whole = _whole(topic)
+    rows: list[pa.RecordBatch] = []
+    progress = Progress()
+    source = increments_of(str(topic.objects_folder), (topic.name,), **_OPTIONS)
+    while True:
+        limits = Limits(chance.choice([None, 1, 5_000, 1 << 20]), chance.choice([None, 1, 2, 3]))
+        increment = source.next_increment(progress, limits)
+        if increment.after == progress:
+            break
+        rows += read_increment(increment, chance.choice([1, 10_000, 1 << 30]))
+        progress = increment.after
+
+    expected = in_order(whole.to_batches(), whole.schema)
+    given = in_order(rows, whole.schema)
+    if increment.notices:
+        # What stands behind an open transaction waits for it.
+        assert "its transaction has no outcome" in increment.notices[0]
+        assert increment.behind.ledgers
+        expected = expected[: len(given)]
+    assert given == expected

@@ -1,0 +1,99 @@
+"""A stream that is killed at any step, and started again, gives each row once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.spark_ds.conftest import QUICK_JVM
+from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows
+from tests.spark_ds.stream_program import (
+    COMMITTED,
+    OFFSETS_WRITTEN,
+    READING,
+    SINK_WRITTEN,
+    WORKER,
+)
+from tests.support.golden import golden_topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.spark
+
+TOPIC = golden_topic("small-transactions")
+PROGRAM = "import sys; from tests.spark_ds.stream_program import main; main(sys.argv[1])"
+SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": QUICK_JVM,
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+TIMEOUT_SECONDS = 240
+
+
+def _run(folder: Path, step: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run the program in a process group of its own, which ends at a step."""
+    argument = {
+        "folder": str(folder),
+        "settings": SETTINGS,
+        "options": {
+            "url": str(folder / "bucket"),
+            "topic": TOPIC.name,
+            "columns": ",".join(COLUMNS),
+            "maxLedgersPerTrigger": "2",
+        },
+    }
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(argument)],
+        env={
+            **os.environ,
+            **environment,
+            "KILLED_AT": step,
+            "KILLED_MARK": str(folder / step),
+        },
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+        start_new_session=True,
+    )
+
+
+def test_each_row_once_whatever_is_killed(
+    tmp_path: Path, spark_environment: dict[str, str]
+) -> None:
+    """The driver is killed at each step of a batch, and a worker, while ledgers come."""
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    coming = iter(TOPIC.ledgers)
+
+    for count, step in ((2, OFFSETS_WRITTEN), (1, READING), (1, SINK_WRITTEN), (2, COMMITTED)):
+        for _, ledger in zip(range(count), coming, strict=False):
+            shutil.copy(ledger.data_object, bucket)
+            shutil.copy(ledger.index_object, bucket)
+        done = _run(tmp_path, step, spark_environment)
+        assert done.returncode == -signal.SIGKILL, done.stdout[-4000:]
+        assert (tmp_path / step).exists()
+    for ledger in coming:
+        shutil.copy(ledger.data_object, bucket)
+        shutil.copy(ledger.index_object, bucket)
+    done = _run(tmp_path, WORKER, spark_environment)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert (tmp_path / WORKER).exists()
+
+    table = pq.read_table(tmp_path / "rows", partitioning=None)
+    assert table_rows(table) == golden_rows([TOPIC])
