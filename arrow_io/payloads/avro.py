@@ -9,20 +9,16 @@ in one unit and read in another are converted; decimals match if precision and s
 
 from __future__ import annotations
 
-import reprlib
-import struct
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from arrow_io.errors import SchemaError
 from arrow_io.payloads import tables
+from arrow_io.payloads.avro_binary import encode_default
 from arrow_io.payloads.avro_schema import MISSING, AvroType, shape_of
 from arrow_io.payloads.program import Program, ProgramBuilder, scale_limits
-from arrow_io.payloads.shape import Budget
 
 if TYPE_CHECKING:
-    from arrow_io.payloads.avro_schema import AvroField
     from arrow_io.payloads.shape import Shape
 
 _WIDER: Final = {
@@ -268,109 +264,3 @@ def _read_as(writer: AvroType, reader: AvroType) -> dict[str, str]:
 
 def _symbol(written: str, reader: AvroType) -> str | None:
     return written if written in reader.symbols else reader.default
-
-
-def encode_default(type_: AvroType, value: object) -> bytes:
-    """Encode the default of a field, as Avro schemas spell it, in Avro's binary encoding.
-
-    Raises:
-        SchemaError: It is not a value of its type.
-    """
-    return _DefaultEncoder().encode(type_, value, 0)
-
-
-def _bad_default(type_: AvroType, value: object) -> SchemaError:
-    return SchemaError(f"the default {reprlib.repr(value)} is not an Avro {type_.short_name}")
-
-
-class _DefaultEncoder:
-    """Encodes one default, with bounds: a type may have itself as the default of its fields."""
-
-    def __init__(self) -> None:
-        self._budget = Budget()
-
-    def encode(self, type_: AvroType, value: object, depth: int) -> bytes:
-        """The bytes of a value that stands at a depth inside the default."""
-        self._budget.spend(depth)
-        if type_.kind == "union":
-            for number, branch in enumerate(type_.branches):
-                try:
-                    return _long(number) + self.encode(branch, value, depth + 1)
-                except SchemaError:
-                    continue
-            raise _bad_default(type_, value)
-        try:
-            return self._value(type_, value, depth + 1)
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, struct.error):
-            raise _bad_default(type_, value) from None
-
-    def _value(self, type_: AvroType, value: object, depth: int) -> bytes:
-        kind = type_.kind
-        match value:
-            case list() if kind == "array":
-                items = b"".join(self.encode(type_.item, each, depth) for each in value)
-                return _long(len(value)) + items + b"\0" if value else b"\0"
-            case dict() if kind == "map":
-                pairs = (
-                    _sized(key.encode()) + self.encode(type_.item, each, depth)
-                    for key, each in value.items()
-                )
-                return _long(len(value)) + b"".join(pairs) + b"\0" if value else b"\0"
-            case dict() if kind == "record":
-                return b"".join(
-                    self.encode(
-                        each.type,
-                        value[each.name] if each.name in value else _own_default(each),
-                        depth,
-                    )
-                    for each in type_.fields
-                )
-        return _encode(type_, value)
-
-
-def _encode(type_: AvroType, value: object) -> bytes:
-    """The bytes of a value without parts."""
-    kind = type_.kind
-    match value:
-        case None if kind == "null":
-            return b""
-        case bool() if kind == "boolean":
-            return bytes([value])
-        case bool():
-            pass
-        case int() if kind in {"int", "long"} and -(1 << 63) <= value < 1 << 63:
-            return _long(value)
-        case int() | float() if kind == "float":
-            return struct.pack("<f", value)
-        case int() | float() if kind == "double":
-            return struct.pack("<d", value)
-        case str() if kind == "string":
-            return _sized(value.encode())
-        case str() if kind == "bytes":
-            return _sized(value.encode("latin-1"))
-        case str() if kind == "fixed" and len(value) == type_.size:
-            return value.encode("latin-1")
-        case str() if kind == "enum":
-            return _long(type_.symbols.index(value))
-    raise _bad_default(type_, value)
-
-
-def _own_default(field: AvroField) -> object:
-    if field.default is MISSING:
-        message = f"a default leaves out the field {field.name!r}"
-        raise SchemaError(message)
-    return field.default
-
-
-def _long(number: int) -> bytes:
-    rest = number << 1 if number >= 0 else (-number << 1) - 1
-    encoded = bytearray()
-    while rest > 0x7F:  # noqa: PLR2004 - seven bits a byte
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
-
-
-def _sized(data: bytes) -> bytes:
-    return _long(len(data)) + data

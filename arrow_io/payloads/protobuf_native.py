@@ -26,34 +26,23 @@ and times beyond their column do not fit.
 
 from __future__ import annotations
 
-import base64
-import json
 from dataclasses import replace
-from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
-from google.protobuf import (
-    any_pb2,
-    api_pb2,
-    descriptor_pb2,
-    duration_pb2,
-    empty_pb2,
-    field_mask_pb2,
-    message_factory,
-    source_context_pb2,
-    struct_pb2,
-    timestamp_pb2,
-    type_pb2,
-    wrappers_pb2,
-)
+from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
-from arrow_io.errors import SchemaError
 from arrow_io.payloads import tables
 from arrow_io.payloads.program import Program, ProgramBuilder
+from arrow_io.payloads.protobuf_schema import (
+    entry_fields,
+    is_map,
+    is_timestamp,
+    is_wrapper,
+    root_message,
+)
 from arrow_io.payloads.shape import UNITS, Budget, Shape, map_, record, scalar
 from arrow_io.payloads.shape import array as array_shape
 
@@ -61,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from google.protobuf.descriptor import Descriptor, EnumDescriptor
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 _VARINT, _EIGHT_BYTES, _DELIMITED, _GROUP, _GROUP_END, _FOUR_BYTES = range(6)
 _WIDTHS: Final = {_VARINT: 0, _EIGHT_BYTES: 8, _FOUR_BYTES: 4}
@@ -95,28 +83,6 @@ _SCALARS: Final = {
     FieldDescriptor.TYPE_BYTES: _Scalar(pa.binary(), tables.PROTO_BYTES, _DELIMITED),
 }
 
-_LIBRARY: Final = {
-    module.DESCRIPTOR.name: module.DESCRIPTOR
-    for module in (
-        any_pb2,
-        api_pb2,
-        descriptor_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        source_context_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        type_pb2,
-        wrappers_pb2,
-    )
-}
-"""Files that every protobuf library brings, so that a `FileDescriptorSet` may leave them out."""
-
-_TIMESTAMP: Final = timestamp_pb2.Timestamp.DESCRIPTOR
-_WRAPPERS: Final = wrappers_pb2.DESCRIPTOR.message_types_by_name
-_PACKAGE: Final = "google.protobuf."
-_MAX_DATA_CHARACTERS: Final = 16 << 20
 _LEAST_DENSE: Final = 128
 _DENSE_PER_VALUE: Final = 16
 
@@ -133,7 +99,7 @@ def protobuf_shape(schema_data: str, time_unit: str) -> Shape:
         SchemaError: It is not such a text, or does not describe that message, or the message has
             too many fields.
     """
-    message = _root_message(schema_data)
+    message = root_message(schema_data)
     return _Shapes(time_unit).message("", message, (), 0, message)
 
 
@@ -147,77 +113,6 @@ def protobuf_program(shape: Shape) -> Program:
     builder = ProgramBuilder("protobuf", shape)
     _Compiler(builder).message(message, shape, 0)
     return builder.build(_canonical_writer(message))
-
-
-# ----------------------------------------------------------------------------
-# Descriptors
-
-
-def _root_message(schema_data: str) -> Descriptor:
-    """The descriptor of the outermost message, in a pool of its own."""
-    if len(schema_data) > _MAX_DATA_CHARACTERS:
-        raise SchemaError(f"the schema is longer than the {_MAX_DATA_CHARACTERS} bytes allowed")
-    try:
-        data = json.loads(schema_data)
-    except (ValueError, RecursionError) as error:
-        raise SchemaError(f"the schema is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise SchemaError("the schema is not a JSON object")
-    encoded = _text(data, "fileDescriptorSet")
-    name = _text(data, "rootMessageTypeName")
-    file_name = _text(data, "rootFileDescriptorName")
-    try:
-        files = descriptor_pb2.FileDescriptorSet.FromString(
-            base64.b64decode(encoded, validate=True)
-        )
-    except (ValueError, DecodeError) as error:
-        raise SchemaError("the fileDescriptorSet is not a FileDescriptorSet in Base64") from error
-    pool = _pool(files, file_name)
-    try:
-        message = pool.FindMessageTypeByName(name)
-    except KeyError:
-        message = None
-    if message is None or message.file.name != file_name:
-        raise SchemaError(
-            f"the file {file_name[:100]!r} does not define the message {name[:100]!r}"
-        )
-    return message
-
-
-def _text(data: dict[str, object], name: str) -> str:
-    value = data.get(name)
-    if not isinstance(value, str):
-        raise SchemaError(f"the schema has no {name}")
-    return value
-
-
-def _pool(files: descriptor_pb2.FileDescriptorSet, root: str) -> DescriptorPool:
-    """A pool with the file `root` and all that it depends on, which may be given in any order."""
-    given: dict[str, FileDescriptorProto] = {}
-    for file in files.file:
-        if given.setdefault(file.name, file) != file:
-            raise SchemaError(f"the fileDescriptorSet has two files {file.name[:100]!r}")
-    order: TopologicalSorter[str] = TopologicalSorter()
-    wanted, needed = [root], {root}
-    while wanted:
-        name = wanted.pop()
-        if name not in given and name in _LIBRARY:
-            given[name] = descriptor_pb2.FileDescriptorProto()
-            _LIBRARY[name].CopyToProto(given[name])
-        if name not in given:
-            raise SchemaError(f"the fileDescriptorSet lacks the file {name[:100]!r}")
-        order.add(name, *given[name].dependency)
-        wanted += set(given[name].dependency) - needed
-        needed.update(given[name].dependency)
-    pool = DescriptorPool()
-    try:
-        for name in order.static_order():
-            pool.Add(given[name])
-    except CycleError as error:
-        raise SchemaError("files of the fileDescriptorSet depend on each other") from error
-    except TypeError as error:
-        raise SchemaError(f"the fileDescriptorSet is not valid: {str(error)[:200]}") from error
-    return pool
 
 
 def _canonical_writer(message: Descriptor) -> Callable[[bytes], bytes]:
@@ -236,32 +131,6 @@ def _canonical_writer(message: Descriptor) -> Callable[[bytes], bytes]:
     return write
 
 
-def _is_map(field: FieldDescriptor) -> bool:
-    type_ = field.message_type
-    return type_ is not None and field.is_repeated and type_.GetOptions().map_entry
-
-
-def _is_timestamp(message: Descriptor) -> bool:
-    return message.full_name == _TIMESTAMP.full_name and _fields(message) == _fields(_TIMESTAMP)
-
-
-def _is_wrapper(message: Descriptor) -> bool:
-    known = _WRAPPERS.get(message.full_name.removeprefix(_PACKAGE))
-    return (
-        known is not None
-        and known.full_name == message.full_name
-        and _fields(known) == _fields(message)
-    )
-
-
-def _fields(message: Descriptor) -> list[tuple[object, ...]]:
-    """What shows whether a message of the schema is the library's own of that name."""
-    return [
-        (each.name, each.number, each.type, each.is_repeated, each.has_presence)
-        for each in message.fields
-    ]
-
-
 # ----------------------------------------------------------------------------
 # Descriptors → shapes
 
@@ -278,17 +147,17 @@ class _Shapes:
         self._budget.spend(depth)
         if message.full_name in around:
             return scalar(name, pa.binary(), origin)
-        if _is_timestamp(message):
+        if is_timestamp(message):
             return scalar(name, pa.timestamp(self._time_unit, tz="UTC"), origin)
-        if _is_wrapper(message):
+        if is_wrapper(message):
             return scalar(name, _SCALARS[message.fields[0].type].type, origin)
         around = (*around, message.full_name)
         fields = [self._field(each, around, depth + 1) for each in message.fields]
         return record(name, fields, origin)
 
     def _field(self, field: FieldDescriptor, around: tuple[str, ...], depth: int) -> Shape:
-        if _is_map(field):
-            key, value = _entry_fields(field)
+        if is_map(field):
+            key, value = entry_fields(field)
             key_shape, value_shape = (
                 replace(self._single(name, each, around, depth + 1), if_missing=_default(each))
                 for name, each in (("key", key), ("value", value))
@@ -307,12 +176,6 @@ class _Shapes:
             return self.message(name, field.message_type, around, depth, field)
         self._budget.spend(depth)
         return scalar(name, _SCALARS[field.type].type, field)
-
-
-def _entry_fields(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor]:
-    assert field.message_type is not None  # noqa: S101 - asked of maps only
-    fields = field.message_type.fields_by_number
-    return fields[1], fields[2]
 
 
 def _default(field: FieldDescriptor) -> str | None:
@@ -343,14 +206,14 @@ class _Compiler:
             node: Number of its node.
             end_tag: Of a group, the tag that ends it.
         """
-        if pa.types.is_binary(shape.type) and not _is_wrapper(message):
+        if pa.types.is_binary(shape.type) and not is_wrapper(message):
             return self._builder.add(tables.PROTO_RAW, node)
         op = self._builder.reserve()
-        if _is_timestamp(message):
+        if is_timestamp(message):
             opcode, more = tables.PROTO_TIMESTAMP, UNITS[shape.type.unit]
             parts = (self._builder.add(tables.PROTO_PART, node, part) for part in (0, 1))
             ops = {number << 3 | _VARINT: part for number, part in enumerate(parts, 1)}
-        elif _is_wrapper(message):
+        elif is_wrapper(message):
             opcode, more = tables.PROTO_WRAPPER, tables.ABSENT
             ops = self._single(message.fields[0], shape, node)
         else:
@@ -385,7 +248,7 @@ class _Compiler:
         return ops
 
     def _field(self, field: FieldDescriptor, shape: Shape, node: int) -> dict[int, int]:
-        if _is_map(field):
+        if is_map(field):
             return {field.number << 3 | _DELIMITED: self._entry(field, shape.children[0], node + 1)}
         if not field.is_repeated:
             return self._single(field, shape, node)
@@ -401,7 +264,7 @@ class _Compiler:
     def _entry(self, field: FieldDescriptor, shape: Shape, node: int) -> int:
         """An op that reads an entry of a map, which is a message."""
         op = self._builder.reserve()
-        key, value = _entry_fields(field)
+        key, value = entry_fields(field)
         places = _places(shape, node)
         ops = self._single(value, *places["value"])
         (value_op,) = ops.values()

@@ -15,7 +15,8 @@ import pytest
 
 from arrow_io.errors import SchemaError
 from arrow_io.payloads import tables
-from arrow_io.payloads.avro import avro_program, avro_shape, encode_default
+from arrow_io.payloads.avro import avro_program, avro_shape
+from arrow_io.payloads.avro_binary import encode_default
 from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.payloads.shape import Budget
 from arrow_io.payloads.shredding import Misfit

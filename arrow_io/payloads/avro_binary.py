@@ -1,0 +1,127 @@
+"""Single values in Avro's binary encoding: numbers, lengths, and the defaults of fields."""
+
+from __future__ import annotations
+
+import reprlib
+import struct
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import SchemaError
+from arrow_io.payloads.avro_schema import MISSING
+from arrow_io.payloads.shape import Budget
+
+if TYPE_CHECKING:
+    from arrow_io.payloads.avro_schema import AvroField, AvroType
+
+_SEVEN_BITS: Final = 0x7F
+_ONE_BYTE: Final = tuple(bytes([number]) for number in range(_SEVEN_BITS + 1))
+
+
+def long_bytes(number: int) -> bytes:
+    """An int or long: zigzag, seven bits a byte, the lowest first."""
+    rest = number << 1 if number >= 0 else (-number << 1) - 1
+    if rest <= _SEVEN_BITS:
+        return _ONE_BYTE[rest]
+    encoded = bytearray()
+    while rest > _SEVEN_BITS:
+        encoded.append(rest & _SEVEN_BITS | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def sized(data: bytes) -> bytes:
+    """Bytes or a string: the bytes behind their length."""
+    return long_bytes(len(data)) + data
+
+
+def encode_default(type_: AvroType, value: object) -> bytes:
+    """Encode the default of a field, as Avro schemas spell it, in Avro's binary encoding.
+
+    Raises:
+        SchemaError: It is not a value of its type.
+    """
+    return _DefaultEncoder().encode(type_, value, 0)
+
+
+def _bad_default(type_: AvroType, value: object) -> SchemaError:
+    return SchemaError(f"the default {reprlib.repr(value)} is not an Avro {type_.short_name}")
+
+
+class _DefaultEncoder:
+    """Encodes one default, with bounds: a type may have itself as the default of its fields."""
+
+    def __init__(self) -> None:
+        self._budget = Budget()
+
+    def encode(self, type_: AvroType, value: object, depth: int) -> bytes:
+        """The bytes of a value, so deep inside the default."""
+        self._budget.spend(depth)
+        if type_.kind == "union":
+            for number, branch in enumerate(type_.branches):
+                try:
+                    return long_bytes(number) + self.encode(branch, value, depth + 1)
+                except SchemaError:
+                    continue
+            raise _bad_default(type_, value)
+        try:
+            return self._value(type_, value, depth + 1)
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, struct.error):
+            raise _bad_default(type_, value) from None
+
+    def _value(self, type_: AvroType, value: object, depth: int) -> bytes:
+        kind = type_.kind
+        match value:
+            case list() if kind == "array":
+                items = b"".join(self.encode(type_.item, each, depth) for each in value)
+                return long_bytes(len(value)) + items + b"\0" if value else b"\0"
+            case dict() if kind == "map":
+                pairs = (
+                    sized(key.encode()) + self.encode(type_.item, each, depth)
+                    for key, each in value.items()
+                )
+                return long_bytes(len(value)) + b"".join(pairs) + b"\0" if value else b"\0"
+            case dict() if kind == "record":
+                return b"".join(
+                    self.encode(
+                        each.type,
+                        value[each.name] if each.name in value else _own_default(each),
+                        depth,
+                    )
+                    for each in type_.fields
+                )
+        return _encode(type_, value)
+
+
+def _encode(type_: AvroType, value: object) -> bytes:
+    """The bytes of a value without parts."""
+    kind = type_.kind
+    match value:
+        case None if kind == "null":
+            return b""
+        case bool() if kind == "boolean":
+            return bytes([value])
+        case bool():
+            pass
+        case int() if kind in {"int", "long"} and -(1 << 63) <= value < 1 << 63:
+            return long_bytes(value)
+        case int() | float() if kind == "float":
+            return struct.pack("<f", value)
+        case int() | float() if kind == "double":
+            return struct.pack("<d", value)
+        case str() if kind == "string":
+            return sized(value.encode())
+        case str() if kind == "bytes":
+            return sized(value.encode("latin-1"))
+        case str() if kind == "fixed" and len(value) == type_.size:
+            return value.encode("latin-1")
+        case str() if kind == "enum":
+            return long_bytes(type_.symbols.index(value))
+    raise _bad_default(type_, value)
+
+
+def _own_default(field: AvroField) -> object:
+    if field.default is MISSING:
+        message = f"a default leaves out the field {field.name!r}"
+        raise SchemaError(message)
+    return field.default

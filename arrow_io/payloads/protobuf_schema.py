@@ -1,0 +1,163 @@
+"""PROTOBUF_NATIVE: the `FileDescriptorSet` that Pulsar keeps as a schema → descriptors."""
+
+from __future__ import annotations
+
+import base64
+import json
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf import (
+    any_pb2,
+    api_pb2,
+    descriptor_pb2,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    source_context_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    type_pb2,
+    wrappers_pb2,
+)
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from arrow_io.errors import SchemaError
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+_LIBRARY: Final = {
+    module.DESCRIPTOR.name: module.DESCRIPTOR
+    for module in (
+        any_pb2,
+        api_pb2,
+        descriptor_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        source_context_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        type_pb2,
+        wrappers_pb2,
+    )
+}
+"""Files that every protobuf library brings, so that a `FileDescriptorSet` may leave them out."""
+
+_TIMESTAMP: Final = timestamp_pb2.Timestamp.DESCRIPTOR
+_WRAPPERS: Final = wrappers_pb2.DESCRIPTOR.message_types_by_name
+_PACKAGE: Final = "google.protobuf."
+_MAX_DATA_CHARACTERS: Final = 16 << 20
+
+
+def root_message(schema_data: str) -> Descriptor:
+    """The descriptor of the outermost message, in a pool of its own.
+
+    Args:
+        schema_data: As `protobuf_native.protobuf_shape` takes it.
+
+    Raises:
+        SchemaError: It is not such a text, or does not describe that message.
+    """
+    if len(schema_data) > _MAX_DATA_CHARACTERS:
+        raise SchemaError(f"the schema is longer than the {_MAX_DATA_CHARACTERS} bytes allowed")
+    try:
+        data = json.loads(schema_data)
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"the schema is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise SchemaError("the schema is not a JSON object")
+    encoded = _text(data, "fileDescriptorSet")
+    name = _text(data, "rootMessageTypeName")
+    file_name = _text(data, "rootFileDescriptorName")
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(
+            base64.b64decode(encoded, validate=True)
+        )
+    except (ValueError, DecodeError) as error:
+        raise SchemaError("the fileDescriptorSet is not one in Base64") from error
+    pool = _pool(files, file_name)
+    try:
+        message = pool.FindMessageTypeByName(name)
+    except KeyError:
+        message = None
+    if message is None or message.file.name != file_name:
+        raise SchemaError(
+            f"the file {file_name[:100]!r} does not define the message {name[:100]!r}"
+        )
+    return message
+
+
+def _text(data: dict[str, object], name: str) -> str:
+    value = data.get(name)
+    if not isinstance(value, str):
+        raise SchemaError(f"the schema has no {name}")
+    return value
+
+
+def _pool(files: descriptor_pb2.FileDescriptorSet, root: str) -> DescriptorPool:
+    """A pool with the file `root` and all that it depends on, which may be given in any order."""
+    given: dict[str, FileDescriptorProto] = {}
+    for file in files.file:
+        if given.setdefault(file.name, file) != file:
+            raise SchemaError(f"the fileDescriptorSet has two files {file.name[:100]!r}")
+    order: TopologicalSorter[str] = TopologicalSorter()
+    wanted, needed = [root], {root}
+    while wanted:
+        name = wanted.pop()
+        if name not in given and name in _LIBRARY:
+            given[name] = descriptor_pb2.FileDescriptorProto()
+            _LIBRARY[name].CopyToProto(given[name])
+        if name not in given:
+            raise SchemaError(f"the fileDescriptorSet lacks the file {name[:100]!r}")
+        order.add(name, *given[name].dependency)
+        wanted += set(given[name].dependency) - needed
+        needed.update(given[name].dependency)
+    pool = DescriptorPool()
+    try:
+        for name in order.static_order():
+            pool.Add(given[name])
+    except CycleError as error:
+        raise SchemaError("files of the fileDescriptorSet depend on each other") from error
+    except TypeError as error:
+        raise SchemaError(f"the fileDescriptorSet is not valid: {str(error)[:200]}") from error
+    return pool
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    """Whether a field is a map."""
+    type_ = field.message_type
+    return type_ is not None and field.is_repeated and type_.GetOptions().map_entry
+
+
+def is_timestamp(message: Descriptor) -> bool:
+    """Whether a message is protobuf's own `Timestamp`, not only one of its name."""
+    return message.full_name == _TIMESTAMP.full_name and _fields(message) == _fields(_TIMESTAMP)
+
+
+def is_wrapper(message: Descriptor) -> bool:
+    """Whether a message is one of protobuf's own that wrap a scalar, such as `Int32Value`."""
+    known = _WRAPPERS.get(message.full_name.removeprefix(_PACKAGE))
+    return (
+        known is not None
+        and known.full_name == message.full_name
+        and _fields(known) == _fields(message)
+    )
+
+
+def _fields(message: Descriptor) -> list[tuple[object, ...]]:
+    """What shows whether a message of the schema is the library's own of that name."""
+    return [
+        (each.name, each.number, each.type, each.is_repeated, each.has_presence)
+        for each in message.fields
+    ]
+
+
+def entry_fields(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor]:
+    """The key and the value of a map."""
+    assert field.message_type is not None  # noqa: S101 - asked of maps only
+    fields = field.message_type.fields_by_number
+    return fields[1], fields[2]
