@@ -237,6 +237,17 @@ _LOGICAL_KINDS: Final = {
     "uuid": {"string", "fixed"},
     "decimal": {"bytes", "fixed"},
 }
+LOGICAL_UNITS: Final = {
+    "time-millis": "ms",
+    "time-micros": "us",
+    "timestamp-millis": "ms",
+    "timestamp-micros": "us",
+    "timestamp-nanos": "ns",
+    "local-timestamp-millis": "ms",
+    "local-timestamp-micros": "us",
+    "local-timestamp-nanos": "ns",
+}
+"""Arrow's word for the unit of each logical type that counts parts of a second."""
 
 
 def _with_logical(type_: AvroType, schema: Mapping[str, object]) -> AvroType:

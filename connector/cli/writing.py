@@ -70,9 +70,9 @@ _WrittenSchema = Annotated[
     typer.Option(
         metavar="SCHEMA",
         help="What values are encoded by and registered with: a file or folder of what Pulsar's"
-        " admin API or CLI gives, an Avro schema, JSON text, or the name of a type (STRING). JSON"
-        " and primitive types are encoded, from __value__ or, JSON, from a column to each field; of"
-        " other types __value__ must have the bytes. Without it, __value__ is bytes or text.",
+        " admin API or CLI gives, an Avro schema, JSON text, or the name of a type (STRING)."
+        " Values are encoded from __value__ or, of records, from a column to each field, as `query`"
+        " gives them; a binary __value__ has the payloads. Without it, __value__ is bytes or text.",
     ),
 ]
 

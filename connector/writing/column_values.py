@@ -72,6 +72,14 @@ def unusable(name: str, row: int, reason: str) -> OptionError:
     return OptionError(f"the column {name}, row {row} (from 0): {reason}")
 
 
+def untold(row: int, reason: str, asked_for: str) -> OptionError:
+    """The error for a row of a topic that lacks a column which tells how it was written."""
+    return OptionError(
+        f"row {row} (from 0) was read from a topic, and {reason}: read {asked_for} too, or add"
+        " that column"
+    )
+
+
 def first_failing(length: int, fails: Callable[[int, int], bool]) -> int | None:
     """The first row for which something fails; None if it fails for no row by itself.
 

@@ -5,8 +5,12 @@ What a missing column, or a null in one, stands for:
 ========================= =====================================================================
 Column                    Without it
 ========================= =====================================================================
-`__value__`               null is a null value; the column may be missing if a JSON schema
-                          is given, whose fields are columns then
+`__value__`               null is a null value; the column may be missing if a schema with
+                          fields is given, which are columns then
+fields                    what the schema has as the field's default, or null; of protobuf, a
+                          field that is not set
+`__key` and its fields    of a KEY_VALUE: keys as of other messages, if the parts are SEPARATED;
+                          INLINE, `__value__` has payloads with both parts
 `__publish_time__`        the time at which writing began
 `__sequence_id__`         how many messages were written before
 `__producer_name__`       `pulsar-offload`
@@ -15,13 +19,16 @@ Column                    Without it
                           a record of nulls
 `__key__`                 no key; text is a text, binary are bytes
 `__key_bytes__`           the key is a text; if it says other bytes than the text of `__key__`,
-                          the key is these bytes
+                          the key is these bytes. Columns of a SEPARATED key go before both
 others that are read      none
 ========================= =====================================================================
 
 Columns that say where a message stood, or what a broker said of it (`GIVEN_ANEW`), are passed over,
 so that what was read can be written. What would not be written as it was read, for want of a column
 that is given on request, is refused, and the error names the column.
+
+Typed values are what `open_topic` gives of the same schema, in one column or in one for each field,
+or whatever Arrow casts to that without loss. A column `__value__` of binary data has payloads.
 
 Columns may also have the names of `naming="pulsar-spark"`. A name that the schema gives to a field
 as well is refused if nothing says which of both is meant.
@@ -36,32 +43,28 @@ import base64
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow.dataset import Dataset
 
 from arrow_io.columns import every_column
 from arrow_io.errors import OptionError
 from arrow_io.messages.message_metadata import DEFAULT_PRODUCER_NAME, Message, wrong_field
-from arrow_io.payloads.encoder import PayloadEncoder
-from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
+from arrow_io.payloads.value_columns import VALUE_COLUMN
 from connector.catalog.schemas.answers import registered_versions
 from connector.writing.column_values import (
     COLUMN_TYPES,
-    cast,
     column_values,
-    first_failing,
     is_binary,
-    is_text,
     keys,
     plain_batch,
     properties,
+    untold,
     unusable,
 )
+from connector.writing.message_values import MessageValues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,7 +73,7 @@ if TYPE_CHECKING:
 
 _LISTED: Final = 20
 _SHOWN: Final = 40
-_JSON_NULL: Final = b"null"
+_SCHEMA_VERSION: Final = "__schema_version__"
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 GIVEN_ANEW: Final = frozenset(
     {
@@ -115,10 +118,14 @@ class MessageRows:
 
     def __init__(self, schema: TopicSchema | None, *, publish_time_ms: int) -> None:
         self._schema = schema
+        self._values = MessageValues(schema)
         self._publish_time_ms = publish_time_ms
         versions = registered_versions(schema)
-        own = (version for version, info in versions if schema and info == schema.reader)
-        self._schema_version = max(own, default=None)
+        self._has_versions = len(versions) > 1
+        self._own_versions = {
+            version for version, info in versions if schema and info == schema.reader
+        }
+        self._schema_version = max(self._own_versions, default=None)
 
     def messages(self, source: object) -> Iterator[Message]:
         """The messages of a source, in order; no more than a record batch of it is held.
@@ -165,14 +172,18 @@ class MessageRows:
         self._check_names(named.schema.names)
         batch = plain_batch(named, first_row)
         was_read = not GIVEN_ANEW.isdisjoint(batch.schema.names)
-        told_keys, empty = keys(batch, first_row), self._empty_rows(batch)
+        told_keys = keys(batch, first_row)
+        encoded = self._values.encode(batch, first_row, was_read=was_read)
         if was_read:
-            self._check_told_apart(batch, told_keys, empty, first_row)
-        fields = {
-            "payload": self._payloads(batch, empty, first_row),
+            self._check_told_apart(batch, told_keys if encoded.keys is None else (), first_row)
+        fields: dict[str, list[Any]] = {
+            "payload": encoded.payloads,
             "key": told_keys,
             "properties": properties(batch, first_row),
         }
+        if encoded.keys is not None:
+            fields["key"] = encoded.keys
+            fields["is_null_key"] = [key is None for key in encoded.keys]
         for field, (name, default) in {
             "publish_time_ms": ("__publish_time__", self._publish_time_ms),
             "ordering_key": ("__ordering_key__", None),
@@ -187,6 +198,7 @@ class MessageRows:
             had_none = was_read and field == "schema_version" and name in batch.schema.names
             default = None if had_none else default  # noqa: PLW2901
             fields[field] = column_values(batch, name, first_row, default)
+        self._check_versions(batch, fields, first_row)
         for row in zip(*fields.values(), strict=True):
             yield Message(**dict(zip(fields, row, strict=True)))
 
@@ -196,16 +208,19 @@ class MessageRows:
         Raises:
             OptionError: A name may be that of a field too.
         """
+        own_fields, renamed = self._values.fields, self._values.renamed
         theirs = {
             name: own
             for name, own in _PULSAR_SPARK_NAMES.items()
             if name in names and own not in names
         }
-        fields = [name for name in names if name in self._fields]
+        if not renamed.keys().isdisjoint(names):
+            return [renamed.get(name, theirs.get(name, name)) for name in names]
+        fields = [name for name in names if name in own_fields]
         if theirs.keys() <= set(fields):
             return list(names)
         # Beside other fields, it is one of them.
-        is_field = len(fields) == len(self._fields) > 1
+        is_field = len(fields) == len(own_fields) > 1
         for name in theirs.keys() & set(fields):
             if theirs[name] != VALUE_COLUMN or not is_field:
                 message = (
@@ -216,11 +231,7 @@ class MessageRows:
         return [name if name in fields else theirs.get(name, name) for name in names]
 
     def _check_told_apart(
-        self,
-        batch: pa.RecordBatch,
-        told_keys: Sequence[str | bytes | None],
-        empty: pa.BooleanArray,
-        first_row: int,
+        self, batch: pa.RecordBatch, told_keys: Sequence[str | bytes | None], first_row: int
     ) -> None:
         """Refuse rows of a topic that would be written otherwise than they were read.
 
@@ -231,137 +242,53 @@ class MessageRows:
             for row, key in enumerate(told_keys, first_row):
                 if key and _may_be_bytes(key):
                     reason = f"its key {key[:_SHOWN]!r} may be text or Base64"
-                    raise _untold(row, reason, "__key_bytes__")
-        if self._is_json and "__null_value__" not in names:
-            for row, is_empty in enumerate(empty.to_pylist(), first_row):
-                if is_empty:
-                    reason = "its value may be a null value or a record of nulls"
-                    raise _untold(row, reason, "__null_value__")
+                    raise untold(row, reason, "__key_bytes__")
         has_bytes = VALUE_COLUMN in names and is_binary(batch.schema.field(VALUE_COLUMN).type)
-        if has_bytes and self._has_versions and "__schema_version__" not in names:
+        if has_bytes and self._has_versions and _SCHEMA_VERSION not in names:
             reason = "its bytes may be of any of the schema's versions"
-            raise _untold(first_row, reason, "__schema_version__")
+            raise untold(first_row, reason, _SCHEMA_VERSION)
 
-    def _empty_rows(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows have no value; none of those whose values are bytes."""
-        if VALUE_COLUMN in batch.schema.names:
-            values = batch.column(VALUE_COLUMN)
-            is_typed = not is_binary(values.type)
-            return values.is_null() if is_typed else pa.array([False] * batch.num_rows)
-        names = set(batch.schema.names).intersection(self._fields)
-        return reduce(pc.and_, (batch.column(name).is_null() for name in names))
+    def _check_versions(
+        self, batch: pa.RecordBatch, fields: Mapping[str, Sequence[Any]], first_row: int
+    ) -> None:
+        """Refuse rows of another version than the one that Avro's bytes are written by.
+
+        Other payloads are read by any version.
+        """
+        schemas = self._values.encoded_schemas(batch)
+        if all(schema.type != "AVRO" for schema in schemas):
+            return
+        rows = zip(fields["schema_version"], fields["payload"], strict=True)
+        for row, (version, payload) in enumerate(rows, first_row):
+            if payload is not None and version is not None and version not in self._own_versions:
+                reason = (
+                    f"its fields are written by version {self._schema_version} of the schema, not"
+                    f" by {version}: leave the column out"
+                )
+                raise unusable(_SCHEMA_VERSION, row, reason)
 
     def _check_names(self, names: Sequence[str]) -> None:
         if len(set(names)) < len(names):
             message = f"two columns have one name: {_listed(names)}"
             raise OptionError(message)
-        values = {VALUE_COLUMN} if VALUE_COLUMN in names else set(self._fields)
+        values = self._values.columns(names)
         known = {*COLUMN_TYPES, *GIVEN_ANEW, *values}
         unknown = [name for name in names if name not in known]
-        if unknown or values.isdisjoint(names):
+        if unknown or not self._values.value.columns(names):
             what = f"unknown columns: {_listed(unknown)}" if unknown else f"no {VALUE_COLUMN}"
             message = f"{what}; beside {', '.join(COLUMN_TYPES)} there must be {VALUE_COLUMN}"
             raise OptionError(message + self._or_fields())
 
     def _or_fields(self) -> str:
         """What may stand for the column of values, for messages."""
-        if self._fields:
-            return f", or the fields of the schema: {_listed(self._fields)}"
+        if self._values.fields:
+            return f", or the fields of the schema: {_listed(self._values.fields)}"
         if self._schema is None:
-            return ", or the fields of a JSON schema, of which none is given"
+            return ", or the fields of a schema, of which none is given"
         return (
             f": the schema is of type {self._schema.reader.type}, whose fields are not encoded; of"
             f' a topic, value="raw" gives {VALUE_COLUMN} and __schema_version__'
         )
-
-    @cached_property
-    def _fields(self) -> Mapping[str, str]:
-        """The fields of a JSON schema's record, by the names that their columns have."""
-        if self._schema is None or not self._is_json:
-            return {}
-        values = every_column(values=ValueColumns(self._schema)).values
-        fields = () if values is None else values.fields
-        return {each.name: each.field for each in fields if each.field is not None}
-
-    @property
-    def _is_json(self) -> bool:
-        return self._schema is not None and self._schema.reader.type == "JSON"
-
-    @cached_property
-    def _has_versions(self) -> bool:
-        return len(registered_versions(self._schema)) > 1
-
-    @cached_property
-    def _encoder(self) -> PayloadEncoder:
-        if self._schema is None:
-            message = f"{VALUE_COLUMN} must be bytes or text, unless a schema is given"
-            raise OptionError(message)
-        return PayloadEncoder(self._schema.reader)
-
-    def _payloads(
-        self, batch: pa.RecordBatch, empty: pa.BooleanArray, first_row: int
-    ) -> list[bytes | None]:
-        told = column_values(batch, "__null_value__", first_row)
-        if VALUE_COLUMN in batch.schema.names:
-            payloads = self._values(batch, first_row)
-        else:
-            nulls = pa.array([bool(is_null) for is_null in told], pa.bool_())
-            payloads = self._records(batch, nulls, empty, first_row)
-        for row, is_null in enumerate(told):
-            if is_null:
-                payloads[row] = None
-            elif is_null is False and payloads[row] is None:
-                if not self._is_json:
-                    reason = "__null_value__ says that there is a value; a salvage may have lost it"
-                    raise unusable(VALUE_COLUMN, first_row + row, reason)
-                payloads[row] = _JSON_NULL
-        return payloads
-
-    def _values(self, batch: pa.RecordBatch, first_row: int) -> list[bytes | None]:
-        values = batch.column(VALUE_COLUMN)
-        if (is_text(values.type) and self._schema is None) or is_binary(values.type):
-            payloads: list[bytes | None] = cast(
-                batch, VALUE_COLUMN, pa.binary(), first_row
-            ).to_pylist()
-            return payloads
-        return self._encoded(values, first_row)
-
-    def _records(
-        self, batch: pa.RecordBatch, nulls: pa.BooleanArray, empty: pa.BooleanArray, first_row: int
-    ) -> list[bytes | None]:
-        names = [name for name in batch.schema.names if name in self._fields]
-        arrays = [batch.column(name) for name in names]
-        fields = [
-            pa.field(self._fields[name], array.type)
-            for name, array in zip(names, arrays, strict=True)
-        ]
-        records = pa.StructArray.from_arrays(arrays, fields=fields, mask=nulls)
-        try:
-            return self._encoded(records, first_row)
-        except OptionError as error:
-            if pc.any(empty).as_py() and "__null_value__" not in batch.schema.names:
-                error.message += "; a row that is a null value says so in a column __null_value__"
-            raise
-
-    def _encoded(self, values: pa.Array, first_row: int) -> list[bytes | None]:
-        """Payloads; an error names the first row that has none."""
-
-        def error_of(start: int, length: int) -> OptionError | None:
-            try:
-                self._encoder.encode(values.slice(start, length))
-            except OptionError as error:
-                return error
-            return None
-
-        try:
-            return self._encoder.encode(values)
-        except OptionError as error:
-            row = first_failing(len(values), lambda *rows: error_of(*rows) is not None)
-            if row is None:
-                raise
-            alone = error_of(row, 1) or error
-            message = f"row {first_row + row} (from 0): {alone.message}"
-            raise OptionError(message) from None
 
 
 def _parts(source: object) -> Iterable[object]:
@@ -386,14 +313,6 @@ def _may_be_bytes(key: str | bytes) -> bool:
     if _BASE64.fullmatch(text) is None:
         return False
     return base64.b64encode(base64.b64decode(text)).decode() == text
-
-
-def _untold(row: int, reason: str, asked_for: str) -> OptionError:
-    """The error for rows of a topic that lack a column."""
-    return OptionError(
-        f"row {row} (from 0) was read from a topic, and {reason}: read {asked_for} too, or add"
-        " that column"
-    )
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -120,9 +120,9 @@ def write_messages(
             of record batches, with columns named as `open_topic` names them; or an iterable of
             `Message`. `connector.writing.message_rows` says what missing columns stand for.
         storage_options: Options of the fsspec file system.
-        schema: What values are encoded by, in any form that `open_topic` takes. Values of primitive
-            types and of JSON are encoded; of other types, and if `__value__` is binary, they are
-            taken to be encoded already. None: `__value__` is bytes, or text.
+        schema: What values are encoded by, in any form that `open_topic` takes. Values of all types
+            that `open_topic` decodes are encoded, from the columns that it gives of them; if
+            `__value__` is binary, they are encoded already. None: `__value__` is bytes, or text.
         schema_version: Which version of the schema is meant; None for the newest.
         compression: `none`, `lz4`, `zlib`, `zstd` or `snappy`.
         batch_messages: Most messages of a batch; 1: no batches.

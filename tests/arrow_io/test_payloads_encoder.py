@@ -307,7 +307,7 @@ def test_values_that_do_not_fit_are_refused(
         PayloadEncoder(schema).encode(values)
 
 
-@pytest.mark.parametrize("type_", ["AVRO", "PROTOBUF", "PROTOBUF_NATIVE", "KEY_VALUE"])
+@pytest.mark.parametrize("type_", ["PROTOBUF", "KEY_VALUE"])
 def test_types_that_are_not_written_are_refused(type_: str) -> None:
     """Their payloads must be given as bytes."""
     with pytest.raises(SchemaError, match=f"{type_} are not encoded"):

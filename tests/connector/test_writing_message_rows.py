@@ -289,14 +289,28 @@ def test_typed_values_are_encoded_and_stamped() -> None:
 
 
 def test_binary_values_are_encoded_already() -> None:
-    """Of types that are not encoded, the bytes are taken as they are."""
+    """Bytes are payloads, whatever the schema."""
     avro = load_schema([{"version": 4, "type": "AVRO", "data": '"long"'}])
 
     (message,) = _messages(pa.table({"__value__": [b"\x02"]}), avro)
 
     assert (message.payload, message.schema_version) == (b"\x02", 4)
-    with pytest.raises(SchemaError, match="AVRO are not encoded"):
-        _messages(pa.table({"__value__": [1]}), avro)
+    assert _messages(pa.table({"__value__": [1]}), avro) == _messages(
+        pa.table({"__value__": [b"\x02"]}), avro
+    )
+
+
+def test_values_of_a_type_that_is_not_encoded_are_refused() -> None:
+    """Of PROTOBUF without a descriptor nothing says how fields are written."""
+    schema = TopicSchema(SchemaInfo("PROTOBUF", '{"type":"record","name":"R","fields":[]}'))
+
+    (message,) = _messages(pa.table({"__value__": [b"\x02"]}), schema)
+
+    assert message.payload == b"\x02"
+    with pytest.raises(SchemaError, match="PROTOBUF are not encoded"):
+        _messages(pa.table({"__value__": [1]}), schema)
+    with pytest.raises(OptionError, match="type PROTOBUF, whose fields are not encoded"):
+        _messages(pa.table({"a": [1]}), schema)
 
 
 def test_messages_are_stamped_unless_they_name_a_version() -> None:

@@ -1,0 +1,242 @@
+"""PROTOBUF_NATIVE: values → messages of the protobuf library → bytes.
+
+Messages are filled column by column, so that a value is asked for its type once a column. Fields
+that are not given, and those that are null, are not set. Entries of maps stand in the order of
+their keys, so that equal rows have equal bytes.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf import message_factory
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, EncodeError
+
+from arrow_io.errors import OptionError
+from arrow_io.payloads.arrow_values import (
+    check_there,
+    entries_of,
+    fields_of,
+    floats,
+    is_null,
+    numbers,
+    unscaled,
+)
+from arrow_io.payloads.protobuf_native import protobuf_shape
+from arrow_io.payloads.protobuf_schema import entry_fields, is_map, is_timestamp, is_wrapper
+from arrow_io.payloads.shape import UNITS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from google.protobuf.descriptor import Descriptor, EnumDescriptor
+
+    from arrow_io.payloads.shape import Shape
+
+_INT32_STOP: Final = 1 << 31
+_UNSIGNED_BITS: Final = {
+    FieldDescriptor.TYPE_UINT32: 32,
+    FieldDescriptor.TYPE_FIXED32: 32,
+    FieldDescriptor.TYPE_UINT64: 64,
+    FieldDescriptor.TYPE_FIXED64: 64,
+}
+
+
+class ProtobufEncoder:
+    """Writes values of a PROTOBUF_NATIVE schema.
+
+    Args:
+        schema_data: As `protobuf_native.protobuf_shape` takes it.
+
+    Raises:
+        SchemaError: It is not such a schema.
+    """
+
+    null: Final = None
+    """No payload is read as null."""
+
+    def __init__(self, schema_data: str) -> None:
+        self.shape: Final = protobuf_shape(schema_data, "ns")
+        self._message: Descriptor = self.shape.origin
+        self._message_class: Any = message_factory.GetMessageClass(self._message)
+
+    def may_be_null(self, field: Shape) -> bool:
+        """Whether a field of the outermost message may be read as null."""
+        return bool(field.origin.has_presence)
+
+    def payloads(self, values: pa.Array) -> list[bytes]:
+        """The payloads of values, none of which is null.
+
+        Raises:
+            OptionError: A value does not fit the schema.
+        """
+        messages = [self._message_class() for _ in range(len(values))]
+        _fill(messages, values, self._message, self.shape, "the value")
+        try:
+            return [each.SerializeToString(deterministic=True) for each in messages]
+        except EncodeError as error:
+            # Of bytes of an inner message, since fields are looked at.
+            message = f"the value: {error}"
+            raise OptionError(message) from None
+
+
+def _fill(
+    messages: Sequence[Any], values: pa.Array, type_: Descriptor, shape: Shape, path: str
+) -> None:
+    """Make new messages of one type what the values say, none of which is null."""
+    if is_wrapper(type_):
+        for message, value in zip(messages, _scalars(values, type_.fields[0], path), strict=True):
+            message.value = value
+    elif is_timestamp(type_):
+        units = UNITS[values.type.unit]
+        for message, ticks in zip(messages, numbers(values), strict=True):
+            message.seconds, rest = divmod(ticks, units)
+            message.nanos = rest * (10**9 // units)
+    elif shape.is_record:
+        _check_oneofs(values, type_, shape, path)
+        for child, given, inner in fields_of(values, shape, path):
+            _set_field(messages, given, child, inner)
+    elif pa.types.is_boolean(values.type):
+        check_there(values, path)
+    else:
+        _merge(messages, values, path)
+
+
+def _merge(messages: Sequence[Any], values: pa.BinaryArray, path: str) -> None:
+    """Give messages what stands in the bytes of others, as a column gives a type inside itself."""
+    for message, data in zip(messages, values.to_pylist(), strict=True):
+        try:
+            message.MergeFromString(data)
+        except DecodeError:
+            name = message.DESCRIPTOR.full_name
+            text = f"{path} is not the bytes of a {name}"
+            raise OptionError(text) from None
+
+
+def _check_oneofs(values: pa.StructArray, type_: Descriptor, shape: Shape, path: str) -> None:
+    """Refuse values with two members of a oneof, of which the library would keep the last."""
+    given = {
+        child.name: column
+        for child, column, _ in fields_of(values, shape, path)
+        if column is not None
+    }
+    for oneof in type_.oneofs:
+        names = [each.name for each in oneof.fields if each.name in given]
+        is_set = [given[name].is_valid() for name in names]
+        for number, each in enumerate(is_set[1:], 1):
+            for other, name in zip(is_set[:number], names, strict=False):
+                if pc.any(pc.and_(each, other)).as_py():
+                    message = (
+                        f"{path} has two fields of the oneof {oneof.name}: {name} and"
+                        f" {names[number]}"
+                    )
+                    raise OptionError(message)
+
+
+def _set_field(messages: Sequence[Any], given: pa.Array | None, shape: Shape, path: str) -> None:
+    """Set a field of messages to values, of which those that are null are not set."""
+    field: FieldDescriptor = shape.origin
+    if given is None:
+        if field.is_required:
+            message = f"{path} is not given, and the schema requires it"
+            raise OptionError(message)
+        return
+    if given.null_count:
+        if field.is_required or not field.has_presence:
+            raise is_null(path)
+        valid = given.is_valid().to_pylist()
+        messages = [each for each, is_valid in zip(messages, valid, strict=True) if is_valid]
+        given = given.drop_null()
+    name = field.name
+    if is_map(field):
+        _set_maps([getattr(each, name) for each in messages], given, shape, path)
+    elif field.is_repeated:
+        _set_lists([getattr(each, name) for each in messages], given, shape, path)
+    elif field.message_type is not None:
+        inner = [getattr(each, name) for each in messages]
+        for each in inner:
+            each.SetInParent()
+        _fill(inner, given, field.message_type, shape, path)
+    else:
+        for each, value in zip(messages, _scalars(given, field, path), strict=True):
+            setattr(each, name, value)
+
+
+def _set_lists(lists: Sequence[Any], given: pa.ListArray, shape: Shape, path: str) -> None:
+    """Fill repeated fields, which are empty."""
+    field: FieldDescriptor = shape.origin
+    path = f"{path}[]"
+    items, lengths = given.flatten(), given.value_lengths().to_pylist()
+    if items.null_count:
+        raise is_null(path)
+    if field.message_type is not None:
+        inner = [
+            each.add() for each, length in zip(lists, lengths, strict=True) for _ in range(length)
+        ]
+        _fill(inner, items, field.message_type, shape.children[0], path)
+        return
+    values = iter(_scalars(items, field, path))
+    for each, length in zip(lists, lengths, strict=True):
+        each.extend(islice(values, length))
+
+
+def _set_maps(maps: Sequence[Any], given: pa.MapArray, shape: Shape, path: str) -> None:
+    """Fill maps, which are empty."""
+    entries = entries_of(given, path)
+    path = f"{path}[]"
+    if entries.values.null_count:
+        raise is_null(path)
+    key, value = entry_fields(shape.origin)
+    keys = iter(_scalars(entries.keys, key, path))
+    owners = [
+        (each, next(keys))
+        for each, length in zip(maps, entries.lengths, strict=True)
+        for _ in range(length)
+    ]
+    if value.message_type is not None:
+        inner = [each[name] for each, name in owners]
+        _fill(inner, entries.values, value.message_type, shape.children[0].children[1], path)
+        return
+    for (each, name), item in zip(owners, _scalars(entries.values, value, path), strict=True):
+        each[name] = item
+
+
+def _scalars(values: pa.Array, field: FieldDescriptor, path: str) -> list[Any]:
+    """Values as the library takes them for a field; none of them is null."""
+    if field.enum_type is not None:
+        return _enum(values.to_pylist(), field.enum_type, path)
+    if field.type == field.TYPE_FLOAT:
+        values = floats(values, path)
+    found: list[Any] = unscaled(values) if pa.types.is_decimal(values.type) else values.to_pylist()
+    bits = _UNSIGNED_BITS.get(field.type, 0)
+    beyond = next((each for each in found if each >> bits), None) if bits else None
+    if beyond is not None:
+        message = f"{path}: {beyond} is not a number of {bits} bits without a sign"
+        raise OptionError(message)
+    return found
+
+
+def _enum(names: list[str], enum: EnumDescriptor, path: str) -> list[int]:
+    """The numbers of an enum's values, by their names or spelled."""
+    known = {name: _enum_number(name, enum) for name in set(names)}
+    unknown = sorted(name for name, number in known.items() if number is None)
+    if unknown:
+        message = f"{path}: the enum {enum.name} has no value {unknown[0]!r}"
+        raise OptionError(message)
+    return [number for number in map(known.get, names) if number is not None]
+
+
+def _enum_number(name: str, enum: EnumDescriptor) -> int | None:
+    if name in enum.values_by_name:
+        return enum.values_by_name[name].number
+    try:
+        number = int(name)
+    except ValueError:
+        return None
+    fits = -_INT32_STOP <= number < _INT32_STOP
+    is_known = number in enum.values_by_number or not enum.is_closed
+    return number if fits and is_known else None

@@ -1,0 +1,255 @@
+"""Columns of values and keys → payloads, and the keys of KEY_VALUE messages.
+
+Of a KEY_VALUE, each part has its columns as a reader gives them: `__key` or `__key.<field>`, and
+`__value__` or the fields. INLINE, both stand in the payload (`KeyValue.encode` of Pulsar's Java
+client); SEPARATED, the key is the message's. Without columns of the key, values are payloads, and
+keys are told as those of any message.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.columns import every_column
+from arrow_io.errors import OptionError, SchemaError
+from arrow_io.payloads.encoder import is_encodable
+from arrow_io.payloads.value_columns import KEY_COLUMN, VALUE_COLUMN, ValueColumns
+from connector.writing.column_values import column_values, untold, unusable
+from connector.writing.value_part import ValuePart
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
+
+_NULL_VALUE: Final = "__null_value__"
+_LENGTH: Final = struct.Struct(">i")
+_ABSENT: Final = _LENGTH.pack(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What rows say of values.
+
+    Attributes:
+        payloads: The payload of each row; None for a null value.
+        keys: The key of each row, None for null; None if columns of values say nothing of keys.
+    """
+
+    payloads: list[bytes | None]
+    keys: list[bytes | None] | None = None
+
+
+class MessageValues:
+    """Makes payloads of columns.
+
+    Args:
+        schema: The schema of the values; None: they are bytes.
+    """
+
+    def __init__(self, schema: TopicSchema | None) -> None:
+        self._schema = schema
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether keys have a schema of their own."""
+        return self._schema is not None and self._schema.reader.type == "KEY_VALUE"
+
+    @property
+    def _is_separated(self) -> bool:
+        return self._schema is not None and self._schema.reader.is_separated
+
+    @cached_property
+    def fields(self) -> list[str]:
+        """The columns of fields, and of the key of a KEY_VALUE."""
+        if self._typed is None:
+            return []
+        return [each.name for each in self._typed.fields if each.field is not None or each.is_key]
+
+    @cached_property
+    def renamed(self) -> Mapping[str, str]:
+        """Our own names of the columns that `naming="pulsar-spark"` alone calls otherwise."""
+        if self._typed is None:
+            return {}
+        names: dict[str, str] = {}
+        for is_flat in (True, False):
+            own = replace(self._typed, is_flat=is_flat)
+            theirs = every_column("pulsar-spark", own).values
+            assert theirs is not None  # noqa: S101 - they were given
+            pairs = zip(theirs.fields, own.fields, strict=True)
+            names |= {their.name: each.name for their, each in pairs}
+        return {their: own for their, own in names.items() if their not in names.values()}
+
+    @cached_property
+    def _typed(self) -> ValueColumns | None:
+        """The columns that a reader gives; None if there are none, or the schema cannot be read."""
+        if self._schema is None or not is_encodable(self._schema.reader):
+            return None
+        values = every_column(values=ValueColumns(self._schema)).values
+        try:
+            return values if values is not None and values.fields else None
+        except SchemaError:
+            # Payloads are written without a look at it; who needs it reads it again.
+            return None
+
+    @cached_property
+    def value(self) -> ValuePart:
+        """The columns of values."""
+        return self._part(is_key=False)
+
+    @cached_property
+    def key(self) -> ValuePart:
+        """The columns of the keys of a KEY_VALUE."""
+        return self._part(is_key=True)
+
+    def _part(self, *, is_key: bool) -> ValuePart:
+        schema = None if self._schema is None else self._schema.reader
+        if schema is not None and self.is_keyed:
+            schema = schema.key if is_key else schema.value
+        if self._typed is None:
+            return ValuePart(schema, VALUE_COLUMN)
+        wholes = replace(self._typed, is_flat=False).fields
+        (whole,) = (each for each in wholes if each.is_key == is_key)
+        flat = [each for each in self._typed.fields if each.is_key == is_key]
+        fields: dict[str, str] = {}
+        if flat[0].field is not None:
+            names = [field.name for field in whole.type]
+            fields = {each.name: name for each, name in zip(flat, names, strict=True)}
+        return ValuePart(schema, whole.name, whole.type, fields)
+
+    def columns(self, names: Collection[str]) -> list[str]:
+        """Those of some columns that say something of values and their keys."""
+        keys = self.key.columns(names) if self._has_keys(names) else []
+        return [*keys, *self.value.columns(names)]
+
+    def _has_keys(self, names: Collection[str]) -> bool:
+        return self.is_keyed and self._typed is not None and bool(self.key.columns(names))
+
+    def encoded_schemas(self, batch: pa.RecordBatch) -> list[SchemaInfo]:
+        """The schemas that values, and keys, are encoded by; not of what are payloads already."""
+        parts = [self.key, self.value] if self._has_keys(batch.schema.names) else [self.value]
+        return [each.schema for each in parts if each.schema and not each.is_raw(batch)]
+
+    def encode(self, batch: pa.RecordBatch, first_row: int, *, was_read: bool) -> Encoded:
+        """Encode the values of rows, and their keys if columns have them.
+
+        Args:
+            batch: The rows.
+            first_row: Number of the first row.
+            was_read: Whether they were read from a topic.
+
+        Raises:
+            OptionError: A value does not fit its schema, or rows of a topic may be written
+                otherwise than they were read.
+            SchemaError: A schema cannot be read, or values of its type are not written.
+        """
+        names = batch.schema.names
+        told = column_values(batch, _NULL_VALUE, first_row)
+        is_guessed = was_read and _NULL_VALUE not in names
+        if not self._has_keys(names):
+            self._check_whole(batch)
+            return Encoded(self._values(batch, told, first_row, is_guessed=is_guessed))
+        if self._is_separated:
+            none = pa.array([False] * batch.num_rows)
+            keys = _part_payloads(self.key, batch, none, first_row, was_read=was_read)
+            return Encoded(self._values(batch, told, first_row, is_guessed=is_guessed), keys)
+        nulls = pa.array([each is True for each in told], pa.bool_())
+        row = pc.index(pc.and_not(nulls, self.key.empty(batch)), value=True).as_py()
+        if row >= 0:
+            reason = "a null value has no key, if both stand in one payload"
+            raise unusable(_NULL_VALUE, first_row + row, reason)
+        keys, values = (
+            _part_payloads(part, batch, nulls, first_row, was_read=was_read)
+            for part in (self.key, self.value)
+        )
+        return Encoded(_pairs(told, keys, values, first_row, is_guessed=is_guessed))
+
+    def _check_whole(self, batch: pa.RecordBatch) -> None:
+        """Refuse typed values without keys, if both stand in one payload."""
+        if self.is_keyed and not self._is_separated and not self.value.is_raw(batch):
+            message = (
+                "values of a KEY_VALUE whose parts are INLINE stand beside their keys: give these"
+                f" too, as {KEY_COLUMN} or its fields, or the payloads of both as {VALUE_COLUMN}"
+            )
+            raise OptionError(message)
+
+    def _values(
+        self, batch: pa.RecordBatch, told: Sequence[Any], first_row: int, *, is_guessed: bool
+    ) -> list[bytes | None]:
+        """Payloads that have values alone."""
+        nulls = pa.array([each is True for each in told], pa.bool_())
+        if is_guessed:
+            row = pc.index(self.value.doubtful(batch), value=True).as_py()
+            if row >= 0:
+                reason = "its value may be a null value or a record of nulls"
+                raise untold(first_row + row, reason, _NULL_VALUE)
+            nulls = self.value.empty(batch)
+        try:
+            payloads = self.value.payloads(batch, nulls, first_row)
+        except OptionError as error:
+            names = batch.schema.names
+            is_silent = not self.value.is_whole(names) and _NULL_VALUE not in names
+            if is_silent and pc.any(self.value.empty(batch)).as_py():
+                error.message += f"; a row that is a null value says so in a column {_NULL_VALUE}"
+            raise
+        for row, is_null in enumerate(told):
+            if is_null:
+                payloads[row] = None
+            elif is_null is False and payloads[row] is None:
+                if self.value.null is None:
+                    reason = f"{_NULL_VALUE} says that there is a value; a salvage may have lost it"
+                    raise unusable(VALUE_COLUMN, first_row + row, reason)
+                payloads[row] = self.value.null
+        return payloads
+
+
+def _part_payloads(
+    part: ValuePart,
+    batch: pa.RecordBatch,
+    nulls: pa.BooleanArray,
+    first_row: int,
+    *,
+    was_read: bool,
+) -> list[bytes | None]:
+    """Payloads of a part of a KEY_VALUE of which no column says whether it is null."""
+    if was_read and not part.is_whole(batch.schema.names):
+        row = pc.index(pc.and_not(part.doubtful(batch), nulls), value=True).as_py()
+        if row >= 0:
+            message = (
+                f"row {first_row + row} (from 0) was read from a topic, and {part.whole} may be"
+                ' null or a record of nulls: read it with value="struct"'
+            )
+            raise OptionError(message)
+        nulls = pc.or_(nulls, part.empty(batch))
+    return part.payloads(batch, nulls, first_row)
+
+
+def _pairs(
+    told: Sequence[Any],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    first_row: int,
+    *,
+    is_guessed: bool,
+) -> list[bytes | None]:
+    """Keys and values behind their lengths; None for a null value, which has neither."""
+    pairs: list[bytes | None] = []
+    for row, (is_null, key, value) in enumerate(zip(told, keys, values, strict=True), first_row):
+        is_empty = key is None and value is None
+        if is_empty and is_guessed:
+            raise untold(row, "it may be a null value or a pair of nulls", _NULL_VALUE)
+        if is_null or (is_null is None and is_empty):
+            pairs.append(None)
+        else:
+            pairs.append(_sized(key) + _sized(value))
+    return pairs
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _ABSENT if data is None else _LENGTH.pack(len(data)) + data

@@ -1,0 +1,155 @@
+"""The columns of one value, or of the key or the value of a KEY_VALUE → payloads."""
+
+from __future__ import annotations
+
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.errors import OptionError
+from arrow_io.payloads.encoder import PayloadEncoder
+from connector.writing.column_values import cast, first_failing, is_binary, is_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from arrow_io.payloads.schema_info import SchemaInfo
+
+
+class ValuePart:
+    """Writes what some columns say: one of whole values, or one for each field.
+
+    Args:
+        schema: The schema of the values; None: they are bytes.
+        whole: Name of the column that has whole values.
+        type_: Type of whole values, as a reader gives them; None if that is not known.
+        fields: The names that fields have in a struct of the whole, by the names of their columns.
+    """
+
+    def __init__(
+        self,
+        schema: SchemaInfo | None,
+        whole: str,
+        type_: pa.DataType | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> None:
+        self.schema = schema
+        self.whole = whole
+        self.fields = fields or {}
+        self._type = type_
+
+    def columns(self, names: Collection[str]) -> list[str]:
+        """Those columns that have the values: the one of whole values, or fields; in order."""
+        fields = [name for name in names if name in self.fields]
+        return [self.whole] if self.is_whole(names) else fields
+
+    def is_whole(self, names: Collection[str]) -> bool:
+        """Whether one column has whole values."""
+        # A field may be called as the whole is, and then has others beside it.
+        fields = self.fields.keys() & set(names)
+        return self.whole in names and not (self.whole in fields and len(fields) > 1)
+
+    def is_raw(self, batch: pa.RecordBatch) -> bool:
+        """Whether the values are payloads already.
+
+        Raises:
+            OptionError: They may be, and may be values that are bytes too.
+        """
+        if not self.is_whole(batch.schema.names):
+            return False
+        given = batch.schema.field(self.whole).type
+        if is_text(given):
+            return self.schema is None
+        if not is_binary(given):
+            return False
+        is_bytes = self._type is not None and pa.types.is_binary(self._type)
+        if is_bytes and self.schema and self.schema.type != "BYTES" and not _is_all_null(given):
+            message = (
+                f"the column {self.whole} may be payloads, or the values of a schema of type"
+                f" {self.schema.type}, which are bytes too: give Messages with the payloads"
+            )
+            raise OptionError(message)
+        return True
+
+    def empty(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Which rows have no value: all columns are null."""
+        names = self.columns(batch.schema.names)
+        return reduce(pc.and_, (batch.column(name).is_null() for name in names))
+
+    def doubtful(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Which rows a reader gives both of null and of a payload that has nulls."""
+        names = self.columns(batch.schema.names)
+        if self.is_raw(batch):
+            is_doubtful = False
+        elif self.is_whole(names):
+            is_doubtful = self._encoder.null is not None
+        else:
+            fields = [self.fields[name] for name in names]
+            is_doubtful = self._encoder.null is not None or self._encoder.may_be_null(fields)
+        return self.empty(batch) if is_doubtful else pa.array([False] * batch.num_rows)
+
+    @property
+    def null(self) -> bytes | None:
+        """A payload that is read as null; None if there is none."""
+        return self._encoder.null if self.schema is not None else None
+
+    @cached_property
+    def _encoder(self) -> PayloadEncoder:
+        if self.schema is None:
+            message = f"{self.whole} must be bytes or text, unless a schema is given"
+            raise OptionError(message)
+        return PayloadEncoder(self.schema)
+
+    def payloads(
+        self, batch: pa.RecordBatch, nulls: pa.BooleanArray, first_row: int
+    ) -> list[bytes | None]:
+        """The payloads of rows; None for null.
+
+        Args:
+            batch: The rows.
+            nulls: Which of them are null, however many fields they have.
+            first_row: Number of the first row.
+
+        Raises:
+            OptionError: A value does not fit the schema; the error names the row.
+            SchemaError: The schema cannot be read, or values of its type are not written.
+        """
+        if self.is_raw(batch):
+            raw: list[bytes | None] = cast(batch, self.whole, pa.binary(), first_row).to_pylist()
+            return raw
+        names = self.columns(batch.schema.names)
+        if self.is_whole(names):
+            return self._encoded(batch.column(self.whole), first_row)
+        arrays = [batch.column(name) for name in names]
+        fields = [
+            pa.field(self.fields[name], array.type)
+            for name, array in zip(names, arrays, strict=True)
+        ]
+        records = pa.StructArray.from_arrays(arrays, fields=fields, mask=nulls)
+        return self._encoded(records, first_row)
+
+    def _encoded(self, values: pa.Array, first_row: int) -> list[bytes | None]:
+        """Payloads; an error names the first row that has none."""
+
+        def error_of(start: int, length: int) -> OptionError | None:
+            try:
+                self._encoder.encode(values.slice(start, length))
+            except OptionError as error:
+                return error
+            return None
+
+        try:
+            return self._encoder.encode(values)
+        except OptionError as error:
+            row = first_failing(len(values), lambda *rows: error_of(*rows) is not None)
+            if row is None:
+                raise
+            alone = error_of(row, 1) or error
+            message = f"row {first_row + row} (from 0): {alone.message}"
+            raise OptionError(message) from None
+
+
+def _is_all_null(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_null(type_))
