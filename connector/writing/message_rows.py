@@ -208,7 +208,7 @@ class MessageRows:
         Raises:
             OptionError: A name may be that of a field too.
         """
-        own_fields, renamed = self._values.fields, self._values.renamed
+        renamed = self._values.renamed
         theirs = {
             name: own
             for name, own in _PULSAR_SPARK_NAMES.items()
@@ -216,11 +216,12 @@ class MessageRows:
         }
         if not renamed.keys().isdisjoint(names):
             return [renamed.get(name, theirs.get(name, name)) for name in names]
+        own_fields = {*self._values.fields, *renamed.values()}
         fields = [name for name in names if name in own_fields]
         if theirs.keys() <= set(fields):
             return list(names)
         # Beside other fields, it is one of them.
-        is_field = len(fields) == len(own_fields) > 1
+        is_field = len(self._values.fields) > 1 and set(self._values.fields) <= set(names)
         for name in theirs.keys() & set(fields):
             if theirs[name] != VALUE_COLUMN or not is_field:
                 message = (

@@ -1,0 +1,206 @@
+"""AVRO values become the bytes that Avro's specification has for them, or an error says why not."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import uuid
+from decimal import Decimal
+from typing import Any, Final
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from arrow_io.errors import OptionError, SchemaError
+from arrow_io.payloads.encoder import PayloadEncoder
+from arrow_io.payloads.schema_info import SchemaInfo
+from tests.support.avro_payloads import (
+    array_of,
+    avro_long,
+    decimal_of,
+    enum_of,
+    fixed_of,
+    map_of,
+    sized,
+    time_of,
+)
+from tests.support.payloads import avro, record, shredded_alike
+
+_UUID: Final = "5c3e5b1e-7a60-4b0c-8a5e-000000000001"
+_AT: Final = dt.datetime(2026, 11, 22, 12, 30, 15, 125_000, tzinfo=dt.UTC)
+_TREE: Final = record(("x", "int"), ("next", ["null", "T"]), name="T")
+_INNER: Final = record(("x", "int"), name="I")
+_MAP: Final = pa.map_(pa.string(), pa.int64())
+
+
+def _encode(schema: object, values: pa.Array) -> list[bytes | None]:
+    return PayloadEncoder(SchemaInfo("AVRO", json.dumps(schema))).encode(values)
+
+
+def _of(schema: object, values: list[Any]) -> list[bytes | None]:
+    """The bytes of values of the type that a reader gives for a schema."""
+    type_ = shredded_alike(avro(schema), []).values.type
+    return _encode(schema, pa.array(values, type_))
+
+
+def _named(value: object) -> str:
+    return str(value.type) if isinstance(value, pa.Array) else str(value)[:70]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "written"),
+    [
+        ("boolean", True, b"\1"),
+        ("int", -(2**31), avro_long(-(2**31))),
+        ("long", 2**63 - 1, avro_long(2**63 - 1)),
+        ("float", 0.5, b"\0\0\0\x3f"),
+        ("double", -2.0, b"\0\0\0\0\0\0\0\xc0"),
+        ("string", "é", sized("é".encode())),
+        ("bytes", b"\xff\0", sized(b"\xff\0")),
+        (fixed_of(2), b"ab", b"ab"),
+        (enum_of("A", "B"), "B", avro_long(1)),
+        (time_of("date"), dt.date(1969, 12, 31), avro_long(-1)),
+        (time_of("time-millis"), dt.time(0, 0, 1, 1000), avro_long(1001)),
+        (time_of("time-micros"), dt.time(0, 0, 0, 7), avro_long(7)),
+        (time_of("timestamp-millis"), _AT, avro_long(1_795_350_615_125)),
+        (time_of("timestamp-micros"), _AT, avro_long(1_795_350_615_125_000)),
+        (time_of("timestamp-nanos"), _AT, avro_long(1_795_350_615_125_000_000)),
+        (time_of("local-timestamp-millis"), _AT.replace(tzinfo=None), avro_long(1_795_350_615_125)),
+        (decimal_of(5, 2), Decimal("-1.28"), sized(b"\x80")),
+        (decimal_of(5, 2), Decimal("1.28"), sized(b"\0\x80")),
+        (decimal_of(38), Decimal(10**38 - 1), sized((10**38 - 1).to_bytes(16))),
+        (fixed_of(4, logicalType="decimal", precision=5, scale=2), Decimal("-0.01"), b"\xff" * 4),
+        ({"type": "string", "logicalType": "uuid"}, _UUID, sized(_UUID.encode())),
+        (fixed_of(16, logicalType="uuid"), _UUID, uuid.UUID(_UUID).bytes),
+        (array_of("int"), [1, 2], b"\4\2\4\0"),
+        (array_of("int"), [], b"\0"),
+        (map_of("int"), [("k", 1)], b"\2" + sized(b"k") + b"\2\0"),
+        (["int", "null"], None, b"\2"),
+        (["null", "int"], 5, b"\2\n"),
+        (["string", "null", "long"], {"string": None, "long": 3}, b"\4\6"),
+        (["string", "null", "long"], {"string": None, "long": None}, b"\2"),
+        (record(("a", "int"), ("b", record(name="Nothing"))), {"a": 1, "b": True}, b"\2"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_each_type(schema: object, value: object, written: bytes) -> None:
+    """The bytes are those that the specification has, and null stays a null value."""
+    has_null = isinstance(schema, list)
+
+    assert _of(schema, [value]) == [None if has_null and value is None else written]
+    # Inside a record, null is a value.
+    assert _of(record(("f", schema)), [{"f": value}]) == [written]
+
+
+def test_a_type_inside_itself() -> None:
+    """What a reader gives as bytes is put into the payload as it is, once it is seen to fit."""
+    payload = b"\2\2\4\2\6\0"
+
+    values = shredded_alike(avro(_TREE), [payload]).values
+
+    assert values.to_pylist() == [{"x": 1, "next": payload[2:]}]
+    assert _encode(_TREE, values) == [payload]
+
+
+def test_names_that_avro_forbids() -> None:
+    """Pulsar's Java client names records so."""
+    schema = record(("a", "int"), name="Gen$Order")
+
+    assert _of(schema, [{"a": 1}]) == [b"\2"]
+
+
+def test_fields_that_are_not_given() -> None:
+    """The schema's default stands for them, else null; what is given counts, null too."""
+    schema = record(
+        {"name": "a", "type": ["int", "null"], "default": 5},
+        {"name": "b", "type": ["null", "string"]},
+        {"name": "c", "type": _INNER, "default": {"x": 7}},
+        {"name": "d", "type": {"type": "record", "name": "D", "fields": [
+            {"name": "e", "type": "long", "default": 9}, {"name": "f", "type": "long"}]}},
+    )  # fmt: skip
+
+    def read(values: pa.Array) -> object:
+        (payload,) = _encode(schema, values)
+        return fastavro.schemaless_reader(io.BytesIO(payload or b""), schema, None)
+
+    assert read(pa.array([{"d": {"f": 1}}])) == {
+        "a": 5, "b": None, "c": {"x": 7}, "d": {"e": 9, "f": 1}
+    }  # fmt: skip
+    nulls = pa.array([{"a": None, "b": "x", "c": {"x": 1}, "d": {"f": 1, "e": 2}}])
+    assert read(nulls) == {"a": None, "b": "x", "c": {"x": 1}, "d": {"e": 2, "f": 1}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "values", "written"),
+    [
+        ("long", pa.array([1], pa.uint8()), b"\2"),
+        ("double", pa.array([1]), b"\0\0\0\0\0\0\xf0\x3f"),
+        ("string", pa.array(["a"], pa.large_string()), b"\2a"),
+        ("string", pa.array(["a"], pa.string_view()), b"\2a"),
+        (time_of("timestamp-nanos"), pa.array([-1], pa.timestamp("s", "CET")), avro_long(-(10**9))),
+        (time_of("date"), pa.array([86_400_000], pa.date64()), b"\2"),
+        (decimal_of(9, 2), pa.array([Decimal("1.5")]), sized(b"\0\x96")),
+        (array_of("int"), pa.array([[1]], pa.large_list(pa.int64())), b"\2\2\0"),
+        (array_of("int"), pa.array([[1]], pa.list_(pa.int8(), 1)), b"\2\2\0"),
+        (map_of("long"), pa.array([[("k", 1)]], pa.map_(pa.large_string(), pa.int8())),
+         b"\2\2k\2\0"),
+        (record(("a", "int"), ("b", "int")), pa.array([{"b": 2, "a": 1}]), b"\2\4"),
+        (record(("e", enum_of("A"))),
+         pa.StructArray.from_arrays([pa.array(["A"]).dictionary_encode()], ["e"]), b"\0"),
+    ],
+    ids=_named,
+)  # fmt: skip
+def test_columns_of_other_types(schema: object, values: pa.Array, written: bytes) -> None:
+    """Whatever Arrow casts without loss is taken, fields in any order."""
+    assert _encode(schema, values) == [written]
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "reason"),
+    [
+        ("int", pa.array([2**31]), r"value\.a .*2147483648"),
+        ("float", pa.array([1e39]), r"value\.a: 1e\+39 is too great"),
+        ("long", pa.array([None], pa.int64()), r"value\.a is null"),
+        ("null", pa.array([True]), r"value\.a: a value, but .* null only"),
+        (decimal_of(3, 1), pa.array([Decimal("123.4")]), r"value\.a .*precision"),
+        (decimal_of(3, 1), pa.array([Decimal("0.25")]), r"value\.a .*data loss"),
+        (enum_of("X"), pa.array(["Y"]), r"value\.a: .*no symbol 'Y'"),
+        (fixed_of(2), pa.array([b"abc"]), r"value\.a: .*2 bytes"),
+        (fixed_of(16, logicalType="uuid"), pa.array(["no"]), r"value\.a: 'no' is not a UUID"),
+        (time_of("time-millis"), pa.array([1], pa.time64("us")), r"value\.a: .*lose data"),
+        (time_of("timestamp-millis"), pa.array([1], pa.timestamp("us", "UTC")),
+         r"value\.a: .*lose data"),
+        (time_of("timestamp-nanos"), pa.array([2**60], pa.timestamp("us", "UTC")),
+         r"value\.a: .*out of bounds"),
+        (array_of("long"), pa.array([[None]], pa.list_(pa.int64())), r"value\.a\[\] is null"),
+        (map_of("long"), pa.array([[("k", 1), ("k", 2)]], _MAP), r"value\.a: the key 'k' stands"),
+        (_INNER, pa.array([{"x": 1, "z": 2}]), r"value\.a: the schema has no field 'z'"),
+        (_INNER, pa.array([None], pa.struct({"x": pa.int64()})), r"value\.a is null"),
+        (_INNER, pa.array([{}], pa.struct([])), r"value\.a\.x is not given, .* no default"),
+        (record(name="Nothing"), pa.array([False]), r"value\.a: a record without fields is true"),
+        (["string", "long"], pa.array([{"string": "a", "long": 1}]),
+         r"value\.a has two branches"),
+        (["string", "long"],
+         pa.array([{"string": None}], pa.struct({"string": pa.string()})), r"value\.a is null"),
+        (["null", _TREE], pa.array([{"x": 1, "next": b"\2"}]), "next is not the Avro bytes of a T"),
+        (["null", _TREE], pa.array([{"x": 1, "next": b"\2\0\0"}]), "next is not the Avro bytes"),
+    ],
+    ids=_named,
+)  # fmt: skip
+def test_values_that_do_not_fit_are_refused(type_: object, values: pa.Array, reason: str) -> None:
+    """Nothing is cut, wrapped or left out: an error names the field and says what does not fit."""
+    records = pa.StructArray.from_arrays([values], ["a"])
+
+    with pytest.raises(OptionError, match=reason):
+        _encode(record(("a", type_)), records)
+
+
+def test_a_default_that_is_none() -> None:
+    """It is an error of the schema, told once the default is needed."""
+    schema = record({"name": "a", "type": "int", "default": "x"}, ("b", "int"))
+
+    assert _encode(schema, pa.array([{"a": 1, "b": 2}])) == [b"\2\4"]
+    with pytest.raises(SchemaError, match="default 'x' is not an Avro int"):
+        _encode(schema, pa.array([{"b": 2}]))
