@@ -70,14 +70,14 @@ class AvroEncoder:
         """Whether a field of the outermost record may be read as null."""
         return field.accepts_null
 
-    def payloads(self, values: pa.Array) -> list[bytes]:
-        """The payloads of values, none of which is null.
+    def payloads(self, values: pa.Array, path: str) -> list[bytes]:
+        """The payloads of values, none of which is null; `path` is what errors call them.
 
         Raises:
             OptionError: A value does not fit the schema.
             SchemaError: So does the default of a field that is not given.
         """
-        return _encoded(values, self._type, self.shape, "the value")
+        return _encoded(values, self._type, self.shape, path)
 
 
 def _null_of(type_: AvroType) -> bytes | None:

@@ -64,8 +64,12 @@ class _FieldEncoder(Protocol):
         """Whether a field of the outermost record may be read as null."""
         ...
 
-    def payloads(self, values: pa.Array) -> list[bytes]:
+    def payloads(self, values: pa.Array, path: str) -> list[bytes]:
         """The payloads of values, none of which is null; fields may be missing.
+
+        Args:
+            values: The values.
+            path: What errors call them.
 
         Raises:
             OptionError: A value does not fit the schema.
@@ -86,13 +90,15 @@ class PayloadEncoder:
 
     Args:
         schema: What the payloads are to be read by; of a KEY_VALUE, its key or its value.
+        name: What errors call a value.
 
     Raises:
         SchemaError: Payloads of the schema's type are not written, or the schema cannot be read.
     """
 
-    def __init__(self, schema: SchemaInfo) -> None:
+    def __init__(self, schema: SchemaInfo, name: str = "the value") -> None:
         self._type = schema.type
+        self._name = name
         self._fields: _FieldEncoder | None = None
         if schema.type in _FIELD_ENCODERS and is_encodable(schema):
             self._fields = _FIELD_ENCODERS[schema.type](schema.data)
@@ -131,22 +137,22 @@ class PayloadEncoder:
         """
         if self._fields is None:
             try:
-                return _primitives(values, self._type)
+                return _primitives(values, self._type, self._name)
             except (pa.ArrowException, struct.error) as error:
                 given = values.type
                 reason = f"it is {_kind(given)}" if given.num_fields else str(error)
-                raise self._misfit("the value", reason) from error
-        wanted = _given_fields(values.type, self._fields.shape, "the value")
+                raise self._misfit(self._name, reason) from error
+        wanted = _given_fields(values.type, self._fields.shape, self._name)
         try:
             values.cast(wanted)  # Without loss, but for floats too great.
             wide = values.cast(_widened(wanted))
         except pa.ArrowException as error:
-            found = _misfit(values, wanted, "the value") or ("the value", str(error))
+            found = _misfit(values, wanted, self._name) or (self._name, str(error))
             raise self._misfit(*found) from error
         try:
-            payloads = iter(self._fields.payloads(wide.drop_null()))
+            payloads = iter(self._fields.payloads(wide.drop_null(), self._name))
         except UnicodeDecodeError as error:
-            raise self._misfit("the value", str(error)) from error
+            raise self._misfit(self._name, str(error)) from error
         return [next(payloads) if valid else None for valid in wide.is_valid().to_pylist()]
 
     def _misfit(self, path: str, reason: str) -> OptionError:
@@ -252,12 +258,12 @@ def _widened(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def _primitives(values: pa.Array, type_: str) -> list[bytes | None]:
+def _primitives(values: pa.Array, type_: str, name: str) -> list[bytes | None]:
     if type_ in {"BYTES", "STRING"}:
         payloads: list[bytes | None] = values.cast(pa.binary()).to_pylist()
         return payloads
     if type_ == "FLOAT":
-        values = floats(values, "the value")
+        values = floats(values, name)
     unit = "ns" if getattr(values.type, "unit", "") == "ns" else "us"
     values = values.cast(primitive_shape(type_, unit).type)
     pack = struct.Struct(_FORMATS[type_]).pack

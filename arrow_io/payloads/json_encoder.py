@@ -56,13 +56,13 @@ class JsonEncoder:
         """Whether a field may be read as null: any may be missing."""
         return True
 
-    def payloads(self, values: pa.Array) -> list[bytes]:
-        """The payloads of values, none of which is null.
+    def payloads(self, values: pa.Array, path: str) -> list[bytes]:
+        """The payloads of values, none of which is null; `path` is what errors call them.
 
         Raises:
             OptionError: A value does not fit the schema.
         """
-        return [text.encode() for text in _valid_texts(values, self.shape, "the value")]
+        return [text.encode() for text in _valid_texts(values, self.shape, path)]
 
 
 def _texts(values: pa.Array, shape: Shape, path: str) -> list[str | None]:

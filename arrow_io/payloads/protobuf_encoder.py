@@ -68,19 +68,19 @@ class ProtobufEncoder:
         """Whether a field of the outermost message may be read as null."""
         return bool(field.origin.has_presence)
 
-    def payloads(self, values: pa.Array) -> list[bytes]:
-        """The payloads of values, none of which is null.
+    def payloads(self, values: pa.Array, path: str) -> list[bytes]:
+        """The payloads of values, none of which is null; `path` is what errors call them.
 
         Raises:
             OptionError: A value does not fit the schema.
         """
         messages = [self._message_class() for _ in range(len(values))]
-        _fill(messages, values, self._message, self.shape, "the value")
+        _fill(messages, values, self._message, self.shape, path)
         try:
             return [each.SerializeToString(deterministic=True) for each in messages]
         except EncodeError as error:
             # Of bytes of an inner message, since fields are looked at.
-            message = f"the value: {error}"
+            message = f"{path}: {error}"
             raise OptionError(message) from None
 
 

@@ -286,8 +286,11 @@ class MessageRows:
             return f", or the fields of the schema: {_listed(self._values.fields)}"
         if self._schema is None:
             return ", or the fields of a schema, of which none is given"
+        type_ = self._schema.reader.type
+        if self._values.are_encoded:
+            return f": the schema, of type {type_}, has no fields"
         return (
-            f": the schema is of type {self._schema.reader.type}, whose fields are not encoded; of"
+            f": the schema is of type {type_}, whose fields are not encoded; of"
             f' a topic, value="raw" gives {VALUE_COLUMN} and __schema_version__'
         )
 

@@ -57,7 +57,7 @@ class MessageValues:
         self._schema = schema
 
     @property
-    def is_keyed(self) -> bool:
+    def _is_keyed(self) -> bool:
         """Whether keys have a schema of their own."""
         return self._schema is not None and self._schema.reader.type == "KEY_VALUE"
 
@@ -91,9 +91,8 @@ class MessageValues:
         """The columns that a reader gives; None if there are none, or the schema cannot be read."""
         if self._schema is None or not is_encodable(self._schema.reader):
             return None
-        values = every_column(values=ValueColumns(self._schema)).values
         try:
-            return values if values is not None and values.fields else None
+            return every_column(values=ValueColumns(self._schema)).values
         except SchemaError:
             # Payloads are written without a look at it; who needs it reads it again.
             return None
@@ -110,10 +109,11 @@ class MessageValues:
 
     def _part(self, *, is_key: bool) -> ValuePart:
         schema = None if self._schema is None else self._schema.reader
-        if schema is not None and self.is_keyed:
+        if schema is not None and self._is_keyed:
             schema = schema.key if is_key else schema.value
+        name = "the key" if is_key else "the value"
         if self._typed is None:
-            return ValuePart(schema, VALUE_COLUMN)
+            return ValuePart(schema, name, VALUE_COLUMN)
         wholes = replace(self._typed, is_flat=False).fields
         (whole,) = (each for each in wholes if each.is_key == is_key)
         flat = [each for each in self._typed.fields if each.is_key == is_key]
@@ -121,7 +121,20 @@ class MessageValues:
         if flat[0].field is not None:
             names = [field.name for field in whole.type]
             fields = {each.name: name for each, name in zip(flat, names, strict=True)}
-        return ValuePart(schema, whole.name, whole.type, fields)
+        return ValuePart(schema, name, whole.name, whole.type, fields)
+
+    @property
+    def are_encoded(self) -> bool:
+        """Whether values are encoded, from whatever columns.
+
+        Raises:
+            SchemaError: The schema cannot be read.
+        """
+        return (
+            self._schema is not None
+            and is_encodable(self._schema.reader)
+            and bool(ValueColumns(self._schema).fields)
+        )
 
     def columns(self, names: Collection[str]) -> list[str]:
         """Those of some columns that say something of values and their keys."""
@@ -129,7 +142,7 @@ class MessageValues:
         return [*keys, *self.value.columns(names)]
 
     def _has_keys(self, names: Collection[str]) -> bool:
-        return self.is_keyed and self._typed is not None and bool(self.key.columns(names))
+        return self._is_keyed and self._typed is not None and bool(self.key.columns(names))
 
     def encoded_schemas(self, batch: pa.RecordBatch) -> list[SchemaInfo]:
         """The schemas that values, and keys, are encoded by; not of what are payloads already."""
@@ -172,7 +185,7 @@ class MessageValues:
 
     def _check_whole(self, batch: pa.RecordBatch) -> None:
         """Refuse typed values without keys, if both stand in one payload."""
-        if self.is_keyed and not self._is_separated and not self.value.is_raw(batch):
+        if self._is_keyed and not self._is_separated and not self.value.is_raw(batch):
             message = (
                 "values of a KEY_VALUE whose parts are INLINE stand beside their keys: give these"
                 f" too, as {KEY_COLUMN} or its fields, or the payloads of both as {VALUE_COLUMN}"
@@ -222,7 +235,7 @@ def _part_payloads(
         row = pc.index(pc.and_not(part.doubtful(batch), nulls), value=True).as_py()
         if row >= 0:
             message = (
-                f"row {first_row + row} (from 0) was read from a topic, and {part.whole} may be"
+                f"row {first_row + row} (from 0) was read from a topic, and {part.name} may be"
                 ' null or a record of nulls: read it with value="struct"'
             )
             raise OptionError(message)

@@ -23,6 +23,7 @@ class ValuePart:
 
     Args:
         schema: The schema of the values; None: they are bytes.
+        name: What errors call a value.
         whole: Name of the column that has whole values.
         type_: Type of whole values, as a reader gives them; None if that is not known.
         fields: The names that fields have in a struct of the whole, by the names of their columns.
@@ -31,11 +32,13 @@ class ValuePart:
     def __init__(
         self,
         schema: SchemaInfo | None,
+        name: str,
         whole: str,
         type_: pa.DataType | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> None:
         self.schema = schema
+        self.name = name
         self.whole = whole
         self.fields = fields or {}
         self._type = type_
@@ -100,7 +103,7 @@ class ValuePart:
         if self.schema is None:
             message = f"{self.whole} must be bytes or text, unless a schema is given"
             raise OptionError(message)
-        return PayloadEncoder(self.schema)
+        return PayloadEncoder(self.schema, self.name)
 
     def payloads(
         self, batch: pa.RecordBatch, nulls: pa.BooleanArray, first_row: int

@@ -41,8 +41,9 @@ def _message(row: dict[str, Any], syntax: str = "proto3", /, **fields: Any) -> M
     (payload,) = _encode(pa.array([row]), syntax, messages)
     data = data_of(file_of(syntax, **messages))
     message = library_class(data).FromString(payload or b"")
-    (read,) = read_payloads(program_of(data), [payload])
-    assert {name: read[name] for name in row} == row
+    found = read_payloads(program_of(data), [payload])
+    assert isinstance(found, list)
+    assert {name: found[0][name] for name in row} == row
     return message
 
 

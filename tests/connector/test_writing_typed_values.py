@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
+import duckdb
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import OptionError, SchemaError
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from arrow_io.payloads.value_columns import ValueColumns
 from connector import open_topic, write_messages
+from connector.catalog.schemas.answers import registered_versions
+from connector.writing.message_rows import GIVEN_ANEW, MessageRows
 from tests.support.buckets import TOPIC, MemoryBucket
+from tests.support.golden import golden_topic
+from tests.support.golden_datasets import open_golden
+from tests.support.golden_values import comparable, golden_schema, topics_with_values
 from tests.support.protobuf_files import data_of, file_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.golden import GoldenTopic
 
 _F: Final = FieldDescriptorProto
 _TEXTS: Final = st.sampled_from(("", "x", "поток"))
@@ -135,3 +149,174 @@ def test_keys_and_values_are_written_as_they_were_read(
     row = st.fixed_dictionaries({"__key": st.none() | keys, "__value__": st.none() | values})
 
     _check(schema, data.draw(st.lists(row, min_size=1, max_size=4)))
+
+
+_TYPED: Final = ("AVRO", "PROTOBUF", "PROTOBUF_NATIVE", "KEY_VALUE")
+
+
+@pytest.mark.filterwarnings("ignore:.*value lost")
+@pytest.mark.parametrize("time_unit", ["ns", "us"])
+@pytest.mark.parametrize(
+    "topic",
+    [each for each in topics_with_values() if golden_schema(each).reader.type in _TYPED],
+    ids=str,
+)
+def test_golden_topics_are_written_as_they_were_read(topic: GoldenTopic, time_unit: str) -> None:
+    """Of what Pulsar's clients wrote by a schema, nothing is refused, and all rows are equal."""
+    schema = golden_schema(topic)
+    # A schema that is of no version known is registered as one.
+    schema = replace(schema, versions=registered_versions(schema))
+    options: dict[str, Any] = {"schema": schema, "value": "struct", "time_unit": time_unit}
+    options["columns"] = ["*", "__null_value__", "__key_bytes__"]
+    table = open_golden(topic, **options).to_table()
+    bucket = MemoryBucket()
+
+    write_messages(bucket.url, topic.name, table, schema=schema)
+
+    again = open_topic(bucket.url, topic.name, **options).to_table()
+    names = [name for name in table.column_names if name not in GIVEN_ANEW]
+    # As text, in which NaN equals itself, and maps without the order of their entries.
+    written, read = (
+        {name: str(comparable(each[name])) for name in names} for each in (again, table)
+    )
+    assert written == read
+    bucket.drop()
+
+
+_ENGINES: Final[dict[str, Callable[[pa.Table], object]]] = {
+    "DuckDB": lambda table: duckdb.from_arrow(table).to_arrow_reader(),
+    "Polars": pl.DataFrame,
+    "pandas": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
+}
+
+
+@pytest.mark.parametrize("shape", ["flat", "struct"])
+@pytest.mark.parametrize("engine", _ENGINES)
+@pytest.mark.parametrize("name", ["avro-orders", "avro-logical", "protobuf-native"])
+def test_frames_of_engines_are_written_as_they_were_read(
+    name: str, engine: str, shape: str
+) -> None:
+    """What another engine makes of typed columns is taken as theirs."""
+    topic = golden_topic(name)
+    schema = golden_schema(topic)
+    options: dict[str, Any] = {"schema": schema, "value": shape, "time_unit": "us"}
+    options["columns"] = ["*", "__null_value__", "__key_bytes__"]
+    table = open_golden(topic, **options).to_table()
+    bucket = MemoryBucket()
+
+    write_messages(bucket.url, topic.name, _ENGINES[engine](table), schema=schema)
+
+    again = open_topic(bucket.url, topic.name, **options).to_table()
+    for column in table.column_names:
+        if column not in GIVEN_ANEW:
+            assert str(comparable(again[column])) == str(comparable(table[column])), column
+    bucket.drop()
+
+
+def _written(table: pa.Table, schema: TopicSchema) -> list[bytes | None]:
+    """The payloads of a table's rows."""
+    rows = MessageRows(schema, publish_time_ms=0)
+    return [each.payload for each in rows.messages(table)]
+
+
+_ORDER: Final = TopicSchema(_avro("AVRO", *_PRESENT))
+_PAIR: Final = TopicSchema(SchemaInfo("KEY_VALUE", key=_ORDER.reader, value=SchemaInfo("INT32")))
+
+
+class TestWhatIsRefused:
+    """An error names the row, the field or the column to add."""
+
+    def test_a_value_that_does_not_fit(self) -> None:
+        """It is named by its row in the whole source and by its field."""
+        good, bad = (pa.table({"id": [1, number], "note": ["a", None]}) for number in (2, None))
+
+        with pytest.raises(OptionError, match=r"row 3 \(from 0\): the value\.id is null"):
+            _written(pa.concat_tables([good, bad]), _ORDER)
+
+    def test_a_field_without_column_or_default(self) -> None:
+        """What the schema does not say is asked for."""
+        with pytest.raises(OptionError, match=r"value\.id is not given, .*no default"):
+            _written(pa.table({"note": ["a"]}), _ORDER)
+
+    def test_rows_of_another_version(self) -> None:
+        """Fields are written by the schema's newest version; null values are of any."""
+        versions = ((0, _avro("AVRO", ("id", "int"))), (1, _ORDER.reader))
+        schema = TopicSchema(_ORDER.reader, versions)
+        columns = {
+            "__value__": [{"id": 1}, {"id": 2}, None],
+            "__null_value__": [False, False, True],
+        }
+
+        with pytest.raises(OptionError, match=r"__schema_version__, row 1 .*by version 1 .* by 0"):
+            _written(pa.table({**columns, "__schema_version__": [1, 0, 0]}), schema)
+
+        written = _written(pa.table({**columns, "__schema_version__": [1, None, 0]}), schema)
+        assert written == [b"\2\0", b"\4\0", None]
+
+    def test_values_whose_keys_are_not_given(self) -> None:
+        """INLINE, one cannot stand without the other."""
+        with pytest.raises(OptionError, match="INLINE stand beside their keys"):
+            _written(pa.table({"__value__": [1]}), _PAIR)
+
+    def test_keys_alone(self) -> None:
+        """There must be a column of values."""
+        with pytest.raises(OptionError, match="no __value__"):
+            _written(pa.table({"__key.id": [1]}), _PAIR)
+
+    def test_a_null_value_with_a_key(self) -> None:
+        """INLINE, the key would be lost."""
+        table = pa.table({"__key.id": [1], "__value__": [1], "__null_value__": [True]})
+
+        with pytest.raises(OptionError, match=r"__null_value__, row 0 .*a null value has no key"):
+            _written(table, _PAIR)
+
+    def test_bytes_that_may_be_values_or_payloads(self) -> None:
+        """Of a schema whose values are bytes, nothing tells which of both are given."""
+        with pytest.raises(OptionError, match=r"may be payloads, or the values of .* AVRO"):
+            _written(pa.table({"__value__": [b"\2a"]}), TopicSchema(SchemaInfo("AVRO", '"bytes"')))
+
+
+def test_the_parts_of_a_pair() -> None:
+    """INLINE, each part stands behind its length, which is -1 for null."""
+    table = pa.table(
+        {
+            "__key": pa.array([{"id": 1}, None, None], pa.struct({"id": pa.int64()})),
+            "__value__": pa.array([None, 7, None], pa.int32()),
+        }
+    )
+    absent, key, value = b"\xff" * 4, b"\0\0\0\2\2\0", b"\0\0\0\4\0\0\0\7"
+
+    assert _written(table, _PAIR) == [key + absent, absent + value, None]
+    told = table.append_column("__null_value__", pa.array([False, False, False]))
+    assert _written(told, _PAIR) == [key + absent, absent + value, absent + absent]
+
+
+def test_keys_of_separate_parts() -> None:
+    """They are the messages' keys, as bytes; a null one is marked as such."""
+    schema = TopicSchema(replace(_PAIR.reader, is_separated=True))
+    table = pa.table({"__key.id": [1], "__key.note": ["a"], "__value__": [7]})
+    null = pa.table({"__key": pa.nulls(1), "__value__": [None], "__key__": ["passed over"]})
+
+    rows = MessageRows(schema, publish_time_ms=0)
+    first, second = rows.messages([*table.to_batches(), *null.to_batches()])
+
+    assert (first.key, first.payload, first.is_null_key) == (b"\2\2\2a", b"\0\0\0\7", False)
+    assert (second.key, second.payload, second.is_null_key) == (None, None, True)
+    (other,) = rows.messages(pa.table({"__key_bytes__": [b"k"], "__value__": [7]}))
+    assert (other.key, other.payload) == (b"k", b"\0\0\0\7")
+
+
+def test_a_schema_that_cannot_be_read_is_told() -> None:
+    """Of columns that could be its fields, the reason is what is wrong with the schema."""
+    schema = TopicSchema(SchemaInfo("AVRO", '{"type":"record"}'))
+
+    assert _written(pa.table({"__value__": [b"\2"]}), schema) == [b"\2"]
+    for column in ("a", "__value__"):
+        with pytest.raises(SchemaError, match="name of an Avro record is missing"):
+            _written(pa.table({column: [1]}), schema)
+
+
+def test_fields_of_keys_are_named_as_such() -> None:
+    """A field of the key is not taken for one of the value."""
+    with pytest.raises(OptionError, match=r"row 0 .*the key\.id is null"):
+        _written(pa.table({"__key.id": [None], "__value__": [1]}), _PAIR)
