@@ -50,6 +50,15 @@ def test_a_reader_schema_is_a_version(
     assert registered_versions(schema) == versions
 
 
+@pytest.mark.parametrize("data", ['"long"', '["null","string"]', '{"type":"int"}'])
+def test_a_part_of_a_key_value_may_be_any_definition(data: str) -> None:
+    """Avro spells types as text, lists and objects."""
+    part = SchemaInfo("AVRO", data)
+    schema = TopicSchema(SchemaInfo("KEY_VALUE", key=_A, value=part))
+
+    assert load_schema(schemas_json(schema, timestamp_ms=0)).reader == schema.reader
+
+
 def test_a_topic_without_schema_has_an_empty_answer() -> None:
     """As a broker answers for such a topic."""
     assert schemas_json(None, timestamp_ms=0) == '{"getSchemaResponses": []}'

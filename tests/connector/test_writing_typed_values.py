@@ -10,6 +10,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from hypothesis import given
@@ -22,6 +23,7 @@ from connector import open_topic, write_messages
 from connector.catalog.schemas.answers import registered_versions
 from connector.writing.message_rows import GIVEN_ANEW, MessageRows
 from tests.support.buckets import TOPIC, MemoryBucket
+from tests.support.command_line import USAGE, lines_of, run
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
 from tests.support.golden_values import comparable, golden_schema, topics_with_values
@@ -29,6 +31,7 @@ from tests.support.protobuf_files import data_of, file_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.support.golden import GoldenTopic
 
@@ -183,6 +186,28 @@ def test_golden_topics_are_written_as_they_were_read(topic: GoldenTopic, time_un
     bucket.drop()
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["avro-orders", "avro-logical", "clients-cpp-avro", "protobuf", "protobuf-native",
+     "kv-avro-separated", "kv-string-avro-separated", "kv-string-int-inline"],
+)  # fmt: skip
+def test_payloads_are_those_of_pulsar_s_clients(name: str) -> None:
+    """Typed values of golden topics are written as the very bytes that they were read from."""
+    topic = golden_topic(name)
+    columns = ["__key_bytes__", "__null_value__"]
+    options: dict[str, Any] = {"schema": golden_schema(topic), "value": "struct"}
+    table = open_golden(topic, **options, columns=["*", *columns]).to_table()
+    raw = open_golden(topic, value="raw", columns=["__value__", *columns]).to_table().to_pylist()
+
+    written = list(MessageRows(options["schema"], publish_time_ms=0).messages(table))
+
+    assert len(written) == topic.message_count
+    for message, row in zip(written, raw, strict=True):
+        key = message.key.encode() if isinstance(message.key, str) else message.key
+        assert key == row["__key_bytes__"]
+        assert message.payload == (None if row["__null_value__"] else row["__value__"])
+
+
 _ENGINES: Final[dict[str, Callable[[pa.Table], object]]] = {
     "DuckDB": lambda table: duckdb.from_arrow(table).to_arrow_reader(),
     "Polars": pl.DataFrame,
@@ -221,6 +246,49 @@ def _written(table: pa.Table, schema: TopicSchema) -> list[bytes | None]:
 
 _ORDER: Final = TopicSchema(_avro("AVRO", *_PRESENT))
 _PAIR: Final = TopicSchema(SchemaInfo("KEY_VALUE", key=_ORDER.reader, value=SchemaInfo("INT32")))
+
+
+@pytest.mark.parametrize("key", [None, "AVRO", "PROTOBUF_NATIVE"])
+def test_metadata_has_the_schemas(key: str | None) -> None:
+    """What is written with metadata is read typed by it, whatever the schema."""
+    bucket, folder = MemoryBucket(), MemoryBucket()
+    schema = _ORDER
+    rows: list[dict[str, object]] = [{"__value__": {"id": 1, "note": None}}]
+    if key is not None:
+        pair = SchemaInfo("KEY_VALUE", key=_PARTS[key][0], value=_ORDER.reader)
+        given_key: dict[str, dict[str, object]] = {
+            "AVRO": {"id": 2, "note": "a"},
+            "PROTOBUF_NATIVE": {"number": 3, "word": "b"},
+        }
+        schema, rows = TopicSchema(pair), [{"__key": given_key[key], **rows[0]}]
+
+    write_messages(
+        bucket.url, TOPIC, _table(schema, rows), schema=schema, metadata_folder=folder.url
+    )
+
+    read = open_topic(
+        bucket.url, TOPIC, metadata=folder.url, value="struct", columns=[*rows[0]]
+    ).to_table()
+    assert read.to_pylist() == rows
+    bucket.drop()
+    folder.drop()
+
+
+def test_files_are_written_by_the_command(tmp_path: Path) -> None:
+    """Columns of a Parquet file become typed values, and errors name its rows and fields."""
+    file, bad = tmp_path / "orders.parquet", tmp_path / "bad.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "note": ["a", None]}), file)
+    pq.write_table(pa.table({"id": [1, None], "note": ["a", None]}), bad)
+    definition = tmp_path / "order.avsc"
+    definition.write_text(_ORDER.reader.data)
+    bucket, schema = str(tmp_path / "bucket"), ("--schema", str(definition))
+
+    lines_of("write", bucket, "orders", str(file), *schema)
+
+    rows = lines_of("head", bucket, "orders", *schema, "--columns", "id,note")
+    assert rows == [{"id": 1, "note": "a"}, {"id": 2, "note": None}]
+    failed = run("write", bucket, "others", str(bad), *schema, ends=USAGE)
+    assert "bad.parquet: row 1 (from 0): the value.id is null" in " ".join(failed.stderr.split())
 
 
 class TestWhatIsRefused:

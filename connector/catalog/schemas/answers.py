@@ -56,11 +56,13 @@ def _data(info: SchemaInfo) -> str:
     if info.type != "KEY_VALUE":
         return info.data
     parts = {"key": info.key, "value": info.value}
-    data = {
-        name: json.loads(part.data) if part is not None and part.data else ""
-        for name, part in parts.items()
-    }
-    return json.dumps(data)
+    return json.dumps({name: _definition(part) for name, part in parts.items()})
+
+
+def _definition(part: SchemaInfo | None) -> object:
+    """The definition of a key or value; one that is text (`"long"`) stays the JSON that it is."""
+    definition = json.loads(part.data) if part is not None and part.data else ""
+    return part.data if part is not None and isinstance(definition, str) else definition
 
 
 def _properties(info: SchemaInfo) -> dict[str, str]:
