@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _INTEGERS: Final = {32: pa.int32(), 64: pa.int64()}
 _DECIMAL_BYTES: Final = 16
+_DAY_SECONDS: Final = 86_400
+_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def is_null(path: str) -> OptionError:
@@ -111,16 +113,31 @@ def floats(values: pa.Array, path: str) -> pa.Array:
     return nearest
 
 
+def check_times(values: pa.Array, path: str) -> None:
+    """Refuse times of day beyond the day, which numbers may be that were cast to them.
+
+    Raises:
+        OptionError: One is not from midnight to midnight.
+    """
+    numbers = values.view(_INTEGERS[values.type.bit_width])
+    per_day = _DAY_SECONDS * _PER_SECOND[values.type.unit]
+    beyond = numbers.filter(pc.or_(pc.less(numbers, 0), pc.greater_equal(numbers, per_day)))
+    if len(beyond):
+        message = f"{path}: {beyond[0]} {values.type.unit} are not a time of day"
+        raise OptionError(message)
+
+
 def in_unit(values: pa.Array, unit: str, path: str) -> pa.Array:
     """Times in another unit.
 
     Raises:
-        OptionError: One has more digits than the unit, or is beyond its range.
+        OptionError: One has more digits than the unit, or is beyond its range or the day.
     """
     type_ = values.type
     if pa.types.is_timestamp(type_):
         wanted = pa.timestamp(unit, tz=type_.tz)
     else:
+        check_times(values, path)
         wanted = pa.time32(unit) if unit == "ms" else pa.time64(unit)
     try:
         return values.cast(wanted)

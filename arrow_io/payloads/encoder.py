@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 
 from arrow_io.errors import OptionError, SchemaError
-from arrow_io.payloads.arrow_values import floats, numbers
+from arrow_io.payloads.arrow_values import check_times, floats, numbers
 from arrow_io.payloads.avro_encoder import AvroEncoder
 from arrow_io.payloads.json_encoder import JsonEncoder
 from arrow_io.payloads.primitive import PRIMITIVE_TYPES, primitive_shape
@@ -266,6 +266,8 @@ def _primitives(values: pa.Array, type_: str, name: str) -> list[bytes | None]:
         values = floats(values, name)
     unit = "ns" if getattr(values.type, "unit", "") == "ns" else "us"
     values = values.cast(primitive_shape(type_, unit).type)
+    if pa.types.is_time(values.type):
+        check_times(values, name)
     pack = struct.Struct(_FORMATS[type_]).pack
     per_second = _UNITS_PER_SECOND[unit]
     nanoseconds = _UNITS_PER_SECOND["ns"] // per_second

@@ -267,6 +267,8 @@ def test_a_type_inside_itself_is_written_as_the_json_it_is_given_as() -> None:
         (SchemaInfo("INT64"), pa.array(["one"]), "one"),
         (SchemaInfo("BOOLEAN"), pa.array([[True]]), "list"),
         (SchemaInfo("STRING"), pa.array([1]), "int64"),
+        (SchemaInfo("LOCAL_TIME"), pa.array([86_400_000_000]), "86400000000 us are not a time"),
+        (SchemaInfo("TIME"), pa.array([0, -1000, None]), "-1000 us are not a time of day"),
         (SchemaInfo("TIMESTAMP"), pa.array([1], pa.timestamp("us", "UTC")), "lose data"),
         (SchemaInfo("TIME"), pa.array([1], pa.time64("us")), "lose data"),
         (_record(a="long"), pa.array([{"a": None}]), "the value.a is null"),
