@@ -55,7 +55,7 @@ class _DefaultEncoder:
         self._budget = Budget()
 
     def encode(self, type_: AvroType, value: object, depth: int) -> bytes:
-        """The bytes of a value, so deep inside the default."""
+        """The bytes of a value that stands at a depth inside the default."""
         self._budget.spend(depth)
         if type_.kind == "union":
             for number, branch in enumerate(type_.branches):

@@ -78,7 +78,7 @@ def root_message(schema_data: str) -> Descriptor:
             base64.b64decode(encoded, validate=True)
         )
     except (ValueError, DecodeError) as error:
-        raise SchemaError("the fileDescriptorSet is not one in Base64") from error
+        raise SchemaError("the fileDescriptorSet is not a FileDescriptorSet in Base64") from error
     pool = _pool(files, file_name)
     try:
         message = pool.FindMessageTypeByName(name)
