@@ -196,6 +196,14 @@ class EntryTooLargeError(PulsarOffloadError, ValueError):
     """An entry fits no data block of the chosen block size."""
 
 
+class LakeTableError(PulsarOffloadError, ValueError):
+    """A lake table cannot be read, or cannot take the columns, files or progress of a copy."""
+
+
+class ConcurrentCopyError(PulsarOffloadError, RuntimeError):
+    """Another run copied to the same lake table meanwhile; what this one wrote is not in it."""
+
+
 class IncompleteReadWarning(UserWarning):
     """A read left something out or replaced it; `ReadReport.notices` says what."""
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import (
     ChecksumError,
+    ConcurrentCopyError,
     CorruptBlockError,
     CorruptEntryError,
     CorruptIndexError,
@@ -17,6 +18,7 @@ from arrow_io.errors import (
     EntryTooLargeError,
     FormatError,
     IncompleteReadWarning,
+    LakeTableError,
     MissingEntriesError,
     MissingObjectError,
     ObjectChangedError,
@@ -73,6 +75,7 @@ else:
 __all__ = [
     "Catalog",
     "ChecksumError",
+    "ConcurrentCopyError",
     "CorruptBlockError",
     "CorruptEntryError",
     "CorruptIndexError",
@@ -85,6 +88,7 @@ __all__ = [
     "EntryTooLargeError",
     "FormatError",
     "IncompleteReadWarning",
+    "LakeTableError",
     "LedgerOffloader",
     "LedgerToOffload",
     "Message",

@@ -48,6 +48,8 @@ _BUILTINS: Final = {
     "UnknownSchemaVersionError": (LookupError,),
     "PayloadDecodeError": (ValueError,),
     "EntryTooLargeError": (ValueError,),
+    "LakeTableError": (ValueError,),
+    "ConcurrentCopyError": (RuntimeError,),
 }
 _CLASSES: Final = [
     each

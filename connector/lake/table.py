@@ -1,0 +1,90 @@
+"""What every kind of table offers to a copy: what it is now, and one step that adds files to it.
+
+The files of a commit are written before it, and no table names them until it. So whatever stops a
+copy before the commit leaves garbage, and never half a commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from arrow_io.storage.location import Location
+    from connector.lake.data_file import DataFile
+    from connector.lake.transforms import Partitioning
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a table is now.
+
+    Attributes:
+        schema: Its columns.
+        partitioning: How its files are split.
+        progress: How far it was copied to, as the last commit said; None: nothing was copied yet.
+        token: What the kind of table knows its version by; for its own `commit` alone.
+    """
+
+    schema: pa.Schema
+    partitioning: Partitioning
+    progress: str | None
+    token: object
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What is added to a table in one step.
+
+    Attributes:
+        files: Files that lie at the table's location already.
+        schema: The columns that the table has then: what it stood with, perhaps widened.
+        partitioning: How the files are split.
+        before: The progress that the table must have.
+        after: The progress that it has then.
+        summary: Further words for people, which the table keeps with the commit if it can.
+    """
+
+    files: tuple[DataFile, ...]
+    schema: pa.Schema
+    partitioning: Partitioning
+    before: str | None
+    after: str
+    summary: Mapping[str, str] = field(default_factory=dict)
+
+
+class LakeTable(Protocol):
+    """A table that files can be added to."""
+
+    @property
+    def location(self) -> Location:
+        """The table's folder, which the paths of its files are relative to."""
+
+    @property
+    def data_prefix(self) -> str:
+        """Where in its folder new files lie: empty, or ends in `/`."""
+
+    def standing(self) -> Standing | None:
+        """What the table is now; None: there is none yet.
+
+        Raises:
+            LakeTableError: What stands there is no table that can be copied to.
+            StorageError: The store or the catalog failed.
+        """
+
+    def commit(self, commit: Commit, standing: Standing | None) -> None:
+        """Create the table, or widen it, if needed; add the files; keep the progress: in one step.
+
+        Args:
+            commit: What is added.
+            standing: What the table was when the copy began, by `standing`.
+
+        Raises:
+            ConcurrentCopyError: The table's progress is no longer `commit.before`.
+            LakeTableError: The table cannot take the commit.
+            StorageError: The store or the catalog failed; the commit may have been made.
+        """
