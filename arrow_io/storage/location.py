@@ -333,6 +333,48 @@ class Location:
 
         run_to_its_end(lambda: self._sender.send(name, send, sent_bytes=len(data)))
 
+    def write_new_object(self, name: str, data: bytes) -> bool:
+        """Write a whole object in one request, unless there is another of its name.
+
+        Of two that write different bytes at once, one succeeds. Whoever writes the same bytes once
+        more succeeds too: an answer may be lost. An interrupt waits until the request has ended.
+
+        Args:
+            name: Name of the object.
+            data: Its bytes, at least one.
+
+        Returns:
+            Whether the object that has the name now has these bytes.
+
+        Raises:
+            OptionError: The location is a chain of URLs, or no way to do this is known of its store
+                (S3, local folders and memory can).
+            StorageError: The store refused, or went on failing; it may have the object then.
+        """
+        self.check_writable()
+
+        def send(store: ObjectStore) -> bool:
+            self.trace.sent(RequestKind.PUT, name)
+            try:
+                store.put_new_object(name, data)
+            except FileExistsError:
+                return False
+            except NotImplementedError:
+                message = (
+                    f"no way is known to write an object at {self} only if its name is free: give"
+                    " a place on S3 or in a local folder"
+                )
+                raise OptionError(message) from None
+            self.trace.written(RequestKind.PUT, len(data))
+            return True
+
+        if run_to_its_end(lambda: self._sender.send(name, send, sent_bytes=len(data))):
+            return True
+        try:
+            return self.read_object(name, max_bytes=len(data)).data == data
+        except FormatError:
+            return False
+
     def upload(
         self,
         name: str,

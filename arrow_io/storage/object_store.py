@@ -230,6 +230,15 @@ class ObjectStore:
                 error.add_note(f"a file of it is left ({type(failure).__name__})")
             raise
 
+    def put_new_object(self, name: str, data: bytes) -> None:
+        """Write a whole object unless there is one of its name, in one step.
+
+        Raises:
+            FileExistsError: There is one.
+            NotImplementedError: No such step is known of this store.
+        """
+        raise NotImplementedError
+
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin an object that is written in parts."""
         del attributes
@@ -290,6 +299,18 @@ class LocalObjectStore(ObjectStore):
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin an object that is written in parts."""
         del attributes
+        return self._begin_file(name)
+
+    def put_new_object(self, name: str, data: bytes) -> None:
+        """Write a file aside, and link it to its name, which fails if that is taken."""
+        upload = self._begin_file(name)
+        try:
+            upload.write_part(1, data)
+            upload.link()
+        finally:
+            upload.abort()
+
+    def _begin_file(self, name: str) -> LocalUpload:
         self._file_system.makedirs(self._root, exist_ok=True)
         return LocalUpload(self._file_system, self._path(name))
 
@@ -324,6 +345,13 @@ class MemoryObjectStore(_WithoutLeftovers):
         """Begin an object that is written in parts."""
         del attributes
         return MemoryUpload(MemoryFile(self._file_system, self._path(name)))
+
+    def put_new_object(self, name: str, data: bytes) -> None:
+        """Take the name, which only the first can."""
+        path = self._path(name)
+        file = MemoryFile(self._file_system, path, data)
+        if self._file_system.store.setdefault(path, file) is not file:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
 
 
 class ClosingObjectStore(_WithoutLeftovers):

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from fsspec.asyn import sync
 
 from arrow_io.errors import StorageError
-from arrow_io.storage.failures import RequestGivenUpError, s3_error_code, storage_errors
+from arrow_io.storage.failures import (
+    RequestGivenUpError,
+    http_status,
+    s3_error_code,
+    storage_errors,
+)
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectHead,
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_version import ObjectVersion
 
 _Result = TypeVar("_Result")
+_HTTP_CONFLICT = 409
+_HTTP_PRECONDITION_FAILED = 412
 
 
 class S3ObjectStore(ObjectStore):
@@ -243,6 +250,18 @@ class S3ObjectStore(ObjectStore):
     def put_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
         """Write a whole object, in place of one that has its name: one PUT."""
         self._call("put_object", **self._bucket_and_key(name), Body=data, **_sent(attributes))
+
+    def put_new_object(self, name: str, data: bytes) -> None:
+        """Write a whole object unless there is one of its name: one conditional PUT."""
+        try:
+            self._call("put_object", **self._bucket_and_key(name), Body=data, IfNoneMatch="*")
+        except storage_errors() as error:
+            if http_status(error) == _HTTP_PRECONDITION_FAILED:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+            if http_status(error) == _HTTP_CONFLICT:
+                # Another request for the name was under way: only a later one learns how it ended.
+                raise ConnectionAbortedError from error
+            raise
 
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin a multipart upload."""

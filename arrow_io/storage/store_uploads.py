@@ -140,9 +140,26 @@ class LocalUpload(AsideUpload):
 
     def complete(self) -> None:
         """Rename the file."""
+        self._keep_bytes()
+        super().complete()
+        self._keep_name()
+
+    def link(self) -> None:
+        """Give the file its name too, unless another has it: `abort` removes the first one.
+
+        Raises:
+            FileExistsError: Another has it.
+        """
+        self._keep_bytes()
+        self._file.close()
+        os.link(self._aside, self._path)
+        self._keep_name()
+
+    def _keep_bytes(self) -> None:
         self._file.flush()
         os.fsync(self._file.fileno())
-        super().complete()
+
+    def _keep_name(self) -> None:
         folder = os.open(os.path.dirname(self._path), os.O_RDONLY)  # noqa: PTH120 - fsspec's path
         try:
             os.fsync(folder)

@@ -68,6 +68,15 @@ class LakeTable(Protocol):
     def data_prefix(self) -> str:
         """Where in its folder new files lie: empty, or ends in `/`."""
 
+    def storable(self, schema: pa.Schema) -> pa.Schema:
+        """The same columns with the types in which this kind of table keeps them.
+
+        Values are cast to them, without loss, before they are written.
+
+        Raises:
+            LakeTableError: This kind of table cannot keep a column; the message names it.
+        """
+
     def standing(self) -> Standing | None:
         """What the table is now; None: there is none yet.
 
