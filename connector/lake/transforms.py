@@ -1,0 +1,408 @@
+"""How the rows of a table are divided into partitions: the transforms of Iceberg's specification.
+
+Every kind of table is partitioned by them, so a partition has the same name and the same values in
+each. Times are those of UTC.
+
+| text | column of | value | partition field |
+|---|---|---|---|
+| `x` | any type below, bool | the value itself | `x` |
+| `year(x)` | date, timestamp | years since 1970 | `x_year` |
+| `month(x)` | date, timestamp | months since January 1970 | `x_month` |
+| `day(x)` | date, timestamp | days since 1970-01-01 | `x_day` |
+| `hour(x)` | timestamp | hours since 1970-01-01 00:00 | `x_hour` |
+| `bucket(16, x)` | integer, decimal, string, binary, date, time, timestamp | 0 … 15 | `x_bucket` |
+
+A null belongs to the partition null.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+import mmh3
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.errors import LakeTableError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from decimal import Decimal
+
+Transform: TypeAlias = Literal["identity", "year", "month", "day", "hour", "bucket"]
+
+MAX_PARTITIONS: Final = 1_000
+"""Into how many partitions one record batch may fall: for each of them a file is open."""
+
+_SPELLINGS: Final = (
+    "a column, year(column), month(column), day(column), hour(column), bucket(16, column)"
+)
+_OF_TIME: Final = re.compile(r"(year|month|day|hour)\(\s*(.+?)\s*\)")
+_OF_HASH: Final = re.compile(r"bucket\(\s*(\d{1,10})\s*,\s*(.+?)\s*\)")
+_MAX_BUCKETS: Final = 2**31 - 1
+_EPOCH: Final = date(1970, 1, 1)
+_FIRST_DAY: Final = (date.min - _EPOCH).days
+_STOP_DAY: Final = (date.max - _EPOCH).days + 1
+_DAY_SECONDS: Final = 86_400
+_HOUR_SECONDS: Final = 3_600
+_MICROSECONDS: Final = 1_000_000
+_TICKS: Final = {"s": 1, "ms": 1_000, "us": _MICROSECONDS, "ns": 1_000_000_000}
+"""Units of Arrow's times, in a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """One value by which rows are divided.
+
+    Attributes:
+        source: The column that it is computed from.
+        transform: How.
+        buckets: Into how many buckets values are hashed; 0 for the other transforms.
+    """
+
+    source: str
+    transform: Transform = "identity"
+    buckets: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its name, as Iceberg's specification gives it."""
+        return self.source if self.transform == "identity" else f"{self.source}_{self.transform}"
+
+    def __str__(self) -> str:
+        """The text that `Partitioning.parse` reads."""
+        if self.transform == "identity":
+            return self.source
+        argument = f"{self.buckets}, {self.source}" if self.transform == "bucket" else self.source
+        return f"{self.transform}({argument})"
+
+    def result_type(self, source_type: pa.DataType) -> pa.DataType:
+        """The type of a column that holds its values.
+
+        That of `day` is a date, as Iceberg shows it; a number of days has the same bytes.
+
+        Args:
+            source_type: Type of the column that it is computed from.
+        """
+        if self.transform == "identity":
+            return source_type
+        return pa.date32() if self.transform == "day" else pa.int32()
+
+    def values(self, column: pa.Array) -> pa.Array:
+        """Its values for all rows, int32 except for a column itself.
+
+        Raises:
+            LakeTableError: A time does not lie in the years 1 to 9999.
+        """
+        try:
+            return self._values(column)
+        except _OutOfYearsError as error:
+            message = (
+                f"cannot partition by {self}: a time in column {self.source} lies outside the years"
+                " 1 to 9999"
+            )
+            raise LakeTableError(message) from error
+
+    def _values(self, column: pa.Array) -> pa.Array:
+        if self.transform == "bucket":
+            return _bucketed(column, self.buckets)
+        if self.transform == "hour":
+            hours = _floor_divided(_ticks(column), _per_second(column) * _HOUR_SECONDS)
+            return hours.cast(pa.int32())
+        if self.transform == "identity":
+            if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+                _days(column)
+            return column
+        days = _days(column)
+        return days if self.transform == "day" else _calendar_units(days, self.transform)
+
+    def text(self, value: Any) -> str:  # noqa: ANN401 - of the column's type
+        """One of its values as Iceberg shows it to people, and names folders; not for null.
+
+        Example:
+            >>> PartitionField("at", "month").text(575)
+            '2017-12'
+        """
+        if self.transform == "year":
+            return f"{_EPOCH.year + value:04}"
+        if self.transform == "month":
+            return f"{_EPOCH.year + value // 12:04}-{value % 12 + 1:02}"
+        if self.transform == "day":
+            return _date(value).isoformat()
+        if self.transform == "hour":
+            return f"{_date(value // 24).isoformat()}-{value % 24:02}"
+        return _text(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """How the rows of a table are divided.
+
+    Attributes:
+        fields: By what, the outermost first; none: the table is not divided.
+    """
+
+    fields: tuple[PartitionField, ...] = ()
+
+    @classmethod
+    def parse(cls, texts: Iterable[str], schema: pa.Schema) -> Partitioning:
+        """Read what a user gave.
+
+        A column that has just the name that is asked for goes before a transform.
+
+        Args:
+            texts: Such as `day(__publish_time__)`, `bucket(16, customer)` or `country`.
+            schema: Columns of the table.
+
+        Raises:
+            OptionError: A text is none of these, names no column, asks for what the column's type
+                does not allow, or for a field that is there already.
+        """
+        fields: list[PartitionField] = []
+        for text in texts:
+            field = _parsed(text.strip(), schema)
+            _check_type(field, schema.field(field.source).type)
+            _check_other_fields(field, fields, schema)
+            fields.append(field)
+        return cls(tuple(fields))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What `parse` reads."""
+        return tuple(map(str, self.fields))
+
+    def split(self, batch: pa.RecordBatch) -> list[tuple[tuple[Any, ...], pa.RecordBatch]]:
+        """Divide the rows.
+
+        Args:
+            batch: Has the columns of the table.
+
+        Returns:
+            For each partition its values, one a field (None: null), and its rows in their order.
+            The partitions stand in the order in which they first appear.
+
+        Raises:
+            LakeTableError: The rows fall into more than `MAX_PARTITIONS`; or a time does not lie in
+                the years 1 to 9999.
+        """
+        if not self.fields:
+            return [((), batch)]
+        if not batch.num_rows:
+            return []
+        columns = [field.values(batch.column(field.source)) for field in self.fields]
+        groups = _groups(columns)
+        sizes = groups.value_counts().field("counts").to_pylist()
+        if len(sizes) > MAX_PARTITIONS:
+            message = (
+                f"{batch.num_rows} rows fall into {len(sizes)} partitions by"
+                f" {', '.join(self.texts)}; allowed are {MAX_PARTITIONS}: choose what divides less"
+            )
+            raise LakeTableError(message)
+        bounds = [0]
+        for size in sizes:
+            bounds.append(bounds[-1] + size)
+        firsts = pa.array(bounds[:-1], pa.uint64())
+        # Rows in the order of time are in that of their partitions too, and need no copy.
+        if not pc.all(pc.less_equal(groups[:-1], groups[1:]), min_count=0).as_py():
+            order = pc.sort_indices(groups)  # which is stable
+            batch, firsts = batch.take(order), order.take(firsts)
+        values = zip(*(column.take(firsts).to_pylist() for column in columns), strict=True)
+        parts = (batch.slice(start, stop - start) for start, stop in pairwise(bounds))
+        return list(zip(values, parts, strict=True))
+
+
+class _OutOfYearsError(ValueError):
+    """A time that no calendar of Python, DuckDB or Spark has."""
+
+
+def _parsed(text: str, schema: pa.Schema) -> PartitionField:
+    field = PartitionField(text)
+    if text not in schema.names:
+        if found := _OF_TIME.fullmatch(text):
+            field = PartitionField(found[2], cast("Transform", found[1]))
+        elif found := _OF_HASH.fullmatch(text):
+            field = PartitionField(found[2], "bucket", int(found[1]))
+            if not 1 <= field.buckets <= _MAX_BUCKETS:
+                message = f"cannot partition by {text}: buckets are 1 to {_MAX_BUCKETS}"
+                raise OptionError(message)
+    found_columns = schema.names.count(field.source)
+    if found_columns != 1:
+        many = "no column" if not found_columns else f"{found_columns} columns"
+        message = (
+            f"cannot partition by {text!r}: {many} {field.source!r};"
+            f" allowed are {_SPELLINGS} of {', '.join(schema.names)}"
+        )
+        raise OptionError(message)
+    return field
+
+
+def _check_type(field: PartitionField, type_: pa.DataType) -> None:
+    """Raise `OptionError` unless the transform takes values of a type."""
+    types = pa.types
+    has_date = types.is_date32(type_) or types.is_timestamp(type_)
+    if field.transform == "hour":
+        allowed = types.is_timestamp(type_)
+    elif field.transform in {"year", "month", "day"}:
+        allowed = has_date
+    else:
+        # Python's times have no nanoseconds.
+        exact = field.transform == "bucket" or getattr(type_, "unit", "us") != "ns"
+        allowed = exact and (
+            has_date
+            or types.is_signed_integer(type_)
+            or types.is_decimal(type_)
+            or types.is_string(type_)
+            or types.is_binary(type_)
+            or types.is_time64(type_)
+            or (types.is_boolean(type_) and field.transform == "identity")
+        )
+    if not allowed:
+        message = f"cannot partition by {field}: column {field.source} has the type {type_}"
+        raise OptionError(message)
+
+
+def _check_other_fields(
+    field: PartitionField, others: Sequence[PartitionField], schema: pa.Schema
+) -> None:
+    """Raise `OptionError` if a field cannot stand beside those before it."""
+    of_time = {"year", "month", "day", "hour"}
+    for other in others:
+        both_of_time = {field.transform, other.transform} <= of_time
+        if other.name == field.name or (other.source == field.source and both_of_time):
+            message = f"cannot partition by {field} and by {other}: one says what the other says"
+            raise OptionError(message)
+    if field.transform != "identity" and field.name in schema.names:
+        message = f"cannot partition by {field}: a column has the name {field.name} of its field"
+        raise OptionError(message)
+
+
+def _groups(columns: Sequence[pa.Array]) -> pa.Int32Array:
+    """For each row the number of its partition, which count by first appearance."""
+    groups: pa.Array | None = None
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        if groups is None:
+            groups = encoded.indices
+        else:
+            # Both are less than the number of rows, so the product fits.
+            pairs = pc.add(
+                pc.multiply(groups.cast(pa.int64()), len(encoded.dictionary)), encoded.indices
+            )
+            groups = pairs.dictionary_encode().indices
+    return groups
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - of the column's type
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+# ------------------------------------------------------------------------------------------- times
+
+
+def _date(days: int) -> date:
+    return _EPOCH + timedelta(days=days)
+
+
+def _per_second(column: pa.Array) -> int:
+    """Ticks of a column of timestamps, in a second."""
+    return _TICKS[column.type.unit]
+
+
+def _days(column: pa.Array) -> pa.Int32Array:
+    """Days since 1970 of dates or timestamps; raises `_OutOfYearsError`."""
+    if pa.types.is_date(column.type):
+        days = column.view(pa.int32())
+        _check_within(days, _FIRST_DAY, _STOP_DAY)
+        return days
+    return _floor_divided(_ticks(column), _per_second(column) * _DAY_SECONDS).cast(pa.int32())
+
+
+def _calendar_units(days: pa.Int32Array, transform: Transform) -> pa.Int32Array:
+    """Years or months since 1970."""
+    dates = days.view(pa.date32())
+    years = pc.subtract(pc.year(dates), _EPOCH.year)
+    if transform == "month":
+        years = pc.add(pc.multiply(years, 12), pc.subtract(pc.month(dates), 1))
+    return years.cast(pa.int32())
+
+
+def _ticks(column: pa.Array) -> pa.Int64Array:
+    """Timestamps as numbers of their unit since 1970; raises `_OutOfYearsError`."""
+    ticks = column.view(pa.int64())
+    a_day = _per_second(column) * _DAY_SECONDS
+    if column.type.unit != "ns":  # whose 64 bits reach from 1677 to 2262
+        _check_within(ticks, _FIRST_DAY * a_day, _STOP_DAY * a_day)
+    return ticks
+
+
+def _check_within(numbers: pa.Array, start: int, stop: int) -> None:
+    extremes = pc.min_max(numbers).as_py()
+    if extremes["min"] is not None and not start <= extremes["min"] <= extremes["max"] < stop:
+        raise _OutOfYearsError
+
+
+def _floor_divided(numbers: pa.Int64Array, divisor: int) -> pa.Int64Array:
+    """Arrow's division is towards zero, which would put the last day of 1969 into 1970."""
+    quotients = pc.divide(numbers, divisor)
+    below = pc.less(numbers, pc.multiply(quotients, divisor))
+    return pc.subtract(quotients, below.cast(pa.int64()))
+
+
+# ------------------------------------------------------------------------------------------ hashes
+
+
+def _bucketed(column: pa.Array, buckets: int) -> pa.Int32Array:
+    """Iceberg's buckets: Murmur3 of 32 bits (x86) over bytes that the specification lays down.
+
+    Each distinct value is hashed once.
+    """
+    encoded = column.dictionary_encode()
+    values, to_bytes = _hashed_values(encoded.dictionary)
+    numbers = [(mmh3.hash(to_bytes(each)) & 0x7FFF_FFFF) % buckets for each in values.to_pylist()]
+    return pa.array(numbers, pa.int32()).take(encoded.indices)
+
+
+def _hashed_values(values: pa.Array) -> tuple[pa.Array, Callable[[Any], bytes | str]]:
+    """What is hashed instead of each value, and how it becomes bytes.
+
+    Whole numbers and times of every width hash alike: as 64 bits, times in µs.
+    """
+    type_ = values.type
+    if pa.types.is_timestamp(type_):
+        ticks, per_second = _ticks(values), _per_second(values)
+        if per_second > _MICROSECONDS:
+            return _floor_divided(ticks, per_second // _MICROSECONDS), _long_bytes
+        return pc.multiply(ticks, _MICROSECONDS // per_second), _long_bytes
+    if pa.types.is_time64(type_):
+        numbers = values.view(pa.int64())
+        return pc.divide(numbers, _TICKS[type_.unit] // _MICROSECONDS), _long_bytes
+    if pa.types.is_date(type_):
+        return values.view(pa.int32()), _long_bytes
+    if pa.types.is_decimal(type_):
+        return values, _decimal_bytes
+    return values, _long_bytes if pa.types.is_integer(type_) else _same
+
+
+def _long_bytes(number: int) -> bytes:
+    return number.to_bytes(8, "little", signed=True)
+
+
+def _decimal_bytes(number: Decimal) -> bytes:
+    """The unscaled value, in as few bytes of two's complement as it takes, highest first."""
+    sign, digits, _ = number.as_tuple()
+    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
+    size = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
+    return unscaled.to_bytes(size, "big", signed=True)
+
+
+def _same(value: bytes | str) -> bytes | str:
+    return value
