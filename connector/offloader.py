@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -110,6 +111,38 @@ class OffloadResult:
     name: LedgerObjectName
     data_bytes: int
     index_bytes: int
+    block_count: int
+    context: OffloadContext
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexObject:
+    """An index object that is still to be written."""
+
+    name: str
+    data: bytes
+    user_metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedOffload:
+    """A ledger whose data object is written, and whose index object is not: nobody reads it yet.
+
+    A value that goes to other processes, whichever of which publishes the ledger.
+
+    Attributes:
+        name: Names of the objects.
+        index: The index object, which publishes the ledger.
+        data_bytes: Length of the data object.
+        block_count: Number of data blocks.
+        context: What the cluster's metadata of the ledger must say of it.
+        warnings: What went wrong, yet does no harm, in words.
+    """
+
+    name: LedgerObjectName
+    index: IndexObject
+    data_bytes: int
     block_count: int
     context: OffloadContext
     warnings: tuple[str, ...] = ()
@@ -218,21 +251,51 @@ class LedgerOffloader:
             StorageError: The store refused, or went on failing.
             Exception: What the entries raised.
         """
-        name = LedgerObjectName(uuid, ledger.ledger_id)
-        try:
-            writer = LedgerWriter(ledger.metadata, block_bytes=self.block_bytes)
-            self._check_block_count(ledger.metadata)
-            user_metadata = self._user_metadata(ledger.metadata, extra_metadata or {})
-            self._check_new(name)
-            attempt = _Attempt(name)
-            try:
-                return self._write(attempt, writer, ledger.entries, user_metadata)
-            except BaseException as error:
-                self._undo(attempt, error)
-                raise
-        except PulsarOffloadError as error:
-            error.located(object_key=name.data_name, ledger_id=name.ledger_id)
-            raise
+        attempt = _Attempt(LedgerObjectName(uuid, ledger.ledger_id))
+        with self._undone_if_it_fails(attempt):
+            staged = self._stage(attempt, ledger, extra_metadata)
+            self._check_new(attempt.name)
+            attempt.asked_for_index = True
+            self.publish(staged.index)
+        return OffloadResult(
+            staged.name,
+            staged.data_bytes,
+            len(staged.index.data),
+            staged.block_count,
+            staged.context,
+            staged.warnings,
+        )
+
+    def stage(
+        self,
+        ledger: LedgerToOffload,
+        uuid: UUID,
+        extra_metadata: Mapping[str, str] | None = None,
+    ) -> StagedOffload:
+        """Write the data object of a ledger, which readers do not know of until it is published.
+
+        As `offload`, but for the index object. What is left of a ledger that is never published is
+        an offload that never completed.
+
+        Args:
+            ledger: As of `offload`.
+            uuid: As of `offload`.
+            extra_metadata: As of `offload`.
+
+        Raises:
+            Exception: As of `offload`.
+        """
+        attempt = _Attempt(LedgerObjectName(uuid, ledger.ledger_id))
+        with self._undone_if_it_fails(attempt):
+            return self._stage(attempt, ledger, extra_metadata)
+
+    def publish(self, index: IndexObject) -> None:
+        """Write the index object of a ledger that was staged; done again, it changes nothing.
+
+        Raises:
+            StorageError: The store refused, or went on failing; it may have the object then.
+        """
+        self.location.write_object(index.name, index.data, user_metadata=index.user_metadata)
 
     def read_offloaded(self, ledger_id: int, uuid: UUID) -> OffloadedLedger:
         """Open an offloaded ledger for reading: one request.
@@ -317,35 +380,53 @@ class LedgerOffloader:
             **given,
         }
 
-    def _write(
+    @contextmanager
+    def _undone_if_it_fails(self, attempt: _Attempt) -> Iterator[None]:
+        name = attempt.name
+        try:
+            try:
+                yield
+            except BaseException as error:
+                if attempt.data is not None:
+                    self._undo(attempt, error)
+                raise
+        except PulsarOffloadError as error:
+            error.located(object_key=name.data_name, ledger_id=name.ledger_id)
+            raise
+
+    def _stage(
         self,
         attempt: _Attempt,
-        writer: LedgerWriter,
-        entries: Iterable[BytesLike],
-        user_metadata: Mapping[str, str],
-    ) -> OffloadResult:
-        name, location = attempt.name, self.location
+        ledger: LedgerToOffload,
+        extra_metadata: Mapping[str, str] | None,
+    ) -> StagedOffload:
+        writer = LedgerWriter(ledger.metadata, block_bytes=self.block_bytes)
+        self._check_block_count(ledger.metadata)
+        user_metadata = self._user_metadata(ledger.metadata, extra_metadata or {})
+        name = attempt.name
+        self._check_new(name)
         data_bytes = block_count = 0
-        attempt.data = location.upload(
+        attempt.data = self.location.upload(
             name.data_name, user_metadata={**user_metadata, ROLE_KEY: "data"}
         )
         with attempt.data as upload:
-            for block in writer.blocks(entries):
+            for block in writer.blocks(ledger.entries):
                 upload.write_part(block)
                 data_bytes += len(block)
                 block_count += 1
             upload.wait()
             # Neither object of another offload that was faster is overwritten.
             self._check_new(name)
-        warnings = self._abort_uploads(name)
-        index = writer.index()
-        self._check_new(name)
-        attempt.asked_for_index = True
-        location.write_object(
-            name.index_name, index, user_metadata={**user_metadata, ROLE_KEY: "index"}
+        return StagedOffload(
+            name=name,
+            index=IndexObject(
+                name.index_name, writer.index(), {**user_metadata, ROLE_KEY: "index"}
+            ),
+            data_bytes=data_bytes,
+            block_count=block_count,
+            warnings=self._abort_uploads(name),
+            context=self._context(name.uuid),
         )
-        context = self._context(name.uuid)
-        return OffloadResult(name, data_bytes, len(index), block_count, context, warnings)
 
     def _undo(self, attempt: _Attempt, error: BaseException) -> None:
         """Delete what a failed offload wrote; what is left is noted on the error.

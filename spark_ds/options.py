@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.encryption import DecryptionKeys
     from connector.bounds import Bound
-    from connector.options.topic_request import Option
+    from connector.options.option import Option
 
 _MESSAGES: Final = "messages"
 _STORAGE_PREFIXES: Final = ("storage.", "secret.")

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import functools
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.redaction import redacted_urls
-from connector.options.kinds import URLS_BY_NAME
+from connector.options.kinds import FLAG, URLS_BY_NAME
 from connector.options.nested import put_text
 from connector.options.topic_request import OPTIONS, TopicRequest
+from connector.options.write_request import WRITE_OPTIONS, WriteRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from typer.models import OptionInfo
 
-    from connector.options.topic_request import Option
+    from connector.options.option import Option
 
 
 def _shell_name(option: Option) -> str:
@@ -34,15 +35,19 @@ class OptionGroup:
 
     Attributes:
         names: Their names in Python.
+        options: The table.
+        make: Makes the value of the options.
     """
 
     names: tuple[str, ...]
+    options: Mapping[str, Option] = field(default_factory=lambda: OPTIONS)
+    make: Callable[..., TopicRequest | WriteRequest] = TopicRequest
 
     def parameters(self) -> list[inspect.Parameter]:
         """The parameters that take their place."""
-        return [_parameter(OPTIONS[name]) for name in self.names]
+        return [_parameter(self.options[name]) for name in self.names]
 
-    def request(self, texts: dict[str, Any]) -> TopicRequest:
+    def request(self, texts: dict[str, Any]) -> TopicRequest | WriteRequest:
         """The options as one value.
 
         Args:
@@ -51,31 +56,26 @@ class OptionGroup:
         Raises:
             OptionError: A text is not of its option's form.
         """
-        given = {name: texts.pop(_shell_name(OPTIONS[name])) for name in self.names}
+        given = {name: texts.pop(_shell_name(self.options[name])) for name in self.names}
         read: dict[str, Any] = {
-            name: _read(OPTIONS[name], each)
+            name: _read(self.options[name], each)
             for name, each in given.items()
-            if each not in (None, [])
+            if each not in (None, [], False)
         }
-        return TopicRequest(**read)
+        return self.make(**read)
 
 
-def shell_option(name: str) -> OptionInfo:
-    """An option of the table, as typer takes it.
-
-    Args:
-        name: Its name in Python.
-    """
-    option = OPTIONS[name]
+def shell_option(option: Option) -> OptionInfo:
+    """An option of a table, as typer takes it."""
     said = f"{option.help} May be repeated." if option.kind.repeats else option.help
-    if option.default is not None:
+    if option.default is not None and not _is_switch(option):
         shown = str(option.default)
         shown = shown.lower() if isinstance(option.default, bool) else shown
         said += f" [default: {' '.join(filter(None, (shown, option.unit)))}]"
     allowed = list(option.kind.allowed)
     info: OptionInfo = typer.Option(
         f"--{_shell_name(option).replace('_', '-')}",
-        metavar=option.kind.form,
+        metavar=None if _is_switch(option) else option.kind.form,
         help=said,
         show_default=False,
         autocompletion=(lambda: allowed) if allowed else None,
@@ -94,6 +94,9 @@ Listing: TypeAlias = Annotated[TopicRequest, OptionGroup((*_PLACE, "on_corruptio
 """Where topics are, and whether damage is an error."""
 Bucket: TypeAlias = Annotated[TopicRequest, OptionGroup(("storage_options",))]
 """How to get at a bucket alone."""
+_WRITING = tuple(name for name, each in WRITE_OPTIONS.items() if each.in_python_only is None)
+Writing: TypeAlias = Annotated[WriteRequest, OptionGroup(_WRITING, WRITE_OPTIONS, WriteRequest)]
+"""All options of `write_messages`."""
 
 Url: TypeAlias = Annotated[
     str,
@@ -104,8 +107,6 @@ Url: TypeAlias = Annotated[
 Topic: TypeAlias = Annotated[
     str, typer.Argument(help="Name (orders), full name, or glob (sales-*).")
 ]
-StorageOptions: TypeAlias = Annotated[list[str] | None, shell_option("storage_options")]
-SchemaVersion: TypeAlias = Annotated[int | None, typer.Option(help=OPTIONS["schema_version"].help)]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
@@ -133,16 +134,6 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
 
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
-
-
-def storage_options(given: Iterable[str] | None) -> dict[str, object]:
-    """Options of fsspec from `key=value` texts; see `key_values`."""
-    return key_values("--storage-option", given)
-
-
-def metadata_options(given: Iterable[str] | None) -> dict[str, object]:
-    """Options of a source of metadata from `key=value` texts; see `key_values`."""
-    return key_values("--metadata-option", given)
 
 
 def bucket_urls(given: Iterable[str] | None) -> dict[str, str]:
@@ -184,17 +175,27 @@ def key_values(option: str, given: Iterable[str] | None) -> dict[str, object]:
     return options
 
 
+def _is_switch(option: Option) -> bool:
+    """Whether a shell gives it without a value, as it is off otherwise."""
+    return option.kind is FLAG and option.default is False
+
+
 def _parameter(option: Option) -> inspect.Parameter:
-    texts = list[str] if option.kind.repeats else str
+    given: Any = (list[str] if option.kind.repeats else str) | None
+    default = None
+    if _is_switch(option):
+        given, default = bool, False
     return inspect.Parameter(
         _shell_name(option),
         inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[texts | None, shell_option(option.name)],
+        default=default,
+        annotation=Annotated[given, shell_option(option)],
     )
 
 
-def _read(option: Option, given: Any) -> object:  # noqa: ANN401 - a text, or a list of texts
+def _read(option: Option, given: Any) -> object:  # noqa: ANN401 - a text, a list of them, a flag
+    if given is True:
+        return given
     if option.kind is URLS_BY_NAME:
         return bucket_urls(given)
     if option.kind.repeats:

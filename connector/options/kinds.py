@@ -18,6 +18,7 @@ from arrow_io.option_values import (
     check_instance,
     check_one_of,
     check_whole_number,
+    path_or_url,
 )
 from arrow_io.storage.trace import RequestTrace
 from connector.bounds import Bounds
@@ -68,13 +69,14 @@ def one_of(literal: object) -> Kind:
     return Kind(
         form="|".join(allowed),
         check=partial(check_one_of, allowed),
-        read=_as_it_is,
+        read=read_text,
         allowed=allowed,
         is_text=True,
     )
 
 
-def _as_it_is(_option: str, text: str) -> str:
+def read_text(_option: str, text: str) -> str:
+    """A text, as it stands."""
     return text
 
 
@@ -117,6 +119,12 @@ def read_count(option: str, text: str) -> int:
     return number
 
 
+def whole_number(least: int, greatest: int) -> Kind:
+    """A whole number within bounds, both inclusive."""
+    check = partial(check_whole_number, least=least, greatest=greatest)
+    return Kind(form="NUMBER", check=check, read=read_number)
+
+
 def _check_version(option: str, value: object) -> None:
     check_whole_number(option, value, -sys.maxsize, sys.maxsize)
 
@@ -134,6 +142,16 @@ def read_names(option: str, text: str) -> tuple[str, ...]:
         )
         raise OptionError(message)
     return names
+
+
+def _check_name(option: str, value: object) -> None:
+    if not (isinstance(value, str) and value):
+        message = f"{option_name(option)} must be the name of a {option}, not {value!r}"
+        raise OptionError(message)
+
+
+def _check_folder(option: str, value: object) -> None:
+    path_or_url(option, value)
 
 
 def _check_names(option: str, value: object) -> None:
@@ -170,8 +188,10 @@ FLAG: Final = Kind(form="true|false", check=check_flag, read=read_flag)
 COUNT: Final = Kind(form="NUMBER", check=check_count, read=read_count)
 VERSION: Final = Kind(form="NUMBER", check=_check_version, read=read_number)
 NAMES: Final = Kind(form="NAME,…", check=_check_names, read=read_names)
-BOUND: Final = Kind(form="TIME|ID", check=_check_bound, read=_as_it_is, is_text=True)
-SOURCE: Final = Kind(form="SOURCE", check=_unchecked, read=_as_it_is, is_text=True)
+BOUND: Final = Kind(form="TIME|ID", check=_check_bound, read=read_text, is_text=True)
+NAME: Final = Kind(form="NAME", check=_check_name, read=read_text, is_text=True)
+FOLDER: Final = Kind(form="FOLDER", check=_check_folder, read=read_text, is_text=True)
+SOURCE: Final = Kind(form="SOURCE", check=_unchecked, read=read_text, is_text=True)
 BY_NAME: Final = Kind(form="KEY=VALUE", check=check_by_name, read=_read_object, repeats=True)
 URLS_BY_NAME: Final = Kind(form="NAME=URL", check=_check_urls, read=_read_object, repeats=True)
 CATALOG: Final = Kind(

@@ -6,17 +6,17 @@ Python, DuckDB, Spark and the command line are spellings of it. A field here, a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from arrow_io.columns import ALL_COLUMNS, Naming
 from arrow_io.errors import OptionError
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.option_names import option_name
-from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import DEFAULT_RANGE_BYTES
 from arrow_io.storage.store_kinds import store_kind
 from connector.options import kinds
+from connector.options.option import described, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,82 +28,11 @@ if TYPE_CHECKING:
     from connector.catalog.catalog_options import Metadata
     from connector.catalog.schemas.loading import SchemaSource
     from connector.decryption_keys import KeySource
-    from connector.options.kinds import Kind
 
 ValueShape: TypeAlias = Literal["flat", "struct", "raw"]
 TimeUnit: TypeAlias = Literal["ns", "us"]
 Transactions: TypeAlias = Literal["committed", "all"]
 OnCorruption: TypeAlias = Literal["raise", "salvage"]
-
-Scope: TypeAlias = Literal["place", "catalog", "topic"]
-"""What an option says: where topics are, else how a catalog is opened, or how topics are read.
-
-`open_catalog` takes those of the first two scopes, so a catalog fixes them.
-"""
-
-_OPTION: Final = "option"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """What is known of an option.
-
-    Attributes:
-        kind: What its values may be.
-        help: What it means, in a line.
-        unit: The unit of its number; None if it has none.
-        scope: What it is about.
-        is_secret: Whether its value may be a secret.
-        in_python_only: Why other surfaces have no such option; None if they have it.
-        name: Its name in Python, in SQL and in Spark.
-        type: Its type in Python.
-        default: The value that holds if none is given; None if there is no such value.
-    """
-
-    kind: Kind
-    help: str
-    unit: str | None = None
-    scope: Scope = "topic"
-    is_secret: bool = False
-    in_python_only: str | None = None
-    name: str = ""
-    type: str = ""
-    default: object = None
-
-    @property
-    def of_catalog(self) -> bool:
-        """Whether it is an option of `open_catalog`, so that a catalog fixes it."""
-        return self.scope != "topic"
-
-    def check(self, value: object) -> None:
-        """Refuse a value that the option cannot have, whatever the others are.
-
-        Raises:
-            OptionError: It is not allowed.
-        """
-        if value is not None or self.default is not None:
-            self.kind.check(self.name, value)
-
-    def read(self, text: str) -> Any:  # noqa: ANN401 - the kind decides
-        """The value for a text, as Spark, SQL and the shell give one.
-
-        Raises:
-            OptionError: The text is not of the option's form.
-        """
-        if self.kind.read is None:
-            message = f"{self.name} cannot be given as text: {self.in_python_only}"
-            raise OptionError(message)
-        value = self.kind.read(self.name, self.hide(text))
-        self.check(value)
-        return value
-
-    def hide(self, value: Any) -> Any:  # noqa: ANN401 - as it came
-        """The same value; no frame shows it if there may be a secret in it."""
-        return hidden(value) if self.is_secret else hidden_url(value)
-
-
-def _option(kind: Kind, help_: str, **facts: Any) -> dict[str, Option]:  # noqa: ANN401
-    return {_OPTION: Option(kind=kind, help=help_, **facts)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +45,7 @@ class TopicRequest:
 
     storage_options: Mapping[str, object] | None = field(
         default=None,
-        metadata=_option(
+        metadata=described(
             kinds.BY_NAME,
             "Option of the fsspec file system. Dots nest (client_kwargs.region_name=…). A value"
             " that is JSON is taken as JSON; a number that is text may need quotes"
@@ -127,7 +56,7 @@ class TopicRequest:
     )
     catalog: Catalog | None = field(
         default=None,
-        metadata=_option(
+        metadata=described(
             kinds.CATALOG,
             "What open_catalog gave for the URL, to spare the requests.",
             in_python_only="it lives in a Python process; saved, it is given as metadata",
@@ -135,7 +64,7 @@ class TopicRequest:
     )
     metadata: Metadata | None = field(
         default=None,
-        metadata=_option(
+        metadata=described(
             kinds.SOURCE,
             "What the topics' cluster knows: URL of the admin API, whose brokers load the topics"
             " that they are asked about; a folder with a folder for each topic"
@@ -146,7 +75,7 @@ class TopicRequest:
     )
     metadata_options: Mapping[str, object] | None = field(
         default=None,
-        metadata=_option(
+        metadata=described(
             kinds.BY_NAME,
             "Option of the source of metadata, such as token_file.",
             scope="place",
@@ -155,7 +84,7 @@ class TopicRequest:
     )
     buckets: Mapping[str, str] | None = field(
         default=None,
-        metadata=_option(
+        metadata=described(
             kinds.URLS_BY_NAME,
             "URL of a further bucket that ledgers were written to, by the name that the metadata"
             " has for it.",
@@ -164,18 +93,18 @@ class TopicRequest:
     )
     start: Bound | None = field(
         default=None,
-        metadata=_option(
+        metadata=described(
             kinds.BOUND,
             "First message, inclusive: publish time (ISO 8601; UTC) or id (ledger:entry).",
         ),
     )
     end: Bound | None = field(
         default=None,
-        metadata=_option(kinds.BOUND, "End, exclusive: publish time or id, as for the start."),
+        metadata=described(kinds.BOUND, "Behind the last message, exclusive; likewise."),
     )
     columns: Sequence[str] | None = field(
         default=None,
-        metadata=_option(
+        metadata=described(
             kinds.NAMES,
             "Columns to give: those that the schema has, * for the default ones, and any of"
             f" {', '.join(each.name for each in ALL_COLUMNS)}.",
@@ -183,7 +112,7 @@ class TopicRequest:
     )
     schema: SchemaSource | TopicSchema | None = field(
         default=None,
-        metadata=_option(
+        metadata=described(
             kinds.SOURCE,
             "What values are decoded by: a file or folder of what Pulsar's admin API or CLI gives,"
             " an Avro schema, a protobuf descriptor set (FILE#Message), JSON text, or the name of a"
@@ -193,13 +122,13 @@ class TopicRequest:
     )
     schema_version: int | None = field(
         default=None,
-        metadata=_option(
-            kinds.VERSION, "Version of the schema that gives the columns; by default the newest."
+        metadata=described(
+            kinds.VERSION, "Version of the schema that gives the columns; else the newest."
         ),
     )
     value: ValueShape = field(
         default="flat",
-        metadata=_option(
+        metadata=described(
             kinds.one_of(ValueShape),
             "What is given of a value: flat, a column for each field; struct, one column for all;"
             " raw, the bytes.",
@@ -207,17 +136,17 @@ class TopicRequest:
     )
     time_unit: TimeUnit = field(
         default="ns",
-        metadata=_option(kinds.one_of(TimeUnit), "Unit of times whose type counts nanoseconds."),
+        metadata=described(kinds.one_of(TimeUnit), "Unit of times whose type counts nanoseconds."),
     )
     naming: Naming = field(
         default="pulsar-sql",
-        metadata=_option(
+        metadata=described(
             kinds.one_of(Naming), "Names of columns: Pulsar SQL's, or pulsar-spark's."
         ),
     )
     transactions: Transactions = field(
         default="committed",
-        metadata=_option(
+        metadata=described(
             kinds.one_of(Transactions),
             "Whether messages of aborted and open transactions are left out (committed), or given"
             " too (all).",
@@ -225,17 +154,17 @@ class TopicRequest:
     )
     on_corruption: OnCorruption = field(
         default="raise",
-        metadata=_option(
-            kinds.one_of(OnCorruption),
-            "Whether damage is an error (raise), or is left out and reported (salvage).",
+        metadata=described(
+            kinds.one_of(OnCorruption), "Whether damage is an error, or left out and told."
         ),
     )
     verify_checksums: bool = field(
-        default=True, metadata=_option(kinds.FLAG, "Whether the CRC32C of each entry is compared.")
+        default=True,
+        metadata=described(kinds.FLAG, "Whether the CRC32C of each entry is compared."),
     )
     range_bytes: int = field(
         default=DEFAULT_RANGE_BYTES,
-        metadata=_option(
+        metadata=described(
             kinds.COUNT,
             "Most bytes that one request for data asks for.",
             unit="bytes",
@@ -244,11 +173,11 @@ class TopicRequest:
     )
     batch_rows: int = field(
         default=BatchLimits().max_rows,
-        metadata=_option(kinds.COUNT, "Most rows of a record batch.", unit="rows"),
+        metadata=described(kinds.COUNT, "Most rows of a record batch.", unit="rows"),
     )
     batch_bytes: int = field(
         default=BatchLimits().max_bytes,
-        metadata=_option(
+        metadata=described(
             kinds.COUNT,
             "Bytes of entries and payloads after which a record batch is given.",
             unit="bytes",
@@ -256,7 +185,7 @@ class TopicRequest:
     )
     decryption_keys: KeySource | None = field(
         default=None,
-        metadata=_option(
+        metadata=described(
             kinds.SOURCE,
             "Private key for encrypted messages, a PEM file; or a folder of them, where a file"
             " NAME.pem or NAME-priv.pem is the key NAME.",
@@ -265,7 +194,7 @@ class TopicRequest:
     )
     trace: RequestTrace | None = field(
         default=None,
-        metadata=_option(
+        metadata=described(
             kinds.TRACE,
             "Counts the requests.",
             scope="catalog",
@@ -283,7 +212,7 @@ class TopicRequest:
     def given(self) -> dict[str, Any]:
         """The options that say something else than their defaults, by name."""
         values = {name: getattr(self, name) for name in OPTIONS}
-        return {name: each for name, each in values.items() if _is_given(OPTIONS[name], each)}
+        return {name: each for name, each in values.items() if OPTIONS[name].is_given(each)}
 
     def of_catalog(self) -> dict[str, Any]:
         """Those of `given` that `open_catalog` takes."""
@@ -294,17 +223,7 @@ class TopicRequest:
         return {name: each for name, each in self.given().items() if not OPTIONS[name].of_catalog}
 
 
-def _is_given(option: Option, value: object) -> bool:
-    # An option without a default may be anything, such as an array, which == compares by items.
-    return value is not None if option.default is None else value != option.default
-
-
-OPTIONS: Final[Mapping[str, Option]] = {
-    each.name: replace(
-        each.metadata[_OPTION], name=each.name, type=str(each.type), default=each.default
-    )
-    for each in fields(TopicRequest)
-}
+OPTIONS: Final = options_of(TopicRequest)
 """Every option of `open_topic`, by name."""
 
 

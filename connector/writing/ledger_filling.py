@@ -1,4 +1,4 @@
-"""Entries → ledgers: those of a topic or partition are gathered, and offloaded ledger by ledger.
+"""Entries → ledgers: those of a topic or partition are gathered, and staged ledger by ledger.
 
 A ledger's length and last entry id stand in its metadata, which decides the length of its first
 block: no block can be written before all entries are known. So the entries of the ledger that is
@@ -15,20 +15,21 @@ from array import array
 from dataclasses import dataclass, replace
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Self
-from uuid import UUID, uuid4, uuid5
 
-from arrow_io.errors import MissingObjectError, OptionError, PulsarOffloadError, StorageError
-from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName, parse_object_name
+from arrow_io.errors import PulsarOffloadError, StorageError
 from arrow_io.ledger_writer import new_ledger_metadata
-from arrow_io.option_names import option_name
 from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.offloader import LedgerToOffload
+from connector.writing.ledger_ids import ledger_uuid
+from connector.writing.staged_write import StagedLedger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterator
     from types import TracebackType
+    from uuid import UUID
 
     from connector.offloader import LedgerOffloader
+    from connector.writing.ledger_ids import LedgerIds
 
 _LENGTHS = "Q"
 _EARLIEST_MS = 1
@@ -47,69 +48,30 @@ class LedgerLimits:
     """Bytes of entries that are kept in memory before they go to a temporary file."""
 
 
-class LedgerSeries:
-    """Offloads ledgers under one id after the other.
-
-    Ids are chosen once, so two series at a time would choose the same; `check_alone` finds out.
+class LedgerStager:
+    """Stages ledgers under one id after the other.
 
     Args:
-        offloader: Offloads them.
-        first_ledger_id: Id of the first; None: one more than the greatest that is taken.
-        taken: Ids that are taken beside those in the bucket.
-
-    Raises:
-        StorageError: The bucket cannot be listed.
+        offloader: Writes their data objects.
+        ids: Gives their ids.
+        mark: The mark of the write, from which their uuids are.
     """
 
-    def __init__(
-        self,
-        offloader: LedgerOffloader,
-        *,
-        first_ledger_id: int | None,
-        taken: Collection[int] = (),
-    ) -> None:
+    def __init__(self, offloader: LedgerOffloader, ids: LedgerIds, mark: UUID) -> None:
         self._offloader = offloader
-        self.attempt = uuid4()
-        """What the uuids of its ledgers are made of."""
-        listed = {name.ledger_id for name in _ledger_names(offloader)}
-        self.is_first = not listed
-        """Whether the bucket had no ledger when it began."""
-        self._taken = listed.union(taken)
-        self._next_id = (
-            max(self._taken, default=-1) + 1 if first_ledger_id is None else first_ledger_id
-        )
-        self._written: list[tuple[int, UUID]] = []
+        self._ids = ids
+        self._mark = mark
+        self._staged: list[tuple[int, UUID]] = []
         self.warnings: list[str] = []
         """What went wrong, yet does no harm, each once."""
 
-    def next_id(self) -> int:
-        """The next ledger id.
-
-        Raises:
-            OptionError: There is a ledger of that id, or there is no greater id.
-        """
-        ledger_id = self._next_id
-        if ledger_id > MAX_LEDGER_ID:
-            first = option_name("first_ledger_id")
-            message = f"ledger ids end with {MAX_LEDGER_ID}: give a smaller {first}"
-            raise OptionError(message)
-        if ledger_id in self._taken:
-            first = option_name("first_ledger_id")
-            message = f"there is a ledger of this id already: give another {first}"
-            raise OptionError(message, ledger_id=ledger_id)
-        self._next_id += 1
-        return ledger_id
-
-    def offload(self, spool: EntrySpool, managed_ledger: str, *, closed_ms: int) -> LedgerInfo:
-        """Offload a ledger.
+    def stage(self, spool: EntrySpool, managed_ledger: str, *, closed_ms: int) -> StagedLedger:
+        """Stage a ledger.
 
         Args:
             spool: Its entries, at least one.
             managed_ledger: Name of the managed ledger.
             closed_ms: When it counts as closed, ms since the epoch.
-
-        Returns:
-            What a cluster records of it.
 
         Raises:
             OptionError: Its id is taken.
@@ -117,51 +79,34 @@ class LedgerSeries:
             StorageError: The store refused, or went on failing; or the temporary file cannot be
                 read.
         """
-        ledger_id, now_ms = self.next_id(), time.time_ns() // 1_000_000
-        uuid = _uuid(self.attempt, ledger_id)
+        ledger_id, now_ms = self._ids.next_id(), time.time_ns() // 1_000_000
+        uuid = ledger_uuid(self._mark)
         metadata = new_ledger_metadata(
             spool.lengths_bytes, managed_ledger=managed_ledger, ctime_ms=now_ms
         )
         # Before it is written, lest an interrupt fall between the two; nothing there is no error.
-        self._written.append((ledger_id, uuid))
-        result = self._offloader.offload(LedgerToOffload(ledger_id, metadata, spool), uuid)
-        self.warnings += [each for each in result.warnings if each not in self.warnings]
-        return LedgerInfo(
+        self._staged.append((ledger_id, uuid))
+        objects = self._offloader.stage(LedgerToOffload(ledger_id, metadata, spool), uuid)
+        self.warnings += [each for each in objects.warnings if each not in self.warnings]
+        info = LedgerInfo(
             ledger_id=ledger_id,
             entries=metadata.last_entry_id + 1,
             size_bytes=metadata.length_bytes,
             timestamp_ms=closed_ms,
             # BookKeeper never had it, and would else be asked to delete a ledger of this id.
-            offload=replace(result.context, bookkeeper_deleted=True),
+            offload=replace(objects.context, bookkeeper_deleted=True),
         )
-
-    def check_alone(self) -> None:
-        """Check that nobody else wrote ledgers of these ids meanwhile; one listing.
-
-        Of two writers, the one that ends later finds the ledgers of the other.
-
-        Raises:
-            OptionError: There is another ledger of an id.
-            StorageError: The bucket cannot be listed.
-        """
-        ours = dict(self._written)
-        for name in _ledger_names(self._offloader):
-            if ours.get(name.ledger_id, name.uuid) != name.uuid:
-                message = (
-                    "another writer took ids of these ledgers meanwhile: write again, and let one"
-                    " writer at a time write to a bucket"
-                )
-                raise OptionError(message, object_key=name.data_name, ledger_id=name.ledger_id)
+        return StagedLedger(managed_ledger, info, objects.index)
 
     def undo(self, error: BaseException) -> bool:
-        """Delete the ledgers that were offloaded; those that cannot be are noted on the error.
+        """Delete the ledgers that were staged; those that cannot be are noted on the error.
 
         Returns:
             Whether none is left.
         """
         notes: list[str] = []
         is_undone = True
-        for ledger_id, uuid in reversed(self._written):
+        for ledger_id, uuid in reversed(self._staged):
             try:
                 notes += self._offloader.delete_offloaded(ledger_id, uuid)
             except PulsarOffloadError as failure:
@@ -173,27 +118,27 @@ class LedgerSeries:
 
 
 class LedgerFiller:
-    """Gathers the entries of a topic or partition, and has them offloaded.
+    """Gathers the entries of a topic or partition, and has them staged, ledger by ledger.
 
     A context manager, which removes what is kept aside.
 
     Args:
-        series: Offloads the ledgers.
+        stager: Stages the ledgers.
         managed_ledger: Name of the managed ledger.
         limits: When a ledger is full.
     """
 
-    def __init__(self, series: LedgerSeries, managed_ledger: str, limits: LedgerLimits) -> None:
-        self._series = series
+    def __init__(self, stager: LedgerStager, managed_ledger: str, limits: LedgerLimits) -> None:
+        self._stager = stager
         self._managed_ledger = managed_ledger
         self._limits = limits
         self._spool = EntrySpool(limits.in_memory_bytes)
         self._closed_ms = _EARLIEST_MS
-        self.ledgers: list[LedgerInfo] = []
-        """The ledgers that were offloaded, in order."""
+        self.ledgers: list[StagedLedger] = []
+        """The ledgers that were staged, in order."""
 
     def add(self, entry: bytes, *, publish_time_ms: int) -> None:
-        """Take the next entry; errors are those of `LedgerSeries.offload` and `EntrySpool.add`.
+        """Take the next entry; errors are those of `LedgerStager.stage` and `EntrySpool.add`.
 
         Args:
             entry: Its bytes.
@@ -209,9 +154,9 @@ class LedgerFiller:
         self._closed_ms = max(self._closed_ms, publish_time_ms)
 
     def close_ledger(self) -> None:
-        """Offload what is kept aside, if there is any; errors are those of `LedgerSeries`."""
+        """Stage what is kept aside, if there is any; errors are those of `LedgerStager.stage`."""
         if len(self._spool):
-            ledger = self._series.offload(
+            ledger = self._stager.stage(
                 self._spool, self._managed_ledger, closed_ms=self._closed_ms
             )
             self.ledgers.append(ledger)
@@ -298,49 +243,3 @@ def _temporary_file_error(error: OSError) -> StorageError:
     if error.errno == errno.EMFILE:
         message += "; each partition has a file open, so write fewer, or allow more (ulimit -n)"
     return StorageError(message)
-
-
-def delete_attempt(offloader: LedgerOffloader, attempt: UUID) -> tuple[int, list[str]]:
-    """Delete what a series has written, which is no more, half-written ledgers too.
-
-    Args:
-        offloader: What it offloaded with, or alike.
-        attempt: Its `LedgerSeries.attempt`.
-
-    Returns:
-        How many ledgers there were, and warnings of `LedgerOffloader.delete_offloaded`.
-
-    Raises:
-        StorageError: The store refused, or went on failing.
-    """
-    names = _ledger_names(offloader)
-    try:
-        uploads = offloader.location.unfinished_uploads()
-    except MissingObjectError:
-        uploads = []
-    names |= _of_ledgers(each.name for each in uploads)
-    ours = [each for each in names if each.uuid == _uuid(attempt, each.ledger_id)]
-    warnings: dict[str, None] = {}
-    # The newest first, so that no ledger is ever missing between others.
-    for name in sorted(ours, key=lambda each: each.ledger_id, reverse=True):
-        warnings |= dict.fromkeys(offloader.delete_offloaded(name.ledger_id, name.uuid))
-    return len(ours), list(warnings)
-
-
-def _uuid(attempt: UUID, ledger_id: int) -> UUID:
-    """The uuid of a ledger of a series, by which it is known after a kill."""
-    return uuid5(attempt, str(ledger_id))
-
-
-def _ledger_names(offloader: LedgerOffloader) -> set[LedgerObjectName]:
-    """The ledgers, and attempts to offload one, that have an object in the bucket."""
-    try:
-        objects = offloader.location.list_objects()
-    except MissingObjectError:
-        return set()
-    return _of_ledgers(each.name for each in objects)
-
-
-def _of_ledgers(objects: Iterable[str]) -> set[LedgerObjectName]:
-    names = map(parse_object_name, objects)
-    return {name.ledger_object_name for name in names if name and not name.is_streaming}

@@ -10,100 +10,117 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from arrow_io.errors import FormatError, MissingObjectError, OptionError, PulsarOffloadError
 from arrow_io.option_names import option_name
-from arrow_io.option_values import path_or_url
-from arrow_io.storage.location import Location
 from connector.catalog.metadata.admin_answers import has_schemas, read_answer
 from connector.catalog.metadata.folder import SCHEMAS_FILE, VALUE_FILE
 from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
-from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata, in_order
-from connector.catalog.schemas.answers import registered_versions, schemas_json
+from connector.catalog.schemas.answers import schemas_json
 from connector.catalog.schemas.loading import load_schema
+from connector.writing.carrying_out import carry_out
 from connector.writing.new_folders import NewFolders
 from connector.writing.standing_topic import check_partitions
-from connector.writing.topic_files import (
-    files_in,
-    files_of,
-    folder_name,
-    restore_files,
-    write_files,
-)
+from connector.writing.topic_files import files_in, files_of, folder_name, restore_files
 from connector.writing.unfinished_write import UnfinishedWrite
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     from arrow_io.payloads.schema_info import TopicSchema
+    from arrow_io.storage.location import Location
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.offloader import LedgerOffloader
     from connector.topic_name import TopicName
-    from connector.writing.ledger_filling import LedgerSeries
-
-_INDEX: Final = "index"
-"""Property that says where a broker goes on counting messages (ManagedLedgerInterceptorImpl)."""
+    from connector.writing.decision import Decision, DecisionFile
+    from connector.writing.ledger_filling import LedgerStager
 
 
 class MetadataFiles:
     """Receives what a cluster would record of a topic, in a folder for each of its partitions.
 
     Args:
-        path: Path or URL of the folder in which those folders are made.
-        options: Options of its fsspec file system.
+        root: Where those folders are made.
         topic: The topic.
         names: The topic, or all of its partitions.
         bucket: Where the ledgers go.
-        append: Whether the topic may have metadata already, which is extended then.
-
-    Raises:
-        OptionError: The path is not a path or URL; there is metadata of the topic already and
-            `append` is not given, or it is of another number of partitions, or was not written
-            here; or a write to another bucket was cut off.
-        CorruptMetadataError: The metadata that is to be extended is malformed.
-        StorageError: The store refused, or went on failing.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
-        options: Mapping[str, object] | None,
+        root: Location,
         topic: TopicName,
         names: Sequence[TopicName],
-        *,
         bucket: LedgerOffloader,
-        append: bool,
     ) -> None:
-        self._root = Location(path_or_url("metadata_folder", path), options)
-        self._root.check_writable()
-        self._unfinished = UnfinishedWrite(self._root, topic, bucket)
-        self.warnings = self._unfinished.undo()
-        """What an earlier write that was cut off had left, and what became of it."""
+        self._root = root
+        self._topic = topic
+        self._bucket = bucket
+        self._unfinished = UnfinishedWrite(root, topic, bucket)
         self._names = names
-        self._folders = [self._root.child(folder_name(name)) for name in names]
-        self._new_folders = [NewFolders(folder) for folder in self._folders]
+        self._folders = {folder_name(name): root.child(folder_name(name)) for name in names}
+        self._new_folders = [NewFolders(folder) for folder in self._folders.values()]
+        self._before: Mapping[str, Mapping[str, bytes]] = {}
+        self._is_touched = False
+        self.warnings: list[str] = []
+        """What an earlier write that was cut off had left, and what became of it."""
+        self.standing: list[TopicMetadata] = []
+        """What is to be extended; nothing, if the topic has no metadata yet."""
+
+    def open(self, *, append: bool) -> None:
+        """Look at what stands, when what an earlier write has left is undone, or finished.
+
+        Args:
+            append: Whether the topic may have metadata already, which is extended then.
+
+        Raises:
+            OptionError: There is metadata of the topic already and `append` is not given, or it is
+                of another number of partitions, or was not written here; or a write to another
+                bucket was cut off.
+            CorruptMetadataError: The metadata that is to be extended is malformed.
+            StorageError: The store refused, or went on failing.
+        """
+        self.warnings = self.finish()
         if append:
-            self._check_partitions(topic)
-        self._before = [files_in(folder) for folder in self._folders]
-        self._touched: list[tuple[Location, dict[str, bytes]]] = []
-        if not append and any(self._before):
+            self._check_partitions(self._topic)
+        before = {name: files_in(folder) for name, folder in self._folders.items()}
+        has_some = any(before.values())
+        if not append and has_some:
             message = (
                 f"{self._root} has metadata of this topic already: give {option_name('append')} to"
                 " extend it"
             )
             raise OptionError(message)
-        if any(self._before) and not all(self._before):
-            absent = self._folders[self._before.index({})]
+        if has_some and not all(before.values()):
+            absent = next(self._folders[name] for name, files in before.items() if not files)
             message = f"{absent} has no metadata, while other partitions of the topic have some"
             raise OptionError(message)
-        self.standing: list[TopicMetadata] = [
-            _written_here(*each)
-            for each in zip(self._folders, names, self._before, strict=True)
-            if any(self._before)
-        ]
-        """What is to be extended; nothing, if the topic has no metadata yet."""
+        self._before = before
+        if has_some:
+            self.standing = [
+                _written_here(self._folders[folder_name(name)], name, before[folder_name(name)])
+                for name in self._names
+            ]
+
+    def finish(self) -> list[str]:
+        """Undo, or finish, what an earlier write has left; as `UnfinishedWrite.undo`."""
+        return self._unfinished.undo()
+
+    def resume(self, mark: UUID) -> None:
+        """Go on where another process has called `begin`.
+
+        Args:
+            mark: The mark of the write.
+
+        Raises:
+            OptionError: Someone else writes the topic.
+            CorruptMetadataError: What was noted is malformed.
+            StorageError: The store refused, or went on failing.
+        """
+        before = self._unfinished.resume(mark)
+        self._before = {name: before.get(name, {}) for name in self._folders}
 
     @property
     def ledger_ids(self) -> set[int]:
@@ -116,7 +133,7 @@ class MetadataFiles:
         Raises:
             OptionError: They differ in what a version is.
         """
-        standing = self._before[0].get(SCHEMAS_FILE)
+        standing = next(iter(self._before.values())).get(SCHEMAS_FILE)
         if given is None or standing is None or not has_schemas(read_answer(standing)):
             return given
         if not given.versions:
@@ -124,65 +141,79 @@ class MetadataFiles:
         answer = schemas_json(given, timestamp_ms=0).encode()
         return replace(given, versions=load_schema([standing, answer]).versions)
 
-    def begin(self, attempt: UUID) -> None:
+    def begin(self, file: DecisionFile) -> None:
         """Note what stands, before any ledger is written, lest a kill leave half of it.
 
         Args:
-            attempt: What the uuids of the ledgers are made of.
+            file: Where the write will be decided, unless it gets an id later.
 
         Raises:
             OptionError: Someone else writes the topic.
             StorageError: The store refused, or went on failing.
         """
-        folders = map(folder_name, self._names)
-        self._unfinished.begin(attempt, dict(zip(folders, self._before, strict=True)))
+        self._unfinished.begin(file, self._before)
 
-    def write(
-        self, added: Sequence[TopicMetadata], schema: TopicSchema | None, *, now_ms: int
-    ) -> None:
-        """Write the files of each partition, the schemas into each folder.
+    def check_unchanged(self, file: DecisionFile) -> None:
+        """Check that nobody has changed anything since, before the write is decided.
 
         Args:
-            added: Ledgers of the topic or of each partition; the last of each is open and empty.
-            schema: What `joined_schema` gave.
-            now_ms: When new schemas were registered, ms since the epoch.
+            file: Where it will be decided.
 
         Raises:
             OptionError: Someone else wrote there meanwhile.
             StorageError: The store refused, or went on failing.
         """
-        self._unfinished.check_ours()
-        if [files_in(folder) for folder in self._folders] != self._before:
+        self._unfinished.lead_to(file)
+        now = {name: files_in(folder) for name, folder in self._folders.items()}
+        if now != self._before:
             message = f"the metadata in {self._root} was changed meanwhile: write again"
             raise OptionError(message)
-        whole = map(_extended, self.standing, added) if self.standing else added
-        for folder, before, metadata in zip(self._folders, self._before, whole, strict=True):
-            files = files_of(metadata, _schemas(before, schema, now_ms))
-            # Before anything is written, lest an interrupt fall between the two.
-            self._touched.append((folder, before))
-            write_files(folder, files)
-        self._unfinished.check_ours()
+
+    def carry_out(self, decision: Decision) -> None:
+        """Publish ledgers, and write the files of each partition.
+
+        Args:
+            decision: What was decided behind `check_unchanged`.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        # Before anything is written, lest an interrupt fall between the two.
+        self._is_touched = True
+        carry_out(decision, self._bucket, self._root, self._before)
+
+    def end(self) -> None:
+        """Forget what was noted, since all is there, or nothing.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
         self._unfinished.end()
 
-    def undo(self, error: BaseException, series: LedgerSeries) -> None:
+    def withdraw(self) -> list[str]:
+        """Undo what another process has begun; as `UnfinishedWrite.withdraw`."""
+        return self._unfinished.withdraw()
+
+    def undo(self, error: BaseException, stager: LedgerStager) -> None:
         """Make all what it was, the ledgers too; what cannot be is noted on the error.
 
         It is then left to the next write.
         """
+        folders = self._folders.items() if self._is_touched else ()
         failures = [
-            f"{folder}/{name} could not be made what it was: {reason}"
-            for folder, before in self._touched
-            for name, reason in restore_files(folder, before).items()
+            f"{folder}/{file} could not be made what it was: {reason}"
+            for name, folder in folders
+            for file, reason in restore_files(folder, self._before[name]).items()
         ]
         for failure in failures:
             error.add_note(failure)
-        if series.undo(error) and not failures:
+        if stager.undo(error) and not failures:
             try:
                 self._unfinished.end()
             except PulsarOffloadError as failure:
                 error.add_note(f"the note of what was begun was not deleted: {failure}")
-        for folders in self._new_folders:
-            folders.remove()
+        for new_folders in self._new_folders:
+            new_folders.remove()
 
     def _check_partitions(self, topic: TopicName) -> None:
         """Refuse to append to metadata of another number of partitions."""
@@ -199,20 +230,6 @@ class MetadataFiles:
         check_partitions(topic, self._names, standing, place, is_whole=True)
 
 
-def _schemas(before: Mapping[str, bytes], schema: TopicSchema | None, now_ms: int) -> bytes:
-    """The file of schemas: the one that stands there, unless there are others now."""
-    standing = before.get(SCHEMAS_FILE)
-    if standing is not None and (
-        schema is None
-        or (
-            has_schemas(read_answer(standing))
-            and registered_versions(schema) == load_schema(standing).versions
-        )
-    ):
-        return standing
-    return schemas_json(schema, timestamp_ms=now_ms).encode()
-
-
 def _written_here(folder: Location, name: TopicName, files: Mapping[str, bytes]) -> TopicMetadata:
     """The metadata in a folder, if it is nothing but what `MetadataFiles` writes of it."""
     try:
@@ -227,21 +244,3 @@ def _written_here(folder: Location, name: TopicName, files: Mapping[str, bytes])
         )
         raise OptionError(message)
     return metadata
-
-
-def _extended(standing: TopicMetadata, added: TopicMetadata) -> TopicMetadata:
-    """The ledgers of both; of their open ledgers, which are empty, the one behind them all."""
-    *ledgers, open_ledger = standing.ledgers
-    *more, next_open = added.ledgers
-    last_id = max(open_ledger.ledger_id, next_open.ledger_id)
-    return replace(
-        standing,
-        ledgers=in_order((*ledgers, *more, LedgerInfo(ledger_id=last_id))),
-        properties=_joined_properties(standing.properties, added.properties),
-    )
-
-
-def _joined_properties(standing: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
-    joined = {**standing, **added}
-    indexes: Collection[int] = [int(each[_INDEX]) for each in (standing, added) if _INDEX in each]
-    return {**joined, _INDEX: str(max(indexes))} if indexes else joined

@@ -119,7 +119,7 @@ def check_partitions(
     count = max(standing) + 1
     if topic.partition >= 0:
         fits = -1 not in standing
-    elif names == [topic]:
+    elif list(names) == [topic]:
         fits = count == 0
     else:
         fits = -1 not in standing and (count == len(names) or (not is_whole and count < len(names)))

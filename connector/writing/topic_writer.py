@@ -7,58 +7,44 @@ cluster that the topic is to be attached to must not know the ledgers' ids, nor 
 
 from __future__ import annotations
 
-import time
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
-from arrow_io.errors import OptionError
-from arrow_io.format.object_names import MAX_LEDGER_ID
+from arrow_io.errors import PulsarOffloadError
 from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES
 from arrow_io.messages.entry_writer import (
     DEFAULT_BATCH_BYTES,
     DEFAULT_BATCH_MESSAGES,
     DEFAULT_MAX_MESSAGE_BYTES,
-    EntryOptions,
-    EntryWriter,
 )
 from arrow_io.option_names import option_name
-from arrow_io.option_values import check_flag, check_whole_number
-from arrow_io.storage.store_kinds import prefix_in_store, store_kind
-from connector.catalog.bucket import read_bucket
-from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
-from connector.offloader import LedgerOffloader
-from connector.topic import read_schema
-from connector.topic_name import TopicName
-from connector.writing.ledger_filling import LedgerFiller, LedgerLimits, LedgerSeries
-from connector.writing.message_router import MessageRouter
-from connector.writing.message_rows import MessageRows
-from connector.writing.metadata_files import MetadataFiles
+from connector.options.write_request import (
+    DEFAULT_LEDGER_BYTES,
+    DEFAULT_LEDGER_ENTRIES,
+    WriteRequest,
+)
+from connector.pulsar_time import time_of
+from connector.writing.beginning import begin, metadata_files
+from connector.writing.carrying_out import carry_out
+from connector.writing.ledger_filling import LedgerStager
+from connector.writing.ledger_ids import LedgerIds
 from connector.writing.new_folders import NewFolders
-from connector.writing.standing_topic import check_appendable, check_behind, check_new
+from connector.writing.publishing import publish
+from connector.writing.staging import fill
+from connector.writing.write_target import WriteTarget
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from arrow_io.messages.message_metadata import Message
     from arrow_io.payloads.schema_info import TopicSchema
-    from arrow_io.storage.location import Location
     from arrow_io.storage.trace import RequestTrace
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.catalog.schemas.loading import SchemaSource
-
-DEFAULT_LEDGER_ENTRIES: Final = 50_000
-"""A broker's `managedLedgerMaxEntriesPerLedger`."""
-DEFAULT_LEDGER_BYTES: Final = 256 << 20
-"""Less than a broker's `managedLedgerMaxSizePerLedgerMbytes`, since so much is kept aside."""
-
-_MAX_PARTITIONS: Final = 500
-_MAX_LIMIT: Final = 2**63 - 1
-_IN_MEMORY_BYTES: Final = 32 << 20
-_UNTOLD: Final = (
-    "Metadata that was saved before lacks the new ledgers, so whoever reads by it misses these"
-    " messages. Give {option} to extend metadata that write made."
-)
+    from connector.topic_name import TopicName
+    from connector.writing.decision import Decision, DecisionFile
+    from connector.writing.metadata_files import MetadataFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,15 +85,17 @@ def write_messages(
     cluster: str | None = None,
     metadata_folder: str | os.PathLike[str] | None = None,
     metadata_options: Mapping[str, object] | None = None,
+    write_id: str | None = None,
     trace: RequestTrace | None = None,
 ) -> WrittenTopic:
     """Write messages to a bucket, as the offloaded ledgers of a topic.
 
     Entries of the ledger that is being filled, one for each partition, are kept in temporary files,
     since a ledger's length must be known before its first block; and one batch of messages of each
-    is in memory. An error, an interrupt too, deletes all that was written; what could not be
-    deleted is noted on the error. What a killed process left is undone by the next call that writes
-    the topic with the same `metadata_folder`; a warning says so.
+    is in memory. Readers see no ledger before all of them are written. An error, an interrupt too,
+    deletes all that was written; what could not be deleted is noted on the error. What a killed
+    process left is undone, or finished if only publishing was left to do, by the next call that
+    writes the topic with the same `metadata_folder`; a warning says so.
 
     One writer at a time: two that write to one bucket at once choose the same ledger ids. The one
     that ends later finds out, deletes what it wrote, and fails.
@@ -155,13 +143,17 @@ def write_messages(
             would lack the new ledgers. Of a cluster that it is attached to, `first_ledger_id` says
             which ids it must have; a broker looks for the objects at the root of the bucket.
         metadata_options: Options of that folder's fsspec file system.
+        write_id: A name of this write for the topic, so that it can be repeated: what was written
+            under it once, to its end or not, is never written again. A small object in the folder
+            `_writes` of the bucket remembers it.
         trace: Counts the requests to the bucket.
 
     Raises:
         OptionError: An option has a value that is not allowed; a column or value is not usable;
-            there is no message; a ledger id is taken, perhaps by another writer at the same time;
-            the bucket or the metadata folder has the topic already, or, to append to it, has it
-            otherwise: with other partitions or schemas, or metadata that was not written here.
+            there is no message; the store cannot keep a `write_id`; a ledger id is taken, perhaps
+            by another writer at the same time; the bucket or the metadata folder has the topic
+            already, or, to append to it, has it otherwise: with other partitions or schemas, or
+            metadata that was not written here.
         CorruptMetadataError: Metadata that is to be extended is malformed.
         EntryTooLargeError: A message is longer than an entry, or an entry longer than a block, may
             be.
@@ -175,13 +167,10 @@ def write_messages(
         >>> write_messages("memory://written-example", "orders", table).message_count
         2
     """
-    name = _topic_name(topic)
-    names = _partition_names(name, partitions)
-    limits = _ledger_limits(ledger_entries, ledger_bytes, len(names))
-    _check_types(cluster, append=append, chunking=chunking, broker_metadata=broker_metadata)
-    if first_ledger_id is not None:
-        check_whole_number("first_ledger_id", first_ledger_id, 0, MAX_LEDGER_ID)
-    options = EntryOptions(
+    request = WriteRequest(
+        storage_options=storage_options,
+        schema=schema,
+        schema_version=schema_version,
         compression=compression,
         batch_messages=batch_messages,
         batch_bytes=batch_bytes,
@@ -189,171 +178,83 @@ def write_messages(
         max_message_bytes=max_message_bytes,
         chunking=chunking,
         broker_metadata=broker_metadata,
+        partitions=partitions,
+        ledger_entries=ledger_entries,
+        ledger_bytes=ledger_bytes,
+        first_ledger_id=first_ledger_id,
+        append=append,
+        block_bytes=block_bytes,
+        cluster=cluster,
+        metadata_folder=metadata_folder,
+        metadata_options=metadata_options,
+        write_id=write_id,
+        trace=trace,
     )
-    if schema is None and schema_version is not None:
-        message = "schema_version picks one of the versions of a schema: give schema too"
-        raise OptionError(message)
-    known = read_schema(schema, schema_version, storage_options)
-    offloader = LedgerOffloader(
-        url, storage_options=storage_options, block_bytes=block_bytes, cluster=cluster, trace=trace
-    )
-    files = None
-    if metadata_folder is not None:
-        _check_cluster_ids(cluster, first_ledger_id)
-        files = MetadataFiles(
-            metadata_folder, metadata_options, name, names, bucket=offloader, append=append
-        )
-        known = files.joined_schema(known)
-    new_folders = NewFolders(offloader.location)
-    taken = files.ledger_ids if files else ()
-    series = LedgerSeries(offloader, first_ledger_id=first_ledger_id, taken=taken)
-    standing = set() if series.is_first else _check_standing(name, names, offloader, files, append)
-    if first_ledger_id is not None:
-        check_behind(first_ledger_id, standing.union(taken))
-    now_ms = time.time_ns() // 1_000_000
-    rows = MessageRows(known, publish_time_ms=now_ms).messages(messages)
+    return write_to(WriteTarget.named(url, topic, request), messages)
+
+
+def write_to(target: WriteTarget, messages: object) -> WrittenTopic:
+    """Write messages; as `write_messages`, whose options are made sense of."""
+    write_id = target.request.write_id
+    file = target.decision_file(uuid4(), write_id)
+    earlier = file.read() if file.is_named else None
+    if earlier is not None:
+        return _published_before(target, file, earlier)
+    new_folders = NewFolders(target.bucket)
+    begun = begin(target, file)
+    stager = LedgerStager(target.offloader, LedgerIds(begun.plan.ids), file.mark)
     try:
-        if files is not None:
-            files.begin(series.attempt)
-        written = _write(name, names, rows, options=options, limits=limits, series=series)
-        series.check_alone()
-        if files is not None:
-            files.write(written.partitions, known, now_ms=now_ms)
+        staged = fill(target, begun.plan, stager, messages)
+        decision = publish(target, [staged], file, files=begun.files)
     except BaseException as error:
-        _undo(error, files, series)
+        _undo(error, file, begun.files, stager)
         new_folders.remove()
         raise
-    warnings = [*series.warnings]
-    if files is not None:
-        warnings += [*files.warnings, *_for_readers_alone(offloader.location, first_ledger_id)]
-    elif standing:
-        warnings.append(_UNTOLD.format(option=option_name("metadata_folder")))
-    return replace(written, warnings=tuple(warnings))
+    return _written(target, decision, (*staged.warnings, *begun.plan.warnings))
 
 
-def _undo(error: BaseException, files: MetadataFiles | None, series: LedgerSeries) -> None:
-    if files is None:
-        series.undo(error)
-    else:
-        files.undo(error, series)
-
-
-def _check_types(cluster: object, **flags: object) -> None:
-    for option, value in flags.items():
-        check_flag(option, value)
-    if cluster is not None and not (isinstance(cluster, str) and cluster):
-        message = f"cluster must be the name of a cluster, not {cluster!r}"
-        raise OptionError(message)
-
-
-def _topic_name(topic: object) -> TopicName:
-    if not isinstance(topic, str):
-        message = f"the name of a topic is text, not {type(topic).__name__}"
-        raise OptionError(message)
-    return TopicName.parse(topic)
-
-
-def _check_cluster_ids(cluster: str | None, first_ledger_id: int | None) -> None:
-    """Let nobody give a cluster's metadata ids that were not chosen for it."""
-    if cluster is not None and first_ledger_id is None:
-        message = (
-            f"metadata for the cluster {cluster} needs {option_name('first_ledger_id')}, the first"
-            " of ids that are free in its BookKeeper and below its next one: a broker loses ledgers"
-            " of other ids at once, with what is produced behind them; for readers alone, leave"
-            f" {option_name('cluster')} out"
-        )
-        raise OptionError(message)
-
-
-def _check_standing(
-    topic: TopicName,
-    names: Sequence[TopicName],
-    offloader: LedgerOffloader,
-    files: MetadataFiles | None,
-    append: bool,  # noqa: FBT001
-) -> set[int]:
-    """Check what the bucket has of the topic; ids of its ledgers."""
-    copies = read_bucket(offloader.location).copies
-    if not append:
-        check_new(topic, copies)
-        return set()
-    return check_appendable(topic, names, copies, None if files is None else files.standing)
-
-
-def _for_readers_alone(location: Location, first_ledger_id: int | None) -> list[str]:
-    """Warnings of metadata in an object store that no cluster should be given."""
-    if store_kind(location.url) is None:
-        return []
-    if prefix_in_store(location.url):
-        warning = (
-            f"the ledgers lie below a prefix, {location}: a broker looks for them at the root of"
-            " the bucket, so a cluster with this metadata would not find them"
-        )
-        return [warning]
-    if first_ledger_id is None:
-        warning = (
-            "the ids of the ledgers were not chosen for a cluster, which would lose them at once:"
-            f" this metadata is for readers alone, unless {option_name('first_ledger_id')} is given"
-        )
-        return [warning]
-    return []
-
-
-def _partition_names(topic: TopicName, partitions: int | None) -> list[TopicName]:
-    if partitions is None:
-        return [topic]
-    check_whole_number("partitions", partitions, 1, _MAX_PARTITIONS)
-    if topic.partition >= 0:
-        message = f"{topic} is a partition, so it cannot have partitions"
-        raise OptionError(message)
-    return [
-        replace(topic, local_name=f"{topic.local_name}-partition-{number}")
-        for number in range(partitions)
-    ]
-
-
-def _ledger_limits(entries: int, size_bytes: int, partition_count: int) -> LedgerLimits:
-    for option, number in (("ledger_entries", entries), ("ledger_bytes", size_bytes)):
-        check_whole_number(option, number, 1, _MAX_LIMIT)
-    in_memory_bytes = _IN_MEMORY_BYTES // partition_count
-    return LedgerLimits(entries=entries, size_bytes=size_bytes, in_memory_bytes=in_memory_bytes)
-
-
-def _write(
-    topic: TopicName,
-    names: Sequence[TopicName],
-    messages: Iterable[Message],
-    *,
-    options: EntryOptions,
-    limits: LedgerLimits,
-    series: LedgerSeries,
-) -> WrittenTopic:
-    router = MessageRouter(len(names), batch_messages=options.batch_messages)
-    writers = [EntryWriter(options) for _ in names]
-    with ExitStack() as stack:
-        fillers = [
-            stack.enter_context(LedgerFiller(series, each.managed_ledger_name, limits))
-            for each in names
-        ]
-        for message in messages:
-            number = router.route(message)
-            for entry in writers[number].add(message):
-                fillers[number].add(entry.data, publish_time_ms=entry.publish_time_ms)
-        for writer, filler in zip(writers, fillers, strict=True):
-            for entry in writer.flush():
-                filler.add(entry.data, publish_time_ms=entry.publish_time_ms)
-            filler.close_ledger()
-    message_count = sum(writer.message_count for writer in writers)
-    if not message_count:
-        text = "there is no message to write"
-        raise OptionError(text)
-    partitions = tuple(
-        TopicMetadata(
-            topic=each,
-            ledgers=(*filler.ledgers, LedgerInfo(ledger_id=series.next_id())),
-            # Where a broker goes on counting (ManagedLedgerInterceptorImpl).
-            properties={"index": str(writer.last_index)} if options.broker_metadata else {},
-        )
-        for each, writer, filler in zip(names, writers, fillers, strict=True)
+def _published_before(target: WriteTarget, file: DecisionFile, decision: Decision) -> WrittenTopic:
+    """What a write of the same id has written; it is published, if that was left undone."""
+    files = metadata_files(target)
+    warnings = [] if files is None else files.finish()
+    carry_out(decision, target.offloader, target.metadata_root)
+    if not decision.is_published:
+        file.settle(decision)
+    warnings.append(
+        f"a write {file.write_id} of the topic, begun at {time_of(decision.begun_ms):%F %T} UTC,"
+        " was published before: nothing was written now"
     )
-    return WrittenTopic(topic=topic, message_count=message_count, partitions=partitions)
+    return _written(target, decision, warnings)
+
+
+def _undo(
+    error: BaseException, file: DecisionFile, files: MetadataFiles | None, stager: LedgerStager
+) -> None:
+    """Delete what a failed write wrote, unless it stays; what is left is noted on the error."""
+    try:
+        stays = file.is_decided()
+        if stays and not file.is_named:
+            # Before anything is undone, lest somebody go on with it half undone.
+            file.revoke()
+            stays = False
+    except PulsarOffloadError as failure:
+        error.add_note(f"whether the write is decided could not be seen to: {failure}")
+        stays = True
+    if stays:
+        error.add_note(
+            f"the write may be decided: give {option_name('write_id', file.write_id)} again, or"
+            " write more with the same metadata folder, which ends it"
+        )
+    elif files is None:
+        stager.undo(error)
+    else:
+        files.undo(error, stager)
+
+
+def _written(target: WriteTarget, decision: Decision, warnings: Sequence[str]) -> WrittenTopic:
+    return WrittenTopic(
+        topic=target.topic,
+        message_count=decision.message_count,
+        partitions=decision.partitions or (),
+        warnings=tuple(warnings),
+    )

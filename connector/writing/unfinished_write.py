@@ -1,4 +1,4 @@
-"""What a killed write left is made as if it had never begun, when the next write begins.
+"""What a killed write left is finished if it was decided, and undone otherwise, by the next write.
 
 To write a topic with its metadata is to change many objects: ledgers in the bucket, and files in
 the folder of each partition. Before the first of them, a note says how the files stood, and which
@@ -7,10 +7,12 @@ which is there whole or not at all, `<folder of the topic>.unfinished.json`:
 
 ```
 {"bucket": "s3://offloaded", "attempt": "4f6cf8a2-…", "begun_ms": 1760000000000,
+ "topic": "persistent://public/default/orders", "write_id": null,
  "folders": {"public__default__orders": {"manifest.json": "<Base64>", …}}}
 ```
 
-The uuid of each ledger is made of `attempt` and the ledger's id, so no other ledger is deleted.
+`attempt` is the mark of the write, by which its ledgers are known, so that no other is deleted;
+`write_id` is null unless the write may be repeated.
 """
 
 from __future__ import annotations
@@ -19,29 +21,25 @@ import json
 import re
 import time
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, OptionError, StorageError
 from arrow_io.wording import counted
 from connector.pulsar_time import time_of
-from connector.writing.ledger_filling import delete_attempt
+from connector.topic_name import TopicName
+from connector.writing.carrying_out import carry_out
+from connector.writing.decision import DecisionFile
+from connector.writing.ledger_ids import delete_marked
 from connector.writing.new_folders import remove_if_empty
-from connector.writing.topic_files import (
-    METADATA_FILES,
-    are_whole,
-    files_in,
-    folder_name,
-    restore_files,
-)
+from connector.writing.topic_files import METADATA_FILES, folder_name, restore_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arrow_io.storage.location import Location
     from connector.offloader import LedgerOffloader
-    from connector.topic_name import TopicName
 
 _MAX_NOTE_BYTES: Final = 1 << 30
 """Most bytes that are read of a note, which has what stood of up to 500 partitions."""
@@ -54,7 +52,23 @@ class _Note:
     bucket: str
     attempt: UUID
     begun_ms: int
+    topic: TopicName
+    write_id: str | None
     folders: Mapping[str, Mapping[str, bytes]]
+
+    def to_json(self) -> bytes:
+        fields = {
+            "bucket": self.bucket,
+            "attempt": str(self.attempt),
+            "begun_ms": self.begun_ms,
+            "topic": str(self.topic),
+            "write_id": self.write_id,
+            "folders": {
+                folder: {name: b64encode(data).decode() for name, data in files.items()}
+                for folder, files in self.folders.items()
+            },
+        }
+        return json.dumps(fields, indent=1).encode()
 
 
 class UnfinishedWrite:
@@ -68,16 +82,17 @@ class UnfinishedWrite:
 
     def __init__(self, root: Location, topic: TopicName, bucket: LedgerOffloader) -> None:
         self._root = root
+        self._topic = topic
         self._bucket = bucket
         self._base = folder_name(topic.base)
         self._name = f"{self._base}.unfinished.json"
-        self._ours: bytes | None = None
+        self._ours: _Note | None = None
 
-    def begin(self, attempt: UUID, folders: Mapping[str, Mapping[str, bytes]]) -> None:
+    def begin(self, file: DecisionFile, folders: Mapping[str, Mapping[str, bytes]]) -> None:
         """Note that something is about to be written.
 
         Args:
-            attempt: What the uuids of the ledgers are made of.
+            file: Where the write will be decided, unless it gets an id later.
             folders: The files that there are, by the name of the folder and of the file.
 
         Raises:
@@ -86,17 +101,54 @@ class UnfinishedWrite:
         """
         if self._read() is not None:
             raise self._changed()
-        fields = {
-            "bucket": self._bucket.location.url,
-            "attempt": str(attempt),
-            "begun_ms": time.time_ns() // 1_000_000,
-            "folders": {
-                folder: {name: b64encode(data).decode() for name, data in files.items()}
-                for folder, files in folders.items()
-            },
-        }
-        self._ours = json.dumps(fields, indent=1).encode()
-        self._root.write_object(self._name, self._ours, user_metadata={})
+        self._note(
+            _Note(
+                bucket=self._bucket.location.url,
+                attempt=file.mark,
+                begun_ms=time.time_ns() // 1_000_000,
+                topic=file.topic,
+                write_id=file.write_id if file.is_named else None,
+                folders=folders,
+            )
+        )
+
+    def resume(self, attempt: UUID) -> Mapping[str, Mapping[str, bytes]]:
+        """Go on with what another process has begun.
+
+        Args:
+            attempt: The mark of the write.
+
+        Returns:
+            What was given to `begin` as `folders`.
+
+        Raises:
+            OptionError: Someone else has begun meanwhile.
+            CorruptMetadataError: The note is malformed.
+            StorageError: The store refused, or went on failing.
+        """
+        data = self._read()
+        note = None if data is None else self._parsed(data)
+        if note is None or note.attempt != attempt:
+            raise self._changed()
+        self._ours = note
+        return note.folders
+
+    def lead_to(self, file: DecisionFile) -> None:
+        """Note where the write is about to be decided.
+
+        Raises:
+            OptionError: Someone else has begun meanwhile.
+            StorageError: The store refused, or went on failing.
+        """
+        self.check_ours()
+        write_id = file.write_id if file.is_named else None
+        if self._ours is not None and self._ours.write_id != write_id:
+            self._note(replace(self._ours, write_id=write_id))
+
+    def _note(self, note: _Note) -> None:
+        # Before it is written, lest an interrupt fall between the two.
+        self._ours = note
+        self._root.write_object(self._name, note.to_json(), user_metadata={})
 
     def check_ours(self) -> None:
         """Check that nobody has taken what was begun for left and undone it.
@@ -105,7 +157,7 @@ class UnfinishedWrite:
             OptionError: Someone has.
             StorageError: The store refused, or went on failing.
         """
-        if self._read() != self._ours:
+        if self._ours is None or self._read() != self._ours.to_json():
             raise self._changed()
 
     def end(self) -> None:
@@ -114,18 +166,18 @@ class UnfinishedWrite:
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        if self._ours is not None and self._read() == self._ours:
+        if self._ours is not None and self._read() == self._ours.to_json():
             self._root.delete_objects([self._name])
 
     def undo(self) -> list[str]:
-        """Undo what an earlier process has begun and not ended, unless it had written everything.
+        """Undo what an earlier process has begun and not ended; or end it, if it was decided.
 
         Returns:
             What was done, in words.
 
         Raises:
             OptionError: It wrote to another bucket.
-            CorruptMetadataError: The note is malformed.
+            CorruptMetadataError: The note, the decision or the metadata is malformed.
             StorageError: The store refused, or went on failing; the next call begins anew.
         """
         data = self._read()
@@ -138,16 +190,36 @@ class UnfinishedWrite:
                 f" off: repeat it with {note.bucket}, which undoes what it left"
             )
             raise OptionError(message)
-        now = {folder: files_in(self._root.child(folder)) for folder in note.folders}
         begun = f"{time_of(note.begun_ms):%F %T} UTC"
-        # A manifest is the last file to be written, and each write has a further open ledger.
-        if all(are_whole(files) and files != note.folders[each] for each, files in now.items()):
-            done = [
+        file = DecisionFile(
+            self._bucket.location, note.topic, write_id=note.write_id, mark=note.attempt
+        )
+        decision = file.read()
+        # A write of the same id may have been decided by another process.
+        if decision is not None and decision.mark == note.attempt:
+            carry_out(decision, self._bucket, self._root)
+            self._root.delete_objects([self._name])
+            file.settle(decision)
+            return [
                 f"a write that was cut off, begun at {begun}, had written everything: it counts"
             ]
-        else:
-            done = self._undone(note, begun)
+        done = self._undone(note, begun)
         self._root.delete_objects([self._name])
+        return done
+
+    def withdraw(self) -> list[str]:
+        """Undo what was begun, decided or not: nobody else may have carried it out.
+
+        Returns:
+            What was done, in words.
+
+        Raises:
+            StorageError: The store refused, or went on failing; the next `undo` begins anew.
+        """
+        if self._ours is None:
+            return []
+        done = self._undone(self._ours, f"{time_of(self._ours.begun_ms):%F %T} UTC")
+        self.end()
         return done
 
     def _undone(self, note: _Note, begun: str) -> list[str]:
@@ -160,7 +232,7 @@ class UnfinishedWrite:
                 # One that is empty would count as a partition.
                 remove_if_empty(folder)
         # Behind the metadata, which would name them.
-        count, warnings = delete_attempt(self._bucket, note.attempt)
+        count, warnings = delete_marked(self._bucket, note.attempt)
         text = f"a write that was cut off, begun at {begun}, was undone: {counted(count, 'ledger')}"
         return [f"{text} deleted, whole or not" if count else text, *warnings]
 
@@ -178,18 +250,21 @@ class UnfinishedWrite:
                 for folder, files in fields["folders"].items()
             }
             bucket, attempt = fields["bucket"], UUID(fields["attempt"])
-            begun_ms = fields["begun_ms"]
+            begun_ms, write_id = fields["begun_ms"], fields["write_id"]
+            topic = TopicName.parse(fields["topic"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise self._malformed() from error
         if (
             type(begun_ms) is not int
             or time_of(begun_ms) is None
             or not isinstance(bucket, str)
+            or not isinstance(write_id, str | None)
+            or topic.base != self._topic.base
             or not folders
             or not all(self._is_ours(*each) for each in folders.items())
         ):
             raise self._malformed()
-        return _Note(bucket, attempt, begun_ms, folders)
+        return _Note(bucket, attempt, begun_ms, topic, write_id, folders)
 
     def _is_ours(self, folder: str, files: Mapping[str, bytes]) -> bool:
         """Whether a note of this topic can have such a folder."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from connector.cli.options import storage_options
+from connector.cli.options import key_values
 from tests.support.command_line import STORAGE, UNREADABLE, URL, USAGE, lines_of, run
 from tests.support.encryption import KEY_FOLDER, key_pair
 from tests.support.golden import GOLDEN, golden_topic
@@ -71,7 +71,7 @@ def test_storage_options_are_json_where_they_can_be() -> None:
     """Dots nest, JSON is taken as JSON, the rest as text; quotes keep a number a text."""
     given = ["a=true", "b.c.d=5", 'b.c.e="5"', "b.f=x=y", 'g={"h": [1]}', "i=", "j=NaN,1"]
 
-    assert storage_options(given) == {
+    assert key_values("--storage-option", given) == {
         "a": True,
         "b": {"c": {"d": 5, "e": "5"}, "f": "x=y"},
         "g": {"h": [1]},

@@ -201,7 +201,7 @@ def test_the_help_says_what_a_cluster_asks_for() -> None:
 
     assert "free in its BookKeeper, and below the id of its next ledger" in text
     assert "One writer at a time" in text
-    assert "encoded" in text.partition("--schema SCHEMA")[2].partition("--schema-version")[0]
+    assert "encoded" in text.partition("--schema SOURCE")[2].partition("--schema-version")[0]
 
 
 def test_the_example_of_the_help_runs(

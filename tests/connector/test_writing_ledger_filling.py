@@ -6,14 +6,15 @@ import errno
 import os
 import tempfile
 from typing import TYPE_CHECKING
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.errors import EntryTooLargeError, OptionError, StorageError
-from connector.writing.ledger_filling import EntrySpool, LedgerFiller, LedgerLimits, LedgerSeries
+from arrow_io.errors import EntryTooLargeError, StorageError
+from connector.writing.ledger_filling import EntrySpool, LedgerFiller, LedgerLimits, LedgerStager
+from connector.writing.ledger_ids import IdRange, LedgerIds
 from tests.support.buckets import MANAGED_LEDGER
 from tests.support.offloads import entries_of, ledger_of, memory_offloader, names
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from connector import LedgerOffloader
 
 
+_MARK = uuid4()
+
+
 def _limits(entries: int = 100, size_bytes: int = 1 << 20) -> LedgerLimits:
     return LedgerLimits(entries=entries, size_bytes=size_bytes, in_memory_bytes=1 << 20)
 
@@ -30,8 +34,8 @@ def _limits(entries: int = 100, size_bytes: int = 1 << 20) -> LedgerLimits:
 def _filled(
     offloader: LedgerOffloader, entries: Iterable[bytes], limits: LedgerLimits
 ) -> LedgerFiller:
-    series = LedgerSeries(offloader, first_ledger_id=7)
-    with LedgerFiller(series, MANAGED_LEDGER, limits) as filler:
+    stager = LedgerStager(offloader, LedgerIds(IdRange(first=7)), _MARK)
+    with LedgerFiller(stager, MANAGED_LEDGER, limits) as filler:
         for entry in entries:
             filler.add(entry, publish_time_ms=1)
         filler.close_ledger()
@@ -41,10 +45,15 @@ def _filled(
 
 def _stored(offloader: LedgerOffloader, filler: LedgerFiller) -> list[list[bytes]]:
     """The entries of each ledger, from the bucket."""
-    uuids = [(info.ledger_id, info.offload.uuid) for info in filler.ledgers if info.offload]
-    return [
-        entries_of(offloader.read_offloaded(ledger_id, uuid)) for ledger_id, uuid in uuids if uuid
-    ]
+    stored = []
+    for staged in filler.ledgers:
+        offload = staged.info.offload
+        assert offload is not None
+        assert offload.uuid is not None
+        offloader.publish(staged.index)
+        ledger = offloader.read_offloaded(staged.info.ledger_id, offload.uuid)
+        stored.append(entries_of(ledger))
+    return stored
 
 
 @pytest.mark.parametrize(
@@ -74,16 +83,18 @@ def test_a_ledger_is_full_at_its_limits(
     stored = _stored(offloader, filler)
     assert [len(each) for each in stored] == expected
     assert [entry for each in stored for entry in each] == entries
-    assert [info.ledger_id for info in filler.ledgers] == list(range(7, 7 + len(expected)))
-    assert [info.entries for info in filler.ledgers] == expected
-    assert [info.size_bytes for info in filler.ledgers] == [sum(map(len, each)) for each in stored]
+    infos = [staged.info for staged in filler.ledgers]
+    assert [info.ledger_id for info in infos] == list(range(7, 7 + len(expected)))
+    assert [info.entries for info in infos] == expected
+    assert [info.size_bytes for info in infos] == [sum(map(len, each)) for each in stored]
 
 
 def test_a_cluster_learns_that_bookkeeper_has_no_copy() -> None:
     """Each ledger is recorded as offloaded whole, and as deleted from BookKeeper."""
     filler = _filled(memory_offloader(), [b"entry"], _limits())
 
-    (info,) = filler.ledgers
+    (staged,) = filler.ledgers
+    info = staged.info
     assert info.is_offloaded
     assert info.offload is not None
     assert info.offload.bookkeeper_deleted
@@ -177,60 +188,28 @@ def test_a_file_that_cannot_be_read_any_more_is_told() -> None:
         next(entries)
 
 
-def test_ids_end_somewhere() -> None:
-    """No id is given that BookKeeper cannot have."""
-    series = LedgerSeries(memory_offloader(), first_ledger_id=2**63 - 1)
-
-    assert series.next_id() == 2**63 - 1
-    with pytest.raises(OptionError, match="ledger ids end with"):
-        series.next_id()
-
-
-def test_ids_go_on_behind_those_in_the_bucket() -> None:
-    """Without a first id, the next one is beyond all ledgers that the bucket has."""
-    offloader = memory_offloader()
-    assert LedgerSeries(offloader, first_ledger_id=None).next_id() == 0
-    offloader.offload(ledger_of([b"entry"]), UUID(int=1))
-    offloader.location.write_object("notes.txt", b"", user_metadata={})
-
-    series = LedgerSeries(offloader, first_ledger_id=None)
-
-    assert [series.next_id(), series.next_id()] == [43, 44]
-
-
-def test_an_id_that_is_taken_is_refused() -> None:
-    """A second copy of a ledger would hide the first from readers."""
-    offloader = memory_offloader()
-    offloader.offload(ledger_of([b"entry"]), UUID(int=1))
-    series = LedgerSeries(offloader, first_ledger_id=41)
-
-    assert series.next_id() == 41
-    with pytest.raises(OptionError, match=r"this id.*first_ledger_id.*ledger 42"):
-        series.next_id()
-
-
 def test_undoing_leaves_what_was_there_before() -> None:
-    """Only ledgers of this series are deleted."""
+    """Only ledgers of this stager are deleted."""
     offloader = memory_offloader(block_bytes=200)
     offloader.offload(ledger_of([b"entry"]), UUID(int=1))
     before = names(offloader.location)
-    series = LedgerSeries(offloader, first_ledger_id=None)
-    with LedgerFiller(series, MANAGED_LEDGER, _limits(entries=1)) as filler:
+    stager = LedgerStager(offloader, LedgerIds(IdRange(first=43)), _MARK)
+    with LedgerFiller(stager, MANAGED_LEDGER, _limits(entries=1)) as filler:
         filler.add(b"one", publish_time_ms=1)
         filler.add(bytes(100), publish_time_ms=1)
         with pytest.raises(EntryTooLargeError) as caught:
             filler.close_ledger()
 
-    assert len(names(offloader.location)) == len(before) + 2
-    series.undo(caught.value)
+    assert len(names(offloader.location)) == len(before) + 1
+    stager.undo(caught.value)
     assert names(offloader.location) == before
 
 
 def test_what_cannot_be_deleted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that leaves ledgers behind says which, and why."""
     offloader = memory_offloader()
-    series = LedgerSeries(offloader, first_ledger_id=3)
-    with LedgerFiller(series, MANAGED_LEDGER, _limits(entries=1)) as filler:
+    stager = LedgerStager(offloader, LedgerIds(IdRange(first=3)), _MARK)
+    with LedgerFiller(stager, MANAGED_LEDGER, _limits(entries=1)) as filler:
         for entry in (b"one", b"two", b"three"):
             filler.add(entry, publish_time_ms=1)
 
@@ -240,7 +219,7 @@ def test_what_cannot_be_deleted_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(offloader.location.__class__, "delete_objects", refuse)
     error = KeyboardInterrupt()
-    series.undo(error)
+    stager.undo(error)
 
     assert [note.partition(" of ")[0] for note in error.__notes__] == ["ledger 4", "ledger 3"]
     assert all("refused" in note for note in error.__notes__)

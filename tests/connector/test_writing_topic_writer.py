@@ -321,7 +321,7 @@ class TestFailure:
                 metadata_folder=tmp_path / "metadata",
             )
 
-        assert seen == [14], "ledgers were there when it failed"
+        assert seen == [7], "data objects were there when it failed"
         assert names(Location(bucket.url)) == []
         assert not (tmp_path / "metadata").exists()
 

@@ -1,0 +1,102 @@
+"""What is known of an option: its names, values and meaning, for every surface that has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.hidden import hidden, hidden_url
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from connector.options.kinds import Kind
+
+Scope: TypeAlias = Literal["place", "catalog", "topic"]
+"""What an option says: where topics are, else how a catalog is opened, or how topics are read.
+
+`open_catalog` takes those of the first two scopes, so a catalog fixes them.
+"""
+
+_OPTION: Final = "option"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """What is known of an option.
+
+    Attributes:
+        kind: What its values may be.
+        help: What it means, in a line.
+        unit: The unit of its number; None if it has none.
+        scope: What it is about.
+        is_secret: Whether its value may be a secret.
+        in_python_only: Why other surfaces have no such option; None if they have it.
+        not_in_spark: Why Spark has no such option; None if it has it.
+        name: Its name in Python, in SQL and in Spark.
+        type: Its type in Python.
+        default: The value that holds if none is given; None if there is no such value.
+    """
+
+    kind: Kind
+    help: str
+    unit: str | None = None
+    scope: Scope = "topic"
+    is_secret: bool = False
+    in_python_only: str | None = None
+    not_in_spark: str | None = None
+    name: str = ""
+    type: str = ""
+    default: object = None
+
+    @property
+    def of_catalog(self) -> bool:
+        """Whether it is an option of `open_catalog`, so that a catalog fixes it."""
+        return self.scope != "topic"
+
+    def is_given(self, value: object) -> bool:
+        """Whether a value says something else than the default."""
+        # What may be anything, such as an array, is compared with nothing.
+        return value is not None if self.default is None else value != self.default
+
+    def check(self, value: object) -> None:
+        """Refuse a value that the option cannot have, whatever the others are.
+
+        Raises:
+            OptionError: It is not allowed.
+        """
+        if value is not None or self.default is not None:
+            self.kind.check(self.name, value)
+
+    def read(self, text: str) -> Any:  # noqa: ANN401 - the kind decides
+        """The value for a text, as Spark, SQL and the shell give one.
+
+        Raises:
+            OptionError: The text is not of the option's form.
+        """
+        if self.kind.read is None:
+            message = f"{self.name} cannot be given as text: {self.in_python_only}"
+            raise OptionError(message)
+        value = self.kind.read(self.name, self.hide(text))
+        self.check(value)
+        return value
+
+    def hide(self, value: Any) -> Any:  # noqa: ANN401 - as it came
+        """The same value; no frame shows it if there may be a secret in it."""
+        return hidden(value) if self.is_secret else hidden_url(value)
+
+
+def described(kind: Kind, help_: str, **facts: Any) -> dict[str, Option]:  # noqa: ANN401
+    """The metadata of a field that is an option."""
+    return {_OPTION: Option(kind=kind, help=help_, **facts)}
+
+
+def options_of(request: type) -> Mapping[str, Option]:
+    """The options that the fields of a dataclass are, by name."""
+    return {
+        each.name: replace(
+            each.metadata[_OPTION], name=each.name, type=str(each.type), default=each.default
+        )
+        for each in fields(request)
+    }

@@ -1,0 +1,167 @@
+"""Ledger ids that a write may give, and uuids by which what it wrote is known as its own.
+
+The first half of the uuid of each ledger is that of the mark of its write, and the rest is drawn
+anew for each attempt at a ledger. So all that a write has left is found in a listing, whichever of
+its processes wrote it, and no other ledger is taken for it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from arrow_io.errors import MissingObjectError, OptionError
+from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName, parse_object_name
+from arrow_io.option_names import option_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from arrow_io.storage.location import Location
+    from connector.offloader import LedgerOffloader
+
+_HALF_BYTES: Final = 8
+_UUID_VERSION: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdRange:
+    """Ids that ledgers may have: a value that goes to other processes."""
+
+    first: int
+    stop: int = MAX_LEDGER_ID + 1
+    """Behind the last (half-open)."""
+    taken: frozenset[int] = frozenset()
+    """Those that there is a ledger of."""
+
+    def share(self, number: int, size: int) -> IdRange:
+        """The ids of one of several that write at once, without knowing of each other.
+
+        Args:
+            number: Which of them, from 0.
+            size: How many ids each has.
+        """
+        first = min(self.first + number * size, self.stop)
+        return replace(self, first=first, stop=min(first + size, self.stop))
+
+
+class LedgerIds:
+    """Gives ids, one after the other.
+
+    Args:
+        ids: The ids that may be given.
+    """
+
+    def __init__(self, ids: IdRange) -> None:
+        self._ids = ids
+        self._next = ids.first
+
+    def next_id(self) -> int:
+        """The next ledger id.
+
+        Raises:
+            OptionError: There is a ledger of that id, or no further id may be given.
+        """
+        ledger_id = self._next
+        if ledger_id > MAX_LEDGER_ID:
+            first = option_name("first_ledger_id")
+            message = f"ledger ids end with {MAX_LEDGER_ID}: give a smaller {first}"
+            raise OptionError(message)
+        if ledger_id >= self._ids.stop:
+            message = (
+                f"a task may write {self._ids.stop - self._ids.first} ledgers: give"
+                f" {option_name('task_ledgers')} for more, let ledgers have more entries, or have"
+                " more tasks"
+            )
+            raise OptionError(message)
+        if ledger_id in self._ids.taken:
+            first = option_name("first_ledger_id")
+            message = f"there is a ledger of this id already: give another {first}"
+            raise OptionError(message, ledger_id=ledger_id)
+        self._next += 1
+        return ledger_id
+
+
+def ledger_uuid(mark: UUID) -> UUID:
+    """A new uuid for a ledger of a write.
+
+    Args:
+        mark: The mark of the write, a random uuid.
+    """
+    data = mark.bytes[:_HALF_BYTES] + secrets.token_bytes(_HALF_BYTES)
+    return UUID(bytes=data, version=_UUID_VERSION)
+
+
+def has_mark(uuid: UUID, mark: UUID) -> bool:
+    """Whether a ledger of this uuid is of the write with this mark."""
+    return uuid.bytes[:_HALF_BYTES] == mark.bytes[:_HALF_BYTES]
+
+
+def ledger_names(location: Location) -> set[LedgerObjectName]:
+    """The ledgers, and attempts to offload one, that have an object in the bucket; one listing.
+
+    Raises:
+        StorageError: The bucket cannot be listed.
+    """
+    try:
+        objects = location.list_objects()
+    except MissingObjectError:
+        return set()
+    return _of_ledgers(each.name for each in objects)
+
+
+def check_alone(location: Location, mark: UUID, ids: Collection[int]) -> None:
+    """Check that nobody else wrote ledgers of these ids; one listing.
+
+    Of two writers that have both written, at least the one that asks later finds the other.
+
+    Args:
+        location: The bucket.
+        mark: The mark of the write that asks.
+        ids: The ids of its ledgers.
+
+    Raises:
+        OptionError: There is another ledger, or a part of one, of an id.
+        StorageError: The bucket cannot be listed.
+    """
+    for name in ledger_names(location):
+        if name.ledger_id in ids and not has_mark(name.uuid, mark):
+            message = (
+                "another writer took ids of these ledgers meanwhile: write again, and let one"
+                " writer at a time write to a bucket"
+            )
+            raise OptionError(message, object_key=name.data_name, ledger_id=name.ledger_id)
+
+
+def delete_marked(offloader: LedgerOffloader, mark: UUID) -> tuple[int, list[str]]:
+    """Delete what a write has left, which is no more, half-written ledgers too.
+
+    Args:
+        offloader: What it offloaded with, or alike.
+        mark: Its mark.
+
+    Returns:
+        How many ledgers there were, and warnings of `LedgerOffloader.delete_offloaded`.
+
+    Raises:
+        StorageError: The store refused, or went on failing.
+    """
+    names = ledger_names(offloader.location)
+    try:
+        uploads = offloader.location.unfinished_uploads()
+    except MissingObjectError:
+        uploads = []
+    names |= _of_ledgers(each.name for each in uploads)
+    ours = [each for each in names if has_mark(each.uuid, mark)]
+    warnings: dict[str, None] = {}
+    # The newest first, so that no ledger is ever missing between others.
+    for name in sorted(ours, key=lambda each: each.ledger_id, reverse=True):
+        warnings |= dict.fromkeys(offloader.delete_offloaded(name.ledger_id, name.uuid))
+    return len(ours), list(warnings)
+
+
+def _of_ledgers(objects: Iterable[str]) -> set[LedgerObjectName]:
+    names = map(parse_object_name, objects)
+    return {name.ledger_object_name for name in names if name and not name.is_streaming}

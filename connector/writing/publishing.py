@@ -1,0 +1,124 @@
+"""What was staged is decided, once, and published; or discarded, unless it was decided.
+
+A decision is an object of its own only if somebody may look for it: who repeats a write that has an
+id, and who finds the note of a write with metadata.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import OptionError
+from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata, in_order
+from connector.writing.carrying_out import carry_out
+from connector.writing.decision import Decision
+from connector.writing.ledger_ids import IdRange, LedgerIds, check_alone, delete_marked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from connector.writing.decision import DecisionFile
+    from connector.writing.metadata_files import MetadataFiles
+    from connector.writing.staged_write import StagedWrite
+    from connector.writing.write_target import WriteTarget
+
+
+def publish(
+    target: WriteTarget,
+    staged: Sequence[StagedWrite],
+    file: DecisionFile,
+    *,
+    files: MetadataFiles | None,
+) -> Decision:
+    """Decide a write, and publish its ledgers; repeated by anyone, it changes nothing.
+
+    If a write of this id was decided before, that one is published, and this one is discarded.
+
+    Args:
+        target: What is written to.
+        staged: What was staged, in the order that messages are to have; at least one.
+        file: Where the write is decided.
+        files: The metadata that is to be extended, begun or resumed; None: none is written.
+
+    Returns:
+        The decision that stands.
+
+    Raises:
+        OptionError: Another writer took ids of the ledgers, or wrote metadata, meanwhile; or the
+            write has an id, and the store cannot decide. Nothing is published.
+        CorruptMetadataError: An earlier decision is not as it was written.
+        StorageError: The store refused, or went on failing; the write may be decided then.
+    """
+    decision = _decision(target, staged)
+    standing = file.read() if file.is_named else None
+    if standing is None:
+        ids = {each.ledger_id for topic in decision.partitions or () for each in topic.ledgers}
+        check_alone(target.bucket, decision.mark, ids)
+        if files is not None:
+            files.check_unchanged(file)
+        is_kept = file.is_named or files is not None
+        standing = file.decide(decision) if is_kept else decision
+    if standing.mark == decision.mark and files is not None and not standing.is_published:
+        files.carry_out(standing)
+    else:
+        carry_out(standing, target.offloader, target.metadata_root)
+    if standing.mark != decision.mark:
+        delete_marked(target.offloader, decision.mark)
+    if files is not None:
+        files.end()
+    if not standing.is_published and (file.is_named or files is not None):
+        file.settle(standing)
+    return standing
+
+
+def discard(target: WriteTarget, file: DecisionFile, *, files: MetadataFiles | None) -> None:
+    """Delete what was staged, by whichever process, unless it was decided and may be repeated.
+
+    Args:
+        target: What is written to.
+        file: Where the write is decided.
+        files: The metadata, resumed; None: none is written, or another writer has taken it over.
+
+    Raises:
+        CorruptMetadataError: The decision is not as it was written.
+        StorageError: The store refused, or went on failing.
+    """
+    if file.is_named and file.is_decided():
+        return
+    if files is not None and not file.is_named:
+        # Before anything is undone, lest somebody go on with it half undone.
+        file.revoke()
+    if files is not None:
+        files.withdraw()
+    else:
+        delete_marked(target.offloader, file.mark)
+
+
+def _decision(target: WriteTarget, staged: Sequence[StagedWrite]) -> Decision:
+    ledgers = [ledger for each in staged for ledger in each.ledgers]
+    if not ledgers:
+        message = "there is no message to write"
+        raise OptionError(message)
+    greatest = max(each.info.ledger_id for each in ledgers)
+    # Open ledgers, one for each partition, behind them all.
+    open_ids = LedgerIds(IdRange(first=greatest + 1))
+    partitions = []
+    for name in target.names:
+        own = name.managed_ledger_name
+        infos = [each.info for each in ledgers if each.managed_ledger == own]
+        properties = [each.properties[own] for each in staged if own in each.properties]
+        partitions.append(
+            TopicMetadata(
+                topic=name,
+                ledgers=in_order((*infos, LedgerInfo(ledger_id=open_ids.next_id()))),
+                properties=properties[-1] if properties else {},
+            )
+        )
+    return Decision(
+        mark=staged[0].mark,
+        begun_ms=staged[0].begun_ms,
+        message_count=sum(each.message_count for each in staged),
+        partitions=tuple(partitions),
+        indexes=tuple(each.index for each in sorted(ledgers, key=lambda each: each.info.ledger_id)),
+        schemas=staged[0].schemas,
+    )
