@@ -78,7 +78,7 @@ def entries_of(values: pa.MapArray, path: str) -> Entries:
 
 
 def numbers(values: pa.Array) -> list[Any]:
-    """Values as Python's numbers; of times, the number that Arrow keeps."""
+    """Values as Python's numbers; for times, the number that Arrow keeps."""
     if pa.types.is_temporal(values.type):
         values = values.view(_INTEGERS[values.type.bit_width])
     found: list[Any] = values.to_pylist()

@@ -225,7 +225,7 @@ def _scalars(values: pa.Array, type_: AvroType, path: str) -> list[bytes]:
         case "enum":
             return _enum(values.to_pylist(), type_, path)
         case "null" if len(values):
-            message = f"{path}: a value, but the schema has null only"
+            message = f"{path}: a value is given, but the schema allows null only"
             raise OptionError(message)
         case "string":
             return [sized(text.encode()) for text in values.to_pylist()]

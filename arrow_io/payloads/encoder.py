@@ -173,7 +173,7 @@ def _given_fields(given: pa.DataType, shape: Shape, path: str) -> pa.DataType:
     """A shape's type, of the fields that are given.
 
     Raises:
-        OptionError: A field is not the schema's, and Arrow's cast would drop it.
+        OptionError: The schema does not have a field: Arrow's cast would drop it.
     """
     wanted = shape.type
     if pa.types.is_struct(given) and pa.types.is_struct(wanted):

@@ -173,7 +173,7 @@ def _number(number: float) -> str:
 
 
 def _nothing(_value: object) -> str:
-    message = "a value, but the schema has null only"
+    message = "a value is given, but the schema allows null only"
     raise OptionError(message)
 
 

@@ -216,7 +216,7 @@ class MessageRows:
         }
         if not renamed.keys().isdisjoint(names):
             return [renamed.get(name, theirs.get(name, name)) for name in names]
-        own_fields = {*self._values.fields, *renamed.values()}
+        own_fields = self._values.own_names(names)
         fields = [name for name in names if name in own_fields]
         if theirs.keys() <= set(fields):
             return list(names)

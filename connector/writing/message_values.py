@@ -86,6 +86,14 @@ class MessageValues:
             names |= {their.name: each.name for their, each in pairs}
         return {their: own for their, own in names.items() if their not in names.values()}
 
+    def own_names(self, names: Collection[str]) -> set[str]:
+        """Names that are those of fields, or of a whole key, if some columns are given."""
+        own = {*self.fields, *self.renamed.values()}
+        # The whole of a key does not stand beside its fields.
+        if self._has_keys(names) and not self.key.fields.keys().isdisjoint(names):
+            own.discard(self.key.whole)
+        return own
+
     @cached_property
     def _typed(self) -> ValueColumns | None:
         """The columns that a reader gives; None if there are none, or the schema cannot be read."""

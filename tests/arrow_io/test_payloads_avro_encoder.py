@@ -164,7 +164,7 @@ def test_columns_of_other_types(schema: object, values: pa.Array, written: bytes
         ("int", pa.array([2**31]), r"value\.a .*2147483648"),
         ("float", pa.array([1e39]), r"value\.a: 1e\+39 is too great"),
         ("long", pa.array([None], pa.int64()), r"value\.a is null"),
-        ("null", pa.array([True]), r"value\.a: a value, but .* null only"),
+        ("null", pa.array([True]), r"value\.a: a value is given, but .* null only"),
         (decimal_of(3, 1), pa.array([Decimal("123.4")]), r"value\.a .*precision"),
         (decimal_of(3, 1), pa.array([Decimal("0.25")]), r"value\.a .*data loss"),
         (enum_of("X"), pa.array(["Y"]), r"value\.a: .*no symbol 'Y'"),

@@ -409,10 +409,10 @@ class TestFailure:
 
     def test_a_schema_that_is_not_encoded_needs_bytes(self, bucket: MemoryBucket) -> None:
         """Values of such types are the user's to encode."""
-        avro = {"type": "AVRO", "data": '"long"'}
+        no_descriptor = {"type": "PROTOBUF", "data": '{"type":"record","name":"R","fields":[]}'}
 
         with pytest.raises(SchemaError, match="give their bytes"):
-            write_messages(bucket.url, TOPIC, pa.table({"__value__": [1]}), schema=avro)
+            write_messages(bucket.url, TOPIC, pa.table({"__value__": [1]}), schema=no_descriptor)
 
 
 def test_sql_reads_what_sql_wrote(bucket: MemoryBucket) -> None:
