@@ -90,9 +90,9 @@ class WriteRequest:
             kinds.SOURCE,
             "What values are encoded by and registered with: a file or folder of what Pulsar's"
             " admin API or CLI gives, an Avro schema, JSON text, or the name of a type (STRING)."
-            " JSON and primitive types are encoded, from __value__ or, JSON, from a column to each"
-            " field; of other types __value__ must have the bytes. Without it, __value__ is bytes"
-            " or text.",
+            " Values are encoded from __value__ or, of records, from a column to each field, as"
+            " `query` gives them; a binary __value__ has the payloads. Without it, __value__ is"
+            " bytes or text.",
         ),
     )
     schema_version: int | None = field(
@@ -164,8 +164,8 @@ class WriteRequest:
             kinds.whole_number(0, MAX_LEDGER_ID),
             "Id of the first ledger; by default behind those in the bucket. If the topic is to be"
             " attached to a cluster, the ids must be free in its BookKeeper, and below the id of"
-            " its next ledger. The cluster loses ledgers of other ids at once, with what is produced"
-            " behind them.",
+            " its next ledger. The cluster loses ledgers of other ids at once, with what is"
+            " produced behind them.",
         ),
     )
     append: bool = field(
