@@ -15,6 +15,7 @@ from spark_ds.datasource import PulsarOffloadDataSource
 from spark_ds.stream_reader import TopicStreamReader
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
+from tests.support.owned_bucket import OwnedBucket, not_offloaded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -227,4 +228,21 @@ def test_options_of_streams_are_refused_by_batch_reads(
     )
 
     with pytest.raises(OptionError, match=says):
+        source.reader(source.schema())
+
+
+def test_a_stream_ends_before_what_the_metadata_misses(tmp_path: Path) -> None:
+    """A frame is made although a ledger is missing; only a batch read fails for it."""
+    owned = OwnedBucket.copied(tmp_path)
+    ids = [each.ledger_id for each in TRANSACTIONS.ledgers]
+    owned.change(TRANSACTIONS.name, {ids[1]: not_offloaded})
+    options = {"topic": TRANSACTIONS.name, "columns": COLUMNS, "metadata": str(owned.metadata)}
+    reader = planner(owned.objects, **options)
+    begin = reader.initialOffset()
+
+    rows = batch(reader, begin, next_offset(reader, begin))
+
+    assert rows == [row for row in whole() if row[0] == ids[0]]
+    source = PulsarOffloadDataSource({"url": str(owned.objects), **options})
+    with pytest.raises(MissingObjectError, match="only in BookKeeper"):
         source.reader(source.schema())
