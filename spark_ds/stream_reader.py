@@ -165,7 +165,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             PulsarOffloadError: Data cannot be read or decoded (damage is logged when salvaging).
         """
         with sentence_first():
-            for text, ranges in partition.value:
+            for text, ranges in partition.value or ():
                 read: TopicRead = pickle.loads(text)  # noqa: S301 - made by `partitions`
                 report = ReadReport()
                 schema = read.options.projection.schema

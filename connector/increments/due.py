@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import LateLedgerError, MissingObjectError, PulsarOffloadError
+from arrow_io.wording import agreeing, counted
 from connector.increments.progress import TopicProgress
 
 if TYPE_CHECKING:
@@ -82,6 +83,12 @@ def due_ledgers(
     for ledger_id in sorted(lost):
         told.error(lost_error(ledger_id))
     wall = _wall(topic, before, {*unfinished} - present.keys(), told)
+    unlisted = [each for each in topic.unknown if each.ledger_id >= before.next.ledger_id]
+    if unlisted:
+        told.notice(
+            f"the metadata does not list {counted(len(unlisted), 'ledger')} in the bucket as"
+            f" offloaded, so {agreeing(len(unlisted), 'it waits', 'they wait')}; it may be older"
+        )
     unread = [each for each in present.values() if each.ledger_id >= before.next.ledger_id]
     return DueLedgers(
         topic,

@@ -335,3 +335,14 @@ def test_what_no_increment_can_have(bucket: MemoryBucket) -> None:
     source = Increments(open_catalog(bucket.url), ("nothing",), _source(bucket).options)
     with pytest.raises(TopicNotFoundError, match="nothing"):
         source.next_increment(Progress())
+
+
+def test_what_the_metadata_does_not_know_yet_is_told(owned: OwnedBucket) -> None:
+    """Metadata that is older than the bucket holds ledgers back, and the reader hears of it."""
+    ids = [each.ledger_id for each in CHUNKED.ledgers]
+    owned.change(CHUNKED.name, {ids[-1]: not_offloaded})
+
+    increment = _of(owned).next_increment(Progress())
+
+    assert increment.after.of(TopicName.parse(CHUNKED.name)).next == (ids[-2] + 1, 0)
+    assert ["does not list 1 ledger in the bucket" in each for each in increment.notices] == [True]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
@@ -48,12 +48,14 @@ def _arrivals(draw: st.DrawFn, topic: Topic) -> list[int]:
     topic=topics(compacted=False, shapes=_SHAPES),
     block_bytes=_BLOCK_BYTES,
     task_bytes=_TASK_BYTES,
+    transactions=st.sampled_from(("committed", "committed", "all")),
     data=st.data(),
 )
 def test_increments_are_together_one_batch(
-    *, topic: Topic, block_bytes: int, task_bytes: int, data: st.DataObject
+    *, topic: Topic, block_bytes: int, task_bytes: int, transactions: str, data: st.DataObject
 ) -> None:
     """Each row before the first open transaction is given once; what stands behind it, not yet."""
+    options: dict[str, Any] = {"columns": COLUMNS, "transactions": transactions}
     given_rows: list[pa.RecordBatch] = []
     progress = Progress()
     arrivals = data.draw(_arrivals(topic), label="ledgers in the bucket")
@@ -61,20 +63,20 @@ def test_increments_are_together_one_batch(
         memory_bucket(offload(topic.ledgers[: arrivals[0]], block_bytes=block_bytes)) as bucket,
         patch("connector.increments.settled._PROBED_BLOCKS", 1000),
     ):
-        source = increments_of(bucket.url, columns=COLUMNS)
+        source = increments_of(bucket.url, **options)
         for before, count in zip([arrivals[0], *arrivals], arrivals, strict=False):
             bucket.put(offload(topic.ledgers[before:count], block_bytes=block_bytes))
             if data.draw(st.booleans(), label="begin a new run"):
-                source = increments_of(bucket.url, columns=COLUMNS)
+                source = increments_of(bucket.url, **options)
                 progress = Progress.from_json(progress.to_json())
             else:
                 source.refresh()
             limits = data.draw(_LIMITS, label="limits")
             batches, progress = read_on(source, progress, limits, task_bytes)
             given_rows += batches
-        whole = read(open_topic(bucket.url, TOPIC, columns=COLUMNS).scan)
+        whole = read(open_topic(bucket.url, TOPIC, **options).scan)
 
-    still_open = first_open_position(topic.ledgers)
+    still_open = first_open_position(topic.ledgers) if transactions == "committed" else None
     settled = [
         row
         for row in whole.to_pylist()
