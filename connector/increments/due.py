@@ -40,6 +40,7 @@ class DueLedgers:
     Attributes:
         topic: The topic, with all its ledgers that can be read.
         ledgers: Those that are due, ascending.
+        last_read: The last one below the position; None if none is there.
         waiting: Ledgers that will be due when another one is there, which is missing now.
         notices: One sentence for each thing a reader of the rows must know of.
         progress: What is known from now on, the position being as before.
@@ -47,6 +48,7 @@ class DueLedgers:
 
     topic: TopicLedgers
     ledgers: tuple[LedgerData, ...]
+    last_read: LedgerData | None
     waiting: tuple[LedgerData, ...]
     notices: tuple[str, ...]
     progress: TopicProgress
@@ -89,10 +91,12 @@ def due_ledgers(
             f"the metadata does not list {counted(len(unlisted), 'ledger')} in the bucket as"
             f" offloaded, so {agreeing(len(unlisted), 'it waits', 'they wait')}; it may be older"
         )
+    read = [each for each in present.values() if each.ledger_id < before.next.ledger_id]
     unread = [each for each in present.values() if each.ledger_id >= before.next.ledger_id]
     return DueLedgers(
         topic,
         tuple(each for each in unread if wall is None or each.ledger_id < wall),
+        max(read, default=None, key=lambda each: each.ledger_id),
         tuple(each for each in unread if wall is not None and each.ledger_id >= wall),
         tuple(told.notices),
         _known_from_now_on(before, present.keys(), lost),

@@ -340,10 +340,11 @@ class _Share:
         return replace(self.due.progress, next=self.position)
 
     def unprobed(self) -> Iterator[tuple[OpenTransactions, LedgerData]]:
-        """The next ledgers that have to be probed."""
+        """The next ledgers that have to be probed; what was read last tells of transactions too."""
         if self.step is not None:
             following = self.due.ledgers[self.step.place : self.step.place + _PROBED_AHEAD]
-            for ledger in self._transactions.unprobed(following):
+            last = () if self.due.last_read is None else (self.due.last_read,)
+            for ledger in self._transactions.unprobed((*last, *following)):
                 yield self._transactions, ledger
 
     def settled(self, step: _Step) -> Position:

@@ -3,19 +3,22 @@
 A row of a transaction is given if a marker behind it says so. Who reads up to an open transaction
 and goes on behind it later would never give its rows; so what is new ends before it.
 
-Only the entries tell of transactions. A little of each new ledger is read first; if that shows
-none, the topic is taken to have none, and is not downloaded twice. (A task that meets an open one
-nevertheless says so, and fails.) If it shows any, all new entries are read once, ahead of the
-tasks. Ledgers never change, so nothing is looked at a second time.
+Only the entries tell of transactions. A little of each new ledger is read first, and of the one
+that was read last; if that shows none, the topic is taken to have none, and is not downloaded
+twice. (A task that meets an open one nevertheless says so, and fails.) If it shows any, all new
+entries are read once, ahead of the tasks. Ledgers never change, so nothing is looked at a second
+time.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.errors import MissingObjectError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.messages import layout
 from arrow_io.messages.transactions import TXN_ABORT, TXN_COMMIT
@@ -67,11 +70,12 @@ class OpenTransactions:
 
         Raises:
             StorageError: The data object cannot be read.
-            MissingObjectError: There is none.
         """
-        # Nothing but a write: what another thread found meanwhile must stand.
-        if any(map(_shows_transaction, _first_entries(ledger))):
-            self._are_used = True
+        # Retention may have deleted it meanwhile; whoever reads its rows is told.
+        with suppress(MissingObjectError):
+            # Nothing but a write: what another thread found meanwhile must stand.
+            if any(map(_shows_transaction, _first_entries(ledger))):
+                self._are_used = True
         self._probed.add(ledger.ledger_id)
 
     def settled(self, ledgers: Sequence[LedgerData], start: Position, stop: Position) -> Position:
@@ -140,7 +144,6 @@ def probe_all(wanted: Iterable[tuple[OpenTransactions, LedgerData]]) -> None:
 
     Raises:
         StorageError: A data object cannot be read.
-        MissingObjectError: There is none.
     """
     pairs = list(wanted)
     if pairs:

@@ -312,6 +312,22 @@ def test_entries_are_looked_at_once_for_transactions() -> None:
     assert last.behind.ledgers == 0
 
 
+def test_a_topic_that_had_transactions_has_them_in_the_next_run() -> None:
+    """They are looked for, though what is read ahead of a new ledger shows none."""
+    long = encode_entry([Message(payload=b"x" * 2000)], batched=False)
+    opened = encode_entry(
+        [Message(payload=b"t")], batched=False, txnid_most_bits=1, txnid_least_bits=3
+    )
+    ended = encode_marker(21, txn_id=(1, 2))
+    with memory_bucket(offload_ledger(new_name(0), [ENTRY, ended])) as bucket:
+        _, progress = read_on(_source(bucket), Progress())
+        bucket.put(offload_ledger(new_name(1), [*[long] * 60, opened, ENTRY]))
+
+        increment = _source(bucket).next_increment(progress)
+
+    assert increment.after.of(NAME).next == (1, 60)
+
+
 def test_topics_take_turns(bucket: MemoryBucket) -> None:
     """A limit is shared among topics, and one that waits does not hold back the others."""
     for partition in range(3):
