@@ -68,13 +68,20 @@ class LakeTable(Protocol):
     def data_prefix(self) -> str:
         """Where in its folder new files lie: empty, or ends in `/`."""
 
-    def storable(self, schema: pa.Schema) -> pa.Schema:
-        """The same columns with the types in which this kind of table keeps them.
+    def storable(self, schema: pa.Schema, standing: Standing | None) -> pa.Schema:
+        """The columns of the table once it takes rows of a schema, as its files have to hold them.
 
-        Values are cast to them, without loss, before they are written.
+        They are those that it stands with, widened, and behind them the new ones; each with the
+        type in which this kind of table keeps it. Rows are cast to them, without loss, before they
+        are written (`connector.lake.evolution.fitted`).
+
+        Args:
+            schema: Columns of the rows.
+            standing: What the table is; None: there is none yet.
 
         Raises:
-            LakeTableError: This kind of table cannot keep a column; the message names it.
+            LakeTableError: This kind of table cannot keep a column, or cannot change so that it
+                fits; the message names it.
         """
 
     def standing(self) -> Standing | None:

@@ -1,0 +1,327 @@
+"""Which types each kind of table keeps, and how its columns change when the rows do.
+
+All columns and fields may be null, so that rows from before and after a change stand together.
+
+| Arrow | Delta | Iceberg | Parquet |
+|---|---|---|---|
+| bool, int32, int64, float, double, date32 | itself | itself | itself |
+| int8, int16 | itself | int32 | itself |
+| uint8; uint16; uint32 | int16; int32; int64 | int32; int32; int64 | itself |
+| uint64 | decimal128(20, 0) | decimal128(20, 0) | itself |
+| half float | float | float | itself |
+| decimal of up to 38 digits | decimal128 | decimal128 | decimal128 |
+| timestamp, with a time zone: UTC | µs | µs | µs, or ns |
+| time of day | int64 (µs since midnight) | time64[us] | time64: µs, or ns |
+| date64 | date32 | date32 | date32 |
+| string and binary of every layout; dictionary | string, binary; its values | likewise | likewise |
+| list of every layout, map, struct | itself, of these types | likewise | likewise |
+
+There is no place for null, duration and interval, for decimals of more digits or with a negative
+scale, nor for a struct without fields. Delta tells names apart without regard to case.
+
+A table gets further columns and further fields of structs, at any depth except in the keys of maps.
+An Iceberg table and Parquet also widen int32 to int64 (Parquet: every integer to a wider one of its
+sign), float to double, and a decimal to more digits at the same scale. The files of a Delta table
+have to hold the types that it has: widened ones are a feature (`typeWidening`) that `deltalake`
+does not write.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import pyarrow as pa
+
+from arrow_io.errors import LakeTableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+TableKind: TypeAlias = Literal["delta", "iceberg", "parquet"]
+
+_MAX_DIGITS: Final = 38
+_UTC: Final = "UTC"
+_SAME: Final = frozenset(
+    {pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32()}
+)
+_BY_KIND: Final[dict[TableKind, dict[pa.DataType, pa.DataType]]] = {
+    "delta": {
+        pa.int8(): pa.int8(),
+        pa.int16(): pa.int16(),
+        pa.uint8(): pa.int16(),
+        pa.uint16(): pa.int32(),
+        pa.uint32(): pa.int64(),
+        pa.uint64(): pa.decimal128(20, 0),
+        pa.float16(): pa.float32(),
+    },
+    "iceberg": {
+        pa.int8(): pa.int32(),
+        pa.int16(): pa.int32(),
+        pa.uint8(): pa.int32(),
+        pa.uint16(): pa.int32(),
+        pa.uint32(): pa.int64(),
+        pa.uint64(): pa.decimal128(20, 0),
+        pa.float16(): pa.float32(),
+    },
+    "parquet": {
+        type_: type_
+        for type_ in (
+            *(pa.int8(), pa.int16(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+            pa.float16(),
+        )
+    },
+}
+"""How a kind of table keeps numbers that not all kinds have."""
+_KIND_NAMES: Final[dict[TableKind, str]] = {
+    "delta": "a Delta table",
+    "iceberg": "an Iceberg table",
+    "parquet": "a Parquet table",
+}
+
+
+def storable_schema(schema: pa.Schema, kind: TableKind) -> pa.Schema:
+    """The same columns with the types in which a kind of table keeps them.
+
+    Raises:
+        LakeTableError: It cannot keep a column or field; the message names it.
+    """
+    _check_names(schema, kind, "")
+    return pa.schema(
+        [pa.field(field.name, _storable(field.type, kind, field.name)) for field in schema]
+    )
+
+
+def widened(standing: pa.Schema, wanted: pa.Schema, kind: TableKind) -> pa.Schema:
+    """The columns that a table must have so that further rows fit too.
+
+    Args:
+        standing: Its columns now.
+        wanted: Columns of the rows, with the types in which the kind of table keeps them.
+        kind: What it is.
+
+    Returns:
+        The standing columns in their order, which may have got wider types; behind them the new
+        ones.
+
+    Raises:
+        LakeTableError: This kind of table cannot change so; the message names the field.
+    """
+    fields = _widened_fields(standing, wanted, kind, "")
+    _check_names(fields, kind, "")
+    return pa.schema(fields)
+
+
+def fitted(batch: pa.RecordBatch, schema: pa.Schema, kind: TableKind) -> pa.RecordBatch:
+    """The rows with the columns of a table.
+
+    Args:
+        batch: Rows whose columns the kind of table can keep (`storable_schema`).
+        schema: The table's columns, widened so that the rows fit. Those that the rows have not
+            become null.
+        kind: What the table is.
+
+    Raises:
+        LakeTableError: A value does not fit the column's type without loss, or there is no column
+            or field for it.
+    """
+    _check_kept(pa.struct(list(batch.schema)), pa.struct(list(schema)), "")
+    places = {name: place for place, name in enumerate(batch.schema.names)}
+    columns = [
+        _fitted(batch.column(places[field.name]), field, kind)
+        if field.name in places
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+# ------------------------------------------------------------------------------------------- types
+
+
+def _storable(type_: pa.DataType, kind: TableKind, path: str) -> pa.DataType:
+    """The type in which a kind of table keeps another.
+
+    Args:
+        type_: Any type of Arrow's.
+        kind: What the table is.
+        path: The field, from the outermost in, with dots; for errors.
+    """
+    types = pa.types
+    if isinstance(type_, pa.BaseExtensionType):
+        return _storable(type_.storage_type, kind, path)
+    if types.is_dictionary(type_):
+        return _storable(type_.value_type, kind, path)
+    if types.is_nested(type_):
+        if types.is_struct(type_):
+            _check_names(type_, kind, f"{path}.")
+        return _nested(type_, path, lambda each, place: _storable(each, kind, place))
+    found = _temporal(type_, kind) if types.is_temporal(type_) else _flat(type_, kind)
+    if found is None:
+        message = f"{_KIND_NAMES[kind]} has no type for column {path}, which is {type_}"
+        raise LakeTableError(message)
+    return found
+
+
+def _nested(
+    type_: pa.DataType, path: str, change: Callable[[pa.DataType, str], pa.DataType]
+) -> pa.DataType:
+    """The same list, map or struct of types that are made from its own."""
+    types = pa.types
+    if types.is_struct(type_) and type_.num_fields:
+        return pa.struct(
+            [pa.field(each.name, change(each.type, f"{path}.{each.name}")) for each in type_]
+        )
+    if types.is_map(type_):
+        key = change(type_.key_type, f"{path}.key")
+        return pa.map_(key, change(type_.item_type, f"{path}.value"))
+    if not types.is_nested(type_) or not hasattr(type_, "value_field"):
+        message = f"no table has a type for column {path}, which is {type_}"
+        raise LakeTableError(message)
+    return pa.list_(pa.field("element", change(type_.value_type, f"{path}.element")))
+
+
+def _flat(type_: pa.DataType, kind: TableKind) -> pa.DataType | None:
+    types = pa.types
+    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
+        return pa.string()
+    if types.is_decimal(type_):
+        fits = type_.precision <= _MAX_DIGITS and 0 <= type_.scale <= type_.precision
+        return pa.decimal128(type_.precision, type_.scale) if fits else None
+    if type_ in _SAME:
+        return type_
+    is_binary = types.is_binary(type_) or types.is_large_binary(type_)
+    if is_binary or types.is_binary_view(type_) or types.is_fixed_size_binary(type_):
+        return pa.binary()
+    return _BY_KIND[kind].get(type_)
+
+
+def _temporal(type_: pa.DataType, kind: TableKind) -> pa.DataType | None:
+    types = pa.types
+    if types.is_date(type_):
+        return pa.date32()
+    unit = "ns" if kind == "parquet" and getattr(type_, "unit", "") == "ns" else "us"
+    if types.is_timestamp(type_):
+        return pa.timestamp(unit, _UTC if type_.tz else None)
+    if types.is_time(type_):
+        return pa.int64() if kind == "delta" else pa.time64(unit)
+    return None
+
+
+def _check_names(fields: Iterable[pa.Field], kind: TableKind, path: str) -> None:
+    """Raise `LakeTableError` if a table could not tell two fields apart."""
+    seen: dict[str, str] = {}
+    for field in fields:
+        name = field.name.lower() if kind == "delta" else field.name
+        if name in seen:
+            message = (
+                f"{_KIND_NAMES[kind]} cannot have both columns"
+                f" {path}{seen[name]} and {path}{field.name}"
+            )
+            raise LakeTableError(message)
+        seen[name] = field.name
+
+
+# ---------------------------------------------------------------------------------------- widening
+
+
+def _widened_fields(
+    standing: Iterable[pa.Field], wanted: Iterable[pa.Field], kind: TableKind, path: str
+) -> list[pa.Field]:
+    """The fields that a table or struct stands with, and behind them the new ones."""
+    new = {field.name: field for field in wanted}
+    fields = []
+    for field in standing:
+        other = new.pop(field.name, None)
+        if not field.nullable and (other is None or other.nullable):
+            message = f"column {path}{field.name} of the table must not be null, and rows may be"
+            raise LakeTableError(message)
+        if other is not None:
+            type_ = _widened_type(field.type, other.type, kind, f"{path}{field.name}")
+            fields.append(field.with_type(type_))
+        else:
+            fields.append(field)
+    return [*fields, *(field.with_nullable(nullable=True) for field in new.values())]
+
+
+def _widened_type(
+    standing: pa.DataType, wanted: pa.DataType, kind: TableKind, path: str
+) -> pa.DataType:
+    types = pa.types
+    if standing == wanted:
+        return standing
+    if types.is_struct(standing) and types.is_struct(wanted):
+        fields = _widened_fields(standing, wanted, kind, f"{path}.")
+        _check_names(fields, kind, f"{path}.")
+        return pa.struct(fields)
+    if types.is_list(standing) and types.is_list(wanted):
+        element = standing.value_field
+        type_ = _widened_type(element.type, wanted.value_type, kind, f"{path}.element")
+        return pa.list_(element.with_type(type_))
+    if types.is_map(standing) and types.is_map(wanted):
+        key, value = standing.key_field, standing.item_field
+        if _widened_type(key.type, wanted.key_type, kind, f"{path}.key") != key.type:
+            raise _cannot_widen(f"{path}.key", key.type, wanted.key_type, kind)
+        type_ = _widened_type(value.type, wanted.item_type, kind, f"{path}.value")
+        return pa.map_(key, value.with_type(type_))
+    wider = _wider(standing, wanted)
+    if wider is None or (wider != standing and kind == "delta"):
+        raise _cannot_widen(path, standing, wanted, kind)
+    return wider
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The one of two types that has all values of both; None if neither has."""
+    types = pa.types
+    for is_alike in (types.is_signed_integer, types.is_unsigned_integer, types.is_floating):
+        if is_alike(one) and is_alike(other):
+            return max(one, other, key=lambda type_: type_.bit_width)
+    if types.is_decimal(one) and types.is_decimal(other) and one.scale == other.scale:
+        return max(one, other, key=lambda type_: type_.precision)
+    return None
+
+
+def _cannot_widen(
+    path: str, standing: pa.DataType, wanted: pa.DataType, kind: TableKind
+) -> LakeTableError:
+    return LakeTableError(
+        f"{_KIND_NAMES[kind]} cannot change column {path} from {standing} so that {wanted} fits"
+    )
+
+
+# -------------------------------------------------------------------------------------------- rows
+
+
+def _fitted(column: pa.Array, field: pa.Field, kind: TableKind) -> pa.Array:
+    if column.type == field.type:
+        return column
+    try:
+        if kind == "delta":
+            # As a number, a time of day would keep its own unit.
+            column = column.cast(_in_microseconds(column.type, field.name))
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        message = f"column {field.name} does not fit {field.type} without loss: {error}"
+        raise LakeTableError(message) from error
+
+
+def _in_microseconds(type_: pa.DataType, path: str) -> pa.DataType:
+    if pa.types.is_nested(type_):
+        return _nested(type_, path, _in_microseconds)
+    return pa.time64("us") if pa.types.is_time(type_) else type_
+
+
+def _check_kept(source: pa.DataType, target: pa.DataType, path: str) -> None:
+    """Raise `LakeTableError` if a field has no place: a cast would leave it out."""
+    types = pa.types
+    if types.is_struct(source) and types.is_struct(target):
+        places = {field.name: field.type for field in target}
+        for field in source:
+            if field.name not in places:
+                message = f"the table has no column {path}{field.name}"
+                raise LakeTableError(message)
+            _check_kept(field.type, places[field.name], f"{path}{field.name}.")
+    elif types.is_map(source) and types.is_map(target):
+        _check_kept(source.key_type, target.key_type, f"{path}key.")
+        _check_kept(source.item_type, target.item_type, f"{path}value.")
+    elif types.is_nested(source) and types.is_list(target):
+        _check_kept(source.value_type, target.value_type, f"{path}element.")
