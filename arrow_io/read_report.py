@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Self
 from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from arrow_io.errors import PulsarOffloadError
 
 MAX_KEPT_LOSSES = 100
@@ -67,8 +69,23 @@ class ReadReport:
     lost: Counter[tuple[Unit, str]] = field(default_factory=Counter)
     losses: list[str] = field(default_factory=list)
 
-    def lose(self, unit: Unit, error: PulsarOffloadError, *, count: int = 1) -> None:
-        """Count `count` units as lost to `error`."""
+    def lose(
+        self,
+        unit: Unit,
+        error: PulsarOffloadError,
+        *,
+        count: int = 1,
+        further: Iterable[PulsarOffloadError] = (),
+    ) -> None:
+        """Count `count` units as lost to `error`.
+
+        Args:
+            unit: What is lost.
+            error: Why, and where the first stands.
+            count: How many are lost to it.
+            further: The error for each of the others; not asked for here.
+        """
+        del further
         self.lost[unit, type(error).__name__] += count
         if len(self.losses) < MAX_KEPT_LOSSES:
             self.losses.append(str(error))

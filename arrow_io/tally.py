@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from arrow_io.read_report import ReadReport
+from arrow_io.read_report import ReadReport, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from arrow_io.errors import PulsarOffloadError
-    from arrow_io.read_report import Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +21,36 @@ class Tally:
         report: Receives the counts.
         salvage: Whether damage is counted and passed over (`on_corruption="salvage"`) instead of
             raised.
+        keep_values: Whether values that cannot be decoded are, whatever happens with other damage.
     """
 
     report: ReadReport = field(default_factory=ReadReport)
     salvage: bool = False
+    keep_values: bool = False
 
-    def lose(self, unit: Unit, error: PulsarOffloadError, *, count: int = 1) -> None:
+    def lose(
+        self,
+        unit: Unit,
+        error: PulsarOffloadError,
+        *,
+        count: int = 1,
+        further: Iterable[PulsarOffloadError] = (),
+    ) -> None:
         """Count `count` units as lost to `error`.
+
+        Args:
+            unit: What is lost.
+            error: Why, and where the first stands.
+            count: How many are lost to it.
+            further: The error for each of the others, for a report that asks for them.
 
         Raises:
             PulsarOffloadError: `error` itself, unless the read salvages.
         """
-        if not self.salvage:
+        if not (self.salvage or (self.keep_values and unit is Unit.VALUE)):
             raise error
-        self.report.lose(unit, error, count=count)
+        self.report.lose(unit, error, count=count, further=further)
 
     def uncounted(self) -> Tally:
         """The same rule for entries whose losses are counted by someone else."""
-        return Tally(salvage=self.salvage)
+        return replace(self, report=ReadReport())

@@ -6,6 +6,7 @@ the two together.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -299,5 +300,7 @@ def lose_values(
     """
     new = [row for row in lost if row not in rows.lost_values]
     if new:
-        tally.lose(Unit.VALUE, rows.locate(error, new[0]), count=len(new))
+        anywhere = copy(error)
+        further = (rows.locate(copy(anywhere), row) for row in new[1:])
+        tally.lose(Unit.VALUE, rows.locate(error, new[0]), count=len(new), further=further)
         rows.lost_values.update(new)

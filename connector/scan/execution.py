@@ -39,7 +39,7 @@ def execute(task: ScanTask, report: ReadReport | None = None) -> Iterator[pa.Rec
             salvaging).
     """
     counted = ReadReport() if report is None else report
-    tally = Tally(counted, salvage=task.read.options.salvage)
+    tally = _tally(task, counted)
     steps = _Steps.of(task.read.options)
     for rows in _rows(task, tally):
         batch = _give(rows, task.read.origin, steps, tally)
@@ -64,7 +64,7 @@ def count(task: ScanTask, report: ReadReport) -> int:
     if task.read.options.row_filter is not None:
         return sum(batch.num_rows for batch in execute(task, report))
     total = 0
-    for rows in _rows(task, Tally(report, salvage=task.read.options.salvage)):
+    for rows in _rows(task, _tally(task, report)):
         kept = task.read.options.bounds.kept(rows)
         total += rows.count if kept is None else len(kept)
     report.rows += total
@@ -122,6 +122,11 @@ def _give(
     columns |= zip(others.schema.names, others.columns, strict=True)
     schema = options.projection.schema
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _tally(task: ScanTask, report: ReadReport) -> Tally:
+    options = task.read.options
+    return Tally(report, salvage=options.salvage, keep_values=options.keep_values)
 
 
 def _rows(task: ScanTask, tally: Tally) -> Iterator[MessageColumns]:

@@ -27,6 +27,7 @@ class ReadOptions:
         verify_checksums: Whether the CRC32C of each entry is compared, if more than positions is
             read.
         salvage: Whether damage is counted and passed over instead of raised.
+        keep_values: Whether values that cannot be decoded are, whatever happens with other damage.
         limits: How large record batches grow.
         decryption_keys: Private keys for encrypted payloads.
     """
@@ -38,6 +39,7 @@ class ReadOptions:
     uncommitted: bool = False
     verify_checksums: bool = True
     salvage: bool = False
+    keep_values: bool = False
     limits: BatchLimits = field(default_factory=BatchLimits)
     decryption_keys: DecryptionKeys = field(default_factory=DecryptionKeys)
 

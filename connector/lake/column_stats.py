@@ -1,0 +1,112 @@
+"""What a Parquet file's footer says of its columns → statistics that tables keep.
+
+They are bounds: no value of the file lies outside them. Engines leave out files by them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.lake.data_file import ColumnStats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow.parquet as pq
+
+_MAX_LENGTH = 64
+"""Of a text, or of bytes: a table keeps the statistics of all its files in memory."""
+_LAST_BEFORE_SURROGATES, _FIRST_BEHIND_SURROGATES = "\ud7ff", "\ue000"
+_LAST_CHARACTER = "\U0010ffff"
+
+
+class FileStats:
+    """Statistics of one file.
+
+    Args:
+        schema: Its columns.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._floats = {each.name for each in schema if pa.types.is_floating(each.type)}
+        self._with_nan: set[str] = set()
+
+    def look_at(self, table: pa.Table) -> None:
+        """Find out what a footer does not tell: whether a column has a value that is not a number.
+
+        Parquet leaves such values out of its bounds, and engines hold them for greater than all.
+        """
+        for name in self._floats - self._with_nan:
+            if pc.any(pc.is_nan(table.column(name))).as_py():
+                self._with_nan.add(name)
+
+    def of(self, footer: pq.FileMetaData) -> dict[str, ColumnStats]:
+        """The statistics of the columns whose types have an order, by name."""
+        found: dict[str, ColumnStats] = {}
+        leaf = 0
+        for each in self._schema:
+            stats = self._column(footer, leaf, each.name) if _has_order(each.type) else None
+            if stats is not None:
+                found[each.name] = stats
+            leaf += _leaves(each.type)
+        return found
+
+    def _column(self, footer: pq.FileMetaData, leaf: int, name: str) -> ColumnStats | None:
+        groups = (footer.row_group(n).column(leaf) for n in range(footer.num_row_groups))
+        chunks = [(group.num_values, group.statistics) for group in groups]
+        if any(stats is None or not stats.has_null_count for _, stats in chunks):
+            return None
+        nulls = sum(stats.null_count for _, stats in chunks)
+        bounded = [stats for number, stats in chunks if stats.null_count < number]
+        is_known = all(stats.has_min_max for stats in bounded)
+        if not bounded or not is_known or name in self._with_nan:
+            return ColumnStats(nulls)
+        least = _at_most(min(stats.min for stats in bounded))
+        return ColumnStats(nulls, least, _at_least(max(stats.max for stats in bounded)))
+
+
+def _has_order(type_: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(type_)
+        or types.is_floating(type_)
+        or types.is_decimal(type_)
+        or types.is_boolean(type_)
+        or types.is_string(type_)
+        or types.is_binary(type_)
+        or types.is_temporal(type_)
+    )
+
+
+def _leaves(type_: pa.DataType) -> int:
+    """How many columns Parquet makes of a type."""
+    if not pa.types.is_nested(type_):
+        return 1
+    children: Iterable[Any] = (type_.field(n) for n in range(type_.num_fields))
+    return sum(_leaves(each.type) for each in children)
+
+
+def _at_most(value: object) -> object:
+    """A bound that is short, and not above a value."""
+    return value[:_MAX_LENGTH] if isinstance(value, str | bytes) else value
+
+
+def _at_least(value: object) -> object:
+    """A bound that is short, and not below a value; None if there is none."""
+    if isinstance(value, str) and len(value) > _MAX_LENGTH:
+        kept = value[:_MAX_LENGTH].rstrip(_LAST_CHARACTER)
+        return kept[:-1] + _next_character(kept[-1]) if kept else None
+    if isinstance(value, bytes) and len(value) > _MAX_LENGTH:
+        prefix = value[:_MAX_LENGTH].rstrip(b"\xff")
+        return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
+    return value
+
+
+def _next_character(character: str) -> str:
+    if character == _LAST_BEFORE_SURROGATES:
+        return _FIRST_BEHIND_SURROGATES
+    return chr(ord(character) + 1)

@@ -1,0 +1,134 @@
+"""Rows whose value cannot be decoded: where they stand, why, and their bytes.
+
+A dead letter is a message that was read soundly, and whose value or key does not fit the topic's
+schema. Damage of the bucket is none: it stops a copy, or is counted, as it is when reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.columns import every_column
+from arrow_io.messages.message_columns import TIMESTAMP
+from arrow_io.payloads.value_columns import VALUE_COLUMN
+from arrow_io.read_report import ReadReport, Unit
+from connector.scan.execution import execute
+from connector.scan.topic_read import EntryRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from arrow_io.errors import PulsarOffloadError
+    from connector.scan.topic_read import ScanTask
+
+POSITION_COLUMNS: Final = ("__ledger_id__", "__entry_id__", "__batch_index__")
+_COLUMNS: Final = (
+    "__topic__",
+    *POSITION_COLUMNS,
+    "__publish_time__",
+    "__key__",
+    "__schema_version__",
+    VALUE_COLUMN,
+)
+REASON_COLUMN: Final = "reason"
+LETTERS_SCHEMA: Final = pa.schema(
+    [
+        ("__topic__", pa.string()),
+        ("__ledger_id__", pa.int64()),
+        ("__entry_id__", pa.int64()),
+        ("__batch_index__", pa.int32()),
+        ("__publish_time__", TIMESTAMP),
+        ("__key__", pa.string()),
+        ("__schema_version__", pa.int64()),
+        (REASON_COLUMN, pa.string()),
+        (VALUE_COLUMN, pa.binary()),
+    ]
+)
+"""Columns of a table of dead letters: the bytes of the value are last."""
+
+_RowPosition = tuple[int, int, int]
+"""Ledger id, entry id, and batch index: −1 if it is not batched."""
+
+
+@dataclass(slots=True)
+class DeadLetterReport(ReadReport):
+    """A report that takes values which cannot be decoded for dead letters.
+
+    Attributes:
+        letters: Why each value could not be decoded, by its position.
+    """
+
+    letters: dict[_RowPosition, str] = field(default_factory=dict)
+
+    def lose(
+        self,
+        unit: Unit,
+        error: PulsarOffloadError,
+        *,
+        count: int = 1,
+        further: Iterable[PulsarOffloadError] = (),
+    ) -> None:
+        """Keep a value as a dead letter; of all else, as of any report."""
+        if unit is not Unit.VALUE:
+            # Not by `super()`, which a dataclass with slots does not find.
+            ReadReport.lose(self, unit, error, count=count)
+            return
+        for each in (error, *further):
+            self.letters.setdefault(_position(each), each.message)
+
+    def counts(self) -> ReadReport:
+        """The other counts."""
+        return ReadReport(**{each.name: getattr(self, each.name) for each in fields(ReadReport)})
+
+
+def _position(error: PulsarOffloadError) -> _RowPosition:
+    assert error.ledger_id is not None, "a row stands in a ledger"  # noqa: S101
+    assert error.entry_id is not None, "and in an entry"  # noqa: S101
+    return error.ledger_id, error.entry_id, -1 if error.batch_index is None else error.batch_index
+
+
+def dead_letter_task(task: ScanTask) -> ScanTask:
+    """The same task, which also gives the positions of its rows, behind its other columns."""
+    options = task.read.options
+    names = list(options.projection.schema.names)
+    names += [each for each in POSITION_COLUMNS if each not in names]
+    wanted = replace(options, projection=options.filterable.select(names))
+    return replace(task, read=replace(task.read, options=wanted))
+
+
+def without_letters(batch: pa.RecordBatch, report: DeadLetterReport) -> pa.RecordBatch:
+    """The rows that are no dead letters."""
+    if not report.letters:
+        return batch
+    dead = set(report.letters)
+    alive = [each not in dead for each in _positions(batch)]
+    return batch.filter(pa.array(alive))
+
+
+def letters_of(task: ScanTask, report: DeadLetterReport) -> Iterator[pa.RecordBatch]:
+    """The dead letters of a task, whose entries are read once more, for the bytes.
+
+    Raises:
+        PulsarOffloadError: They cannot be read.
+    """
+    options = task.read.options
+    plain = every_column()
+    raw = replace(options, projection=plain.select(_COLUMNS), filterable=plain, row_filter=None)
+    entries = sorted({(ledger_id, entry_id) for ledger_id, entry_id, _ in report.letters})
+    ranges = tuple(EntryRange(*each, each[1]) for each in entries)
+    read = replace(task.read, options=raw, ranges=ranges)
+    for batch in execute(read.task(ranges), ReadReport(salvage=options.salvage)):
+        reasons = [report.letters.get(each) for each in _positions(batch)]
+        with_reason = batch.append_column(REASON_COLUMN, pa.array(reasons, pa.string()))
+        kept = with_reason.filter(pc.is_valid(with_reason.column(REASON_COLUMN)))
+        yield kept.select(LETTERS_SCHEMA.names)
+
+
+def _positions(batch: pa.RecordBatch) -> Iterator[_RowPosition]:
+    ledgers, entries, members = (batch.column(name) for name in POSITION_COLUMNS)
+    members = pc.fill_null(members, -1)
+    return zip(ledgers.to_pylist(), entries.to_pylist(), members.to_pylist(), strict=True)

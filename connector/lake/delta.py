@@ -1,0 +1,313 @@
+"""A Delta table, through `deltalake`: files are added, and the progress is kept, in one commit.
+
+A Delta log keeps one number for each application that writes to a table (a *transaction*), through
+checkpoints and the cleaning of old commits; words that stand in a commit are lost with it. So the
+progress lies in `_pulsar_offload/progress-<number>.json`, written before the commit, and the commit
+sets the number. Each attempt has a number of its own, so a file that no commit names means nothing.
+What a table keeps below a folder whose name begins with `_` is left alone when it is vacuumed.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from time import time_ns
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import pyarrow as pa
+from deltalake import CommitProperties, Schema
+from deltalake import DeltaTable as Snapshot
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, Transaction, create_table_with_add_actions
+
+from arrow_io.errors import (
+    ConcurrentCopyError,
+    LakeTableError,
+    MissingObjectError,
+    StorageError,
+)
+from arrow_io.storage.redaction import redacted
+from connector.lake.delta_options import delta_storage_options
+from connector.lake.evolution import storable_schema, widened
+from connector.lake.partition_folders import delta_text
+from connector.lake.table import Standing
+from connector.lake.transforms import Partitioning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from arrow_io.storage.location import Location
+    from connector.lake.data_file import DataFile
+    from connector.lake.table import Commit
+    from connector.lake.transforms import PartitionField
+
+_Answer = TypeVar("_Answer")
+
+APPLICATION: Final = "pulsar-offload"
+PROGRESS_FOLDER: Final = "_pulsar_offload"
+_FORMAT = 1
+_MAX_PROGRESS_BYTES = 64 << 20
+_RANDOM_BITS = 31
+_MS = timedelta(milliseconds=1)
+_REFUSALS: Final = (DeltaError, OSError, ValueError)
+"""What the library raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """The table as it was read.
+
+    Attributes:
+        snapshot: Its version; what is committed is checked against all that came behind it.
+        number: The application's transaction; None: it never wrote.
+    """
+
+    snapshot: Snapshot
+    number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTable:
+    """A Delta table.
+
+    Attributes:
+        location: Its folder.
+        storage_options: Options of `deltalake`'s own, besides those that follow from its location.
+    """
+
+    location: Location
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    data_prefix: str = ""
+
+    def storable(self, schema: pa.Schema, standing: Standing | None) -> pa.Schema:
+        """The columns of the table once it takes rows of a schema.
+
+        Raises:
+            LakeTableError: Delta cannot keep a column, or the table cannot change so.
+        """
+        wanted = storable_schema(schema, "delta")
+        return wanted if standing is None else widened(standing.schema, wanted, "delta")
+
+    def standing(self) -> Standing | None:
+        """What the newest version is.
+
+        Raises:
+            OptionError: `deltalake` cannot be given the storage options.
+            LakeTableError: The table, or the progress of a copy to it, cannot be read.
+            StorageError: The store refused, or went on failing.
+        """
+        snapshot = self._snapshot()
+        if snapshot is None:
+            return None
+        number = self._asked(lambda: snapshot.transaction_version(APPLICATION))
+        schema = self._asked(lambda: pa.schema(snapshot.schema().to_arrow()))
+        token = _Token(snapshot, number)
+        partition_columns = self._asked(lambda: snapshot.metadata().partition_columns)
+        if number is None:
+            partitioning = Partitioning.parse(partition_columns, schema)
+            return Standing(schema, partitioning, None, token)
+        progress, texts = self._progress(number)
+        # Columns that hold the values of transforms are no columns of the rows.
+        rows = pa.schema(
+            [each for each in schema if each.name not in partition_columns or each.name in texts]
+        )
+        return Standing(rows, Partitioning.parse(texts, rows), progress, token)
+
+    def commit(self, commit: Commit, standing: Standing | None) -> None:
+        """Add the files, and set the transaction to a number that names the progress.
+
+        Raises:
+            ConcurrentCopyError: Another run has set it since, or has changed the table so that
+                this cannot be put behind it.
+            LakeTableError: The table cannot take the commit.
+            StorageError: The store refused, or went on failing.
+        """
+        token = None if standing is None else standing.token
+        assert token is None or isinstance(token, _Token)  # noqa: S101 - what `standing` gave
+        before = 0 if token is None or token.number is None else token.number
+        # Rises, and no two attempts have the same.
+        number = ((before >> _RANDOM_BITS) + 1 << _RANDOM_BITS) + secrets.randbits(_RANDOM_BITS)
+        self._write_progress(number, commit)
+        try:
+            if token is None:
+                self._create(commit, number)
+            else:
+                self._append(commit, number, token)
+        except _REFUSALS as error:
+            # An answer may have been lost: the log alone knows whether the commit was made.
+            if self._number_now() != number:
+                raise self._refused(error, token) from None
+
+    def _create(self, commit: Commit, number: int) -> None:
+        create_table_with_add_actions(
+            self._url,
+            Schema.from_arrow(_table_schema(commit)),
+            [self._action(each, commit) for each in commit.files],
+            partition_by=[each.name for each in commit.partitioning.fields],
+            storage_options=self._options(),
+            commit_properties=_properties(commit, number),
+        )
+
+    def _append(self, commit: Commit, number: int, token: _Token) -> None:
+        schema = Schema.from_arrow(_table_schema(commit))
+        snapshot = token.snapshot
+        if schema != snapshot.schema():
+            # A commit of its own, which adds no row: after a stop behind it, the next run goes on.
+            known = {each.name: each for each in snapshot.schema().fields}
+            changed = [each for each in schema.fields if known.get(each.name) != each]
+            snapshot.alter.add_columns(changed)
+        snapshot.create_write_transaction(
+            [self._action(each, commit) for each in commit.files],
+            "append",
+            schema,
+            partition_by=[each.name for each in commit.partitioning.fields],
+            commit_properties=_properties(commit, number),
+        )
+
+    def _action(self, file: DataFile, commit: Commit) -> AddAction:
+        fields = commit.partitioning.fields
+        values = {
+            each.name: None if value is None else delta_text(each, value)
+            for each, value in zip(fields, file.partition, strict=True)
+        }
+        now_ms = time_ns() // 1_000_000
+        return AddAction(file.path, file.size_bytes, values, now_ms, True, _stats(file))  # noqa: FBT003
+
+    # ------------------------------------------------------------------------------ the progress
+
+    def _write_progress(self, number: int, commit: Commit) -> None:
+        content = {
+            "format": _FORMAT,
+            "progress": commit.after,
+            "partitioning": list(commit.partitioning.texts),
+        }
+        data = json.dumps(content, indent=1).encode()
+        folder = self.location.child(PROGRESS_FOLDER)
+        folder.write_object(_progress_name(number), data, user_metadata={})
+
+    def _progress(self, number: int) -> tuple[str, list[str]]:
+        """The progress and the partitioning that a transaction names."""
+        name = _progress_name(number)
+        folder = self.location.child(PROGRESS_FOLDER)
+        try:
+            content = json.loads(folder.read_object(name, max_bytes=_MAX_PROGRESS_BYTES).data)
+            progress, texts = content["progress"], content["partitioning"]
+            is_known = content["format"] == _FORMAT and isinstance(progress, str)
+        except (MissingObjectError, ValueError, KeyError, TypeError, RecursionError) as error:
+            message = (
+                f"the Delta table at {self.location} was copied to before, and how far stands in"
+                f" {PROGRESS_FOLDER}/{name}, which cannot be read: {error}"
+            )
+            raise LakeTableError(message) from None
+        if not is_known:
+            message = f"{PROGRESS_FOLDER}/{name} at {self.location} is of another version"
+            raise LakeTableError(message)
+        return progress, texts
+
+    # ----------------------------------------------------------------------------- the library
+
+    @property
+    def _url(self) -> str:
+        return self.location.url
+
+    def _options(self) -> dict[str, str]:
+        return {**delta_storage_options(self.location), **self.storage_options}
+
+    def _snapshot(self) -> Snapshot | None:
+        try:
+            return Snapshot(self._url, storage_options=self._options())
+        except TableNotFoundError:
+            return None
+        except _REFUSALS as error:
+            raise self._failed(error) from None
+
+    def _number_now(self) -> int | None:
+        snapshot = self._snapshot()
+        if snapshot is None:
+            return None
+        return self._asked(lambda: snapshot.transaction_version(APPLICATION))
+
+    def _asked(self, ask: Callable[[], _Answer]) -> _Answer:
+        try:
+            return ask()
+        except _REFUSALS as error:
+            raise self._failed(error) from None
+
+    def _refused(self, error: Exception, token: _Token | None) -> Exception:
+        """The error for a commit that was not made."""
+        is_conflict = isinstance(error, CommitFailedError)
+        if is_conflict or self._number_now() != (token.number if token else None):
+            message = (
+                f"another run copied to {self.location}, or changed the table, meanwhile:"
+                f" {self._shown(error)}. Run again to go on behind it"
+            )
+            return ConcurrentCopyError(message)
+        return self._failed(error)
+
+    def _failed(self, error: Exception) -> LakeTableError | StorageError:
+        kind = StorageError if isinstance(error, OSError) else LakeTableError
+        return kind(f"Delta table at {self.location}: {self._shown(error)}")
+
+    def _shown(self, error: Exception) -> str:
+        # Behind the first line stands where in the library's own code it happened.
+        text = redacted(str(error), {**(self.location.storage_options or {}), **self._options()})
+        return text.splitlines()[0] if text else type(error).__name__
+
+
+def _properties(commit: Commit, number: int) -> CommitProperties:
+    return CommitProperties(
+        custom_metadata=dict(commit.summary), app_transactions=[Transaction(APPLICATION, number)]
+    )
+
+
+def _table_schema(commit: Commit) -> pa.Schema:
+    """The columns of the rows, and behind them one for each transform."""
+    schema = commit.schema
+    for each in commit.partitioning.fields:
+        if each.transform != "identity":
+            schema = schema.append(pa.field(each.name, _transform_type(each)))
+    return schema
+
+
+def _transform_type(partition: PartitionField) -> pa.DataType:
+    """Buckets are numbers, days are dates, and years, months and hours are texts (`2026-01`)."""
+    if partition.transform == "bucket":
+        return pa.int32()
+    return pa.date32() if partition.transform == "day" else pa.string()
+
+
+def _stats(file: DataFile) -> str:
+    """Statistics of a file as Delta's protocol writes them."""
+    bounds = {
+        name: (_bound(each.least), _bound(each.greatest, is_upper=True))
+        for name, each in file.stats.items()
+    }
+    return json.dumps(
+        {
+            "numRecords": file.rows,
+            "minValues": {name: low for name, (low, _) in bounds.items() if low is not None},
+            "maxValues": {name: high for name, (_, high) in bounds.items() if high is not None},
+            "nullCount": {name: each.nulls for name, each in file.stats.items()},
+        }
+    )
+
+
+def _bound(value: object, *, is_upper: bool = False) -> object:
+    """A bound in JSON; None of what Delta keeps no bounds."""
+    if isinstance(value, datetime):
+        naive = value.replace(tzinfo=None)
+        past_ms = timedelta(microseconds=naive.microsecond % 1000)
+        naive += (_MS if is_upper and past_ms else timedelta()) - past_ms
+        return naive.isoformat(timespec="milliseconds") + ("Z" if value.tzinfo else "")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return None
+    return None if isinstance(value, bool | bytes | time | timedelta) else value
+
+
+def _progress_name(number: int) -> str:
+    return f"progress-{number:020}.json"

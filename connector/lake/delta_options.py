@@ -1,0 +1,78 @@
+"""Storage options of fsspec → those of `deltalake`, which has its own way to the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.hidden import shown_to_library
+from arrow_io.storage.retry_options import without_ours
+from arrow_io.storage.store_kinds import StoreKind, store_kind
+
+if TYPE_CHECKING:
+    from arrow_io.storage.location import Location
+
+_S3_NAMES: Final = {
+    "key": "AWS_ACCESS_KEY_ID",
+    "username": "AWS_ACCESS_KEY_ID",
+    "secret": "AWS_SECRET_ACCESS_KEY",
+    "password": "AWS_SECRET_ACCESS_KEY",
+    "token": "AWS_SESSION_TOKEN",
+    "endpoint_url": "AWS_ENDPOINT_URL",
+    "region_name": "AWS_REGION",
+    "aws_access_key_id": "AWS_ACCESS_KEY_ID",
+    "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "aws_session_token": "AWS_SESSION_TOKEN",
+}
+"""By the names of s3fs, and of boto's client (`client_kwargs`)."""
+_OF_TRANSFER: Final = frozenset(
+    {
+        "asynchronous",
+        "cache_regions",
+        "config_kwargs",
+        "default_block_size",
+        "default_cache_type",
+        "default_fill_cache",
+        "fixed_upload_size",
+        "loop",
+        "max_concurrency",
+        "skip_instance_cache",
+        "use_listings_cache",
+        "use_ssl",
+        "verify",
+    }
+)
+"""How s3fs sends its requests, which says nothing of where to."""
+
+
+def delta_storage_options(location: Location) -> dict[str, str]:
+    """What `deltalake` is told of a place besides its URL.
+
+    Raises:
+        OptionError: An option of the location has no counterpart; or the place is in memory, which
+            only this process sees.
+    """
+    if location.url.startswith("memory:"):
+        message = "a Delta table cannot lie in memory: give a folder or a bucket"
+        raise OptionError(message)
+    if store_kind(location.url) is not StoreKind.S3:
+        return {}
+    options = shown_to_library(without_ours(location.storage_options or {}))
+    found: dict[str, str] = {}
+    client = options.get("client_kwargs")
+    flat = {**options, **(client if isinstance(client, Mapping) else {})}
+    for name, value in flat.items():
+        if name in _S3_NAMES:
+            found[_S3_NAMES[name]] = str(value)
+        elif name == "anon":
+            found["AWS_SKIP_SIGNATURE"] = "true" if value else "false"
+        elif name not in {*_OF_TRANSFER, "client_kwargs"} and value is not None:
+            message = (
+                f"the storage option {name} cannot be handed on to deltalake: give key, secret,"
+                " token and endpoint_url, or deltalake's own options as table options"
+            )
+            raise OptionError(message)
+    if found.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        found["AWS_ALLOW_HTTP"] = "true"
+    return found

@@ -1,0 +1,180 @@
+"""A table of files and manifests: one a commit, numbered, and written only if its name is free.
+
+`_pulsar_offload/manifest-<number>.json` names the files that its commit added, and says what the
+table is since then: columns, partitioning, progress. The table's files are those that all manifests
+name together. A file that none names was left by a run that was stopped; it may be deleted once no
+run is under way.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from arrow_io.errors import (
+    ConcurrentCopyError,
+    LakeTableError,
+    MissingObjectError,
+    OptionError,
+)
+from connector.lake.data_file import DataFile
+from connector.lake.evolution import storable_schema, widened
+from connector.lake.table import Standing
+from connector.lake.transforms import Partitioning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arrow_io.storage.location import Location
+    from connector.lake.table import Commit
+
+MANIFESTS_FOLDER = "_pulsar_offload"
+_FORMAT = 1
+_MAX_MANIFEST_BYTES = 256 << 20
+_NAME = re.compile(r"manifest-(\d{20})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTable:
+    """Files below a folder, and the manifests that name them.
+
+    Attributes:
+        location: The folder.
+    """
+
+    location: Location
+    data_prefix: str = ""
+
+    def storable(self, schema: pa.Schema, standing: Standing | None) -> pa.Schema:
+        """The columns of the table once it takes rows of a schema.
+
+        Raises:
+            LakeTableError: Parquet cannot keep a column, or the table cannot change so.
+        """
+        wanted = storable_schema(schema, "parquet")
+        return wanted if standing is None else widened(standing.schema, wanted, "parquet")
+
+    def standing(self) -> Standing | None:
+        """What the last manifest says.
+
+        Raises:
+            LakeTableError: The folder has a table of another kind, or the manifest is malformed.
+            StorageError: The store refused, or went on failing.
+        """
+        numbers = self._numbers()
+        if not numbers:
+            self._check_no_other_table()
+            return None
+        manifest = self._manifest(numbers[-1])
+        try:
+            schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(manifest["arrow_schema"])))
+            partitioning = Partitioning.parse(manifest["partitioning"], schema)
+            progress = manifest["progress"]
+        except (pa.ArrowException, binascii.Error, TypeError, AttributeError, OptionError) as error:
+            raise self._malformed(numbers[-1], error) from None
+        if not isinstance(progress, str):
+            raise self._malformed(numbers[-1], TypeError("progress is no text"))
+        return Standing(schema, partitioning, progress, numbers[-1])
+
+    def commit(self, commit: Commit, standing: Standing | None) -> None:
+        """Write the next manifest.
+
+        Raises:
+            ConcurrentCopyError: There is one of its number already.
+            StorageError: The store refused, or went on failing.
+        """
+        number = 1 + (standing.token if standing and isinstance(standing.token, int) else 0)
+        manifest = {
+            "format": _FORMAT,
+            "number": number,
+            "id": uuid4().hex,  # so that no two runs write the same bytes
+            "progress": commit.after,
+            "partitioning": list(commit.partitioning.texts),
+            "columns": {each.name: str(each.type) for each in commit.schema},
+            "arrow_schema": base64.b64encode(commit.schema.serialize()).decode(),
+            "summary": dict(commit.summary),
+            "files": [_described(each, commit.partitioning) for each in commit.files],
+        }
+        data = json.dumps(manifest, indent=1).encode()
+        if not self._folder.write_new_object(_manifest_name(number), data):
+            message = (
+                f"another run copied to {self.location} meanwhile: its manifest {number} is there."
+                " Run again to go on behind it"
+            )
+            raise ConcurrentCopyError(message, object_key=_manifest_name(number))
+
+    def files(self) -> Iterator[DataFile]:
+        """The table's files, oldest first; without statistics, and partitions as texts.
+
+        Raises:
+            LakeTableError: A manifest is malformed.
+            StorageError: The store refused, or went on failing.
+        """
+        for number in self._numbers():
+            for each in self._manifest(number)["files"]:
+                try:
+                    values = tuple(each["partition"].values())
+                    yield DataFile(each["path"], each["size_bytes"], each["rows"], values)
+                except (TypeError, KeyError, AttributeError) as error:
+                    raise self._malformed(number, error) from None
+
+    @property
+    def _folder(self) -> Location:
+        return self.location.child(MANIFESTS_FOLDER)
+
+    def _numbers(self) -> list[int]:
+        try:
+            infos = self._folder.list_objects()
+        except MissingObjectError:
+            return []
+        matches = (_NAME.fullmatch(info.name) for info in infos)
+        return sorted(int(match[1]) for match in matches if match)
+
+    def _manifest(self, number: int) -> dict[str, Any]:
+        content = self._folder.read_object(_manifest_name(number), max_bytes=_MAX_MANIFEST_BYTES)
+        try:
+            manifest = json.loads(content.data)
+        except (ValueError, RecursionError) as error:
+            raise self._malformed(number, error) from None
+        if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
+            raise self._malformed(number, ValueError(f"its format is not {_FORMAT}"))
+        missing = {"progress", "partitioning", "arrow_schema", "files"} - manifest.keys()
+        if missing or not isinstance(manifest["files"], list):
+            raise self._malformed(number, ValueError("it has not all that a manifest has"))
+        return manifest
+
+    def _check_no_other_table(self) -> None:
+        try:
+            folders = self.location.list_folders()
+        except MissingObjectError:
+            return
+        if "_delta_log" in folders:
+            message = f"{self.location} is a Delta table: copy to it as one, or to another folder"
+            raise LakeTableError(message)
+
+    def _malformed(self, number: int, error: Exception) -> LakeTableError:
+        message = f"the manifest of a table at {self.location} cannot be read: {error}"
+        return LakeTableError(message, object_key=_manifest_name(number))
+
+
+def _manifest_name(number: int) -> str:
+    return f"manifest-{number:020}.json"
+
+
+def _described(file: DataFile, partitioning: Partitioning) -> dict[str, object]:
+    pairs = zip(partitioning.fields, file.partition, strict=True)
+    return {
+        "path": file.path,
+        "size_bytes": file.size_bytes,
+        "rows": file.rows,
+        "partition": {
+            each.name: None if value is None else each.text(value) for each, value in pairs
+        },
+    }
