@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog, open_catalog
     from connector.dataset import TopicDataset
     from connector.engines.duckdb_functions import register_duckdb
+    from connector.lake.copy import copy_topics
     from connector.offloader import LedgerOffloader, LedgerToOffload, OffloadResult
     from connector.topic import open_topic
     from connector.writing.topic_writer import WrittenTopic, write_messages
@@ -55,6 +56,7 @@ else:
         "OffloadResult": "offloader",
         "TopicDataset": "dataset",
         "WrittenTopic": "writing.topic_writer",
+        "copy_topics": "lake.copy",
         "open_catalog": "catalog.catalog",
         "open_topic": "topic",
         "register_duckdb": "engines.duckdb_functions",
@@ -116,6 +118,7 @@ __all__ = [
     "UnknownSchemaVersionError",
     "UnsupportedFormatError",
     "WrittenTopic",
+    "copy_topics",
     "open_catalog",
     "open_topic",
     "register_duckdb",

@@ -110,15 +110,16 @@ def execute_increment(task: ScanTask, report: ReadReport | None = None) -> Itera
             then: rows that are skipped would never be given.
         PulsarOffloadError: Data cannot be read or decoded.
     """
-    own = ReadReport()
+    own = ReadReport() if report is None else report
+    known_messages, known_transactions = own.open_messages, own.open_transactions
     yield from execute(task, own)
-    if report is not None:
-        report.add(own)
-    if own.open_messages:
-        what = counted(own.open_messages, "message")
+    open_messages = own.open_messages - known_messages
+    if open_messages:
+        what = counted(open_messages, "message")
+        transactions = counted(own.open_transactions - known_transactions, "transaction")
         message = (
-            f"{task.read.origin.topic}: {what} of {counted(own.open_transactions, 'transaction')}"
-            f" {agreeing(own.open_messages, 'has', 'have')} no outcome in the offloaded ledgers"
+            f"{task.read.origin.topic}: {what} of {transactions}"
+            f" {agreeing(open_messages, 'has', 'have')} no outcome in the offloaded ledgers"
             " yet, and nothing was kept of what was read; run it again when the outcome is"
             " offloaded"
         )

@@ -72,13 +72,17 @@ class DeadLetterReport(ReadReport):
         count: int = 1,
         further: Iterable[PulsarOffloadError] = (),
     ) -> None:
-        """Keep a value as a dead letter; of all else, as of any report."""
+        """Keep a value as a dead letter, and count anything else."""
         if unit is not Unit.VALUE:
             # Not by `super()`, which a dataclass with slots does not find.
             ReadReport.lose(self, unit, error, count=count)
             return
         for each in (error, *further):
             self.letters.setdefault(_position(each), each.message)
+
+    def forget_before(self, position: tuple[int, int]) -> None:
+        """Forget the letters that stand before a ledger and entry id."""
+        self.letters = {key: why for key, why in self.letters.items() if key[:2] >= position}
 
     def counts(self) -> ReadReport:
         """The other counts."""
@@ -92,11 +96,14 @@ def _position(error: PulsarOffloadError) -> _RowPosition:
 
 
 def dead_letter_task(task: ScanTask) -> ScanTask:
-    """The same task, which also gives the positions of its rows, behind its other columns."""
+    """The same task, which keeps values that cannot be decoded, and gives the positions of its rows.
+
+    They stand behind its other columns.
+    """
     options = task.read.options
     names = list(options.projection.schema.names)
     names += [each for each in POSITION_COLUMNS if each not in names]
-    wanted = replace(options, projection=options.filterable.select(names))
+    wanted = replace(options, projection=options.filterable.select(names), keep_values=True)
     return replace(task, read=replace(task.read, options=wanted))
 
 
@@ -121,7 +128,7 @@ def letters_of(task: ScanTask, report: DeadLetterReport) -> Iterator[pa.RecordBa
     entries = sorted({(ledger_id, entry_id) for ledger_id, entry_id, _ in report.letters})
     ranges = tuple(EntryRange(*each, each[1]) for each in entries)
     read = replace(task.read, options=raw, ranges=ranges)
-    for batch in execute(read.task(ranges), ReadReport(salvage=options.salvage)):
+    for batch in execute(read.task(ranges), ReadReport()):
         reasons = [report.letters.get(each) for each in _positions(batch)]
         with_reason = batch.append_column(REASON_COLUMN, pa.array(reasons, pa.string()))
         kept = with_reason.filter(pc.is_valid(with_reason.column(REASON_COLUMN)))

@@ -1,0 +1,241 @@
+"""`copy_topics`: what is new in topics → tables of a lake, run after run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from arrow_io.columns import ALL_COLUMNS
+from arrow_io.errors import OptionError
+from arrow_io.payloads.value_columns import VALUE_COLUMN
+from arrow_io.storage.hidden import hidden, hidden_url
+from arrow_io.storage.redaction import redacted_urls
+from connector.catalog.catalog import open_catalog
+from connector.increments.increment import Increments
+from connector.lake.executors import in_threads
+from connector.lake.table_copy import CopySizes, TableCopy
+from connector.lake.table_kinds import open_table
+from connector.options.topic_request import TopicRequest, check_options
+from connector.scan.execution import tell
+from connector.topic import open_topic
+from connector.topic_name import topic_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from connector.catalog.catalog import Catalog
+    from connector.increments.increment import Increment
+    from connector.lake.evolution import TableKind
+    from connector.lake.executors import Executor
+    from connector.lake.table_copy import TableSummary, Told
+    from connector.scan.read_options import ReadOptions
+    from connector.topic_name import TopicName
+
+MESSAGE_COLUMNS: Final = (
+    "__publish_time__",
+    "__ledger_id__",
+    "__entry_id__",
+    "__batch_index__",
+    "__key__",
+)
+"""Columns that a table has by default besides those of the values."""
+DEAD_LETTERS: Final = "_dead_letters"
+"""What the name of a table of dead letters ends in."""
+_SIZES: Final = CopySizes()
+_UNSAFE: Final = re.compile(r"^\.|[^\w.-]")
+"""What a name of a topic may have, and a folder must not."""
+_PLACEHOLDERS: Final = ("{tenant}", "{namespace}", "{topic}")
+
+
+def copy_topics(
+    url: str,
+    topic: str | Sequence[str],
+    target: str,
+    *,
+    format: TableKind = "delta",  # noqa: A002 - Spark's and everybody's name
+    partition_by: Sequence[str] | None = None,
+    dead_letters: bool = False,
+    target_options: Mapping[str, object] | None = None,
+    table_options: Mapping[str, object] | None = None,
+    sizes: CopySizes = _SIZES,
+    told: Told | None = None,
+    executor: Executor = in_threads,
+    **topic_options: Any,  # noqa: ANN401 - those of `open_topic`
+) -> list[TableSummary]:
+    """Copy what is new in topics to tables of a lake.
+
+    How far a table is copied stands in the table. So each run goes on where the one before it
+    ended, or was stopped, and has each row there once; of two runs at a time, one fails.
+
+    Args:
+        url: Where the topics are, as in `open_topic`.
+        topic: Which topics, likewise.
+        target: URL of the table's folder; of Iceberg its name, `namespace.table`. If `{topic}`
+            stands in it, each topic gets a table of its own, else all have one; `{tenant}` and
+            `{namespace}` may stand there, too.
+        format: `delta`, `iceberg` or `parquet`.
+        partition_by: How a new table is partitioned (`connector.lake.transforms`), such as
+            `["day(__publish_time__)", "bucket(16, customer)"]`. None: as the table is; a new one
+            is not.
+        dead_letters: Whether messages whose value cannot be decoded go to a second table, named
+            as the first with `_dead_letters` behind it. By default, the first of them is an error.
+        target_options: Options of the fsspec file system of the target. None: those of the topics
+            (`storage_options`) if both URLs have one scheme.
+        table_options: Of Delta, further options of `deltalake`'s own storage. Of Iceberg,
+            properties of the catalog, and its name as `catalog`.
+        sizes: How large files and commits are.
+        told: Hears, task by task, how many bytes of data objects were copied, of how many.
+        executor: What runs the tasks.
+        topic_options: As of `open_topic`. By default, `columns` are `MESSAGE_COLUMNS` and those of
+            the values, behind `__topic__` where several topics share a table; and `time_unit` is
+            `us`.
+
+    Returns:
+        What was done, table by table.
+
+    Raises:
+        OptionError: An option is not allowed, or a library is not installed.
+        TopicNotFoundError: There is no such topic.
+        LakeTableError: A table cannot take the rows; nothing was written for them.
+        ConcurrentCopyError: Another run copied to a table meanwhile.
+        PulsarOffloadError: Data cannot be read, decoded or written. What was committed stays.
+    """
+    wanted = CopyRequest(
+        url=url,
+        topic=topic,
+        target=target,
+        format=format,
+        partition_by=partition_by,
+        dead_letters=dead_letters,
+        target_options=target_options,
+        table_options=table_options,
+        sizes=sizes,
+        topic_options=topic_options,
+    )
+    return [_copied(replace(each, told=told, executor=executor)) for each in wanted.copies()]
+
+
+def plan_copy(
+    url: str,
+    topic: str | Sequence[str],
+    target: str,
+    **options: Any,  # noqa: ANN401 - those of `copy_topics`
+) -> list[Increment]:
+    """What `copy_topics` would copy now, table by table; writes nothing.
+
+    Args:
+        url: As of `copy_topics`; so the others.
+        topic: Which topics.
+        target: URL of the table's folder.
+        options: As of `copy_topics`; those of `open_topic` among them.
+
+    Raises:
+        PulsarOffloadError: As of `copy_topics`, as far as that can be told now.
+    """
+    own = CopyRequest.__dataclass_fields__
+    given = {name: value for name, value in options.items() if name in own}
+    of_topic = {name: value for name, value in options.items() if name not in own}
+    wanted = CopyRequest(url=url, topic=topic, target=target, topic_options=of_topic, **given)
+    return [each.plan() for each in wanted.copies()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyRequest:
+    """What is asked for; see `copy_topics`."""
+
+    url: str
+    topic: str | Sequence[str]
+    target: str
+    format: TableKind = "delta"
+    partition_by: Sequence[str] | None = None
+    dead_letters: bool = False
+    target_options: Mapping[str, object] | None = None
+    table_options: Mapping[str, object] | None = None
+    sizes: CopySizes = _SIZES
+    topic_options: Mapping[str, object]
+
+    def copies(self) -> Iterator[TableCopy]:
+        """The copies to each table, about to be made.
+
+        Raises:
+            PulsarOffloadError: An option is not allowed, or the topics cannot be opened.
+        """
+        names = topic_names(self.topic)
+        check_options(self.topic_options)
+        request = TopicRequest(**{"time_unit": "us", **self.topic_options})  # type: ignore[arg-type]
+        url = hidden_url(self.url)
+        catalog = request.catalog or open_catalog(url, **request.of_catalog())
+        found = catalog.select(names)
+        bases = list(dict.fromkeys(each.topic.base for each in found))
+        if not any(each in self.target for each in _PLACEHOLDERS):
+            yield self._copy(catalog, request, names, self.target, is_shared=len(bases) > 1)
+            return
+        targets: dict[str, TopicName] = {}
+        for base in bases:
+            target = _filled(self.target, base)
+            other = targets.setdefault(target, base)
+            if other is not base:
+                message = (
+                    f"{base} and {other} would have one table, {redacted_urls(target)}: put"
+                    " {tenant} and {namespace} into the target too"
+                )
+                raise OptionError(message)
+        for target, base in targets.items():
+            yield self._copy(catalog, request, [str(base)], target, is_shared=False)
+
+    def _copy(
+        self,
+        catalog: Catalog,
+        request: TopicRequest,
+        topics: Sequence[str],
+        target: str,
+        *,
+        is_shared: bool,
+    ) -> TableCopy:
+        given = request.beside_catalog() | {"catalog": catalog}
+        dataset = open_topic(self.url, topics, **given)
+        options = dataset.scan.options
+        if request.columns is None:
+            options = _with_default_columns(options, is_shared=is_shared)
+        return TableCopy(
+            increments=Increments(catalog, topics, options),
+            kind=self.format,
+            table=self._table(request, target),
+            letters=self._table(request, target + DEAD_LETTERS) if self.dead_letters else None,
+            partition_by=self.partition_by,
+            sizes=self.sizes,
+            source=f"{catalog.location}: {', '.join(topics)}",
+        )
+
+    def _table(self, request: TopicRequest, target: str) -> Any:  # noqa: ANN401
+        options = self.target_options
+        if options is None and _scheme(target) == _scheme(self.url):
+            options = request.storage_options
+        return open_table(self.format, target, hidden(options), hidden(self.table_options))
+
+
+def _copied(copy: TableCopy) -> TableSummary:
+    summary = copy.copy()
+    tell(summary.report, summary.target)
+    return summary
+
+
+def _with_default_columns(options: ReadOptions, *, is_shared: bool) -> ReadOptions:
+    """The same, with the columns that a table has unless they are named."""
+    of_messages = {each.name for each in ALL_COLUMNS if each.name != VALUE_COLUMN}
+    values = [given for given, own in options.projection.columns if own not in of_messages]
+    own_names = {own: given for given, own in options.filterable.columns}
+    wanted = [own_names[each] for each in (*["__topic__"][:is_shared], *MESSAGE_COLUMNS)]
+    return replace(options, projection=options.filterable.select([*wanted, *values]))
+
+
+def _filled(target: str, topic: TopicName) -> str:
+    parts = (topic.tenant, topic.namespace, topic.local_name)
+    for placeholder, part in zip(_PLACEHOLDERS, parts, strict=True):
+        target = target.replace(placeholder, _UNSAFE.sub("_", part))
+    return target
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0].lower() if "://" in url else ""

@@ -1,0 +1,44 @@
+"""What runs the tasks of a copy: threads of this process, unless an engine does."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from contextvars import copy_context
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from connector.lake.task_writer import TaskWriter, WrittenTask
+    from connector.scan.topic_read import ScanTask
+
+    Executor: TypeAlias = Callable[[TaskWriter, Sequence[ScanTask]], Iterator[WrittenTask]]
+    """Runs a writer on each task, and gives what came of them, in any order.
+
+    If a task fails, it gives what came of all others that it has begun, and raises then: files that
+    nobody was told of would be left.
+    """
+
+
+def in_threads(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[WrittenTask]:
+    """Run tasks in as many threads as there are processors; see `Executor`."""
+    failure: BaseException | None = None
+    with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1) or 1) as pool:
+        # In the caller's context, which says how errors call options.
+        futures = [pool.submit(copy_context().run, write, each) for each in tasks]
+        try:
+            for each in as_completed(futures):
+                try:
+                    written = each.result()
+                except CancelledError:
+                    continue
+                except BaseException as error:  # noqa: BLE001 - raised below
+                    failure = failure or error
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    continue
+                yield written
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    if failure is not None:
+        raise failure

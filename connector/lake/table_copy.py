@@ -1,0 +1,331 @@
+"""The copy of topics to one table: increments, each written and then committed, until all is there.
+
+A step begins where the table says that the one before it ended, so it does not matter who made
+that, or what stopped whom. Dead letters are committed before the rows. If a run is stopped between
+the two, the next one meets the same letters again, and leaves out what the table of dead letters
+says that it has.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
+from arrow_io.read_report import ReadReport
+from connector.increments.increment import Limits
+from connector.increments.progress import Progress
+from connector.lake.dead_letters import LETTERS_SCHEMA
+from connector.lake.executors import in_threads
+from connector.lake.file_writer import FileSettings, delete_files
+from connector.lake.table import Commit
+from connector.lake.task_writer import TaskWriter
+from connector.lake.transforms import Partitioning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from arrow_io.storage.location import Location
+    from connector.increments.increment import Increment, Increments
+    from connector.lake.data_file import DataFile
+    from connector.lake.evolution import TableKind
+    from connector.lake.executors import Executor
+    from connector.lake.table import LakeTable, Standing
+    from connector.lake.task_writer import WrittenTask
+
+    Told = Callable[[int, int], object]
+    """Hears how many bytes of data objects were copied, of how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopySizes:
+    """How much is put together.
+
+    Attributes:
+        file_bytes: Bytes of a file after which the next is begun, about.
+        task_bytes: Bytes of data objects that a task reads, about: each has files of its own.
+        commit_bytes: Bytes of data objects after which what was written is committed, about.
+    """
+
+    file_bytes: int = 128 << 20
+    task_bytes: int = 256 << 20
+    commit_bytes: int = 4 << 30
+
+
+@dataclass(slots=True)
+class TableSummary:
+    """What a copy to one table did.
+
+    Attributes:
+        target: The table.
+        rows: Rows that were added.
+        files: Files that were added.
+        written_bytes: Length of these files.
+        dead_letters: Rows that were added to the table of dead letters.
+        data_bytes: Bytes of data objects that were read.
+        commits: How many commits were made.
+        progress: How far the topics are copied; None: nothing of them is.
+        behind_bytes: Bytes of data objects that could not be copied yet: what stands behind an open
+            transaction or a missing ledger.
+        report: Counts of what was met besides rows.
+        notices: One sentence for each thing a reader of the table must know of.
+    """
+
+    target: str
+    rows: int = 0
+    files: int = 0
+    written_bytes: int = 0
+    dead_letters: int = 0
+    data_bytes: int = 0
+    commits: int = 0
+    progress: str | None = None
+    behind_bytes: int = 0
+    report: ReadReport = field(default_factory=ReadReport)
+    notices: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCopy:
+    """What is copied, and to where.
+
+    Attributes:
+        increments: Say what is new.
+        kind: Format of the tables.
+        table: The table.
+        letters: The table of dead letters; None: a value that cannot be decoded is an error.
+        partition_by: How a new table is partitioned; None: as it stands, or not at all.
+        sizes: How much is put together.
+        executor: What runs the tasks.
+        told: Hears how far it came.
+        source: What is copied, for people who look at the table's history.
+    """
+
+    increments: Increments
+    kind: TableKind
+    table: LakeTable
+    letters: LakeTable | None = None
+    partition_by: Sequence[str] | None = None
+    sizes: CopySizes = CopySizes()
+    executor: Executor = in_threads
+    told: Told | None = None
+    source: str = ""
+
+    def plan(self) -> Increment:
+        """All that would be copied now; writes nothing.
+
+        Raises:
+            PulsarOffloadError: As `copy`, as far as that can be told.
+        """
+        standing = self.table.standing()
+        self._settings(standing)
+        return self.increments.next_increment(_progress_of(standing))
+
+    def copy(self) -> TableSummary:
+        """Copy all that is new, commit by commit.
+
+        Raises:
+            OptionError: Columns to partition by are not there, or the table is partitioned in
+                another way.
+            LakeTableError: The table cannot take the rows; nothing was written of this step.
+            ConcurrentCopyError: Another run copied to the table; what this one committed before
+                stays.
+            PulsarOffloadError: Data cannot be read, decoded or written.
+        """
+        summary = TableSummary(str(self.table.location))
+        total = 0
+        while True:
+            standing = self.table.standing()
+            # What cannot be kept is told before anything is written, be there rows or not.
+            settings = self._settings(standing)
+            before = _progress_of(standing)
+            summary.progress = None if standing is None else standing.progress
+            increment = self.increments.next_increment(
+                before, Limits(max_bytes=self.sizes.commit_bytes)
+            )
+            summary.behind_bytes = increment.behind.data_bytes
+            summary.notices += [each for each in increment.notices if each not in summary.notices]
+            if increment.after == before:
+                return summary
+            total = total or increment.data_bytes + increment.behind.data_bytes
+            self._step(increment, settings, standing, summary, partial(self._tell, total))
+
+    def _tell(self, total_bytes: int, copied_bytes: int) -> None:
+        if self.told is not None:
+            # A block that two increments share is counted by both.
+            self.told(copied_bytes, max(total_bytes, copied_bytes))
+
+    def _step(
+        self,
+        increment: Increment,
+        settings: FileSettings,
+        standing: Standing | None,
+        summary: TableSummary,
+        told: Callable[[int], object],
+    ) -> None:
+        """Write an increment, and commit it."""
+        letters = None if self.letters is None else self._letters(self.letters)
+        writer = TaskWriter(settings) if letters is None else letters.writer(settings)
+        written = self._written(writer, increment, summary.data_bytes, told)
+        files = tuple(file for each in written for file in each.files)
+        dead = tuple(file for each in written for file in each.letters)
+        if letters is not None and dead:
+            with _deleted_at_errors(self.table.location, files):
+                letters.commit(dead, increment.after, self._words(dead))
+        commit = Commit(
+            files,
+            settings.schema,
+            settings.partitioning,
+            None if standing is None else standing.progress,
+            increment.after.to_json(),
+            self._words(files),
+        )
+        with _deleted_at_errors(self.table.location, files, *_REFUSALS):
+            self.table.commit(commit, standing)
+        summary.commits += 1
+        summary.files += len(files)
+        summary.rows += _rows(files)
+        summary.written_bytes += sum(each.size_bytes for each in files)
+        summary.dead_letters += _rows(dead)
+        for each in written:
+            summary.data_bytes += each.data_bytes
+            summary.report.add(each.report)
+
+    def _written(
+        self,
+        writer: TaskWriter,
+        increment: Increment,
+        read_bytes: int,
+        told: Callable[[int], object],
+    ) -> list[WrittenTask]:
+        """What came of all tasks; of none, if one fails."""
+        tasks = [task for each in increment.reads for task in each.tasks(self.sizes.task_bytes)]
+        written: list[WrittenTask] = []
+        try:
+            for each in self.executor(writer, tasks):
+                written.append(each)
+                read_bytes += each.data_bytes
+                told(read_bytes)
+        except BaseException as error:
+            for each in written:
+                delete_files(self.table.location, each.files, error)
+                if self.letters is not None:
+                    delete_files(self.letters.location, each.letters, error)
+            raise
+        return written
+
+    @property
+    def _row_schema(self) -> pa.Schema:
+        return self.increments.options.projection.schema
+
+    def _settings(self, standing: Standing | None) -> FileSettings:
+        """How files are written; raises `LakeTableError` or `OptionError`."""
+        schema = self.table.storable(self._row_schema, standing)
+        wanted = self.partition_by
+        if standing is None:
+            partitioning = Partitioning.parse(wanted or (), schema)
+        else:
+            partitioning = standing.partitioning
+            if wanted is not None and tuple(wanted) != partitioning.texts:
+                stands = ", ".join(partitioning.texts) or "nothing"
+                message = (
+                    f"{self.table.location} is partitioned by {stands}, which a copy does not"
+                    " change: leave partition_by out, or copy to another table"
+                )
+                raise OptionError(message)
+        return self._file_settings(self.table, schema, partitioning)
+
+    def _letters(self, table: LakeTable) -> _Letters:
+        standing = table.standing()
+        schema = table.storable(LETTERS_SCHEMA, standing)
+        partitioning = Partitioning() if standing is None else standing.partitioning
+        settings = self._file_settings(table, schema, partitioning)
+        return _Letters(table, standing, settings, _progress_of(standing))
+
+    def _file_settings(
+        self, table: LakeTable, schema: pa.Schema, partitioning: Partitioning
+    ) -> FileSettings:
+        return FileSettings(
+            table.location,
+            table.data_prefix,
+            schema,
+            partitioning,
+            self.kind,
+            file_bytes=self.sizes.file_bytes,
+        )
+
+    def _words(self, files: Sequence[DataFile]) -> dict[str, str]:
+        return {"pulsar-offload.source": self.source, "pulsar-offload.rows": str(_rows(files))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Letters:
+    """The table of dead letters, as it stands.
+
+    Attributes:
+        table: The table.
+        standing: What it is.
+        settings: How its files are written.
+        progress: It has the letters of all rows before.
+    """
+
+    table: LakeTable
+    standing: Standing | None
+    settings: FileSettings
+    progress: Progress
+
+    def writer(self, settings: FileSettings) -> TaskWriter:
+        """What writes rows by some settings, and letters that the table has not."""
+        return TaskWriter(settings, self.settings, self.progress)
+
+    def commit(self, files: Sequence[DataFile], after: Progress, words: dict[str, str]) -> None:
+        """Add letters."""
+        commit = Commit(
+            tuple(files),
+            self.settings.schema,
+            self.settings.partitioning,
+            None if self.standing is None else self.standing.progress,
+            _further(self.progress, after).to_json(),
+            words,
+        )
+        with _deleted_at_errors(self.table.location, files, *_REFUSALS):
+            self.table.commit(commit, self.standing)
+
+
+_REFUSALS: Final = (ConcurrentCopyError, LakeTableError, OptionError)
+"""Errors of a commit that was surely not made; after any other, it may have been."""
+
+
+@contextmanager
+def _deleted_at_errors(
+    location: Location, files: Sequence[DataFile], *errors: type[Exception]
+) -> Iterator[None]:
+    """Delete files if one of some errors, or without them any, leaves the block."""
+    try:
+        yield
+    except BaseException as error:
+        if not errors or isinstance(error, errors):
+            delete_files(location, files, error)
+        raise
+
+
+def _progress_of(standing: Standing | None) -> Progress:
+    if standing is None or standing.progress is None:
+        return Progress()
+    return Progress.from_json(standing.progress)
+
+
+def _further(one: Progress, other: Progress) -> Progress:
+    """Of each topic, the progress that reaches further."""
+    topics = dict(one.topics)
+    for topic, each in other.topics.items():
+        if topic not in topics or topics[topic].next < each.next:
+            topics[topic] = each
+    return Progress(topics)
+
+
+def _rows(files: Sequence[DataFile]) -> int:
+    return sum(each.rows for each in files)

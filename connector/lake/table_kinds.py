@@ -1,0 +1,70 @@
+"""A format's name and a place → the table there."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from arrow_io.errors import OptionError
+from arrow_io.extras import install_command
+from arrow_io.storage.location import Location
+from connector.lake.parquet import ParquetTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+    from connector.lake.evolution import TableKind
+    from connector.lake.table import LakeTable
+
+KINDS: Final[tuple[TableKind, ...]] = ("delta", "iceberg", "parquet")
+_LIBRARIES: Final = {"delta": "deltalake", "iceberg": "pyiceberg"}
+
+
+def open_table(
+    kind: TableKind,
+    target: str,
+    storage_options: Mapping[str, object] | None,
+    table_options: Mapping[str, object] | None,
+) -> LakeTable:
+    """A table, which need not be there yet. Sends nothing, but for an Iceberg catalog.
+
+    Args:
+        kind: Its format.
+        target: URL of its folder; of Iceberg its name in the catalog, `namespace.table`.
+        storage_options: Options of the fsspec file system that files are written with.
+        table_options: Of Delta, options of `deltalake`'s own storage. Of Iceberg, the properties of
+            the catalog, and its name as `catalog`.
+
+    Raises:
+        OptionError: There is no such format, its library is not installed, or options do not go
+            with it.
+    """
+    texts = {name: str(value) for name, value in (table_options or {}).items()}
+    if kind not in KINDS:
+        message = f"format must be one of {', '.join(KINDS)}, not {kind!r}"
+        raise OptionError(message)
+    if kind == "parquet":
+        if texts:
+            message = "table_options are for Delta and Iceberg: plain Parquet has none"
+            raise OptionError(message)
+        return ParquetTable(Location(target, storage_options))
+    module: Any = _module(kind)
+    if kind == "delta":
+        table: LakeTable = module.DeltaTable(Location(target, storage_options), texts)
+        return table
+    catalog = texts.pop("catalog", None)
+    iceberg: LakeTable = module.IcebergTable.open(
+        target, catalog=catalog, properties=texts, storage_options=storage_options
+    )
+    return iceberg
+
+
+def _module(kind: TableKind) -> ModuleType:
+    try:
+        return import_module(f"connector.lake.{kind}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != _LIBRARIES[kind]:
+            raise
+        message = f"{kind} tables need {_LIBRARIES[kind]}: {install_command(kind)}"
+        raise OptionError(message) from None

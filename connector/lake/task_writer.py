@@ -1,0 +1,83 @@
+"""A scan task → the files of its rows: what runs in a thread, or in another process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from arrow_io.read_report import ReadReport
+from connector.increments.increment import execute_increment
+from connector.increments.progress import Progress
+from connector.lake.dead_letters import (
+    DeadLetterReport,
+    dead_letter_task,
+    letters_of,
+    without_letters,
+)
+from connector.lake.file_writer import FileWriter
+from connector.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from connector.lake.data_file import DataFile
+    from connector.lake.file_writer import FileSettings
+    from connector.scan.topic_read import ScanTask
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTask:
+    """What came of a task. Can be pickled.
+
+    Attributes:
+        files: Files of the table.
+        letters: Files of the table of dead letters.
+        report: What was met besides rows.
+        data_bytes: Bytes of data objects that the task is of.
+    """
+
+    files: tuple[DataFile, ...]
+    letters: tuple[DataFile, ...]
+    report: ReadReport
+    data_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWriter:
+    """Writes the rows of tasks. Can be pickled, as tasks can.
+
+    Attributes:
+        settings: How files of the table are written.
+        letters: How those of the table of dead letters are; None: a value that cannot be decoded
+            stops the task.
+        letters_from: Before it, the table of dead letters has them all.
+    """
+
+    settings: FileSettings
+    letters: FileSettings | None = None
+    letters_from: Progress = field(default_factory=Progress)
+
+    def __call__(self, task: ScanTask) -> WrittenTask:
+        """Read a task, and write its rows.
+
+        Raises:
+            PulsarOffloadError: It cannot be read, decoded or written; nothing of it is left in the
+                store then, unless a note on the error says so.
+        """
+        if self.letters is None:
+            report = ReadReport()
+            with FileWriter(self.settings) as writer:
+                for batch in execute_increment(task, report):
+                    writer.write(batch)
+                return WrittenTask(writer.finish(), (), report, task.data_bytes)
+        return self._with_letters(task, self.letters)
+
+    def _with_letters(self, task: ScanTask, settings: FileSettings) -> WrittenTask:
+        report = DeadLetterReport()
+        with FileWriter(self.settings) as writer, FileWriter(settings) as letters:
+            for batch in execute_increment(dead_letter_task(task), report):
+                writer.write(without_letters(batch, report))
+            topic = TopicName.parse(task.read.origin.topic)
+            report.forget_before(self.letters_from.of(topic).next)
+            for batch in letters_of(task, report) if report.letters else ():
+                letters.write(batch)
+            files = writer.finish()
+            return WrittenTask(files, letters.finish(), report.counts(), task.data_bytes)
