@@ -92,6 +92,9 @@ class FileWriter:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             return
+        # All at once: what Arrow has open is closed as it is collected, and must send nothing then.
+        for each in self._open.values():
+            each.stop()
         for each in self._open.values():
             each.abort(error)
         # The store may have got a file, though it did not say so.
@@ -222,12 +225,16 @@ class _OpenFile:
             stats=self._stats.of(footer),
         )
 
+    def stop(self) -> None:
+        """Take nothing more; sends nothing."""
+        self._parts.is_stopped = True
+        # There is no footer of a file that broke off.
+        with contextlib.suppress(pa.ArrowException, RuntimeError):
+            self._writer.close()
+
     def abort(self, error: BaseException) -> None:
         """Remove what was written."""
         self._parts.abort(error)
-        # What Arrow still writes goes nowhere, and it has no footer of a file that broke off.
-        with contextlib.suppress(pa.ArrowException, RuntimeError):
-            self._writer.close()
 
 
 class _Parts:
@@ -244,12 +251,12 @@ class _Parts:
         self._buffer = bytearray()
         self._size_bytes = 0
         self._upload: ObjectUpload | None = None
-        self._is_aborted = False
+        self.is_stopped = False
         self.closed = False
 
     def write(self, data: bytes) -> int:
         """Take bytes; whole parts are sent."""
-        if not self._is_aborted:
+        if not self.is_stopped:
             self._buffer += data
             self._size_bytes += len(data)
             while len(self._buffer) > _PART_BYTES:
@@ -281,7 +288,6 @@ class _Parts:
 
     def abort(self, error: BaseException) -> None:
         """Remove what was sent."""
-        self._is_aborted = True
         self._buffer.clear()
         if self._upload is not None:
             upload, self._upload = self._upload, None

@@ -1,0 +1,263 @@
+"""A copy that is stopped at whatever request, and run again: the table has each row once."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from arrow_io.errors import ConcurrentCopyError, PulsarOffloadError, StorageError
+from arrow_io.storage.location import Location
+from arrow_io.storage.trace import RequestKind, RequestTrace
+from connector import copy_topics
+from connector.lake import delta, file_writer
+from connector.lake.copy import CopySizes
+from connector.lake.delta import DeltaTable
+from connector.lake.parquet import ParquetTable
+from tests.support.buckets import TOPIC, MemoryBucket
+from tests.support.faulty_s3 import Fault, S3Faults
+from tests.support.lake_copies import (
+    COLUMNS,
+    SCHEMA,
+    in_order,
+    letters_target,
+    sound_rows,
+    write_topic,
+)
+from tests.support.lake_tables import table_of
+from tests.support.s3_server import S3Server, running_s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from connector.lake.task_writer import TaskWriter, WrittenTask
+    from connector.scan.topic_read import ScanTask
+
+    Table = DeltaTable | ParquetTable
+
+_CHANGING: Final = {RequestKind.PUT, RequestKind.UPLOAD, RequestKind.PART, RequestKind.DELETE}
+_SMALL: Final = CopySizes(task_bytes=1, commit_bytes=1)
+"""A commit for each data block, which here is for each ledger."""
+
+
+class _Killed(BaseException):
+    """The process is no more; whatever it asks of a store from now on, it does not ask."""
+
+
+class _Killer:
+    """Kills what runs before one of the requests that change something, a Delta commit among them.
+
+    Args:
+        monkeypatch: Undone by `revive`.
+        step: Number of the request, from 1.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+        self._monkeypatch = monkeypatch
+        self._left = itertools.count(step - 1, -1)
+        self._lock = threading.Lock()
+        sent = RequestTrace.sent
+
+        def killing(
+            trace: RequestTrace,
+            kind: RequestKind,
+            name: str,
+            *args: Any,  # noqa: ANN401
+            **options: Any,  # noqa: ANN401
+        ) -> None:
+            if kind in _CHANGING:
+                self.step()
+            sent(trace, kind, name, *args, **options)
+
+        monkeypatch.setattr(RequestTrace, "sent", killing)
+        monkeypatch.setattr(
+            delta,
+            "create_table_with_add_actions",
+            self._stepping(delta.create_table_with_add_actions),
+        )
+        for name in ("create_write_transaction",):
+            monkeypatch.setattr(delta.Snapshot, name, self._stepping(getattr(delta.Snapshot, name)))
+
+    def step(self) -> None:
+        """Count a request, or be dead."""
+        with self._lock:
+            if next(self._left) <= 0:
+                raise _Killed
+
+    def revive(self) -> None:
+        """Let requests be sent again, as by the next process."""
+        self._monkeypatch.undo()
+
+    def _stepping(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def stepping(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+            self.step()
+            return function(*args, **options)
+
+        return stepping
+
+
+@pytest.fixture
+def source() -> Iterator[MemoryBucket]:
+    """A bucket with a topic of three ledgers, in which some values cannot be decoded."""
+    bucket = MemoryBucket()
+    write_topic(bucket.url, range(13), with_odd=True)
+    yield bucket
+    bucket.drop()
+
+
+def one_by_one(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[WrittenTask]:
+    """Run tasks in the order given, so that requests are always the same."""
+    return map(write, tasks)
+
+
+def copy(source: MemoryBucket, target: str, kind: str, **options: Any) -> None:  # noqa: ANN401
+    """Copy what is new, in the smallest steps."""
+    given = {"format": kind, "partition_by": ["country"], "sizes": _SMALL, "dead_letters": True}
+    copy_topics(source.url, TOPIC, target, schema=SCHEMA, **(given | options))
+
+
+def check(source: MemoryBucket, target: str, kind: str, options: dict[str, Any] | None) -> None:
+    """Compare both tables to what a batch read gives."""
+    rows, dead = sound_rows(source.url)
+    table = opened(target, kind, options)
+    assert in_order(table_of(table).select(list(COLUMNS))) == rows
+    letters = in_order(table_of(opened(letters_target(target), kind, options)))
+    assert [each["__value__"] for each in letters] == dead
+    assert {each["__topic__"] for each in letters} == {TOPIC}
+    assert all(each["reason"] for each in letters)
+
+
+def opened(target: str, kind: str, options: dict[str, Any] | None) -> Table:
+    """A table."""
+    location = Location(target, options)
+    return DeltaTable(location) if kind == "delta" else ParquetTable(location)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_killed_at_any_request(
+    kind: str, source: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever request is the last one, the next run has each row and each dead letter once."""
+    for step in itertools.count(1):
+        target = str(tmp_path / str(step)) if kind == "delta" else f"memory://killed-copies/{step}"
+        with monkeypatch.context() as patches:
+            killer = _Killer(patches, step)
+            patches.setattr(file_writer, "_PART_BYTES", 1 << 10)
+            try:
+                copy(source, target, kind, executor=one_by_one)
+                is_whole = True
+            except _Killed:
+                is_whole = False
+            killer.revive()
+        if is_whole:
+            # Each of three ledgers has files of three partitions and a commit, at the least.
+            assert step > 3 * 4
+            break
+        copy(source, target, kind, executor=one_by_one)
+        check(source, target, kind, None)
+    MemoryFileSystem.store.clear()
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_what_comes_after_a_kill_is_copied_too(
+    kind: str, source: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The increment that is made again may be another one than that which was stopped."""
+    for step in range(1, 20, 3):
+        target = str(tmp_path / str(step))
+        with monkeypatch.context() as patches:
+            killer = _Killer(patches, step)
+            with pytest.raises(_Killed):
+                copy(source, target, kind)
+            killer.revive()
+        write_topic(source.url, range(step * 100, step * 100 + 9), with_odd=True, append=True)
+        copy(source, target, kind, sizes=CopySizes())
+        check(source, target, kind, None)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_of_two_runs_at_a_time_one_wins(kind: str, source: MemoryBucket, tmp_path: Path) -> None:
+    """The other says so, deletes what it wrote, and the table has each row once."""
+    target = str(tmp_path / "t")
+
+    def overtaken(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[WrittenTask]:
+        written = [write(each) for each in tasks]
+        copy(source, target, kind)
+        return iter(written)
+
+    with pytest.raises(ConcurrentCopyError):
+        copy(source, target, kind, executor=overtaken)
+    check(source, target, kind, None)
+    named = sum(1 for _ in tmp_path.rglob("*.parquet"))
+    copy(source, str(tmp_path / "other"), kind)
+    assert sum(1 for _ in tmp_path.rglob("*.parquet")) == 2 * named
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_a_task_that_fails_leaves_no_files(
+    kind: str, source: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What other tasks of the same step wrote is deleted, and what was committed before stays."""
+    target = tmp_path / "t"
+    copy(source, str(target), kind)
+    before = sorted(tmp_path.rglob("*.parquet"))
+    write_topic(source.url, range(100, 124), append=True)
+    written = itertools.count()
+    finish = file_writer.FileWriter.finish
+
+    def failing(writer: file_writer.FileWriter) -> Any:  # noqa: ANN401
+        files = finish(writer)
+        if next(written) == 5:
+            message = "the disk is full"
+            raise StorageError(message)
+        return files
+
+    monkeypatch.setattr(file_writer.FileWriter, "finish", failing)
+    with pytest.raises(StorageError, match="disk is full"):
+        copy(source, str(target), kind, sizes=CopySizes(task_bytes=1))
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+    monkeypatch.undo()
+    copy(source, str(target), kind)
+    check(source, str(target), kind, None)
+
+
+@pytest.fixture(scope="module")
+def faults() -> S3Faults:
+    """What goes wrong with an S3 server."""
+    return S3Faults()
+
+
+@pytest.fixture(scope="module")
+def server(faults: S3Faults) -> Iterator[S3Server]:
+    """An S3 server."""
+    with running_s3_server(faults.wrap) as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.ERROR_500], ids=["lost", "500"])
+def test_any_request_to_s3_may_fail(
+    kind: str, fault: Fault, source: MemoryBucket, server: S3Server, faults: S3Faults
+) -> None:
+    """Ours or one of `deltalake`: done though no answer came, or not done, it changes no row."""
+    options = server.storage_options
+    given: dict[str, Any] = {"target_options": options, "executor": one_by_one}
+    given |= {"sizes": CopySizes(), "partition_by": None}
+    for step in itertools.count(1):
+        target = f"s3://{server.new_bucket()}/t"
+        faults.plan(fault, first=step)
+        try:
+            copy(source, target, kind, **given)
+        except PulsarOffloadError:
+            faults.heal()
+            copy(source, target, kind, **given)
+        is_over = len(faults.requests) < step
+        faults.heal()
+        check(source, target, kind, options)
+        if is_over:
+            assert step > 8
+            return
