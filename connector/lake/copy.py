@@ -89,7 +89,7 @@ def copy_topics(
         executor: What runs the tasks.
         topic_options: As of `open_topic`. By default, `columns` are `MESSAGE_COLUMNS` and those of
             the values, behind `__topic__` where several topics share a table; and `time_unit` is
-            `us`.
+            `us`, unless the files are plain Parquet.
 
     Returns:
         What was done, table by table.
@@ -163,7 +163,8 @@ class CopyRequest:
         """
         names = topic_names(self.topic)
         check_options(self.topic_options)
-        request = TopicRequest(**{"time_unit": "us", **self.topic_options})  # type: ignore[arg-type]
+        unit: dict[str, Any] = {} if self.format == "parquet" else {"time_unit": "us"}
+        request = TopicRequest(**(unit | dict(self.topic_options)))
         url = hidden_url(self.url)
         catalog = request.catalog or open_catalog(url, **request.of_catalog())
         found = catalog.select(names)

@@ -279,7 +279,8 @@ class _Letters:
 
     def writer(self, settings: FileSettings) -> TaskWriter:
         """What writes rows by some settings, and letters that the table has not."""
-        return TaskWriter(settings, self.settings, self.progress)
+        positions = {str(topic): each.next for topic, each in self.progress.topics.items()}
+        return TaskWriter(settings, self.settings, positions)
 
     def commit(self, files: Sequence[DataFile], after: Progress, words: dict[str, str]) -> None:
         """Add letters."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from arrow_io.read_report import ReadReport
 from connector.increments.increment import execute_increment
-from connector.increments.progress import Progress
 from connector.lake.dead_letters import (
     DeadLetterReport,
     dead_letter_task,
@@ -15,9 +14,10 @@ from connector.lake.dead_letters import (
     without_letters,
 )
 from connector.lake.file_writer import FileWriter
-from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from connector.lake.data_file import DataFile
     from connector.lake.file_writer import FileSettings
     from connector.scan.topic_read import ScanTask
@@ -48,12 +48,12 @@ class TaskWriter:
         settings: How files of the table are written.
         letters: How those of the table of dead letters are; None: a value that cannot be decoded
             stops the task.
-        letters_from: Before it, the table of dead letters has them all.
+        letters_from: By topic, the ledger and entry id before which that table has all of them.
     """
 
     settings: FileSettings
     letters: FileSettings | None = None
-    letters_from: Progress = field(default_factory=Progress)
+    letters_from: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def __call__(self, task: ScanTask) -> WrittenTask:
         """Read a task, and write its rows.
@@ -72,11 +72,11 @@ class TaskWriter:
 
     def _with_letters(self, task: ScanTask, settings: FileSettings) -> WrittenTask:
         report = DeadLetterReport()
+        names = task.read.options.projection.schema.names
         with FileWriter(self.settings) as writer, FileWriter(settings) as letters:
             for batch in execute_increment(dead_letter_task(task), report):
-                writer.write(without_letters(batch, report))
-            topic = TopicName.parse(task.read.origin.topic)
-            report.forget_before(self.letters_from.of(topic).next)
+                writer.write(without_letters(batch, report).select(names))
+            report.forget_before(self.letters_from.get(task.read.origin.topic, (0, 0)))
             for batch in letters_of(task, report) if report.letters else ():
                 letters.write(batch)
             files = writer.finish()

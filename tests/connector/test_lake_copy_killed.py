@@ -116,7 +116,8 @@ def one_by_one(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[Written
 
 def copy(source: MemoryBucket, target: str, kind: str, **options: Any) -> None:  # noqa: ANN401
     """Copy what is new, in the smallest steps."""
-    given = {"format": kind, "partition_by": ["country"], "sizes": _SMALL, "dead_letters": True}
+    given: dict[str, Any] = {"format": kind, "partition_by": ["country"]}
+    given |= {"sizes": _SMALL, "dead_letters": True}
     copy_topics(source.url, TOPIC, target, schema=SCHEMA, **(given | options))
 
 

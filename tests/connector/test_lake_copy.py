@@ -1,0 +1,370 @@
+"""Copies have the rows of a batch read, in every kind of table, whatever the topic holds."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from arrow_io.errors import (
+    LakeTableError,
+    OptionError,
+    PayloadDecodeError,
+    TopicNotFoundError,
+)
+from arrow_io.storage.location import Location
+from connector import copy_topics, open_topic, register_duckdb
+from connector.lake.copy import CopySizes, plan_copy
+from connector.lake.delta import DeltaTable
+from connector.lake.executors import in_threads
+from connector.lake.parquet import ParquetTable
+from tests.support.buckets import MemoryBucket
+from tests.support.golden import golden_topic
+from tests.support.lake_copies import (
+    COLUMNS,
+    SCHEMA,
+    batch_rows,
+    in_order,
+    letters_target,
+    sound_rows,
+    write_topic,
+)
+from tests.support.lake_tables import table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from connector.lake.task_writer import TaskWriter, WrittenTask
+    from connector.scan.topic_read import ScanTask
+
+KINDS = ["delta", "parquet"]
+POSITION = ["__ledger_id__", "__entry_id__", "__batch_index__"]
+GOLDEN = [
+    "persistent://public/default/json-orders",
+    "persistent://public/default/avro-evolved",
+    "persistent://public/default/avro-logical",
+    "persistent://public/default/protobuf-native",
+    "persistent://public/default/kv-json-inline",
+    "persistent://public/default/chunked",
+    "persistent://public/default/transactions",
+    "persistent://public/default/multi-ledger",
+    "persistent://public/default/multi-block",
+    "persistent://public/default/local-date",
+    "persistent://public/default/time",
+]
+
+
+@pytest.fixture
+def bucket() -> Iterator[MemoryBucket]:
+    """An empty bucket."""
+    empty = MemoryBucket()
+    yield empty
+    empty.drop()
+
+
+def opened(target: Path | str, kind: str) -> DeltaTable | ParquetTable:
+    """A table."""
+    location = Location(str(target))
+    return DeltaTable(location) if kind == "delta" else ParquetTable(location)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", GOLDEN, ids=lambda name: name.rpartition("/")[2])
+def test_a_table_equals_a_batch_read(name: str, kind: str, tmp_path: Path) -> None:
+    """Of golden topics, copied in the smallest commits, by tasks that went to another process."""
+    topic = golden_topic(name)
+    options: dict[str, Any] = {"columns": [*POSITION, "*"], "time_unit": "us"}
+    schemas = topic.folder / "schemas-rest.json"
+    options |= {"schema": str(schemas)} if schemas.exists() else {"value": "raw"}
+    table = opened(tmp_path / "t", kind)
+
+    def elsewhere(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[WrittenTask]:
+        for each in tasks:
+            there, task = pickle.loads(pickle.dumps((write, each)))
+            yield pickle.loads(pickle.dumps(there(task)))
+
+    [summary] = copy_topics(
+        str(topic.objects_folder),
+        name,
+        str(tmp_path / "t"),
+        format=kind,  # type: ignore[arg-type]
+        sizes=CopySizes(task_bytes=1, commit_bytes=1),
+        executor=elsewhere,
+        **options,
+    )
+
+    expected = open_topic(str(topic.objects_folder), name, **options).to_table()
+    assert summary.rows == expected.num_rows
+    found = table_of(table).select(expected.schema.names)
+    by_position = [(column, "ascending") for column in POSITION]
+    as_kept = table.storable(expected.schema, None)
+    found = found.cast(as_kept).sort_by(by_position).combine_chunks()
+    assert found.equals(expected.cast(as_kept).sort_by(by_position).combine_chunks())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_run_copies_what_is_new(kind: str, bucket: MemoryBucket, tmp_path: Path) -> None:
+    """A run without news makes no commit, and the next one goes on behind it."""
+    target = str(tmp_path / "t")
+
+    def run() -> int:
+        [summary] = copy_topics(bucket.url, "orders", target, format=kind, schema=SCHEMA)  # type: ignore[arg-type]
+        return summary.rows
+
+    write_topic(bucket.url, range(10))
+    assert run() == 10
+    assert run() == 0
+    write_topic(bucket.url, range(10, 25), append=True)
+    assert run() == 15
+    assert in_order(table_of(opened(target, kind)).select(list(COLUMNS))) == batch_rows(bucket.url)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_engines_agree_with_read_pulsar(kind: str, bucket: MemoryBucket, tmp_path: Path) -> None:
+    """Counts and sums of DuckDB and Polars over the table are those of DuckDB over the topic."""
+    write_topic(bucket.url, range(1000), ledger_entries=100)
+    copy_topics(
+        bucket.url,
+        "orders",
+        str(tmp_path / "t"),
+        format=kind,  # type: ignore[arg-type]
+        partition_by=["day(__publish_time__)", "country"],
+        schema=SCHEMA,
+    )
+    sums = "count(*), sum(number), count(country), min(__publish_time__), max(__entry_id__)"
+    with duckdb.connect() as connection:
+        register_duckdb(connection)
+        sql = f"select {sums} from read_pulsar('orders', url := ?, schema := ?)"  # noqa: S608
+        expected = connection.execute(sql, [bucket.url, json.dumps(SCHEMA)]).fetchall()
+        if kind == "parquet":
+            table = opened(tmp_path / "t", kind)
+            assert isinstance(table, ParquetTable)
+            paths = [str(tmp_path / "t" / each.path) for each in table.files()]
+            sql = f"select {sums} from read_parquet(?)"  # noqa: S608
+            assert connection.execute(sql, [paths]).fetchall() == expected
+    if kind == "delta":
+        frame = pl.scan_delta(str(tmp_path / "t"))
+        found = frame.select(
+            pl.len(), pl.sum("number"), pl.count("country"), pl.min("__publish_time__")
+        ).collect()
+        assert found.row(0)[:3] == expected[0][:3]
+        a_day = frame.filter(pl.col("__publish_time___day") == pl.lit("2023-11-20").str.to_date())
+        # 8,640 s a day, 10,000 s from one message to the next.
+        assert a_day.collect().height == 9
+
+
+def test_values_that_do_not_fit_stop_a_copy(bucket: MemoryBucket, tmp_path: Path) -> None:
+    """Unless dead letters are asked for, nothing is committed."""
+    write_topic(bucket.url, range(20), with_odd=True)
+    with pytest.raises(PayloadDecodeError):
+        copy_topics(bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA)
+    assert not (tmp_path / "t").exists()
+    [summary] = copy_topics(
+        bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA, dead_letters=True
+    )
+    rows, dead = sound_rows(bucket.url)
+    assert (summary.rows, summary.dead_letters) == (len(rows), len(dead))
+    letters = table_of(opened(letters_target(str(tmp_path / "t")), "delta"))
+    assert all(letters.column("reason").to_pylist())
+
+
+def test_a_schema_that_is_not_known_makes_dead_letters(tmp_path: Path) -> None:
+    """Each message of a version that nobody knows is a letter of its own, with its position."""
+    topic = golden_topic("persistent://public/default/avro-evolved")
+    answer = json.loads((topic.folder / "schemas-rest.json").read_text())
+    versions = answer["getSchemaResponses"]
+    newest = max(each["version"] for each in versions)
+    known = {"getSchemaResponses": [each for each in versions if each["version"] != newest]}
+    (tmp_path / "schemas.json").write_text(json.dumps(known))
+    [summary] = copy_topics(
+        str(topic.objects_folder),
+        topic.name,
+        str(tmp_path / "t"),
+        schema=str(tmp_path / "schemas.json"),
+        dead_letters=True,
+    )
+    of_version = open_topic(
+        str(topic.objects_folder),
+        topic.name,
+        value="raw",
+        columns=[*POSITION, "__schema_version__", "__value__"],
+    ).to_table()
+    dead = of_version.filter(pc.equal(of_version["__schema_version__"], newest))
+    assert dead.num_rows > 1
+    assert summary.rows == of_version.num_rows - dead.num_rows
+    letters = table_of(opened(letters_target(str(tmp_path / "t")), "delta"))
+    assert in_order(letters.select(dead.schema.names)) == in_order(dead)
+
+
+class TestTargets:
+    """Which topics go where."""
+
+    def test_several_topics_may_share_a_table(self, bucket: MemoryBucket, tmp_path: Path) -> None:
+        """Each row tells its topic, and each topic has its own progress."""
+        write_topic(bucket.url, range(8), "sales-eu")
+        write_topic(bucket.url, range(8), "sales-us", partitions=2, first_ledger_id=100)
+        target = str(tmp_path / "t")
+        [summary] = copy_topics(bucket.url, "sales-*", target, schema=SCHEMA)
+        table = table_of(opened(target, "delta"))
+        assert summary.rows == table.num_rows == 16
+        assert table.column_names[0] == "__topic__"
+        assert len(set(table.column("__topic__").to_pylist())) == 3
+        write_topic(bucket.url, range(4), "sales-asia", first_ledger_id=200)
+        [summary] = copy_topics(bucket.url, "sales-*", target, schema=SCHEMA)
+        assert summary.rows == 4
+
+    def test_each_topic_may_have_a_table(self, bucket: MemoryBucket, tmp_path: Path) -> None:
+        """A placeholder stands for its name; partitions of a topic share the table."""
+        write_topic(bucket.url, range(8), "sales-eu")
+        write_topic(bucket.url, range(8), "sales-us", partitions=2, first_ledger_id=100)
+        target = str(tmp_path / "{tenant}.{namespace}.{topic}")
+        summaries = copy_topics(bucket.url, "sales-*", target, schema=SCHEMA)
+        assert [each.target for each in summaries] == [
+            str(tmp_path / "public.default.sales-eu"),
+            str(tmp_path / "public.default.sales-us"),
+        ]
+        assert [each.rows for each in summaries] == [8, 8]
+
+    def test_a_name_leads_to_no_other_folder(self, bucket: MemoryBucket, tmp_path: Path) -> None:
+        """Whoever names a topic does not say where we write."""
+        name = "persistent://public/default/../../elsewhere"
+        write_topic(bucket.url, range(2), name)
+        [summary] = copy_topics(bucket.url, name, str(tmp_path / "lake" / "{topic}"), schema=SCHEMA)
+        assert summary.target == str(tmp_path / "lake" / "_._elsewhere")
+
+    def test_topics_of_one_name_are_told(self, bucket: MemoryBucket, tmp_path: Path) -> None:
+        """Two that would have one table by accident are an error."""
+        write_topic(bucket.url, range(2), "persistent://a/b/orders")
+        write_topic(bucket.url, range(2), "persistent://a/c/orders", first_ledger_id=100)
+        topics = ["persistent://a/b/orders", "persistent://a/c/orders"]
+        with pytest.raises(OptionError, match="would have one table"):
+            copy_topics(bucket.url, topics, str(tmp_path / "{topic}"), schema=SCHEMA)
+
+
+class TestColumns:
+    """Which columns a table has."""
+
+    def test_by_default_position_key_time_and_values(
+        self, bucket: MemoryBucket, tmp_path: Path
+    ) -> None:
+        """What tells rows apart, and what they say."""
+        write_topic(bucket.url, range(2))
+        copy_topics(bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA)
+        assert table_of(opened(tmp_path / "t", "delta")).column_names == list(COLUMNS)
+
+    def test_columns_can_be_named(self, bucket: MemoryBucket, tmp_path: Path) -> None:
+        """Then there are no others, dead letters or not."""
+        write_topic(bucket.url, range(20), with_odd=True)
+        columns = ["number", "__topic__"]
+        [summary] = copy_topics(
+            bucket.url,
+            "orders",
+            str(tmp_path / "t"),
+            schema=SCHEMA,
+            columns=columns,
+            dead_letters=True,
+        )
+        assert table_of(opened(tmp_path / "t", "delta")).column_names == columns
+        assert summary.dead_letters > 0
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_newer_schema_widens_the_table(
+        self, kind: str, bucket: MemoryBucket, tmp_path: Path
+    ) -> None:
+        """Fields that came later are columns that came later."""
+        fields = json.loads(SCHEMA["schema"])
+        narrow = SCHEMA | {"schema": json.dumps(fields | {"fields": fields["fields"][:1]})}
+        target = str(tmp_path / "t")
+        write_topic(bucket.url, range(3))
+        copy_topics(bucket.url, "orders", target, format=kind, schema=narrow)  # type: ignore[arg-type]
+        write_topic(bucket.url, range(3, 6), append=True)
+        copy_topics(bucket.url, "orders", target, format=kind, schema=SCHEMA)  # type: ignore[arg-type]
+        rows = in_order(table_of(opened(target, kind)))
+        assert [each["number"] for each in rows] == list(range(6))
+        assert [each["country"] for each in rows] == [None, None, None, "DE", None, "FR"]
+
+    def test_what_does_not_fit_the_table_is_told_first(
+        self, bucket: MemoryBucket, tmp_path: Path
+    ) -> None:
+        """Before a file is written."""
+        target = str(tmp_path / "t")
+        write_topic(bucket.url, range(3))
+        copy_topics(bucket.url, "orders", target, schema=SCHEMA)
+        write_topic(bucket.url, range(3, 6), append=True)
+        before = sorted(tmp_path.rglob("*"))
+        other = SCHEMA | {"schema": SCHEMA["schema"].replace('"long"', '"string"')}
+        with pytest.raises(LakeTableError, match="number"):
+            copy_topics(bucket.url, "orders", target, schema=other)
+        with pytest.raises(OptionError, match="is partitioned by nothing"):
+            copy_topics(bucket.url, "orders", target, schema=SCHEMA, partition_by=["country"])
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+class TestOptions:
+    """What is refused, and what is planned."""
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"format": "hudi"}, "delta, iceberg, parquet"),
+            ({"partition_by": ["day(nothing)"]}, "nothing"),
+            ({"colour": "red"}, "no option 'colour'"),
+            ({"end": (5, 0)}, "end"),
+            ({"format": "parquet", "table_options": {"a": 1}}, "table_options"),
+        ],
+        ids=["format", "partition", "unknown", "end", "table-options"],
+    )
+    def test_what_is_not_allowed_is_told(
+        self, bucket: MemoryBucket, tmp_path: Path, options: dict[str, Any], said: str
+    ) -> None:
+        """Before a file is written."""
+        write_topic(bucket.url, range(3))
+        with pytest.raises(OptionError, match=said):
+            copy_topics(bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA, **options)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_topic_that_is_not_there_is_told(self, bucket: MemoryBucket, tmp_path: Path) -> None:
+        """And not made an empty table."""
+        write_topic(bucket.url, range(3))
+        with pytest.raises(TopicNotFoundError):
+            copy_topics(bucket.url, "others", str(tmp_path / "t"))
+
+    def test_a_plan_writes_nothing(self, bucket: MemoryBucket, tmp_path: Path) -> None:
+        """It says what a copy would read."""
+        write_topic(bucket.url, range(12))
+        [plan] = plan_copy(bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA)
+        assert plan.ledgers == 2
+        told: list[tuple[int, int]] = []
+        [summary] = copy_topics(
+            bucket.url,
+            "orders",
+            str(tmp_path / "t"),
+            schema=SCHEMA,
+            sizes=CopySizes(commit_bytes=1),
+            told=lambda done, total: told.append((done, total)),
+            executor=in_threads,
+        )
+        assert summary.data_bytes == plan.data_bytes
+        assert [total for _, total in told] == [plan.data_bytes] * 2
+        assert told[0][0] < told[1][0] == plan.data_bytes
+        assert summary.commits == 2
+        [plan] = plan_copy(bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA)
+        assert plan.data_bytes == 0
+
+    def test_rows_behind_a_start_are_copied(self, bucket: MemoryBucket, tmp_path: Path) -> None:
+        """A first run need not begin with the oldest ledger."""
+        write_topic(bucket.url, range(12))
+        [summary] = copy_topics(
+            bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA, start=(1, 0)
+        )
+        assert summary.rows == 6
+        table = table_of(opened(tmp_path / "t", "delta"))
+        assert isinstance(table, pa.Table)
+        assert sorted(table.column("number").to_pylist()) == list(range(6, 12))
