@@ -1,6 +1,7 @@
 """Which types each kind of table keeps, and how its columns change when the rows do.
 
-All columns and fields may be null, so that rows from before and after a change stand together.
+Columns and fields that are added may be null, as all that readers give: rows from before and after
+a change stand together.
 
 | Arrow | Delta | Iceberg | Parquet |
 |---|---|---|---|
@@ -86,9 +87,7 @@ def storable_schema(schema: pa.Schema, kind: TableKind) -> pa.Schema:
         LakeTableError: It cannot keep a column or field; the message names it.
     """
     _check_names(schema, kind, "")
-    return pa.schema(
-        [pa.field(field.name, _storable(field.type, kind, field.name)) for field in schema]
-    )
+    return pa.schema([field.with_type(_storable(field.type, kind, field.name)) for field in schema])
 
 
 def widened(standing: pa.Schema, wanted: pa.Schema, kind: TableKind) -> pa.Schema:
@@ -167,17 +166,18 @@ def _nested(
 ) -> pa.DataType:
     """The same list, map or struct of types that are made from its own."""
     types = pa.types
+
+    def changed(field: pa.Field, name: str) -> pa.Field:
+        return field.with_type(change(field.type, f"{path}.{name}"))
+
     if types.is_struct(type_) and type_.num_fields:
-        return pa.struct(
-            [pa.field(each.name, change(each.type, f"{path}.{each.name}")) for each in type_]
-        )
+        return pa.struct([changed(field, field.name) for field in type_])
     if types.is_map(type_):
-        key = change(type_.key_type, f"{path}.key")
-        return pa.map_(key, change(type_.item_type, f"{path}.value"))
+        return pa.map_(changed(type_.key_field, "key"), changed(type_.item_field, "value"))
     if not types.is_nested(type_) or not hasattr(type_, "value_field"):
         message = f"no table has a type for column {path}, which is {type_}"
         raise LakeTableError(message)
-    return pa.list_(pa.field("element", change(type_.value_type, f"{path}.element")))
+    return pa.list_(changed(type_.value_field.with_name("element"), "element"))
 
 
 def _flat(type_: pa.DataType, kind: TableKind) -> pa.DataType | None:

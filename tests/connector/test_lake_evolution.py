@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import time, timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +19,7 @@ from pyiceberg.io.pyarrow import (
 
 from arrow_io.errors import LakeTableError
 from connector.lake.evolution import fitted, storable_schema, widened
+from tests.support.lake_rows import COLUMN_TYPES, batches, column_values, struct_types
 
 if TYPE_CHECKING:
     from connector.lake.evolution import TableKind
@@ -27,65 +28,7 @@ _KINDS: Final[tuple[TableKind, ...]] = ("delta", "iceberg", "parquet")
 _UTC_MICROSECONDS: Final = pa.timestamp("us", "UTC")
 
 
-def _integers(bits: int) -> st.SearchStrategy[int]:
-    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-
-
-_LEAVES: Final[dict[pa.DataType, st.SearchStrategy[Any]]] = {
-    pa.bool_(): st.booleans(),
-    pa.int8(): _integers(8),
-    pa.int16(): _integers(16),
-    pa.int32(): _integers(32),
-    pa.int64(): _integers(64),
-    pa.float32(): st.floats(width=32, allow_nan=False),
-    pa.float64(): st.floats(allow_nan=False),
-    pa.decimal128(20, 0): st.decimals(0, 2**64 - 1, places=0),
-    pa.decimal128(9, 2): st.decimals(-1000, 1000, places=2),
-    pa.string(): st.text(),
-    pa.binary(): st.binary(),
-    pa.date32(): st.dates(),
-    pa.time64("us"): st.times(),
-    pa.time64("ns"): st.times(),
-    pa.timestamp("us"): st.datetimes(),
-    _UTC_MICROSECONDS: st.datetimes(timezones=st.just(UTC)),
-    pa.timestamp("ns"): st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1)),  # noqa: DTZ001
-}
-"""The types that readers give, with values that have no parts of a microsecond."""
-
-
-def _structs(types: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
-    return st.dictionaries(st.sampled_from("abcd"), types, min_size=1, max_size=3).map(pa.struct)
-
-
-_TYPES: Final = st.recursive(
-    st.sampled_from(list(_LEAVES)),
-    lambda types: (
-        types.map(pa.list_) | types.map(lambda type_: pa.map_(pa.string(), type_)) | _structs(types)
-    ),
-    max_leaves=4,
-)
-
-
-def _values(type_: pa.DataType) -> st.SearchStrategy[Any]:
-    if pa.types.is_struct(type_):
-        return st.none() | st.fixed_dictionaries({each.name: _values(each.type) for each in type_})
-    if pa.types.is_map(type_):
-        items = st.dictionaries(st.text(), _values(type_.item_type), max_size=3)
-        return st.none() | items.map(lambda each: list(each.items()))
-    if pa.types.is_list(type_):
-        return st.none() | st.lists(_values(type_.value_type), max_size=3)
-    return st.none() | _LEAVES[type_]
-
-
-@st.composite
-def _batches(draw: st.DrawFn) -> pa.RecordBatch:
-    """A few rows of a few columns of any type that readers give."""
-    type_ = draw(_structs(_TYPES))
-    rows = draw(st.lists(_values(type_).filter(lambda row: row is not None), max_size=4))
-    return pa.RecordBatch.from_pylist(rows, pa.schema(list(type_)))
-
-
-@given(_batches())
+@given(batches())
 def test_kept_in_every_kind(batch: pa.RecordBatch) -> None:
     """What readers give has a type in each kind of table, which keeps its values."""
     kept = {kind: storable_schema(batch.schema, kind) for kind in _KINDS}
@@ -115,7 +58,7 @@ def _changes(type_: pa.DataType, *, wider: bool) -> st.SearchStrategy[pa.DataTyp
     """Types of later rows: fields of structs are gone or new; what can be wider may be so."""
     if pa.types.is_struct(type_):
         kept = {each.name: _changes(each.type, wider=wider) for each in type_}
-        new = dict.fromkeys("xy", _TYPES)
+        new = dict.fromkeys("xy", COLUMN_TYPES)
         fields = st.fixed_dictionaries({}, optional={**kept, **new})
         return fields.filter(lambda fields: fields != {}).map(pa.struct)
     if pa.types.is_list(type_):
@@ -129,11 +72,12 @@ def _changes(type_: pa.DataType, *, wider: bool) -> st.SearchStrategy[pa.DataTyp
 @given(st.data(), st.sampled_from(_KINDS), st.booleans())
 def test_widened_takes_both(data: st.DataObject, kind: TableKind, forwards: bool) -> None:
     """Rows of before and after a change fit into the widened table, whichever came first."""
-    before = data.draw(_structs(_TYPES))
+    before = data.draw(struct_types(COLUMN_TYPES))
     after = data.draw(_changes(before, wider=kind != "delta"))
     batches = [
         pa.RecordBatch.from_pylist(
-            data.draw(st.lists(_values(type_).filter(bool), max_size=3)), pa.schema(list(type_))
+            data.draw(st.lists(column_values(type_).filter(bool), max_size=3)),
+            pa.schema(list(type_)),
         )
         for type_ in ((before, after) if forwards else (after, before))
     ]
@@ -200,7 +144,7 @@ def test_types(
     type_: pa.DataType, delta: pa.DataType, iceberg: pa.DataType, parquet: pa.DataType
 ) -> None:
     """Each type of Arrow becomes the one that the table of types gives."""
-    schema = pa.schema([pa.field("a", type_, nullable=False)])
+    schema = pa.schema({"a": type_})
 
     for kind, expected in zip(_KINDS, (delta, iceberg, parquet), strict=True):
         kept = storable_schema(schema, kind)

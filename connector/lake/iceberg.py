@@ -1,0 +1,366 @@
+"""An Iceberg table that topics are copied to, in any catalog that PyIceberg knows.
+
+The progress of the copy is kept twice. Each commit's snapshot has it in its summary, so a table
+that is rolled back goes back to the progress that it had then. A property of the table has the
+newest, which stays when snapshots expire or when others compact the table. So the nearest ancestor
+of the current snapshot that has one is right. If none is left, the property is, unless an ancestor
+is older than the commit that wrote it: then the table was rolled back to before that, and nothing
+says how far it was copied.
+
+Optimistic concurrency: a commit is made on the snapshot whose progress was looked at, or not at
+all. If others (a compaction, say) were quicker, it is looked at again.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update import AssertTableUUID
+
+from arrow_io.errors import (
+    ConcurrentCopyError,
+    LakeTableError,
+    PulsarOffloadError,
+    StorageError,
+)
+from arrow_io.storage.location import Location
+from arrow_io.storage.redaction import redacted_urls
+from connector.lake.evolution import storable_schema, widened
+from connector.lake.iceberg_files import iceberg_file
+from connector.lake.iceberg_schema import (
+    arrow_schema,
+    misnumbered,
+    partition_spec,
+    partitioning_of,
+)
+from connector.lake.table import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+    from connector.lake.table import Commit
+
+PROGRESS: Final = "pulsar-offload.progress"
+"""The property of tables and of snapshots that has the progress."""
+PROGRESS_SEQUENCE_NUMBER: Final = "pulsar-offload.progress-sequence-number"
+"""The property of tables that says which snapshot the progress came with."""
+
+_COMMIT_ATTEMPTS: Final = 10
+"""How often other writers may be quicker before a commit is given up."""
+_NEW_TABLE_PROPERTIES: Final = {
+    # A commit a day, for years, would else leave as many manifests for each query to open.
+    TableProperties.MANIFEST_MERGE_ENABLED: "true",
+}
+
+
+@dataclass(frozen=True)
+class IcebergTable:
+    """A table of an Iceberg catalog; it is created by the first commit.
+
+    Attributes:
+        catalog: Knows the table.
+        identifier: Its name there, `namespace.table`.
+        url: Where a new table lies; None: where the catalog puts it.
+        storage_options: Options of the fsspec file system that data files are written with; the
+            catalog has its own for metadata.
+    """
+
+    catalog: Catalog
+    identifier: str
+    url: str | None = None
+    storage_options: Mapping[str, object] | None = field(default=None, repr=False)
+
+    @classmethod
+    def open(
+        cls,
+        identifier: str,
+        *,
+        catalog: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        url: str | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> IcebergTable:
+        """A table of a catalog that PyIceberg finds by its name.
+
+        Args:
+            identifier: The table's name in the catalog, `namespace.table`.
+            catalog: The catalog's name in PyIceberg's configuration (`.pyiceberg.yaml`, or
+                variables `PYICEBERG_CATALOG__…`); None: `default`.
+            properties: Properties of the catalog, which go before its configuration's.
+            url: As for the class.
+            storage_options: As for the class.
+
+        Raises:
+            LakeTableError: There is no such catalog.
+        """
+        try:
+            found = load_catalog(catalog, **(properties or {}))
+        except Exception as error:
+            message = f"cannot open the Iceberg catalog {catalog or 'default'}: {_shown(error)}"
+            raise LakeTableError(message) from error
+        return cls(found, identifier, url, storage_options)
+
+    @property
+    def data_prefix(self) -> str:
+        """Where data files lie in the table's folder, as other writers have it."""
+        return "data/"
+
+    @cached_property
+    def location(self) -> Location:
+        """The table's folder.
+
+        For a table that is not there yet, its namespace is created if the catalog has to say where.
+        """
+        return Location(_fsspec_url(self._url), self.storage_options)
+
+    @cached_property
+    def _url(self) -> str:
+        """The table's folder as Iceberg names it."""
+        with self._catalog_errors():
+            table = self._table()
+            if table is not None:
+                url = table.location()
+            elif self.url is not None:
+                url = self.url if "://" in self.url else f"file://{Location(self.url).url}"
+            else:
+                self._create_namespace()
+                created = self.catalog.create_table_transaction(self.identifier, pa.schema([]))
+                url = created.table_metadata.location
+            return url.rstrip("/")
+
+    def standing(self) -> Standing | None:
+        """What the table is now; None: there is none yet.
+
+        Raises:
+            LakeTableError: It has columns or partitions that a copy cannot write.
+            StorageError: The catalog failed.
+        """
+        with self._catalog_errors():
+            table = self._table()
+        if table is None:
+            return None
+        return Standing(
+            schema=arrow_schema(table.schema()),
+            partitioning=partitioning_of(table.spec(), table.schema()),
+            progress=_progress(table),
+            token=table,
+        )
+
+    def storable(self, schema: pa.Schema, standing: Standing | None) -> pa.Schema:
+        """The columns that the table has once it takes rows of a schema, with their numbers.
+
+        Args:
+            schema: Columns of the rows.
+            standing: What the table is; None: there is none yet.
+
+        Raises:
+            LakeTableError: Iceberg cannot keep a column, or cannot change so that it fits.
+            StorageError: The catalog failed.
+        """
+        wanted = storable_schema(schema, "iceberg")
+        if standing is None:
+            with self._catalog_errors():
+                try:
+                    created = self._created(wanted)
+                except ValueError as error:
+                    message = f"no Iceberg table can have these columns: {error}"
+                    raise LakeTableError(message) from error
+                return arrow_schema(created.table_metadata.schema())
+        columns = widened(standing.schema, wanted, "iceberg")
+        return _evolved(cast("Table", standing.token).transaction(), columns)
+
+    def commit(self, commit: Commit, standing: Standing | None) -> None:  # noqa: ARG002 - read anew
+        """Create the table, or widen it, if needed; add the files; keep the progress: in one step.
+
+        Args:
+            commit: What is added; its schema is what `storable` gave.
+            standing: What the table was when the copy began.
+
+        Raises:
+            ConcurrentCopyError: The table's progress is no longer `commit.before`; or others
+                changed its columns or partitions meanwhile.
+            LakeTableError: The table cannot take the commit.
+            StorageError: The catalog failed; the commit may have been made.
+        """
+        snapshot_id: int | None = None
+        for _ in range(_COMMIT_ATTEMPTS):
+            with self._catalog_errors():
+                table = self._table()
+                if (
+                    table is not None
+                    and snapshot_id is not None
+                    and table.snapshot_by_id(snapshot_id)
+                ):
+                    return  # It was made, and the answer that said so was lost.
+                self._check_progress(table, commit)
+                transaction = self._prepared(table, commit)
+                snapshot_id = transaction.table_metadata.current_snapshot_id
+                try:
+                    transaction.commit_transaction()
+                except (CommitFailedException, TableAlreadyExistsError):
+                    continue
+                return
+        message = (
+            f"others committed to the Iceberg table {self.identifier} before each of"
+            f" {_COMMIT_ATTEMPTS} attempts, and nothing was added: run again when they are done"
+        )
+        raise StorageError(message)
+
+    def _prepared(self, table: Table | None, commit: Commit) -> Transaction:
+        """All of a commit but the step that makes it."""
+        if table is None:
+            self._create_namespace()
+            schema = pyarrow_to_schema(commit.schema)
+            spec = partition_spec(commit.partitioning, schema)
+            transaction: Transaction = self._created(schema, spec)
+        else:
+            if partitioning_of(table.spec(), table.schema()) != commit.partitioning:
+                message = (
+                    f"the partitions of the Iceberg table {self.identifier} were changed meanwhile."
+                    " Run again to write by them"
+                )
+                raise ConcurrentCopyError(message)
+            transaction = _OneAttempt(table)
+        changed = misnumbered(commit.schema, _evolved(transaction, commit.schema))
+        if changed is not None:
+            message = (
+                f"column {changed} of the Iceberg table {self.identifier} is not the one that files"
+                " were written for: its columns were changed meanwhile. Run again to write by them"
+            )
+            raise ConcurrentCopyError(message)
+        metadata = transaction.table_metadata
+        schema, spec = metadata.schema(), metadata.spec()
+        transaction.set_properties(
+            {
+                PROGRESS: commit.after,
+                PROGRESS_SEQUENCE_NUMBER: str(metadata.next_sequence_number()),
+            }
+        )
+        update = transaction.update_snapshot({**commit.summary, PROGRESS: commit.after})
+        merges = metadata.properties.get(TableProperties.MANIFEST_MERGE_ENABLED) == "true"
+        with update.merge_append() if merges else update.fast_append() as append:
+            for file in commit.files:
+                url = f"{self._url}/{file.path}"
+                append.append_data_file(iceberg_file(file, url, spec, schema))
+        return transaction
+
+    def _table(self) -> Table | None:
+        try:
+            return self.catalog.load_table(self.identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+
+    def _created(
+        self, columns: pa.Schema | Schema, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
+    ) -> Transaction:
+        """The table as it would be created."""
+        return self.catalog.create_table_transaction(
+            self.identifier, columns, self._url, spec, properties=_NEW_TABLE_PROPERTIES
+        )
+
+    def _create_namespace(self) -> None:
+        namespace = self.catalog.namespace_from(self.identifier)
+        self.catalog.create_namespace_if_not_exists(namespace)
+
+    def _check_progress(self, table: Table | None, commit: Commit) -> None:
+        if (None if table is None else _progress(table)) != commit.before:
+            message = (
+                f"another run copied to the Iceberg table {self.identifier} meanwhile."
+                " Run again to go on behind it"
+            )
+            raise ConcurrentCopyError(message)
+
+    @contextmanager
+    def _catalog_errors(self) -> Iterator[None]:
+        """Let every failure of a catalog leave as an error of this project."""
+        try:
+            yield
+        except PulsarOffloadError:
+            raise
+        except Exception as error:
+            message = f"the Iceberg catalog failed for {self.identifier}: {_shown(error)}"
+            raise StorageError(message) from error
+
+
+class _OneAttempt(Transaction):
+    """A transaction that is made as it was prepared, or not at all.
+
+    The library's own goes on with the same files on top of whatever others committed meanwhile,
+    another copy of the same rows among them.
+    """
+
+    def commit_transaction(self) -> Table:
+        same_table = AssertTableUUID(uuid=self.table_metadata.table_uuid)
+        self._table._do_commit(  # noqa: SLF001 - as the library's own does
+            updates=self._updates, requirements=(*self._requirements, same_table)
+        )
+        return self._table
+
+
+def _evolved(transaction: Transaction, columns: pa.Schema) -> pa.Schema:
+    """Widen a table so that columns fit; all that it has then, with their numbers.
+
+    Raises:
+        LakeTableError: They do not fit.
+    """
+    try:
+        with transaction.update_schema() as update:
+            update.union_by_name(columns)
+    except (ValueError, TypeError) as error:
+        message = f"the Iceberg table cannot be widened: {error}"
+        raise LakeTableError(message) from error
+    return arrow_schema(transaction.table_metadata.schema())
+
+
+def _progress(table: Table) -> str | None:
+    """How far topics were copied to a table.
+
+    Raises:
+        LakeTableError: It was rolled back to before its last copy, and no snapshot says.
+    """
+    written = int(table.properties.get(PROGRESS_SEQUENCE_NUMBER, "0"))
+    current = table.current_snapshot()
+    rolled_back = current is None
+    for snapshot in ancestors_of(current, table.metadata):
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        if PROGRESS in summary:
+            return summary[PROGRESS]
+        rolled_back |= (snapshot.sequence_number or 0) < written
+    progress = table.properties.get(PROGRESS)
+    if rolled_back and progress is not None:
+        message = (
+            f"the Iceberg table {'.'.join(table.name())} was rolled back to before its last copy,"
+            " and no snapshot says how far it was copied then: to copy all again, remove its"
+            f" property {PROGRESS}"
+        )
+        raise LakeTableError(message)
+    return progress
+
+
+def _fsspec_url(url: str) -> str:
+    """Hadoop has names of its own for S3."""
+    scheme, separator, rest = url.partition("://")
+    return f"s3://{rest}" if separator and scheme in {"s3a", "s3n"} else url
+
+
+def _shown(error: Exception) -> str:
+    return redacted_urls(str(error)) or type(error).__name__

@@ -1,0 +1,117 @@
+"""An Iceberg table's columns and partitions as a copy sees them, and back.
+
+Iceberg knows a column by its number. Files say it as metadata of each field of their schema
+(`PARQUET:field_id`, the outermost and the innermost alike), so a column may be renamed, and
+another may take its name, without a file being written again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
+from pyiceberg.partitioning import PartitionField as IcebergField
+from pyiceberg.transforms import parse_transform
+
+from arrow_io.errors import LakeTableError
+from connector.lake.evolution import storable_schema
+from connector.lake.transforms import PartitionField, Partitioning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyiceberg.schema import Schema
+
+    from connector.lake.transforms import Transform
+
+_FIELD_ID: Final = b"PARQUET:field_id"
+_TRANSFORM: Final = re.compile(r"(identity|year|month|day|hour)|bucket\[(\d+)\]")
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The columns of a table with the types in which copies write them, and their numbers.
+
+    Raises:
+        LakeTableError: A column has a type that Arrow has not.
+    """
+    try:
+        columns = schema_to_pyarrow(schema, include_field_ids=True)
+    except (TypeError, ValueError) as error:
+        message = f"the Iceberg table has a column that Arrow has no type for: {error}"
+        raise LakeTableError(message) from error
+    return storable_schema(columns, "iceberg")
+
+
+def partitioning_of(spec: PartitionSpec, schema: Schema) -> Partitioning:
+    """How a table's files are divided.
+
+    Raises:
+        LakeTableError: A copy cannot divide files so; the message names the partition field.
+    """
+    fields = []
+    for field in spec.fields:
+        source = schema.find_column_name(field.source_id)
+        found = _TRANSFORM.fullmatch(str(field.transform))
+        if found is None or source is None or source not in {each.name for each in schema.fields}:
+            message = (
+                f"the Iceberg table is partitioned by {field.name} ({field.transform} of {source}),"
+                " which a copy cannot write"
+            )
+            raise LakeTableError(message)
+        transform = cast("Transform", found[1] or "bucket")
+        fields.append(PartitionField(source, transform, int(found[2] or 0)))
+    return Partitioning(tuple(fields))
+
+
+def partition_spec(partitioning: Partitioning, schema: Schema) -> PartitionSpec:
+    """The same for a new table.
+
+    Args:
+        partitioning: How its files are divided.
+        schema: Its columns.
+    """
+    fields = []
+    for number, field in enumerate(partitioning.fields, PARTITION_FIELD_ID_START):
+        text = f"bucket[{field.buckets}]" if field.transform == "bucket" else field.transform
+        source = schema.find_field(field.source)
+        transform = parse_transform(text)
+        fields.append(
+            IcebergField(
+                source_id=source.field_id, field_id=number, transform=transform, name=field.name
+            )
+        )
+    return PartitionSpec(*fields)
+
+
+def misnumbered(files: pa.Schema, table: pa.Schema) -> str | None:
+    """A field that files and table do not know by the same number; None if there is none.
+
+    Args:
+        files: Columns of the files, with numbers.
+        table: Columns of the table, with numbers.
+    """
+    numbers = dict(_field_ids(table))
+    for path, number in _field_ids(files):
+        if number is None or numbers.get(path) != number:
+            return ".".join(path)
+    return None
+
+
+def _field_ids(
+    fields: Iterable[pa.Field], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], bytes | None]]:
+    """The number of each field at any depth, by its names from the outermost in."""
+    types = pa.types
+    for field in fields:
+        place = (*path, field.name)
+        yield place, (field.metadata or {}).get(_FIELD_ID)
+        type_ = field.type
+        if types.is_struct(type_):
+            yield from _field_ids(type_, place)
+        elif types.is_map(type_):
+            yield from _field_ids((type_.key_field, type_.item_field), place)
+        elif types.is_list(type_):
+            yield from _field_ids((type_.value_field,), place)
