@@ -83,7 +83,8 @@ def copy_topics(
         target_options: Options of the fsspec file system of the target. None: those of the topics
             (`storage_options`) if both URLs have one scheme.
         table_options: Of Delta, further options of `deltalake`'s own storage. Of Iceberg,
-            properties of the catalog, and its name as `catalog`.
+            properties of the catalog, its name as `catalog`, and the URL of a new table's folder
+            as `location`.
         sizes: How large files and commits are.
         told: Hears, task by task, how many bytes of data objects were copied, of how many.
         executor: What runs the tasks.

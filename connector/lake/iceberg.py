@@ -39,7 +39,7 @@ from arrow_io.errors import (
     StorageError,
 )
 from arrow_io.storage.location import Location
-from arrow_io.storage.redaction import redacted_urls
+from arrow_io.storage.redaction import redacted
 from connector.lake.evolution import storable_schema, widened
 from connector.lake.iceberg_files import iceberg_file
 from connector.lake.iceberg_schema import (
@@ -114,9 +114,10 @@ class IcebergTable:
         """
         try:
             found = load_catalog(catalog, **(properties or {}))
-        except Exception as error:
-            message = f"cannot open the Iceberg catalog {catalog or 'default'}: {_shown(error)}"
-            raise LakeTableError(message) from error
+        except Exception as error:  # noqa: BLE001 - what catalogs raise has no base
+            shown = _shown(error, properties or {})
+            message = f"cannot open the Iceberg catalog {catalog or 'default'}: {shown}"
+            raise LakeTableError(message) from None
         return cls(found, identifier, url, storage_options)
 
     @property
@@ -296,9 +297,10 @@ class IcebergTable:
             yield
         except PulsarOffloadError:
             raise
-        except Exception as error:
-            message = f"the Iceberg catalog failed for {self.identifier}: {_shown(error)}"
-            raise StorageError(message) from error
+        except Exception as error:  # noqa: BLE001 - what catalogs raise has no base
+            shown = _shown(error, self.catalog.properties)
+            message = f"the Iceberg catalog failed for {self.identifier}: {shown}"
+            raise StorageError(message) from None
 
 
 class _OneAttempt(Transaction):
@@ -362,5 +364,6 @@ def _fsspec_url(url: str) -> str:
     return f"s3://{rest}" if separator and scheme in {"s3a", "s3n"} else url
 
 
-def _shown(error: Exception) -> str:
-    return redacted_urls(str(error)) or type(error).__name__
+def _shown(error: Exception, properties: Mapping[str, str]) -> str:
+    """What a library's error says, without what only the catalog should be told."""
+    return redacted(str(error), properties) or type(error).__name__

@@ -34,7 +34,7 @@ def open_table(
         target: URL of its folder; of Iceberg its name in the catalog, `namespace.table`.
         storage_options: Options of the fsspec file system that files are written with.
         table_options: Of Delta, options of `deltalake`'s own storage. Of Iceberg, the properties of
-            the catalog, and its name as `catalog`.
+            the catalog, its name as `catalog`, and the URL of a new table's folder as `location`.
 
     Raises:
         OptionError: There is no such format, its library is not installed, or options do not go
@@ -53,9 +53,9 @@ def open_table(
     if kind == "delta":
         table: LakeTable = module.DeltaTable(Location(target, storage_options), texts)
         return table
-    catalog = texts.pop("catalog", None)
+    catalog, url = texts.pop("catalog", None), texts.pop("location", None)
     iceberg: LakeTable = module.IcebergTable.open(
-        target, catalog=catalog, properties=texts, storage_options=storage_options
+        target, catalog=catalog, properties=texts, url=url, storage_options=storage_options
     )
     return iceberg
 

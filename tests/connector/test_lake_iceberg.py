@@ -516,6 +516,17 @@ def test_an_unknown_catalog() -> None:
         IcebergTable.open(_NAME, catalog="nowhere")
 
 
+def test_secrets_of_a_catalog() -> None:
+    """An error shows none of the properties that a catalog is opened with."""
+    properties = {"type": "rest-of-secret", "token": "my-secret-token"}
+
+    with pytest.raises(LakeTableError) as refused:
+        IcebergTable.open(_NAME, catalog="lake", properties=properties)
+
+    assert "secret" not in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
 def test_opened_by_name(tmp_path: Path) -> None:
     """A catalog is found by its name and properties, as PyIceberg finds it."""
     properties = {
@@ -538,8 +549,11 @@ def test_a_catalog_that_fails(tmp_path: Path) -> None:
     catalog = sql_catalog(tmp_path)
     catalog.destroy_tables()
 
-    with pytest.raises(StorageError, match=r"the Iceberg catalog failed for shop\.orders: "):
+    with pytest.raises(
+        StorageError, match=r"the Iceberg catalog failed for shop\.orders: "
+    ) as failed:
         IcebergTable(catalog, _NAME).standing()
+    assert str(tmp_path) not in str(failed.value)
     catalog.close()
 
 

@@ -144,7 +144,7 @@ def test_another_writer_at_each_request(tmp_path: Path) -> None:
     """Rows that another program adds, whenever it does, stay beside those of the copy."""
     for stop, folder in _folders(tmp_path):
         catalog = WatchedCatalog(folder)
-        added = []
+        added: list[int] = []
 
         def add(
             number: int,
