@@ -129,7 +129,10 @@ class IcebergTable:
     def location(self) -> Location:
         """The table's folder.
 
-        For a table that is not there yet, its namespace is created if the catalog has to say where.
+        Raises:
+            LakeTableError: The table is not there yet, and neither is its namespace, which would
+                say where it will lie.
+            StorageError: The catalog failed.
         """
         return Location(_fsspec_url(self._url), self.storage_options)
 
@@ -143,10 +146,20 @@ class IcebergTable:
             elif self.url is not None:
                 url = self.url if "://" in self.url else f"file://{Location(self.url).url}"
             else:
-                self._create_namespace()
-                created = self.catalog.create_table_transaction(self.identifier, pa.schema([]))
-                url = created.table_metadata.location
+                url = self._default_url()
             return url.rstrip("/")
+
+    def _default_url(self) -> str:
+        """Where the catalog would put a new table."""
+        try:
+            created = self.catalog.create_table_transaction(self.identifier, pa.schema([]))
+        except NoSuchNamespaceError:
+            message = (
+                f"the Iceberg catalog has no namespace for {self.identifier}: create it, or say"
+                " where the table shall lie"
+            )
+            raise LakeTableError(message) from None
+        return created.table_metadata.location
 
     def standing(self) -> Standing | None:
         """What the table is now; None: there is none yet.
@@ -222,14 +235,13 @@ class IcebergTable:
                 return
         message = (
             f"others committed to the Iceberg table {self.identifier} before each of"
-            f" {_COMMIT_ATTEMPTS} attempts, and nothing was added: run again when they are done"
+            f" {_COMMIT_ATTEMPTS} attempts: run again when they are done"
         )
         raise StorageError(message)
 
     def _prepared(self, table: Table | None, commit: Commit) -> Transaction:
         """All of a commit but the step that makes it."""
         if table is None:
-            self._create_namespace()
             schema = pyarrow_to_schema(commit.schema)
             spec = partition_spec(commit.partitioning, schema)
             transaction: Transaction = self._created(schema, spec)
@@ -277,10 +289,6 @@ class IcebergTable:
         return self.catalog.create_table_transaction(
             self.identifier, columns, self._url, spec, properties=_NEW_TABLE_PROPERTIES
         )
-
-    def _create_namespace(self) -> None:
-        namespace = self.catalog.namespace_from(self.identifier)
-        self.catalog.create_namespace_if_not_exists(namespace)
 
     def _check_progress(self, table: Table | None, commit: Commit) -> None:
         if (None if table is None else _progress(table)) != commit.before:

@@ -40,15 +40,19 @@ _NAME: Final = "shop.orders"
 
 @pytest.fixture(name="catalog")
 def _catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    """A catalog of its own, without a namespace."""
+    """A catalog of its own."""
     catalog = sql_catalog(tmp_path)
     yield catalog
     catalog.close()
 
 
 def sql_catalog(folder: Path) -> SqlCatalog:
-    """A catalog in a folder, and the warehouse beside it."""
-    return SqlCatalog("lake", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake")
+    """A catalog in a folder, with the namespace `shop`, and the warehouse beside it."""
+    catalog = SqlCatalog(
+        "lake", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake"
+    )
+    catalog.create_namespace_if_not_exists("shop")
+    return catalog
 
 
 def copy(
@@ -99,7 +103,7 @@ def _progress(catalog: SqlCatalog) -> str | None:
 
 
 def test_created_by_the_first_commit(catalog: SqlCatalog, tmp_path: Path) -> None:
-    """The first commit makes namespace, table and rows at once; until it there is no table."""
+    """The first commit makes the table and its rows at once; until it there is no table."""
     table = IcebergTable(catalog, _NAME)
     assert table.standing() is None
     commit = prepared(table, None, numbers(1, 2), (None, "first"))
@@ -115,6 +119,17 @@ def test_created_by_the_first_commit(catalog: SqlCatalog, tmp_path: Path) -> Non
     assert standing is not None
     assert standing.schema == pa.schema({"n": pa.int32()})
     assert (standing.partitioning, standing.progress) == (Partitioning(), "first")
+
+
+def test_no_namespace(catalog: SqlCatalog, tmp_path: Path) -> None:
+    """A namespace that is not there is told, and not made, unless it need not say a place."""
+    with pytest.raises(LakeTableError, match=r"no namespace for shpo\.orders: create it, or say"):
+        IcebergTable(catalog, "shpo.orders").storable(pa.schema({"n": pa.int32()}), None)
+    assert catalog.list_namespaces() == [("shop",)]
+
+    table = IcebergTable(catalog, "other.orders", url=str(tmp_path / "elsewhere"))
+    table.commit(prepared(table, None, numbers(1), (None, "first")), None)
+    assert catalog.load_table("other.orders").scan().count() == 1
 
 
 def test_a_place_of_its_own(catalog: SqlCatalog, tmp_path: Path) -> None:
@@ -218,6 +233,16 @@ def sorted_rows(rows: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[
     """Rows in the order of others, which files of partitions may change; the rest behind them."""
     keys = [each["id"] for each in like]
     return sorted(rows, key=lambda row: keys.index(row["id"]) if row["id"] in keys else len(keys))
+
+
+def test_values_that_urls_spell_otherwise(catalog: SqlCatalog) -> None:
+    """Files of partitions are found, whatever characters their values have."""
+    values = ["a/b c", "%41", "é", "what?x=1", "#frag", "..", "", "a+b", "x:y", "\\", "\n\0"]
+
+    copy(catalog, pa.record_batch({"text": values}), None, "all", ("text",))
+
+    found = catalog.load_table(_NAME).scan().to_arrow()["text"].to_pylist()
+    assert sorted(found) == sorted(values)
 
 
 def test_bounds_of_columns(catalog: SqlCatalog) -> None:
@@ -410,7 +435,6 @@ def test_rolled_back(catalog: SqlCatalog) -> None:
 
 def test_a_table_of_others(catalog: SqlCatalog) -> None:
     """A table that others made, with rows of theirs, has no progress and takes a first copy."""
-    catalog.create_namespace("shop")
     made = catalog.create_table(_NAME, pa.schema({"n": pa.int64()}))
     assert _progress(catalog) is None
     made.append(pa.table({"n": [9]}))
@@ -423,7 +447,6 @@ def test_a_table_of_others(catalog: SqlCatalog) -> None:
 
 def test_rolled_back_to_before_the_first_copy(catalog: SqlCatalog) -> None:
     """A table that is rolled back to rows of others is refused, and taken again if told so."""
-    catalog.create_namespace("shop")
     made = catalog.create_table(_NAME, pa.schema({"n": pa.int64()}))
     made.append(pa.table({"n": [9]}))
     copy(catalog, numbers(1), None, "first")
@@ -534,11 +557,11 @@ def test_opened_by_name(tmp_path: Path) -> None:
         "uri": f"sqlite:///{tmp_path}/lake.db",
         "warehouse": f"file://{tmp_path}/lake",
     }
+    catalog = sql_catalog(tmp_path)
     table = IcebergTable.open(_NAME, catalog="lake", properties=properties)
 
     table.commit(prepared(table, None, numbers(1), (None, "first")), None)
 
-    catalog = sql_catalog(tmp_path)
     assert numbers_in(catalog) == [1]
     for each in (table.catalog, catalog):
         each.close()

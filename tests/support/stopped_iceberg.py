@@ -95,7 +95,7 @@ class WatchedFiles(PyArrowFileIO):
 
 
 class WatchedCatalog(SqlCatalog):
-    """A catalog in a folder, and its warehouse beside it."""
+    """A catalog in a folder, with the namespace `shop`, and its warehouse beside it."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -106,16 +106,12 @@ class WatchedCatalog(SqlCatalog):
                 "py-io-impl": f"{WatchedFiles.__module__}.{WatchedFiles.__qualname__}",
             },
         )
+        self.create_namespace_if_not_exists("shop")
 
     def load_table(self, identifier: Any) -> Any:  # noqa: ANN401
         """Ask for a table."""
         _requests.sent()
         return super().load_table(identifier)
-
-    def create_namespace(self, *args: Any, **options: Any) -> None:  # noqa: ANN401
-        """Make a namespace."""
-        _requests.sent()
-        super().create_namespace(*args, **options)
 
     def commit_table(self, *args: Any) -> Any:  # noqa: ANN401
         """Commit to a table; its answer is one more request, for it may be lost."""
