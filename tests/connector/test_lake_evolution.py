@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import time, timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
@@ -120,6 +121,8 @@ def _assert_kept(value: Any, expected: Any) -> None:  # noqa: ANN401 - any value
         (pa.float16(), pa.float32(), pa.float32(), pa.float16()),
         (pa.decimal32(5, 2), *[pa.decimal128(5, 2)] * 3),
         (pa.decimal256(38, 2), *[pa.decimal128(38, 2)] * 3),
+        (pa.decimal128(2, 2), *[pa.decimal128(2, 2)] * 3),
+        (pa.decimal128(38, 38), *[pa.decimal128(38, 38)] * 3),
         (pa.large_string(), *[pa.string()] * 3),
         (pa.string_view(), *[pa.string()] * 3),
         (pa.binary(4), *[pa.binary()] * 3),
@@ -149,6 +152,7 @@ def test_types(
     for kind, expected in zip(_KINDS, (delta, iceberg, parquet), strict=True):
         kept = storable_schema(schema, kind)
         assert kept == pa.schema({"a": expected})
+        assert "item" not in str(kept)  # Parquet, Delta and Iceberg have another word.
         assert fitted(pa.RecordBatch.from_pylist([], schema), kept, kind).num_rows == 0
 
 
@@ -266,12 +270,12 @@ def test_wider_types(before: pa.DataType, after: pa.DataType, nested: Any) -> No
         (pa.string(), pa.binary(), "a"),
         (pa.decimal128(5, 2), pa.decimal128(9, 3), "a"),
         (pa.decimal128(5, 0), pa.int64(), "a"),
-        (_INNER, pa.struct({"x": pa.string()}), r"a\.x"),
+        (_INNER, pa.struct({"x": pa.string()}), "a.x"),
         (_INNER, pa.int32(), "a"),
-        (pa.list_(_INNER), pa.list_(pa.struct({"x": pa.bool_()})), r"a\.element\.x"),
-        (pa.map_(pa.int32(), _INNER), pa.map_(pa.int64(), _INNER), r"a\.key"),
-        (pa.map_(_INNER, _INNER), pa.map_(_WITH_Y, _INNER), r"a\.key"),
-        (pa.map_(pa.string(), _INNER), pa.map_(pa.string(), pa.int32()), r"a\.value"),
+        (pa.list_(_INNER), pa.list_(pa.struct({"x": pa.bool_()})), "a.element.x"),
+        (pa.map_(pa.int32(), _INNER), pa.map_(pa.int64(), _INNER), "a.key"),
+        (pa.map_(_INNER, _INNER), pa.map_(_WITH_Y, _INNER), "a.key"),
+        (pa.map_(pa.string(), _INNER), pa.map_(pa.string(), pa.int32()), "a.value"),
     ],
 )
 @pytest.mark.parametrize("kind", _KINDS)
@@ -279,7 +283,8 @@ def test_what_cannot_be_widened(
     kind: TableKind, before: pa.DataType, after: pa.DataType, field: str
 ) -> None:
     """A change that no table can make is an error that names the field and both types."""
-    with pytest.raises(LakeTableError, match=rf"cannot change column {field} from .* so that"):
+    message = f"cannot change column {re.escape(field)} from .* so that (?!None).* fits"
+    with pytest.raises(LakeTableError, match=message):
         widened(pa.schema({"a": before}), pa.schema({"a": after}), kind)
 
 
@@ -307,6 +312,8 @@ def test_names_that_are_alike(kind: TableKind) -> None:
         return
     with pytest.raises(LakeTableError, match=r"cannot have both columns s\.a and s\.A"):
         storable_schema(by_case, kind)
+    with pytest.raises(LakeTableError, match="cannot have both columns a and A"):
+        widened(pa.schema({"a": pa.int32()}), pa.schema({"A": pa.int32()}), kind)
     with pytest.raises(LakeTableError, match=r"cannot have both columns s\.a and s\.A"):
         widened(
             pa.schema({"s": pa.struct({"a": pa.int32()})}),
@@ -318,17 +325,17 @@ def test_names_that_are_alike(kind: TableKind) -> None:
 @pytest.mark.parametrize(
     ("rows", "table", "field"),
     [
-        (_WITH_Y, _INNER, r"a\.y"),
-        (pa.list_(_WITH_Y), pa.list_(_INNER), r"a\.element\.y"),
-        (pa.map_(pa.string(), _WITH_Y), pa.map_(pa.string(), _INNER), r"a\.value\.y"),
-        (pa.map_(_WITH_Y, pa.string()), pa.map_(_INNER, pa.string()), r"a\.key\.y"),
+        (_WITH_Y, _INNER, "a.y"),
+        (pa.list_(_WITH_Y), pa.list_(_INNER), "a.element.y"),
+        (pa.map_(pa.string(), _WITH_Y), pa.map_(pa.string(), _INNER), "a.value.y"),
+        (pa.map_(_WITH_Y, pa.string()), pa.map_(_INNER, pa.string()), "a.key.y"),
     ],
 )
 def test_nothing_is_left_out(rows: pa.DataType, table: pa.DataType, field: str) -> None:
     """A field that the table has not is an error, at any depth: a cast would leave it out."""
     batch = pa.RecordBatch.from_pylist([], pa.schema({"a": rows}))
 
-    with pytest.raises(LakeTableError, match=rf"the table has no column {field}$"):
+    with pytest.raises(LakeTableError, match=f"the table has no column {re.escape(field)}$"):
         fitted(batch, pa.schema({"a": table}), "iceberg")
     with pytest.raises(LakeTableError, match=r"the table has no column a$"):
         fitted(batch, pa.schema({"b": rows}), "iceberg")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -202,17 +203,19 @@ def test_too_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("transform", ["identity", "year", "month", "day", "hour", "bucket"])
-@pytest.mark.parametrize("year", [0, 10_000])
-def test_no_such_year(transform: Transform, year: int) -> None:
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_the_years_that_there_are(transform: Transform, unit: str) -> None:
     """A time that no calendar has is an error that names the column, not a wrong partition."""
-    microseconds = int((year - 1970) * 365.2425 * 86_400_000_000)
-    column = pa.array([None, microseconds], _UTC_MICROSECONDS)
-    buckets = 4 if transform == "bucket" else 0
+    field = PartitionField("at", transform, 4 if transform == "bucket" else 0)
+    type_ = pa.timestamp(unit, "UTC")
+    ends = [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC, microsecond=0)]
+    first, last = pa.array(ends, type_).view(pa.int64()).to_pylist()
+    a_second = {"s": 1, "ms": 1_000, "us": 1_000_000}[unit]
 
-    with pytest.raises(
-        LakeTableError, match="a time in column at lies outside the years 1 to 9999"
-    ):
-        PartitionField("at", transform, buckets).values(column)
+    assert len(field.values(pa.array([first, None, last], type_))) == 3
+    for outside in (first - 1, last + a_second):
+        with pytest.raises(LakeTableError, match="a time in column at lies outside the years"):
+            field.values(pa.array([None, outside], type_))
 
 
 _SCHEMA: Final = pa.schema(
@@ -245,6 +248,7 @@ _SCHEMA: Final = pa.schema(
         ("hour(at)", PartitionField("at", "hour"), "at_hour"),
         ("month(born)", PartitionField("born", "month"), "born_month"),
         ("bucket(16,customer)", PartitionField("customer", "bucket", 16), "customer_bucket"),
+        ("bucket(2, at)", PartitionField("at", "bucket", 2), "at_bucket"),
     ],
 )
 def test_parse(text: str, field: PartitionField, name: str) -> None:
@@ -262,25 +266,28 @@ def test_parse(text: str, field: PartitionField, name: str) -> None:
     [
         (["nobody"], "no column 'nobody'; allowed are a column, year"),
         (["day(nobody)"], "no column 'nobody'"),
-        (["week(born)"], r"no column 'week\(born\)'"),
-        (["bucket(customer)"], r"no column 'bucket\(customer\)'"),
+        (["week(born)"], "no column 'week(born)'"),
+        (["bucket(customer)"], "no column 'bucket(customer)'"),
         (["bucket(0, customer)"], "buckets are 1 to 2147483647"),
         (["bucket(2147483648, customer)"], "buckets are 1 to 2147483647"),
         (["price"], "column price has the type double"),
         (["bucket(4, price)"], "column price has the type double"),
         (["bucket(4, flag)"], "column flag has the type bool"),
-        (["at"], r"column at has the type timestamp\[ns\]"),
-        (["hour(born)"], r"column born has the type date32\[day\]"),
+        (["at"], "column at has the type timestamp[ns]"),
+        (["hour(born)"], "column born has the type date32[day]"),
+        (["hour(customer)"], "column customer has the type string"),
         (["day(customer)"], "column customer has the type string"),
+        (["month(customer)"], "column customer has the type string"),
+        (["year(customer)"], "column customer has the type string"),
         (["customer", "customer"], "by customer and by customer: one says"),
-        (["day(at)", "hour(at)"], r"by hour\(at\) and by day\(at\)"),
-        (["bucket(2, born)", "bucket(4, born)"], r"by bucket\(4, born\) and by bucket\(2, born\)"),
+        (["day(at)", "hour(at)"], "by hour(at) and by day(at)"),
+        (["bucket(2, born)", "bucket(4, born)"], "by bucket(4, born) and by bucket(2, born)"),
         (["day(born)"], "a column has the name born_day of its field"),
     ],
 )
 def test_refused(texts: list[str], message: str) -> None:
     """What cannot be a partition field is an error that says why."""
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(OptionError, match=re.escape(message)):
         Partitioning.parse(texts, _SCHEMA)
 
 
@@ -316,6 +323,7 @@ def test_texts_of_times(at: datetime) -> None:
         (datetime(2026, 11, 22, 9, 58, tzinfo=UTC), "2026-11-22T09:58:00+00:00"),
         (time(9, 58), "09:58:00"),
     ],
+    ids=lambda value: type(value).__name__,
 )
 def test_texts_of_values(value: object, text: str) -> None:
     """A value itself has the text in which Iceberg shows it."""
