@@ -44,21 +44,27 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog, open_catalog
     from connector.dataset import TopicDataset
     from connector.engines.duckdb_functions import register_duckdb
-    from connector.lake.copy import copy_topics
+    from connector.lake.copy import copy_topics, plan_copy
+    from connector.lake.copy_plan import CopyPlan
+    from connector.lake.table_copy import CopySizes, TableSummary
     from connector.offloader import LedgerOffloader, LedgerToOffload, OffloadResult
     from connector.topic import open_topic
     from connector.writing.topic_writer import WrittenTopic, write_messages
 else:
     _MODULES = {
         "Catalog": "catalog.catalog",
+        "CopyPlan": "lake.copy_plan",
+        "CopySizes": "lake.table_copy",
         "LedgerOffloader": "offloader",
         "LedgerToOffload": "offloader",
         "OffloadResult": "offloader",
+        "TableSummary": "lake.table_copy",
         "TopicDataset": "dataset",
         "WrittenTopic": "writing.topic_writer",
         "copy_topics": "lake.copy",
         "open_catalog": "catalog.catalog",
         "open_topic": "topic",
+        "plan_copy": "lake.copy",
         "register_duckdb": "engines.duckdb_functions",
         "write_messages": "writing.topic_writer",
     }
@@ -81,6 +87,8 @@ __all__ = [
     "Catalog",
     "ChecksumError",
     "ConcurrentCopyError",
+    "CopyPlan",
+    "CopySizes",
     "CorruptBlockError",
     "CorruptEntryError",
     "CorruptIndexError",
@@ -110,6 +118,7 @@ __all__ = [
     "ReadReport",
     "SchemaError",
     "StorageError",
+    "TableSummary",
     "TopicDataset",
     "TopicNotFoundError",
     "TruncatedObjectError",
@@ -121,6 +130,7 @@ __all__ = [
     "copy_topics",
     "open_catalog",
     "open_topic",
+    "plan_copy",
     "register_duckdb",
     "write_messages",
 ]

@@ -20,6 +20,7 @@ COMMAND_MODULES = (
     "connector.cli.forecast",
     "connector.cli.audit",
     "connector.cli.writing",
+    "connector.cli.copying",
 )
 """Modules that register their commands as they are imported, in the order of the help."""
 

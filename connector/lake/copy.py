@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from connector.catalog.catalog import Catalog
-    from connector.increments.increment import Increment
+    from connector.lake.copy_plan import CopyPlan
     from connector.lake.evolution import TableKind
     from connector.lake.executors import Executor
+    from connector.lake.table import LakeTable
     from connector.lake.table_copy import TableSummary, Told
     from connector.scan.read_options import ReadOptions
     from connector.topic_name import TopicName
@@ -122,7 +123,7 @@ def plan_copy(
     topic: str | Sequence[str],
     target: str,
     **options: Any,  # noqa: ANN401 - those of `copy_topics`
-) -> list[Increment]:
+) -> list[CopyPlan]:
     """What `copy_topics` would copy now, table by table; writes nothing.
 
     Args:
@@ -203,17 +204,17 @@ class CopyRequest:
         return TableCopy(
             increments=Increments(catalog, topics, options),
             kind=self.format,
-            table=self._table(request, target),
-            letters=self._table(request, target + DEAD_LETTERS) if self.dead_letters else None,
+            table=self._table(catalog, target),
+            letters=self._table(catalog, target + DEAD_LETTERS) if self.dead_letters else None,
             partition_by=self.partition_by,
             sizes=self.sizes,
             source=f"{catalog.location}: {', '.join(topics)}",
         )
 
-    def _table(self, request: TopicRequest, target: str) -> Any:  # noqa: ANN401
+    def _table(self, catalog: Catalog, target: str) -> LakeTable:
         options = self.target_options
         if options is None and _scheme(target) == _scheme(self.url):
-            options = request.storage_options
+            options = catalog.location.storage_options
         return open_table(self.format, target, hidden(options), hidden(self.table_options))
 
 

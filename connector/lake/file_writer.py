@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from connector.lake.evolution import TableKind
     from connector.lake.transforms import Partitioning
 
-_PART_BYTES = 8 << 20
+PART_BYTES = 8 << 20
 """S3 wants 5 MiB at least, and no more than 10,000 of them."""
 
 
@@ -259,9 +259,9 @@ class _Parts:
         if not self.is_stopped:
             self._buffer += data
             self._size_bytes += len(data)
-            while len(self._buffer) > _PART_BYTES:
-                self._send(bytes(memoryview(self._buffer)[:_PART_BYTES]))
-                del self._buffer[:_PART_BYTES]
+            while len(self._buffer) > PART_BYTES:
+                self._send(bytes(memoryview(self._buffer)[:PART_BYTES]))
+                del self._buffer[:PART_BYTES]
         return len(data)
 
     def tell(self) -> int:

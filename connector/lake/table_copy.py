@@ -17,6 +17,7 @@ from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from arrow_io.read_report import ReadReport
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
+from connector.lake.copy_plan import plan_of
 from connector.lake.dead_letters import LETTERS_SCHEMA
 from connector.lake.executors import in_threads
 from connector.lake.file_writer import FileSettings, delete_files
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
     from connector.increments.increment import Increment, Increments
+    from connector.lake.copy_plan import CopyPlan
     from connector.lake.data_file import DataFile
     from connector.lake.evolution import TableKind
     from connector.lake.executors import Executor
@@ -114,15 +116,16 @@ class TableCopy:
     told: Told | None = None
     source: str = ""
 
-    def plan(self) -> Increment:
-        """All that would be copied now; writes nothing.
+    def plan(self) -> CopyPlan:
+        """What would be copied now; writes nothing.
 
         Raises:
             PulsarOffloadError: As `copy`, as far as that can be told.
         """
         standing = self.table.standing()
         self._settings(standing)
-        return self.increments.next_increment(_progress_of(standing))
+        increment = self.increments.next_increment(_progress_of(standing))
+        return plan_of(str(self.table.location), increment, self.sizes)
 
     def copy(self) -> TableSummary:
         """Copy all that is new, commit by commit.

@@ -21,14 +21,15 @@ import base64
 import re
 from dataclasses import dataclass
 from datetime import date, time, timedelta
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
-import mmh3
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.errors import LakeTableError, OptionError
+from arrow_io.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -227,6 +228,9 @@ def _parsed(text: str, schema: pa.Schema) -> PartitionField:
             field = PartitionField(found[2], cast("Transform", found[1]))
         elif found := _OF_HASH.fullmatch(text):
             field = PartitionField(found[2], "bucket", int(found[1]))
+            if find_spec("mmh3") is None:
+                message = f"to partition by {text} needs mmh3: {install_command('delta')}"
+                raise OptionError(message)
             if not 1 <= field.buckets <= _MAX_BUCKETS:
                 message = f"cannot partition by {text}: buckets are 1 to {_MAX_BUCKETS}"
                 raise OptionError(message)
@@ -367,6 +371,8 @@ def _bucketed(column: pa.Array, buckets: int) -> pa.Int32Array:
     """
     encoded = column.dictionary_encode()
     values, to_bytes = _hashed_values(encoded.dictionary)
+    import mmh3
+
     numbers = [(mmh3.hash(to_bytes(each)) & 0x7FFF_FFFF) % buckets for each in values.to_pylist()]
     return pa.array(numbers, pa.int32()).take(encoded.indices)
 

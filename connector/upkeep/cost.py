@@ -195,7 +195,7 @@ def read_cost(
     tasks = [task for scan in scans for task in scan.plan(task_bytes)]
     return ReadCost(
         tasks=len(tasks),
-        ranges=tuple(each for task in tasks for each in _planned_ranges(task, range_bytes)),
+        ranges=tuple(each for task in tasks for each in planned_ranges(task, range_bytes)),
         opening=sum(map(opening_requests, openings), RequestCounts()),
         prices=prices,
     )
@@ -300,8 +300,14 @@ def load_prices(path: str | Path) -> PriceTable:
         raise OptionError(message) from None
 
 
-def _planned_ranges(task: ScanTask, range_bytes: int | None) -> Iterator[PlannedRange]:
-    """What a task reads of each ledger; nothing of one whose entries in it are all lost."""
+def planned_ranges(task: ScanTask, range_bytes: int | None) -> Iterator[PlannedRange]:
+    """What a task reads of each ledger; nothing of one whose entries in it are all lost.
+
+    Args:
+        task: The task.
+        range_bytes: Most bytes that one request for data asks for; None: as the ledgers were
+            opened.
+    """
     for ledger, entries, start, stop in task.block_ranges():
         yield PlannedRange(
             topic=task.read.origin.topic,

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks`: what decoding and offloading cost on this machine, on one core.
+"""`python -m tests.benchmarks`: what decoding, offloading and copying cost on this machine.
 
 Ledgers lie in memory and their bytes are handed out uncopied. CPU time is the least of several
 rounds. Peak memory is that of a process of its own which reads the ledger from a local folder,
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrow_io.core import builds
+from tests.benchmarks import copying
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
     SCANS,
@@ -131,6 +132,38 @@ def measure_offloads(
     return rows
 
 
+@dataclass(frozen=True)
+class MeasuredCopy:
+    """One row of the table of copies.
+
+    Attributes:
+        ledger: Name of the ledger.
+        by_hand_seconds: CPU time of writing its rows by `to_reader()` and `pyarrow.parquet`.
+        seconds: CPU time of copying it to a table of plain Parquet, in all threads together.
+    """
+
+    ledger: str
+    by_hand_seconds: float
+    seconds: float
+
+
+def measure_copies(*, messages: int | None = None, rounds: int = 7) -> list[MeasuredCopy]:
+    """Measure copies of typed rows from one local folder to another.
+
+    Args:
+        messages: Messages of each ledger; None: those of the ledger.
+        rounds: How often each is done; the least CPU time counts.
+    """
+    rows: list[MeasuredCopy] = []
+    for ledger in (each for each in BENCHMARK_LEDGERS if each.schema is not None):
+        with tempfile.TemporaryDirectory() as folder:
+            stored = store(ledger, folder, messages or ledger.message_count)
+            by_hand = _least(partial(copying.by_hand, stored, folder), rounds)
+            copied = _least(partial(copying.copy, stored, folder), rounds)
+        rows.append(MeasuredCopy(ledger.name, by_hand, copied))
+    return rows
+
+
 def _least(action: Callable[[], object], rounds: int) -> float:
     def once() -> float:
         start = time.process_time()
@@ -193,6 +226,21 @@ def _print_offloads(rows: list[MeasuredOffload]) -> None:
     _print_aligned(lines)
 
 
+def _print_copies(rows: list[MeasuredCopy]) -> None:
+    lines = [("copy to Parquet", "by hand", "copy_topics", "ratio")]
+    lines.extend(
+        (
+            row.ledger,
+            f"{row.by_hand_seconds:.3f} s",
+            f"{row.seconds:.3f} s",
+            f"{row.seconds / row.by_hand_seconds:.2f}×",
+        )
+        for row in rows
+    )
+    print()  # noqa: T201
+    _print_aligned(lines)
+
+
 def _print_aligned(lines: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -216,6 +264,7 @@ def main() -> None:
         return
     _print_table(measure(messages=given.messages, rounds=given.rounds))
     _print_offloads(measure_offloads(rounds=given.rounds))
+    _print_copies(measure_copies(messages=given.messages, rounds=given.rounds))
 
 
 if __name__ == "__main__":

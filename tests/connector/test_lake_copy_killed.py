@@ -6,7 +6,9 @@ import itertools
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+import deltalake
 import pytest
+from deltalake import transaction
 from fsspec.implementations.memory import MemoryFileSystem
 
 from arrow_io.errors import ConcurrentCopyError, PulsarOffloadError, StorageError
@@ -14,9 +16,9 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import copy_topics
 from connector.lake import delta, file_writer
-from connector.lake.copy import CopySizes
 from connector.lake.delta import DeltaTable
 from connector.lake.parquet import ParquetTable
+from connector.lake.table_copy import CopySizes
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.faulty_s3 import Fault, S3Faults
 from tests.support.lake_copies import (
@@ -74,13 +76,10 @@ class _Killer:
             sent(trace, kind, name, *args, **options)
 
         monkeypatch.setattr(RequestTrace, "sent", killing)
-        monkeypatch.setattr(
-            delta,
-            "create_table_with_add_actions",
-            self._stepping(delta.create_table_with_add_actions),
-        )
-        for name in ("create_write_transaction",):
-            monkeypatch.setattr(delta.Snapshot, name, self._stepping(getattr(delta.Snapshot, name)))
+        create = self._stepping(transaction.create_table_with_add_actions)
+        monkeypatch.setattr(delta, "create_table_with_add_actions", create)
+        append = self._stepping(deltalake.DeltaTable.create_write_transaction)
+        monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", append)
 
     def step(self) -> None:
         """Count a request, or be dead."""
@@ -147,7 +146,7 @@ def test_killed_at_any_request(
         target = str(tmp_path / str(step)) if kind == "delta" else f"memory://killed-copies/{step}"
         with monkeypatch.context() as patches:
             killer = _Killer(patches, step)
-            patches.setattr(file_writer, "_PART_BYTES", 1 << 10)
+            patches.setattr(file_writer, "PART_BYTES", 1 << 10)
             try:
                 copy(source, target, kind, executor=one_by_one)
                 is_whole = True

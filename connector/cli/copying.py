@@ -1,0 +1,204 @@
+"""The command that copies topics to tables of a lake."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow as pa
+import typer
+
+from arrow_io.storage.trace import RequestCounts, RequestTrace
+from arrow_io.wording import counted
+from connector.cli.app import command
+from connector.cli.options import AsJson, Reading, Topic, Url, key_values
+from connector.cli.output import print_json, print_table, progress, say
+from connector.cli.place import catalog_at
+from connector.lake.copy import copy_topics, plan_copy
+from connector.lake.evolution import TableKind  # noqa: TC001 - as above
+from connector.lake.table_copy import CopySizes
+from connector.plain_text import size_text
+from connector.upkeep.cost import EXAMPLE_PRICES, load_prices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from connector.lake.copy_plan import CopyPlan
+    from connector.lake.table_copy import TableSummary
+
+_SIZES = CopySizes()
+_COPIED_SCHEMA = pa.schema(
+    {"table": pa.string()}
+    | dict.fromkeys(("rows", "files", "bytes", "dead_letters", "commits"), pa.int64())
+)
+_PLANNED_SCHEMA = pa.schema(
+    {"table": pa.string()}
+    | dict.fromkeys(("tasks", "ledgers", "bytes", "requests", "commits"), pa.int64())
+    | {"money": pa.decimal128(38, 6)}
+)
+
+
+@command("json-orders lake/orders --partition-by 'day(__publish_time__)'", writes=True)
+def copy(
+    url: Url,
+    topic: Topic,
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="Folder of the table, a path or URL; of Iceberg its name, namespace.table. With"
+            " {topic} in it, each topic gets a table of its own; {tenant} and {namespace} may stand"
+            " there, too."
+        ),
+    ],
+    *,
+    format_: Annotated[TableKind, typer.Option("--format", help="Format of the table.")] = "delta",
+    partition_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How a new table is partitioned: day(__publish_time__), hour(…), month(…),"
+            " year(…), bucket(16, customer), or a column. May be repeated."
+        ),
+    ] = None,
+    dead_letters: Annotated[
+        bool,
+        typer.Option(
+            "--dead-letters",
+            help="Put messages whose value cannot be decoded into a second table, …_dead_letters;"
+            " else the first of them is an error.",
+        ),
+    ] = False,
+    target_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Option of the fsspec file system of the table; may be repeated. Without any,"
+            " those of --storage-option count, if both URLs have one scheme.",
+        ),
+    ] = None,
+    table_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Further option of deltalake's storage; or property of an Iceberg catalog, whose"
+            " name is catalog=…. May be repeated.",
+        ),
+    ] = None,
+    file_bytes: Annotated[
+        int, typer.Option(min=1, help="Bytes after which a file ends.")
+    ] = _SIZES.file_bytes,
+    commit_bytes: Annotated[
+        int,
+        typer.Option(min=1, help="Bytes of data objects after which what was read is committed."),
+    ] = _SIZES.commit_bytes,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what a copy would read, write and cost.")
+    ] = False,
+    prices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="With --dry-run: what the store charges, as cost takes it."
+        ),
+    ] = None,
+    given: Reading,
+    as_json: AsJson = False,
+) -> None:
+    """Copy what is new in topics to tables of a lake: Delta, Iceberg, or plain Parquet.
+
+    How far a table is copied stands in the table. So each run goes on where the one before it
+    ended, or was stopped, and has each row there once; of two runs at a time, one fails. Columns
+    are position, key, publish time and those of the values, unless --columns names others.
+    """
+    started = time.monotonic()
+    trace = RequestTrace()
+    catalog = catalog_at(url, given, trace)
+    options = given.beside_catalog() | {
+        "catalog": catalog,
+        "format": format_,
+        "partition_by": partition_by or None,
+        "dead_letters": dead_letters,
+        "target_options": key_values("--target-option", target_option) or None,
+        "table_options": key_values("--table-option", table_option) or None,
+        "sizes": CopySizes(file_bytes=file_bytes, commit_bytes=commit_bytes),
+    }
+    if dry_run:
+        with progress(trace):
+            plans = plan_copy(url, topic, target, **options)
+        _print_plans(plans, prices, as_json=as_json)
+        return
+    came = _HowFar()
+    with progress(trace, told=came.text):
+        summaries = copy_topics(url, topic, target, told=came.told, **options)
+    _print_summaries(summaries, as_json=as_json)
+    rows = sum(each.rows for each in summaries)
+    read_bytes = sum(each.data_bytes for each in summaries)
+    say(
+        "copied",
+        f"{counted(rows, 'row')} of {size_text(read_bytes)} of data objects,"
+        f" {time.monotonic() - started:.2f} s",
+    )
+
+
+class _HowFar:
+    """How far a copy has come."""
+
+    def __init__(self) -> None:
+        self._bytes = (0, 0)
+
+    def told(self, copied_bytes: int, total_bytes: int) -> None:
+        """Take how many bytes were copied, of how many."""
+        self._bytes = copied_bytes, total_bytes
+
+    def text(self) -> str:
+        """The same in words."""
+        copied, total = self._bytes
+        return f"copying … {size_text(copied)} of {size_text(total)}" if total else "copying …"
+
+
+def _print_summaries(summaries: Sequence[TableSummary], *, as_json: bool) -> None:
+    for each in summaries:
+        for notice in each.notices:
+            say("note", notice)
+    rows = [
+        {
+            "table": each.target,
+            "rows": each.rows,
+            "files": each.files,
+            "bytes": each.written_bytes,
+            "dead_letters": each.dead_letters,
+            "commits": each.commits,
+        }
+        for each in summaries
+    ]
+    _print(_COPIED_SCHEMA, rows, as_json=as_json)
+
+
+def _print_plans(plans: Sequence[CopyPlan], prices: str | None, *, as_json: bool) -> None:
+    table = EXAMPLE_PRICES if prices is None else load_prices(prices)
+    for each in plans:
+        for notice in each.notices:
+            say("note", notice)
+    rows = [
+        {
+            "table": each.target,
+            "tasks": each.tasks,
+            "ledgers": each.ledgers,
+            "bytes": each.data_bytes,
+            "requests": each.counts.requests,
+            "commits": each.commits,
+            "money": round(table.money(each.counts).total, 6),
+        }
+        for each in plans
+    ]
+    _print(_PLANNED_SCHEMA, rows, as_json=as_json)
+    counts = sum((each.counts for each in plans), RequestCounts())
+    say("cost", f"about {table.money(counts).total:.6f} {table.currency}")
+    if table is EXAMPLE_PRICES:
+        say("note", f"the prices are an example of {table.as_of}; --prices takes your own")
+
+
+def _print(schema: pa.Schema, rows: list[dict[str, object]], *, as_json: bool) -> None:
+    batches = pa.Table.from_pylist(rows, schema).to_batches()
+    if as_json:
+        print_json(batches)
+    else:
+        print_table(schema, batches)

@@ -1,0 +1,128 @@
+"""The command `copy`: golden topics become tables, and what it will cost is said before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from tests.support.command_line import (
+    FAILED,
+    NOT_FOUND,
+    ORDERS,
+    UNREADABLE,
+    URL,
+    USAGE,
+    lines_of,
+    run,
+)
+from tests.support.golden import GOLDEN
+from tests.support.s3_server import S3Server, running_s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+METADATA = ("--metadata", str(GOLDEN / "pulsar-4.0.7"))
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server."""
+    with running_s3_server() as server:
+        yield server
+
+
+def table_row(target: Path | str, **counts: Any) -> dict[str, Any]:  # noqa: ANN401
+    """What is printed of a table."""
+    return {"table": str(target), **counts}
+
+
+def test_copies_what_is_new(tmp_path: Path) -> None:
+    """The first run makes the table, and the next one finds nothing new."""
+    target = tmp_path / "orders"
+    arguments = ("copy", URL, "json-orders", str(target), *METADATA)
+    [line] = lines_of(*arguments, "--partition-by", "day(__publish_time__)")
+    assert line.pop("bytes") > 0
+    assert line == table_row(target, rows=400, files=1, dead_letters=0, commits=1)
+    [line] = lines_of(*arguments)
+    assert line == table_row(target, rows=0, files=0, bytes=0, dead_letters=0, commits=0)
+    frame = pl.read_delta(str(target))
+    assert frame.height == ORDERS.message_count == 400
+    assert frame.columns[-1] == "__publish_time___day"
+
+
+def test_all_topics_of_a_glob_have_tables(tmp_path: Path) -> None:
+    """A placeholder stands for the name of each."""
+    target = str(tmp_path / "{topic}")
+    lines = lines_of("copy", URL, "int*", target, "--format", "parquet", *METADATA)
+    assert [line["table"] for line in lines] == [
+        str(tmp_path / name) for name in ("int16", "int32", "int64", "int8")
+    ]
+    assert all(line["rows"] > 0 for line in lines)
+
+
+def test_a_dry_run_says_what_it_will_cost(tmp_path: Path) -> None:
+    """And writes nothing."""
+    target = tmp_path / "t"
+    arguments = ("copy", URL, "multi-ledger", str(target), "--dry-run", "--value", "raw")
+    result = run(*arguments)
+    assert "note: the prices are an example" in result.stderr
+    [line] = lines_of(*arguments)
+    assert line.pop("bytes") > 0
+    assert line == table_row(target, tasks=1, ledgers=6, requests=9, commits=1, money=line["money"])
+    assert not target.exists()
+
+
+def test_dead_letters_go_to_a_second_table(tmp_path: Path) -> None:
+    """By choice; else the first value that cannot be decoded stops the copy."""
+    target = tmp_path / "t"
+    arguments = ("copy", URL, "json-orders", str(target), "--schema", "INT64")
+    run(*arguments, ends=UNREADABLE)
+    [line] = lines_of(*arguments, "--dead-letters", "--commit-bytes", "1")
+    assert (line["rows"], line["dead_letters"]) == (10, 390)
+    assert pl.read_delta(f"{target}_dead_letters").height == 390
+
+
+def test_copies_to_a_bucket(s3_server: S3Server) -> None:
+    """Options of the table's file system are given apart from those of the topics."""
+    target = f"s3://{s3_server.new_bucket()}/orders"
+    options = [
+        each
+        for name, value in s3_server.storage_options.items()
+        if not isinstance(value, dict)
+        for each in ("--target-option", f"{name}={value}")
+    ]
+    options += ["--target-option", "client_kwargs.region_name=us-east-1"]
+    for kind in ("delta", "parquet"):
+        [line] = lines_of(
+            "copy", URL, "json-orders", f"{target}-{kind}", "--format", kind, *METADATA, *options
+        )
+        assert line["rows"] == 400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ends"),
+    [
+        (("no-such-topic", "t"), NOT_FOUND),
+        (("json-orders", "t", "--partition-by", "week(x)"), USAGE),
+        (("json-orders", "t", "--format", "hudi"), USAGE),
+        (("json-orders", "t", "--table-option", "a=1", "--format", "parquet"), USAGE),
+    ],
+    ids=["topic", "partition", "format", "table-option"],
+)
+def test_what_is_wrong_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], ends: int
+) -> None:
+    """By exit codes, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    run("copy", URL, *arguments, *METADATA, ends=ends)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_of_another_kind_is_told(tmp_path: Path) -> None:
+    """The two would not be one."""
+    arguments = ("copy", URL, "json-orders", str(tmp_path / "t"), *METADATA)
+    run(*arguments)
+    assert "is a Delta table" in run(*arguments, "--format", "parquet", ends=FAILED).stderr
