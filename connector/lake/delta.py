@@ -32,6 +32,7 @@ from arrow_io.errors import (
 from arrow_io.storage.redaction import redacted
 from connector.lake.delta_options import delta_storage_options
 from connector.lake.evolution import storable_schema, widened
+from connector.lake.parquet import ParquetTable
 from connector.lake.partition_folders import delta_text
 from connector.lake.table import Standing
 from connector.lake.transforms import Partitioning
@@ -101,6 +102,9 @@ class DeltaTable:
         """
         snapshot = self._snapshot()
         if snapshot is None:
+            if ParquetTable(self.location).is_there:
+                message = f"{self.location} is a table of plain Parquet: copy to it as one"
+                raise LakeTableError(message)
             return None
         number = self._asked(lambda: snapshot.transaction_version(APPLICATION))
         schema = self._asked(lambda: pa.schema(snapshot.schema().to_arrow()))

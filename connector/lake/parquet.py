@@ -126,6 +126,15 @@ class ParquetTable:
                     raise self._malformed(number, error) from None
 
     @property
+    def is_there(self) -> bool:
+        """Whether the folder has a manifest.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        return bool(self._numbers())
+
+    @property
     def _folder(self) -> Location:
         return self.location.child(MANIFESTS_FOLDER)
 

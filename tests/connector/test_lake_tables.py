@@ -180,6 +180,10 @@ class TestOtherTables:
         add(DeltaTable(location), batch_of(range(3)), None, "a", None)
         with pytest.raises(LakeTableError, match="is a Delta table"):
             ParquetTable(location).standing()
+        other = location.child("other")
+        add(ParquetTable(other), batch_of(range(3)), None, "a", None)
+        with pytest.raises(LakeTableError, match="is a table of plain Parquet"):
+            DeltaTable(other).standing()
 
     def test_a_delta_table_of_somebody_else_is_added_to(self, tmp_path: Path) -> None:
         """Its columns and partitions are kept; it has no progress."""

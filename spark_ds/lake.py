@@ -1,0 +1,98 @@
+"""Copies of topics to tables of a lake: Spark's executors write the files, the driver commits them.
+
+The steps, the tables and the progress are those of `connector.lake`, so either engine goes on where
+the other one stopped.
+"""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from arrow_io.errors import PulsarOffloadError
+from connector.lake.copy import copy_topics as copy_with
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from connector.lake.table_copy import TableSummary
+    from connector.lake.task_writer import TaskWriter, WrittenTask
+    from connector.scan.topic_read import ScanTask
+
+_RESULT = "written"
+
+
+def copy_topics(
+    spark: SparkSession,
+    url: str,
+    topic: str | Sequence[str],
+    target: str,
+    **options: Any,  # noqa: ANN401 - those of `connector.copy_topics`
+) -> list[TableSummary]:
+    """Copy what is new in topics to tables of a lake, on Spark's executors.
+
+    They need this package, and access to both the topics and the table; the driver needs the
+    table's library.
+
+    Args:
+        spark: The session.
+        url: As of `connector.copy_topics`; so the others.
+        topic: Which topics.
+        target: URL of the table's folder, or name of an Iceberg table.
+        options: As of `connector.copy_topics`.
+
+    Returns:
+        What was done, table by table.
+
+    Raises:
+        PulsarOffloadError: As of `connector.copy_topics`: an error of an executor is raised as what
+            it is there.
+    """
+    return copy_with(url, topic, target, executor=partial(in_executors, spark), **options)
+
+
+def in_executors(
+    spark: SparkSession, write: TaskWriter, tasks: Sequence[ScanTask]
+) -> Iterator[WrittenTask]:
+    """Run tasks on executors, a Spark task for each; see `connector.lake.executors.Executor`.
+
+    What an executor cannot read or write it hands back as an error, so that the driver hears of the
+    files of all tasks. Whatever else befalls a task is Spark's, which tries it again; what the
+    attempt before had written is in no table.
+    """
+    if not tasks:
+        return
+    reads = list({id(each.read): each.read for each in tasks}.values())
+    numbers = {id(read): number for number, read in enumerate(reads)}
+    parts = [(numbers[id(each.read)], each.ranges) for each in tasks]
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for place in batch.column(0).to_pylist():
+                number, ranges = parts[place]
+                written = _written_or_error(write, reads[number].task(ranges))
+                yield pa.RecordBatch.from_pydict({_RESULT: [pickle.dumps(written)]})
+
+    places = spark.range(0, len(parts), 1, len(parts))
+    rows = places.mapInArrow(run, f"{_RESULT} binary").collect()
+    failure: PulsarOffloadError | None = None
+    for row in rows:
+        result = pickle.loads(bytes(row[_RESULT]))  # noqa: S301 - pickled above
+        if isinstance(result, PulsarOffloadError):
+            failure = failure or result
+        else:
+            yield result
+    if failure is not None:
+        raise failure
+
+
+def _written_or_error(write: TaskWriter, task: ScanTask) -> WrittenTask | PulsarOffloadError:
+    try:
+        return write(task)
+    except PulsarOffloadError as error:
+        return error

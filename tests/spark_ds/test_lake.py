@@ -1,0 +1,90 @@
+"""Copies on Spark have the rows of local ones, and go on where those stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import spark_ds
+from arrow_io.errors import PayloadDecodeError
+from arrow_io.storage.location import Location
+from connector import CopySizes, copy_topics
+from connector.lake.delta import DeltaTable
+from connector.lake.parquet import ParquetTable
+from tests.support.lake_copies import (
+    COLUMNS,
+    SCHEMA,
+    batch_rows,
+    in_order,
+    letters_target,
+    sound_rows,
+    write_topic,
+)
+from tests.support.lake_tables import table_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+SMALL = CopySizes(task_bytes=1, commit_bytes=1 << 20)
+"""A task for each data block."""
+
+
+def test_either_engine_goes_on_where_the_other_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    """A table that was copied to by both has each row once; Spark reads its files."""
+    url, target = str(tmp_path / "bucket"), str(tmp_path / "t")
+    write_topic(url, range(20))
+    [here] = copy_topics(url, "orders", target, format="parquet", schema=SCHEMA)
+    write_topic(url, range(20, 50), append=True)
+    [there] = spark_ds.copy_topics(
+        spark, url, "orders", target, format="parquet", schema=SCHEMA, sizes=SMALL
+    )
+    write_topic(url, range(50, 53), append=True)
+    [again] = copy_topics(url, "orders", target, format="parquet", schema=SCHEMA)
+
+    assert (here.rows, there.rows, again.rows) == (20, 30, 3)
+    assert there.files > 1
+    table = ParquetTable(Location(target))
+    assert in_order(table_of(table).select(list(COLUMNS))) == batch_rows(url)
+    paths = [f"{target}/{each.path}" for each in table.files()]
+    read = spark.read.parquet(*paths).selectExpr("count(*)", "sum(number)", "count(country)")
+    assert read.first() == (53, sum(range(53)), sum(1 for n in range(53) if n % 3 != 1))
+
+
+def test_dead_letters_and_partitions_come_from_executors(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Both tables equal those of a copy without Spark."""
+    url, target = str(tmp_path / "bucket"), str(tmp_path / "t")
+    write_topic(url, range(30), with_odd=True)
+    spark_ds.copy_topics(
+        spark,
+        url,
+        "orders",
+        target,
+        schema=SCHEMA,
+        partition_by=["country"],
+        dead_letters=True,
+        sizes=SMALL,
+    )
+    rows, dead = sound_rows(url)
+    found = in_order(table_of(DeltaTable(Location(target))).select(list(COLUMNS)))
+    assert found == rows
+    letters = in_order(table_of(DeltaTable(Location(letters_target(target)))))
+    assert [each["__value__"] for each in letters] == dead
+
+
+def test_an_error_of_an_executor_is_what_it_was_there(spark: SparkSession, tmp_path: Path) -> None:
+    """With its place; and the files of the tasks that went well are deleted."""
+    url, target = str(tmp_path / "bucket"), tmp_path / "t"
+    write_topic(url, range(30), with_odd=True)
+    with pytest.raises(PayloadDecodeError) as caught:
+        spark_ds.copy_topics(spark, url, "orders", str(target), schema=SCHEMA, sizes=SMALL)
+    assert caught.value.ledger_id is not None
+    assert not list(tmp_path.rglob("*.parquet"))
