@@ -96,9 +96,9 @@ def _position(error: PulsarOffloadError) -> _RowPosition:
 
 
 def dead_letter_task(task: ScanTask) -> ScanTask:
-    """The same task, which keeps values that cannot be decoded, and gives the positions of its rows.
+    """The same task, with positions of rows; values that cannot be decoded do not end it.
 
-    They stand behind its other columns.
+    The positions stand behind its other columns.
     """
     options = task.read.options
     names = list(options.projection.schema.names)
