@@ -7,7 +7,13 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from arrow_io.errors import MissingObjectError, OptionError
@@ -24,6 +30,8 @@ from spark_ds.listing_reader import ListingReader
 from spark_ds.options import SourceOptions, hide_secrets
 from spark_ds.sentence_first import sentence_first
 from spark_ds.stream_reader import StreamSource, TopicStreamReader
+from spark_ds.write_options import SinkOptions
+from spark_ds.writer import TopicBatchWriter, TopicStreamWriter, refuse_overwrite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class PulsarOffloadDataSource(DataSource):
-    """Topics that were offloaded to a bucket; batch reads and streams.
+    """Topics that were offloaded to a bucket: batches and streams, read and written.
 
     For a batch read the ledgers are looked up when the data frame is made (`load()`, `CREATE
     TEMPORARY VIEW`) and kept with it, as Spark keeps the files of a Parquet data frame: what is
@@ -106,6 +114,21 @@ class PulsarOffloadDataSource(DataSource):
     `jdk.incubator.vector`; a Java runtime that was made by `jlink` must have been given it
     (`--add-modules …,jdk.incubator.vector`), or it stops with "Module jdk.incubator.vector not
     found" before anything is read.
+
+    Writing, with `mode("append")` or `writeStream`: `url`, `topic` (a name), `schema`,
+    `schema_version`, `storage.<name>`, `metadata.<name>` and their masked forms, as above; and
+
+    | option | value |
+    |---|---|
+    | `compression` | `none`, `lz4`, `zlib`, `zstd` or `snappy` |
+    | `batch_messages`, `batch_bytes`, `batch_delay_ms` | as in `write_messages` |
+    | `max_message_bytes`, `chunking` | as in `write_messages` |
+    | `partitions` | number of partitions; keys go to them as with Pulsar's Java client |
+    | `ledger_entries`, `ledger_bytes`, `block_bytes` | as in `write_messages` |
+    | `metadata_folder`, `metadata_options` | what a cluster would know, as in `write_messages` |
+    | `cluster`, `first_ledger_id` | as in `write_messages`; not for streams |
+    | `write_id` | batches: a name of the write, under which it is done once |
+    | `task_ledgers` | most ledgers that a task may write: so many ids are kept for each; 1000 |
 
     Example:
         >>> frame = (
@@ -202,6 +225,39 @@ class PulsarOffloadDataSource(DataSource):
         if (options.max_bytes, options.max_ledgers) != (None, None):
             message = "maxBytesPerTrigger and maxLedgersPerTrigger are for readStream"
             raise OptionError(message)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+        """A batch write; the write begins here, on the driver.
+
+        Args:
+            schema: The columns of the frame.
+            overwrite: Whether it is to replace what is there.
+
+        Raises:
+            OptionError: It is; or a column is not usable.
+            PulsarOffloadError: The topic cannot be written to; see `write_messages`.
+        """
+        with sentence_first():
+            refuse_overwrite(overwrite=overwrite)
+            return TopicBatchWriter(SinkOptions.parse(self.options), schema)
+
+    def streamWriter(  # noqa: N802 - Spark's
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001
+    ) -> DataSourceStreamWriter:
+        """What begins a batch of a stream, or ends one; as `writer`."""
+        with sentence_first():
+            refuse_overwrite(overwrite=overwrite)
+            return TopicStreamWriter(
+                SinkOptions.parse(self.options), schema, is_begun=self._was_sent
+            )
+
+    _was_sent = False
+
+    def __getstate__(self) -> dict[str, object]:
+        """Pickled as one that was sent: to end a batch, Spark sends the source to a new process."""
+        return {**self.__dict__, "_was_sent": True}
 
     @cached_property
     def _options(self) -> SourceOptions:

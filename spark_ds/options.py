@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from connector.options.option import Option
 
 _MESSAGES: Final = "messages"
-_STORAGE_PREFIXES: Final = ("storage.", "secret.")
+STORAGE_PREFIXES: Final = ("storage.", "secret.")
 """Spark masks options with `secret` in their names wherever it shows options."""
-_METADATA_PREFIXES: Final = ("metadata.", "secret.metadata.")
+METADATA_PREFIXES: Final = ("metadata.", "secret.metadata.")
 
 _UNITS: Final = "kmgt"
 """Of 1024 bytes, of as many of these, and so on."""
@@ -87,10 +87,10 @@ class SourceOptions:
         values: dict[str, tuple[str, str]] = {}
         unknown = []
         for name, text in given.items():
-            known = _KNOWN.get(_normal(name))
-            if known is None and (prefix := _prefix(name, _METADATA_PREFIXES)):
+            known = _KNOWN.get(normal_name(name))
+            if known is None and (prefix := prefix_of(name, METADATA_PREFIXES)):
                 metadata.append((name[len(prefix) :], text))
-            elif known is None and (prefix := _prefix(name, _STORAGE_PREFIXES)):
+            elif known is None and (prefix := prefix_of(name, STORAGE_PREFIXES)):
                 storage.append((name[len(prefix) :], text))
             elif known is None:
                 unknown.append(name)
@@ -102,7 +102,7 @@ class SourceOptions:
         if unknown or not given:
             raise OptionError(_unknown_options(sorted(unknown)))
         texts = {known: text for known, (_, text) in values.items()}
-        location = _location(texts, storage)
+        location = bucket_location(texts, storage)
         fields = _fields(texts)
         table = fields.get("table", _MESSAGES)
         if "topics" not in fields and table == _MESSAGES:
@@ -127,8 +127,8 @@ def hide_secrets(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hidden(name: str, text: str) -> str:
-    is_secret = _prefix(name, (*_STORAGE_PREFIXES, *_METADATA_PREFIXES))
-    return hidden(text) if is_secret or _normal(name) in _SECRETS else hidden_url(text)
+    is_secret = prefix_of(name, (*STORAGE_PREFIXES, *METADATA_PREFIXES))
+    return hidden(text) if is_secret or normal_name(name) in _SECRETS else hidden_url(text)
 
 
 def _fields(texts: Mapping[str, str]) -> dict[str, Any]:
@@ -263,7 +263,7 @@ _LISTING_FIELDS: Final = frozenset(
     {"topics", "table", *(name for name, option in OPTIONS.items() if option.of_catalog)}
 )
 
-_LOCATION_OPTIONS: Final = (
+LOCATION_OPTIONS: Final = (
     "url",
     "path",
     "storage_options",
@@ -274,16 +274,19 @@ _LOCATION_OPTIONS: Final = (
 )
 
 
-def _normal(name: str) -> str:
+def normal_name(name: str) -> str:
+    """What names that mean the same have in common."""
     return name.lower().replace("_", "")
 
 
-_SECRETS: Final = frozenset(_normal(name) for name, option in OPTIONS.items() if option.is_secret)
+_SECRETS: Final = frozenset(
+    normal_name(name) for name, option in OPTIONS.items() if option.is_secret
+)
 
-_KNOWN: Final = {_normal(name): name for name in (*_LOCATION_OPTIONS, *_PARSERS)}
+_KNOWN: Final = {normal_name(name): name for name in (*LOCATION_OPTIONS, *_PARSERS)}
 
 
-def _prefix(name: str, prefixes: Iterable[str]) -> str | None:
+def prefix_of(name: str, prefixes: Iterable[str]) -> str | None:
     """The prefix, in lower case, that a name begins with in any case; None if it has none."""
     return next((prefix for prefix in prefixes if name.lower().startswith(prefix)), None)
 
@@ -304,7 +307,7 @@ def _unknown_options(names: list[str]) -> str:
             "load() takes one path or URL, and was given several: read each by itself, and join the"
             " frames with union()"
         )
-    near = {name: difflib.get_close_matches(_normal(name), _KNOWN) for name in names}
+    near = {name: difflib.get_close_matches(normal_name(name), _KNOWN) for name in names}
     said = [
         f"unknown option {name}"
         + (f", did you mean {' or '.join(_KNOWN[each] for each in found)}?" if found else "")
@@ -318,8 +321,16 @@ def _unknown_options(names: list[str]) -> str:
     return "; ".join(said)
 
 
-def _location(texts: Mapping[str, str], storage: list[tuple[str, str]]) -> Location:
-    """The bucket, by its URL or the keys of broker.conf, with storage options in any spelling."""
+def bucket_location(texts: Mapping[str, str], storage: list[tuple[str, str]]) -> Location:
+    """The bucket, by its URL or the keys of broker.conf, with storage options in any spelling.
+
+    Args:
+        texts: Options by their names as `LOCATION_OPTIONS` has them; others are passed over.
+        storage: Names and texts of storage options.
+
+    Raises:
+        OptionError: There is none, or more than one; or an option is not usable.
+    """
     # An empty key of broker.conf is one that is not set.
     texts = {name: text.strip() for name, text in texts.items() if text.strip()}
     url, path = texts.get("url"), texts.get("path")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -39,6 +40,7 @@ from connector.writing.topic_files import folder_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.storage.location import Location
     from connector.catalog.metadata.topic_metadata import TopicMetadata
 
@@ -74,6 +76,12 @@ class Decision:
     def is_published(self) -> bool:
         """Whether it was carried out."""
         return self.partitions is None
+
+    @cached_property
+    def names(self) -> set[LedgerObjectName]:
+        """The ledgers that it has index objects of."""
+        parsed = (parse_object_name(each.name) for each in self.indexes)
+        return {each.ledger_object_name for each in parsed if each is not None}
 
     def to_json(self) -> bytes:
         """The text that `from_json` reads."""

@@ -112,7 +112,16 @@ def ledger_names(location: Location) -> set[LedgerObjectName]:
     return _of_ledgers(each.name for each in objects)
 
 
-def check_alone(location: Location, mark: UUID, ids: Collection[int]) -> None:
+def marked_names(location: Location, mark: UUID) -> set[LedgerObjectName]:
+    """The ledgers of a write, and attempts at them; one listing.
+
+    Raises:
+        StorageError: The bucket cannot be listed.
+    """
+    return {name for name in ledger_names(location) if has_mark(name.uuid, mark)}
+
+
+def check_alone(location: Location, mark: UUID, ids: Collection[int]) -> set[LedgerObjectName]:
     """Check that nobody else wrote ledgers of these ids; one listing.
 
     Of two writers that have both written, at least the one that asks later finds the other.
@@ -122,17 +131,23 @@ def check_alone(location: Location, mark: UUID, ids: Collection[int]) -> None:
         mark: The mark of the write that asks.
         ids: The ids of its ledgers.
 
+    Returns:
+        All that the write has in the bucket, attempts that came to nothing too.
+
     Raises:
         OptionError: There is another ledger, or a part of one, of an id.
         StorageError: The bucket cannot be listed.
     """
-    for name in ledger_names(location):
-        if name.ledger_id in ids and not has_mark(name.uuid, mark):
+    names = ledger_names(location)
+    ours = {name for name in names if has_mark(name.uuid, mark)}
+    for name in names - ours:
+        if name.ledger_id in ids:
             message = (
                 "another writer took ids of these ledgers meanwhile: write again, and let one"
                 " writer at a time write to a bucket"
             )
             raise OptionError(message, object_key=name.data_name, ledger_id=name.ledger_id)
+    return ours
 
 
 def delete_marked(offloader: LedgerOffloader, mark: UUID) -> tuple[int, list[str]]:

@@ -6,21 +6,43 @@ id, and who finds the note of a write with metadata.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import OptionError, PulsarOffloadError
 from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata, in_order
+from connector.writing.beginning import metadata_files
 from connector.writing.carrying_out import carry_out
 from connector.writing.decision import Decision
-from connector.writing.ledger_ids import IdRange, LedgerIds, check_alone, delete_marked
+from connector.writing.ledger_ids import (
+    IdRange,
+    LedgerIds,
+    check_alone,
+    delete_marked,
+    marked_names,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from arrow_io.format.object_names import LedgerObjectName
     from connector.writing.decision import DecisionFile
     from connector.writing.metadata_files import MetadataFiles
     from connector.writing.staged_write import StagedWrite
     from connector.writing.write_target import WriteTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What `publish` gave.
+
+    Attributes:
+        decision: What was published: what was staged, unless a write of its id was decided before.
+        warnings: What went wrong, yet does no harm, in words.
+    """
+
+    decision: Decision
+    warnings: tuple[str, ...]
 
 
 def publish(
@@ -29,7 +51,7 @@ def publish(
     file: DecisionFile,
     *,
     files: MetadataFiles | None,
-) -> Decision:
+) -> Published:
     """Decide a write, and publish its ledgers; repeated by anyone, it changes nothing.
 
     If a write of this id was decided before, that one is published, and this one is discarded.
@@ -41,7 +63,7 @@ def publish(
         files: The metadata that is to be extended, begun or resumed; None: none is written.
 
     Returns:
-        The decision that stands.
+        The decision that stands, which is carried out.
 
     Raises:
         OptionError: Another writer took ids of the ledgers, or wrote metadata, meanwhile; or the
@@ -51,9 +73,10 @@ def publish(
     """
     decision = _decision(target, staged)
     standing = file.read() if file.is_named else None
+    others: set[LedgerObjectName] = set()
     if standing is None:
         ids = {each.ledger_id for topic in decision.partitions or () for each in topic.ledgers}
-        check_alone(target.bucket, decision.mark, ids)
+        others = check_alone(target.bucket, decision.mark, ids) - decision.names
         if files is not None:
             files.check_unchanged(file)
         is_kept = file.is_named or files is not None
@@ -62,28 +85,54 @@ def publish(
         files.carry_out(standing)
     else:
         carry_out(standing, target.offloader, target.metadata_root)
-    if standing.mark != decision.mark:
-        delete_marked(target.offloader, decision.mark)
-    if files is not None:
-        files.end()
-    if not standing.is_published and (file.is_named or files is not None):
-        file.settle(standing)
-    return standing
+    return Published(standing, tuple(_tidied(target, standing, file, files, others)))
 
 
-def discard(target: WriteTarget, file: DecisionFile, *, files: MetadataFiles | None) -> None:
+def _tidied(
+    target: WriteTarget,
+    decision: Decision,
+    file: DecisionFile,
+    files: MetadataFiles | None,
+    others: Iterable[LedgerObjectName],
+) -> list[str]:
+    """Forget what was noted, and delete what was staged in vain; warnings of it, or why not."""
+    try:
+        if files is not None:
+            # It leads to the decision, so it goes first.
+            files.end()
+        if not decision.is_published and (file.is_named or files is not None):
+            file.settle(decision)
+        if decision.mark != file.mark:
+            others = marked_names(target.bucket, file.mark)
+        warnings = {
+            warning: None
+            for name in sorted(others, key=lambda each: each.ledger_id)
+            for warning in target.offloader.delete_offloaded(name.ledger_id, name.uuid)
+        }
+    except PulsarOffloadError as failure:
+        return [f"all is published, but not all that is of no use any more was deleted: {failure}"]
+    return list(warnings)
+
+
+def discard(target: WriteTarget, file: DecisionFile) -> None:
     """Delete what was staged, by whichever process, unless it was decided and may be repeated.
 
     Args:
         target: What is written to.
         file: Where the write is decided.
-        files: The metadata, resumed; None: none is written, or another writer has taken it over.
 
     Raises:
         CorruptMetadataError: The decision is not as it was written.
         StorageError: The store refused, or went on failing.
     """
     if file.is_named and file.is_decided():
+        return
+    files = metadata_files(target)
+    try:
+        if files is not None:
+            files.resume(file.mark)
+    except OptionError:
+        # What was noted is undone, or ended, by another writer or by this one.
         return
     if files is not None and not file.is_named:
         # Before anything is undone, lest somebody go on with it half undone.

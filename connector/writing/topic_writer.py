@@ -205,12 +205,13 @@ def write_to(target: WriteTarget, messages: object) -> WrittenTopic:
     stager = LedgerStager(target.offloader, LedgerIds(begun.plan.ids), file.mark)
     try:
         staged = fill(target, begun.plan, stager, messages)
-        decision = publish(target, [staged], file, files=begun.files)
+        published = publish(target, [staged], file, files=begun.files)
     except BaseException as error:
         _undo(error, file, begun.files, stager)
         new_folders.remove()
         raise
-    return _written(target, decision, (*staged.warnings, *begun.plan.warnings))
+    warnings = (*staged.warnings, *published.warnings, *begun.plan.warnings)
+    return _written(target, published.decision, warnings)
 
 
 def _published_before(target: WriteTarget, file: DecisionFile, decision: Decision) -> WrittenTopic:

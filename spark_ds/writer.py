@@ -1,0 +1,229 @@
+"""Writing in Spark: tasks stage ledgers, which nobody reads, and the driver publishes them.
+
+Each task has a share of the ids that the driver has chosen, and each attempt at it has uuids of its
+own, so that a task that is repeated disturbs nothing. The driver decides once which attempts count,
+and publishes their ledgers. In streams, where Spark makes a writer anew for each step and commits a
+batch again after a crash, the decision bears the ids of query and batch, and stays in the bucket.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from arrow_io.errors import OptionError
+from connector.writing.beginning import begin, metadata_files
+from connector.writing.message_rows import MessageRows
+from connector.writing.publishing import discard, publish
+from connector.writing.staging import stage
+from spark_ds.sentence_first import sentence_first
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from arrow_io.storage.location import Location
+    from connector.catalog.bucket import BucketContents
+    from connector.writing.beginning import WritePlan
+    from connector.writing.decision import DecisionFile
+    from connector.writing.staged_write import StagedWrite
+    from connector.writing.write_target import WriteTarget
+    from spark_ds.write_options import SinkOptions
+
+_LOG: Final = logging.getLogger(__name__)
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+"""Where Spark tells a task of which query it is; it is the same whenever the query is started."""
+
+_contents: dict[Location, BucketContents] = {}
+"""What the bucket of the last batch held: a process that plans the next ones reads what is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTask(WriterCommitMessage):
+    """What a task tells the driver.
+
+    Attributes:
+        staged: What it staged.
+        query_id: Id of the streaming query; None: it is a batch.
+    """
+
+    staged: StagedWrite
+    query_id: str | None
+
+
+class TopicBatchWriter(DataSourceArrowWriter):
+    """Writes a data frame, all of it or nothing.
+
+    Args:
+        options: Where to, and how.
+        schema: The columns.
+    """
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._mark = uuid4()
+        self._plan = _plan(options, schema, self._file)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
+        """Stage the rows of a task; called on executors.
+
+        Raises:
+            PulsarOffloadError: See `stage`.
+        """
+        return _stage(self._options, self._plan, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish what all tasks have staged.
+
+        Raises:
+            PulsarOffloadError: See `publish`; Spark calls `abort` then.
+        """
+        with sentence_first():
+            _publish(self._options.target, _tasks(messages), self._file)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete what tasks have staged, unless it is decided and can be gone on with.
+
+        Raises:
+            PulsarOffloadError: See `discard`; Spark logs it.
+        """
+        del messages
+        with sentence_first():
+            discard(self._options.target, self._file)
+
+    @property
+    def _file(self) -> DecisionFile:
+        target = self._options.target
+        return target.decision_file(self._mark, target.request.write_id)
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream, each once, however often Spark repeats it.
+
+    Args:
+        options: Where to, and how.
+        schema: The columns.
+        is_begun: Whether it is made to end a batch that another one has begun.
+    """
+
+    def __init__(self, options: SinkOptions, schema: StructType, *, is_begun: bool) -> None:
+        request = options.target.request
+        for name in ("write_id", "first_ledger_id"):
+            if getattr(request, name) is not None:
+                message = f"option {name} is not for streams, each batch of which has its own"
+                raise OptionError(message)
+        self._options = options
+        file = options.target.decision_file(uuid4(), None)
+        self._plan = None if is_begun else _plan(options, schema, file)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
+        """Stage the rows of a task; called on executors.
+
+        Raises:
+            PulsarOffloadError: See `stage`.
+        """
+        assert self._plan is not None, "only writers that have begun a batch are sent to tasks"  # noqa: S101
+        return _stage(self._options, self._plan, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Publish a batch, unless it was published; called again after a crash.
+
+        Raises:
+            PulsarOffloadError: See `publish`; Spark calls `abort` then, and the query fails.
+        """
+        with sentence_first():
+            tasks = _tasks(messages)
+            if tasks:
+                _publish(self._options.target, tasks, self._file(tasks, batchId))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Delete what tasks have staged, unless the batch is decided.
+
+        If no task has ended, nothing says what there is to delete: it is data without index.
+
+        Raises:
+            PulsarOffloadError: See `discard`; Spark logs it.
+        """
+        with sentence_first():
+            tasks = _tasks(messages)
+            if tasks:
+                discard(self._options.target, self._file(tasks, batchId))
+
+    def _file(self, tasks: Sequence[StagedTask], batch_id: int) -> DecisionFile:
+        first = tasks[0]
+        return self._options.target.decision_file(first.staged.mark, f"{first.query_id}-{batch_id}")
+
+
+def refuse_overwrite(*, overwrite: bool) -> None:
+    """Refuse to replace a topic.
+
+    Raises:
+        OptionError: It is asked for.
+    """
+    if overwrite:
+        message = (
+            "what was offloaded is never replaced: append, or write to a topic of another name"
+            " (of a stream, the output mode complete would replace it)"
+        )
+        raise OptionError(message)
+
+
+def _plan(options: SinkOptions, schema: StructType, file: DecisionFile) -> WritePlan:
+    target = options.target
+    no_rows = pa.RecordBatch.from_pylist([], to_arrow_schema(schema, timezone="UTC"))
+    # Before any task runs: columns that cannot be written.
+    list(MessageRows(target.read_schema(), publish_time_ms=0).messages(no_rows))
+    begun = begin(target, file, ids_apart=options.task_ledgers, known=_contents.get(target.bucket))
+    _contents.clear()
+    if begun.contents is not None:
+        _contents[target.bucket] = begun.contents
+    _log(target, begun.plan.warnings)
+    return begun.plan
+
+
+def _stage(options: SinkOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> StagedTask:
+    with sentence_first():
+        context = TaskContext.get()
+        assert context is not None, "Spark calls this in a task"  # noqa: S101
+        ids = plan.ids.share(context.partitionId(), options.task_ledgers)
+        staged = stage(options.target, plan, ids, batches)
+        return StagedTask(staged, context.getLocalProperty(_QUERY_ID))
+
+
+def _tasks(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
+    return [each for each in messages if isinstance(each, StagedTask)]
+
+
+def _publish(target: WriteTarget, tasks: Sequence[StagedTask], file: DecisionFile) -> None:
+    files = metadata_files(target)
+    if files is not None:
+        files.resume(file.mark)
+    staged = [each.staged for each in tasks]
+    if not any(each.ledgers for each in staged):
+        # A frame without rows.
+        if files is not None:
+            files.end()
+        return
+    published = publish(target, staged, file, files=files)
+    _log(target, dict.fromkeys(text for each in staged for text in each.warnings))
+    _log(target, published.warnings)
+    if published.decision.mark != file.mark:
+        _log(target, [f"a write {file.write_id} was published before: nothing was written now"])
+
+
+def _log(target: WriteTarget, sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        _LOG.warning("pulsar_offload: %s: %s", target.topic, sentence)

@@ -1,0 +1,346 @@
+"""Stage, publish and discard, as tasks and driver of a cluster do: each row once, come what may."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import warnings
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pytest
+
+from arrow_io.errors import CorruptMetadataError, IncompleteReadWarning, OptionError, StorageError
+from arrow_io.storage.location import Location
+from connector import open_catalog, write_messages
+from connector.options.write_request import WriteRequest
+from connector.upkeep.audit import FindingKind, audit
+from connector.writing.beginning import begin, metadata_files
+from connector.writing.decision import DECISIONS_FOLDER, Decision
+from connector.writing.publishing import discard, publish
+from connector.writing.staging import stage
+from connector.writing.write_target import WriteTarget
+from tests.support.appended_topics import keyed_rows, payloads_of
+from tests.support.buckets import TOPIC, MemoryBucket
+from tests.support.offloads import names
+from tests.support.stopping_store import Killed, stopping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_STANDING: Final = range(5)
+_ROWS: Final = range(5, 11)
+_TASKS: Final = 2
+_TASK_LEDGERS: Final = 10
+
+
+@pytest.fixture
+def bucket() -> Iterator[MemoryBucket]:
+    """An empty bucket."""
+    empty = MemoryBucket()
+    yield empty
+    empty.drop()
+
+
+def _target(url: str, folder: Path | None, partitions: int | None = None) -> WriteTarget:
+    request = WriteRequest(
+        append=True, partitions=partitions, metadata_folder=folder, ledger_entries=1,
+        batch_messages=2,
+    )  # fmt: skip
+    return WriteTarget.named(url, TOPIC, request)
+
+
+def _write(target: WriteTarget, write_id: str | None, rows: range = _ROWS) -> None:
+    """What a cluster does: one attempt at a task is lost, and its objects stay."""
+    file = target.decision_file(uuid4(), write_id)
+    # Of a stream, the id of the write is known only when it is published.
+    plan = begin(target, target.decision_file(file.mark, None), ids_apart=_TASK_LEDGERS).plan
+    target, plan = pickle.loads(pickle.dumps((target, plan)))
+    try:
+        size = len(rows) // _TASKS
+        staged = []
+        for number in range(_TASKS):
+            share, ids = rows[number * size :][:size], plan.ids.share(number, _TASK_LEDGERS)
+            if number == 1:
+                stage(target, plan, ids, keyed_rows(share))
+            staged.append(stage(target, plan, ids, keyed_rows(share)))
+        files = metadata_files(target)
+        if files is not None:
+            files.resume(file.mark)
+        publish(target, pickle.loads(pickle.dumps(staged)), file, files=files)
+    except BaseException:
+        with suppress(StorageError):
+            discard(target, file)
+        raise
+
+
+def _read(url: str, folder: Path | None) -> list[int]:
+    with warnings.catch_warnings():
+        # Readers are told of data without index, which the audit is asked for too.
+        warnings.simplefilter("ignore", IncompleteReadWarning)
+        return sorted(int(each) for each in payloads_of(url, folder))
+
+
+def _left(url: str, folder: Path | None) -> Counter[FindingKind]:
+    """What the audit finds."""
+    metadata = None if folder is None else str(folder)
+    found = audit(open_catalog(url, metadata=metadata))
+    assert found.losses == ()
+    return Counter(each.kind for each in found.findings)
+
+
+@pytest.mark.parametrize("once", [False, True], ids=["killed", "a request fails"])
+@pytest.mark.parametrize(
+    ("has_metadata", "partitions"), [(False, None), (True, None), (True, 2)], ids=str
+)
+def test_a_write_that_is_repeated_is_there_once(
+    *, has_metadata: bool, partitions: int | None, once: bool
+) -> None:
+    """Stopped at any request, and stopped there once more, the third run leaves each row once.
+
+    What else is left is what the audit calls data without index.
+    """
+    left: Counter[FindingKind] = Counter()
+    error = StorageError if once else Killed
+    for step in itertools.count(1):
+        bucket = MemoryBucket()
+        with TemporaryDirectory() as name:
+            folder = Path(name) if has_metadata else None
+            write_messages(bucket.url, TOPIC, keyed_rows(_STANDING), partitions=partitions,
+                           metadata_folder=folder, batch_messages=1)  # fmt: skip
+            target = _target(bucket.url, folder, partitions)
+            is_stopped = []
+            for _ in range(2):
+                # What is left to do when all is published may fail, and is told in a warning.
+                stopped_at = stopping(step, lambda: error("stopped"), once=once)
+                with stopped_at as stopped, suppress(error):
+                    _write(target, "q-0")
+                is_stopped.append(bool(stopped))
+            _write(target, "q-0")
+
+            assert _read(bucket.url, folder) == [*_STANDING, *_ROWS]
+            kinds = _left(bucket.url, folder)
+            assert kinds.keys() <= {FindingKind.DATA_WITHOUT_INDEX}
+            left += kinds
+            if folder is not None:
+                assert [each.name for each in folder.iterdir() if each.is_file()] == []
+        bucket.drop()
+        if not is_stopped[0]:
+            break
+    assert step > 20
+    assert left[FindingKind.DATA_WITHOUT_INDEX] > 10
+
+
+@pytest.mark.parametrize("has_metadata", [False, True], ids=["bucket", "metadata"])
+def test_a_write_that_fails_and_has_no_id_is_undone(*, has_metadata: bool) -> None:
+    """Whatever request fails, all is as before, for nobody could go on with it."""
+    for step in itertools.count(1):
+        bucket = MemoryBucket()
+        with TemporaryDirectory() as name:
+            folder = Path(name) if has_metadata else None
+            write_messages(bucket.url, TOPIC, keyed_rows(_STANDING), metadata_folder=folder)
+            before = names(Location(bucket.url))
+            with stopping(step, lambda: StorageError("refused"), once=True) as stopped:
+                try:
+                    _write(_target(bucket.url, folder), None)
+                except StorageError:
+                    assert names(Location(bucket.url)) == before
+                    assert _read(bucket.url, folder) == [*_STANDING]
+                    assert _left(bucket.url, folder) == Counter()
+                    assert _decisions(bucket.url) == []
+            bucket.drop()
+            if not stopped:
+                break
+    assert step > 20
+
+
+def _decisions(url: str) -> list[str]:
+    return names(Location(url).child(DECISIONS_FOLDER).child("public__default__orders"))
+
+
+class TestRepeated:
+    """A write of an id that was published."""
+
+    def test_other_rows_are_not_written(self, bucket: MemoryBucket, tmp_path: Path) -> None:
+        """What is staged meanwhile is deleted, and a small object remembers the id."""
+        target = _target(bucket.url, tmp_path)
+        _write(target, "q-0")
+        there = names(Location(bucket.url))
+
+        _write(target, "q-0", range(100, 106))
+
+        assert _read(bucket.url, tmp_path) == [*_ROWS]
+        assert names(Location(bucket.url)) == there
+        assert _decisions(bucket.url) == ["q-0.json"]
+
+    def test_another_id_is_another_write(self, bucket: MemoryBucket) -> None:
+        """Batches of a stream follow each other."""
+        target = _target(bucket.url, None)
+        for number in range(3):
+            _write(target, f"q-{number}", range(6 * number, 6 * number + 6))
+
+        assert [int(each) for each in payloads_of(bucket.url, None)] == [*range(18)]
+
+    def test_a_process_that_was_slow_changes_nothing(self, bucket: MemoryBucket) -> None:
+        """Who comes to publish when another has, gets what that one has decided."""
+        target, mark = _target(bucket.url, None), uuid4()
+        plan = begin(target, target.decision_file(mark, None)).plan
+        staged = stage(target, plan, plan.ids, keyed_rows(range(7)))
+        _write(target, "q-0")
+
+        published = publish(target, [staged], target.decision_file(mark, "q-0"), files=None)
+
+        assert published.decision.mark != mark
+        assert _read(bucket.url, None) == [*_ROWS]
+
+    def test_publishing_again_changes_nothing(self, bucket: MemoryBucket) -> None:
+        """Neither objects nor what was decided."""
+        target, mark = _target(bucket.url, None), uuid4()
+        plan = begin(target, target.decision_file(mark, None)).plan
+        staged = stage(target, plan, plan.ids, keyed_rows(range(7)))
+        file = target.decision_file(mark, "q-0")
+        publish(target, [staged], file, files=None)
+        there = names(Location(bucket.url))
+
+        again = publish(target, [staged], file, files=None)
+        discard(target, file)
+
+        assert again.decision.is_published
+        assert names(Location(bucket.url)) == there
+        assert _read(bucket.url, None) == [*range(7)]
+
+    @pytest.mark.parametrize("write", ["whole", "killed"])
+    def test_write_messages_takes_an_id_too(
+        self, bucket: MemoryBucket, tmp_path: Path, write: str
+    ) -> None:
+        """The second call writes nothing, but what the first had left to do, and says so."""
+
+        def run() -> Any:  # noqa: ANN401 - what was written
+            return write_messages(
+                bucket.url, TOPIC, keyed_rows(_ROWS), append=True, metadata_folder=tmp_path,
+                write_id="2026-11-22", ledger_entries=1, batch_messages=2,
+            )  # fmt: skip
+
+        for step in itertools.count(1) if write == "killed" else ():
+            with stopping(step, Killed, once=False), suppress(Killed):
+                run()
+            if _decisions(bucket.url):
+                break
+        written = run()
+
+        assert _read(bucket.url, tmp_path) == [*_ROWS]
+        assert written.message_count == len(_ROWS)
+        written = run()
+        assert "was published before: nothing was written now" in written.warnings[-1]
+        assert _read(bucket.url, tmp_path) == [*_ROWS]
+        assert _left(bucket.url, tmp_path) == Counter()
+
+
+class TestTwoAtOnce:
+    """Writers that do not know of each other."""
+
+    def test_their_ids_hardly_ever_meet(self, bucket: MemoryBucket) -> None:
+        """Both begin before either has staged anything, and both are published."""
+        first, second = (_target(bucket.url, None) for _ in range(2))
+        begun = [
+            (target, mark, begin(target, target.decision_file(mark, None), ids_apart=1000).plan)
+            for target, mark in ((first, uuid4()), (second, uuid4()))
+        ]
+        for number, (target, mark, plan) in enumerate(begun):
+            rows = keyed_rows(range(10 * number, 10 * number + 10))
+            staged = stage(target, plan, plan.ids.share(0, 1000), rows)
+            publish(target, [staged], target.decision_file(mark, None), files=None)
+
+        assert _read(bucket.url, None) == [*range(20)]
+
+    def test_one_of_two_with_the_same_ids_is_discarded(self, bucket: MemoryBucket) -> None:
+        """Before it is decided, so that none of its rows is seen."""
+        target = _target(bucket.url, None)
+        marks = uuid4(), uuid4()
+        plans = [begin(target, target.decision_file(mark, None)).plan for mark in marks]
+        staged = [
+            stage(target, plan, plan.ids, keyed_rows(range(10 * number, 10 * number + 10)))
+            for number, plan in enumerate(plans)
+        ]
+
+        for mark, each in zip(marks, staged, strict=True):
+            with pytest.raises(OptionError, match="one writer at a time"):
+                publish(target, [each], target.decision_file(mark, "q"), files=None)
+            discard(target, target.decision_file(mark, "q"))
+            break
+        publish(target, [staged[1]], target.decision_file(marks[1], "r"), files=None)
+
+        assert _read(bucket.url, None) == [*range(10, 20)]
+
+
+def test_a_task_with_too_many_ledgers_is_told(bucket: MemoryBucket) -> None:
+    """The error names the option; nothing is left of the task."""
+    target = _target(bucket.url, None)
+    plan = begin(target, target.decision_file(uuid4(), None)).plan
+
+    with pytest.raises(OptionError, match="may write 3 ledgers: give task_ledgers for more"):
+        stage(target, plan, plan.ids.share(5, 3), keyed_rows(range(8)))
+
+    assert names(Location(bucket.url)) == []
+
+
+def _decided(bucket: MemoryBucket) -> bytes:
+    """The text of a decision that was not carried out."""
+    target, mark = _target(bucket.url, None), uuid4()
+    plan = begin(target, target.decision_file(mark, None)).plan
+    staged = stage(target, plan, plan.ids, keyed_rows(range(3)))
+    place = Location(bucket.url).child(DECISIONS_FOLDER).child("public__default__orders")
+    for step in itertools.count(1):
+        with stopping(step, Killed, once=False), suppress(Killed):
+            publish(target, [staged], target.decision_file(mark, "q"), files=None)
+        if names(place):
+            return place.read_object("q.json", max_bytes=1 << 20).data
+    raise AssertionError
+
+
+def test_a_decision_is_read_as_it_was_written(bucket: MemoryBucket) -> None:
+    """Ledgers, their index objects, schemas and marks; and the short form."""
+    text = _decided(bucket)
+    decision = Decision.from_json(text)
+
+    assert decision.to_json() == text
+    assert decision.partitions is not None
+    assert [each.ledger_id for each in decision.partitions[0].ledgers] == [0, 1, 2]
+    assert len(decision.indexes) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"}", b""),
+        (b"{", b"["),
+        (b'"version": 1', b'"version": 2'),
+        (b'"messages": 3', b'"messages": "three"'),
+        (b"-index", b"-data"),
+        (b'{"name": "', b'{"name": "../'),
+        (b'"mark": "', b'"mark": "00000000-0000-4000-8000-000000000000", "x": "'),
+        (b'"begun_ms": ', b'"begun_ms": 99999999999999999'),
+        (b'"data": "', b'"data": "!'),
+        (b'"partitions": ', b'"partitions": 5, "x": '),
+    ],
+    ids=str,
+)
+def test_a_decision_that_is_not_as_it_was_written_is_named(
+    bucket: MemoryBucket, old: bytes, new: bytes
+) -> None:
+    """Nothing is published by it."""
+    text = _decided(bucket).replace(old, new)
+    place = Location(bucket.url).child(DECISIONS_FOLDER).child("public__default__orders")
+    place.write_object("q.json", text, user_metadata={})
+    before = names(Location(bucket.url))
+
+    with pytest.raises(CorruptMetadataError, match="decision of a write") as raised:
+        write_messages(bucket.url, TOPIC, keyed_rows(_ROWS), write_id="q")
+
+    assert (raised.value.object_key or "").endswith("q.json")
+    assert names(Location(bucket.url)) == before
