@@ -71,6 +71,10 @@ class Cluster:
         assert self._next_ledger_id <= self._last_ledger_id, "make more of them free"
         return first
 
+    def metadata_folder(self, topic: str) -> Path:
+        """Where the metadata of a topic is written, which `attach` takes from there."""
+        return self._folder / topic
+
     def write(
         self,
         topic: str,
@@ -85,7 +89,7 @@ class Cluster:
             storage_options=self.s3.storage_options,
             first_ledger_id=self._next_ledger_id,
             cluster="standalone",
-            metadata_folder=self._folder / topic,
+            metadata_folder=self.metadata_folder(topic),
             **options,
         )
         ids = [ledger.ledger_id for part in written.partitions for ledger in part.ledgers]
@@ -103,7 +107,7 @@ class Cluster:
             schema: Its `type` and `schema`; None: it has none.
         """
         name = topic if name is None else name
-        values = sorted((self._folder / topic).glob("*/managed-ledger-info.bin"))
+        values = sorted(self.metadata_folder(topic).glob("*/managed-ledger-info.bin"))
         names = [name]
         if len(values) > 1:
             names = [f"{name}-partition-{number}" for number in range(len(values))]

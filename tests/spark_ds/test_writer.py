@@ -16,6 +16,7 @@ from connector import open_catalog, open_topic
 from connector.upkeep.audit import FindingKind, audit
 from tests.spark_ds.failing_source import FailingSource
 from tests.support.offloads import names
+from tests.support.snippets import snippets_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,6 +92,19 @@ def test_typed_columns_keys_and_partitions(spark: SparkSession, tmp_path: Path) 
     options = {"url": str(bucket), "topic": "orders", "metadata": str(folder), "columns": "sku"}
     read = spark.read.format("pulsar_offload").options(**options).load()
     assert sorted(row.sku for row in read.collect()) == sorted(f"sku-{n}" for n in numbers)
+
+
+def test_the_lines_of_the_page_run(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They print what the page shows."""
+    page = Path("docs/writing.md").read_text("utf-8")
+    [snippet] = [each for each in snippets_of(page) if "spark.read" in each.text]
+    (tmp_path / "incoming").mkdir()
+
+    exec(snippet.text, {"spark": spark, "folder": str(tmp_path)})  # noqa: S102 - our own page
+
+    assert capsys.readouterr().out.strip() == snippet.printed
 
 
 def test_a_job_can_be_run_again_under_its_id(spark: SparkSession, tmp_path: Path) -> None:
