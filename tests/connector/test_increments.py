@@ -362,3 +362,5 @@ def test_what_the_metadata_does_not_know_yet_is_told(owned: OwnedBucket) -> None
 
     assert increment.after.of(TopicName.parse(CHUNKED.name)).next == (ids[-2] + 1, 0)
     assert ["does not list 1 ledger in the bucket" in each for each in increment.notices] == [True]
+    at_it = Progress({TopicName.parse(CHUNKED.name): TopicProgress.at(Position(ids[-1], 0))})
+    assert _of(owned).next_increment(at_it).notices == increment.notices
