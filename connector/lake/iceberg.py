@@ -35,11 +35,12 @@ from pyiceberg.table.update import AssertTableUUID
 from arrow_io.errors import (
     ConcurrentCopyError,
     LakeTableError,
+    OptionError,
     PulsarOffloadError,
     StorageError,
 )
 from arrow_io.storage.location import Location
-from arrow_io.storage.redaction import redacted
+from arrow_io.storage.redaction import redacted, redacted_urls
 from connector.lake.evolution import storable_schema, widened
 from connector.lake.iceberg_files import iceberg_file
 from connector.lake.iceberg_schema import (
@@ -110,8 +111,15 @@ class IcebergTable:
             storage_options: As for the class.
 
         Raises:
+            OptionError: The name is not that of a table.
             LakeTableError: There is no such catalog.
         """
+        if "." not in identifier.strip(".") or "/" in identifier:
+            message = (
+                f"an Iceberg table is named namespace.table, not {redacted_urls(identifier)!r};"
+                " where a new one lies is said by location, among the options of the table"
+            )
+            raise OptionError(message)
         try:
             found = load_catalog(catalog, **(properties or {}))
         except Exception as error:  # noqa: BLE001 - what catalogs raise has no base
@@ -155,8 +163,8 @@ class IcebergTable:
             created = self.catalog.create_table_transaction(self.identifier, pa.schema([]))
         except NoSuchNamespaceError:
             message = (
-                f"the Iceberg catalog has no namespace for {self.identifier}: create it, or say"
-                " where the table shall lie"
+                f"the Iceberg catalog {self.catalog.name} has no namespace for {self.identifier}:"
+                " create it, or say where the table shall lie"
             )
             raise LakeTableError(message) from None
         return created.table_metadata.location
@@ -192,15 +200,21 @@ class IcebergTable:
         """
         wanted = storable_schema(schema, "iceberg")
         if standing is None:
-            with self._catalog_errors():
-                try:
-                    created = self._created(wanted)
-                except ValueError as error:
-                    message = f"no Iceberg table can have these columns: {error}"
-                    raise LakeTableError(message) from error
-                return arrow_schema(created.table_metadata.schema())
+            return self._new_columns(wanted)
         columns = widened(standing.schema, wanted, "iceberg")
         return _evolved(cast("Table", standing.token).transaction(), columns)
+
+    def _new_columns(self, columns: pa.Schema) -> pa.Schema:
+        """The columns of a new table, with the numbers that it will have for them."""
+        with self._catalog_errors():
+            try:
+                created = self._created(columns)
+            except PulsarOffloadError:
+                raise
+            except ValueError as error:
+                message = f"no Iceberg table can have these columns: {error}"
+                raise LakeTableError(message) from error
+            return arrow_schema(created.table_metadata.schema())
 
     def commit(self, commit: Commit, standing: Standing | None) -> None:  # noqa: ARG002 - read anew
         """Create the table, or widen it, if needed; add the files; keep the progress: in one step.

@@ -18,7 +18,7 @@ from pyiceberg.expressions import BooleanExpression, EqualTo, GreaterThanOrEqual
 from pyiceberg.transforms import TruncateTransform
 from pyiceberg.types import StringType
 
-from arrow_io.errors import ConcurrentCopyError, LakeTableError, StorageError
+from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError, StorageError
 from connector.lake.evolution import fitted, storable_schema
 from connector.lake.file_writer import FileSettings, FileWriter
 from connector.lake.iceberg import PROGRESS, IcebergTable
@@ -123,7 +123,9 @@ def test_created_by_the_first_commit(catalog: SqlCatalog, tmp_path: Path) -> Non
 
 def test_no_namespace(catalog: SqlCatalog, tmp_path: Path) -> None:
     """A namespace that is not there is told, and not made, unless it need not say a place."""
-    with pytest.raises(LakeTableError, match=r"no namespace for shpo\.orders: create it, or say"):
+    with pytest.raises(
+        LakeTableError, match=r"^the Iceberg catalog lake has no namespace for shpo"
+    ):
         IcebergTable(catalog, "shpo.orders").storable(pa.schema({"n": pa.int32()}), None)
     assert catalog.list_namespaces() == [("shop",)]
 
@@ -537,6 +539,13 @@ def test_an_unknown_catalog() -> None:
     """A catalog that PyIceberg does not know is an error with its name."""
     with pytest.raises(LakeTableError, match="cannot open the Iceberg catalog nowhere"):
         IcebergTable.open(_NAME, catalog="nowhere")
+
+
+@pytest.mark.parametrize("name", ["orders", "s3://lake/shop.orders", "shop/orders", ".orders", ""])
+def test_names_of_no_table(name: str) -> None:
+    """A folder, or a name without a namespace, is told before any catalog is asked."""
+    with pytest.raises(OptionError, match=r"an Iceberg table is named namespace\.table, not '"):
+        IcebergTable.open(name, catalog="nowhere")
 
 
 def test_secrets_of_a_catalog() -> None:
