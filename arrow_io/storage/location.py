@@ -10,6 +10,7 @@ object and shows no secret.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -126,6 +127,18 @@ class Location:
         if "::" in self.url:
             message = f"{self} is a chain of URLs, which cannot be written to: give the last alone"
             raise OptionError(message)
+
+    def check_writes_new_objects(self) -> None:
+        """Refuse a place where `write_new_object` is not known to be one step.
+
+        Raises:
+            OptionError: It is known of S3, folders and memory alone.
+        """
+        self.check_writable()
+        if not self._sender.store().puts_new:
+            raise OptionError(
+                f"{self}: on S3 and in folders alone is a name taken only if it is free"
+            )
 
     @property
     def is_async(self) -> bool:
@@ -336,8 +349,8 @@ class Location:
     def write_new_object(self, name: str, data: bytes) -> bool:
         """Write a whole object in one request, unless there is another of its name.
 
-        Of two that write different bytes at once, one succeeds. Whoever writes the same bytes once
-        more succeeds too: an answer may be lost. An interrupt waits until the request has ended.
+        Of two that write different bytes at once, one succeeds. Who writes the same bytes again
+        succeeds too, as an answer may be lost. An interrupt waits for the end of the request.
 
         Args:
             name: Name of the object.
@@ -347,11 +360,10 @@ class Location:
             Whether the object that has the name now has these bytes.
 
         Raises:
-            OptionError: The location is a chain of URLs, or no way to do this is known of its store
-                (S3, local folders and memory can).
+            OptionError: As of `check_writes_new_objects`.
             StorageError: The store refused, or went on failing; it may have the object then.
         """
-        self.check_writable()
+        self.check_writes_new_objects()
 
         def send(store: ObjectStore) -> bool:
             self.trace.sent(RequestKind.PUT, name)
@@ -359,21 +371,13 @@ class Location:
                 store.put_new_object(name, data)
             except FileExistsError:
                 return False
-            except NotImplementedError:
-                message = (
-                    f"no way is known to write an object at {self} only if its name is free: give"
-                    " a place on S3 or in a local folder"
-                )
-                raise OptionError(message) from None
             self.trace.written(RequestKind.PUT, len(data))
             return True
 
-        if run_to_its_end(lambda: self._sender.send(name, send, sent_bytes=len(data))):
-            return True
-        try:
-            return self.read_object(name, max_bytes=len(data)).data == data
-        except FormatError:
-            return False
+        is_ours = run_to_its_end(lambda: self._sender.send(name, send, sent_bytes=len(data)))
+        with suppress(FormatError):
+            is_ours = is_ours or self.read_object(name, max_bytes=len(data)).data == data
+        return is_ours
 
     def upload(
         self,

@@ -96,6 +96,8 @@ class ObjectStore:
         root: The folder's path in the file system, without protocol.
     """
 
+    puts_new: ClassVar[bool] = False
+    """Whether `put_new_object` is known to be one step here."""
     _LIST_OPTIONS: ClassVar[dict[str, object]] = {}
 
     def __init__(self, file_system: AbstractFileSystem, root: str) -> None:
@@ -235,9 +237,8 @@ class ObjectStore:
 
         Raises:
             FileExistsError: There is one.
-            NotImplementedError: No such step is known of this store.
         """
-        raise NotImplementedError
+        raise NotImplementedError(name, data)
 
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin an object that is written in parts."""
@@ -269,6 +270,8 @@ class ObjectStore:
 
 class LocalObjectStore(ObjectStore):
     """A local folder, made when something is written to it."""
+
+    puts_new: ClassVar[bool] = True
 
     def _content(
         self, name: str, start: int, stop: int, version: ObjectVersion | None
@@ -329,6 +332,8 @@ class _WithoutLeftovers(ObjectStore):
 
 class MemoryObjectStore(_WithoutLeftovers):
     """A folder of fsspec's file system in memory."""
+
+    puts_new: ClassVar[bool] = True
 
     def _content(
         self, name: str, start: int, stop: int, version: ObjectVersion | None

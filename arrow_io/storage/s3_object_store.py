@@ -11,7 +11,7 @@ import asyncio
 import copy
 import errno
 import os
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from fsspec.asyn import sync
 
@@ -57,6 +57,8 @@ class S3ObjectStore(ObjectStore):
         file_system: An s3fs file system.
         root: Bucket and prefix, without protocol.
     """
+
+    puts_new: ClassVar[bool] = True
 
     def __init__(self, file_system: AsyncFileSystem, root: str) -> None:
         super().__init__(file_system, root)

@@ -65,9 +65,11 @@ class ParquetTable:
         """What the last manifest says.
 
         Raises:
+            OptionError: The store is not known to keep two runs from writing one manifest.
             LakeTableError: The folder has a table of another kind, or the manifest is malformed.
             StorageError: The store refused, or went on failing.
         """
+        self.location.check_writes_new_objects()
         numbers = self._numbers()
         if not numbers:
             self._check_no_other_table()
@@ -125,6 +127,21 @@ class ParquetTable:
                 except (TypeError, KeyError, AttributeError) as error:
                     raise self._malformed(number, error) from None
 
+    def unnamed_files(self) -> list[str]:
+        """Files that no manifest names: runs left them that were killed, or write them just now.
+
+        Returns:
+            Their paths below the folder, for `location.delete_objects`.
+
+        Raises:
+            LakeTableError: A manifest is malformed.
+            StorageError: The store refused, or went on failing.
+        """
+        # What is named meanwhile was not unnamed.
+        found = list(_parquet_files(self.location))
+        named = {each.path for each in self.files()}
+        return [each for each in found if each not in named]
+
     @property
     def is_there(self) -> bool:
         """Whether the folder has a manifest.
@@ -171,6 +188,17 @@ class ParquetTable:
     def _malformed(self, number: int, error: Exception) -> LakeTableError:
         message = f"the manifest of a table at {self.location} cannot be read: {error}"
         return LakeTableError(message, object_key=_manifest_name(number))
+
+
+def _parquet_files(location: Location, below: str = "") -> Iterator[str]:
+    try:
+        names = [each.name for each in location.list_objects()]
+        folders = location.list_folders()
+    except MissingObjectError:
+        return
+    yield from (below + name for name in names if name.endswith(".parquet"))
+    for folder in folders:
+        yield from _parquet_files(location.child(folder), f"{below}{folder}/")
 
 
 def _manifest_name(number: int) -> str:

@@ -345,3 +345,23 @@ class TestParquetDetails:
         ]
         assert sum(each["rows"] for each in manifest["files"]) == 4
         assert pq.read_table(tmp_path / manifest["files"][0]["path"]).num_rows == 1
+
+    def test_what_no_manifest_names_can_be_cleaned(self, location: Location) -> None:
+        """Files that a killed run left are told from those of the table."""
+        table = ParquetTable(location)
+        add(table, batch_of(range(8)), None, "a", None, ["country"])
+        left = ["lost.parquet", "country-DE/lost.parquet"]
+        for each in left:
+            folder, _, name = each.rpartition("/")
+            place = location.child(folder) if folder else location
+            place.write_object(name, b"rows", user_metadata={})
+        assert sorted(table.unnamed_files()) == sorted(left)
+        location.delete_objects(table.unnamed_files())
+        assert table.unnamed_files() == []
+        assert len(rows_of(table, ["n"])) == 8
+
+    def test_a_store_that_cannot_decide_is_refused(self, tmp_path: Path) -> None:
+        """Before anything is written."""
+        options = {"path": str(tmp_path), "target_protocol": "file"}
+        with pytest.raises(OptionError, match="only if it is free"):
+            ParquetTable(Location("dir://below", options)).standing()
