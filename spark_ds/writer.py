@@ -9,9 +9,8 @@ batch again after a crash, the decision bears the ids of query and batch, and st
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -24,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from arrow_io.errors import OptionError
 from connector.writing.beginning import begin, metadata_files
+from connector.writing.ledger_ids import marked_as
 from connector.writing.message_rows import MessageRows
 from connector.writing.publishing import discard, publish
 from connector.writing.staging import stage
@@ -46,6 +46,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 """Where Spark tells a task of which query it is; it is the same whenever the query is started."""
+_BATCH_ID: Final = "streaming.sql.batchId"
+"""And of which batch, which is the same whenever it is run."""
 
 _contents: dict[Location, BucketContents] = {}
 """What the bucket of the last batch held: a process that plans the next ones reads what is new."""
@@ -57,11 +59,11 @@ class StagedTask(WriterCommitMessage):
 
     Attributes:
         staged: What it staged.
-        query_id: Id of the streaming query; None: it is a batch.
+        write_id: Id of the batch of a stream; None: it is no stream.
     """
 
     staged: StagedWrite
-    query_id: str | None
+    write_id: str | None
 
 
 class TopicBatchWriter(DataSourceArrowWriter):
@@ -74,8 +76,9 @@ class TopicBatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
-        self._mark = uuid4()
-        self._plan = _plan(options, schema, self._file)
+        target = options.target
+        file = target.decision_file(target.request.write_id)
+        self._plan = _plan(options, schema, file)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
         """Stage the rows of a task; called on executors.
@@ -107,7 +110,7 @@ class TopicBatchWriter(DataSourceArrowWriter):
     @property
     def _file(self) -> DecisionFile:
         target = self._options.target
-        return target.decision_file(self._mark, target.request.write_id)
+        return target.decision_file(target.request.write_id, self._plan.mark)
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -126,7 +129,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
                 message = f"option {name} is not for streams, each batch of which has its own"
                 raise OptionError(message)
         self._options = options
-        file = options.target.decision_file(uuid4(), None)
+        file = options.target.decision_file(None)
         self._plan = None if is_begun else _plan(options, schema, file)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
@@ -144,10 +147,11 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         Raises:
             PulsarOffloadError: See `publish`; Spark calls `abort` then, and the query fails.
         """
+        del batchId
         with sentence_first():
             tasks = _tasks(messages)
             if tasks:
-                _publish(self._options.target, tasks, self._file(tasks, batchId))
+                _publish(self._options.target, tasks, self._file(tasks[0]))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Delete what tasks have staged, unless the batch is decided.
@@ -157,14 +161,14 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         Raises:
             PulsarOffloadError: See `discard`; Spark logs it.
         """
+        del batchId
         with sentence_first():
             tasks = _tasks(messages)
             if tasks:
-                discard(self._options.target, self._file(tasks, batchId))
+                discard(self._options.target, self._file(tasks[0]))
 
-    def _file(self, tasks: Sequence[StagedTask], batch_id: int) -> DecisionFile:
-        first = tasks[0]
-        return self._options.target.decision_file(first.staged.mark, f"{first.query_id}-{batch_id}")
+    def _file(self, task: StagedTask) -> DecisionFile:
+        return self._options.target.decision_file(task.write_id, task.staged.mark)
 
 
 def refuse_overwrite(*, overwrite: bool) -> None:
@@ -199,8 +203,11 @@ def _stage(options: SinkOptions, plan: WritePlan, batches: Iterator[pa.RecordBat
         context = TaskContext.get()
         assert context is not None, "Spark calls this in a task"  # noqa: S101
         ids = plan.ids.share(context.partitionId(), options.task_ledgers)
-        staged = stage(options.target, plan, ids, batches)
-        return StagedTask(staged, context.getLocalProperty(_QUERY_ID))
+        query_id, write_id = context.getLocalProperty(_QUERY_ID), None
+        if query_id is not None:
+            write_id = f"{query_id}-{context.getLocalProperty(_BATCH_ID)}"
+            plan = replace(plan, mark=marked_as(plan.mark, options.target.topic, write_id))
+        return StagedTask(stage(options.target, plan, ids, batches), write_id)
 
 
 def _tasks(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:

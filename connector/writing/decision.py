@@ -33,7 +33,7 @@ from connector.catalog.metadata.managed_ledger import (
 from connector.offloader import IndexObject
 from connector.pulsar_time import time_of
 from connector.topic_name import TopicName
-from connector.writing.ledger_ids import has_mark
+from connector.writing.ledger_ids import has_mark, is_of_write
 from connector.writing.new_folders import remove_if_empty
 from connector.writing.topic_files import folder_name
 
@@ -169,6 +169,11 @@ class DecisionFile:
         """What the write is known by."""
         self._name = f"{self.write_id}.json"
         self._may_stand = False
+
+    def is_ours(self, uuid: UUID) -> bool:
+        """Whether a ledger of this uuid is of this write, or of another run of it."""
+        is_ours = has_mark(uuid, self.mark)
+        return is_ours or (self.is_named and is_of_write(uuid, self.topic, self.write_id))
 
     def read(self) -> Decision | None:
         """The decision; None: the write is not decided.

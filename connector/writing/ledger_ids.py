@@ -1,29 +1,32 @@
 """Ledger ids that a write may give, and uuids by which what it wrote is known as its own.
 
-The first half of the uuid of each ledger is that of the mark of its write, and the rest is drawn
-anew for each attempt at a ledger. So all that a write has left is found in a listing, whichever of
-its processes wrote it, and no other ledger is taken for it.
+The uuid of a ledger has 5 bytes that are the same for all runs of a write that has an id, 7 of the
+mark of the run, and 4 that are drawn anew for each attempt at a ledger. So all that a write has
+left is found in a listing, whichever process wrote it, and no other ledger is taken for it.
 """
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from arrow_io.errors import MissingObjectError, OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName, parse_object_name
 from arrow_io.option_names import option_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from arrow_io.storage.location import Location
     from connector.offloader import LedgerOffloader
+    from connector.topic_name import TopicName
 
-_HALF_BYTES: Final = 8
-_UUID_VERSION: Final = 4
+_OF_WRITE: Final = slice(0, 5)
+_OF_RUN: Final = slice(5, 12)
+_RANDOM_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,19 +87,44 @@ class LedgerIds:
         return ledger_id
 
 
+def new_mark(topic: TopicName, write_id: str | None) -> UUID:
+    """A mark for a run of a write, as random as a uuid is but for what tells of the write.
+
+    Args:
+        topic: The topic that is written to.
+        write_id: The id of the write; None: it has none, or not yet.
+    """
+    return marked_as(uuid4(), topic, write_id)
+
+
+def marked_as(mark: UUID, topic: TopicName, write_id: str | None) -> UUID:
+    """The mark of the same run of a write, of which the id is known now."""
+    if write_id is None:
+        return mark
+    return UUID(bytes=_hash(topic, write_id) + mark.bytes[_OF_WRITE.stop :])
+
+
 def ledger_uuid(mark: UUID) -> UUID:
     """A new uuid for a ledger of a write.
 
     Args:
-        mark: The mark of the write, a random uuid.
+        mark: The mark of the run.
     """
-    data = mark.bytes[:_HALF_BYTES] + secrets.token_bytes(_HALF_BYTES)
-    return UUID(bytes=data, version=_UUID_VERSION)
+    return UUID(bytes=mark.bytes[: _OF_RUN.stop] + secrets.token_bytes(_RANDOM_BYTES))
 
 
 def has_mark(uuid: UUID, mark: UUID) -> bool:
-    """Whether a ledger of this uuid is of the write with this mark."""
-    return uuid.bytes[:_HALF_BYTES] == mark.bytes[:_HALF_BYTES]
+    """Whether a ledger of this uuid is of the run of a write with this mark."""
+    return uuid.bytes[_OF_RUN] == mark.bytes[_OF_RUN]
+
+
+def is_of_write(uuid: UUID, topic: TopicName, write_id: str) -> bool:
+    """Whether a ledger of this uuid is of any run of the write with this id."""
+    return uuid.bytes[_OF_WRITE] == _hash(topic, write_id)
+
+
+def _hash(topic: TopicName, write_id: str) -> bytes:
+    return sha256(f"{topic} {write_id}".encode()).digest()[_OF_WRITE]
 
 
 def ledger_names(location: Location) -> set[LedgerObjectName]:
@@ -112,23 +140,35 @@ def ledger_names(location: Location) -> set[LedgerObjectName]:
     return _of_ledgers(each.name for each in objects)
 
 
-def marked_names(location: Location, mark: UUID) -> set[LedgerObjectName]:
-    """The ledgers of a write, and attempts at them; one listing.
+def unpublished_names(location: Location, is_ours: Callable[[UUID], bool]) -> set[LedgerObjectName]:
+    """The ledgers of some uuids that have a data object, and no index object; one listing.
 
     Raises:
         StorageError: The bucket cannot be listed.
     """
-    return {name for name in ledger_names(location) if has_mark(name.uuid, mark)}
+    try:
+        objects = location.list_objects()
+    except MissingObjectError:
+        return set()
+    named = [name for each in objects if (name := parse_object_name(each.name)) is not None]
+    published = {each.uuid for each in named if each.is_index}
+    return {
+        each.ledger_object_name
+        for each in named
+        if not each.is_streaming and each.uuid not in published and is_ours(each.uuid)
+    }
 
 
-def check_alone(location: Location, mark: UUID, ids: Collection[int]) -> set[LedgerObjectName]:
+def check_alone(
+    location: Location, is_ours: Callable[[UUID], bool], ids: Collection[int]
+) -> set[LedgerObjectName]:
     """Check that nobody else wrote ledgers of these ids; one listing.
 
     Of two writers that have both written, at least the one that asks later finds the other.
 
     Args:
         location: The bucket.
-        mark: The mark of the write that asks.
+        is_ours: Whether a ledger of a uuid is of the write that asks.
         ids: The ids of its ledgers.
 
     Returns:
@@ -139,7 +179,7 @@ def check_alone(location: Location, mark: UUID, ids: Collection[int]) -> set[Led
         StorageError: The bucket cannot be listed.
     """
     names = ledger_names(location)
-    ours = {name for name in names if has_mark(name.uuid, mark)}
+    ours = {name for name in names if is_ours(name.uuid)}
     for name in names - ours:
         if name.ledger_id in ids:
             message = (

@@ -19,7 +19,7 @@ from connector.writing.ledger_ids import (
     LedgerIds,
     check_alone,
     delete_marked,
-    marked_names,
+    unpublished_names,
 )
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def publish(
     others: set[LedgerObjectName] = set()
     if standing is None:
         ids = {each.ledger_id for topic in decision.partitions or () for each in topic.ledgers}
-        others = check_alone(target.bucket, decision.mark, ids) - decision.names
+        others = check_alone(target.bucket, file.is_ours, ids) - decision.names
         if files is not None:
             files.check_unchanged(file)
         is_kept = file.is_named or files is not None
@@ -103,7 +103,7 @@ def _tidied(
         if not decision.is_published and (file.is_named or files is not None):
             file.settle(decision)
         if decision.mark != file.mark:
-            others = marked_names(target.bucket, file.mark)
+            others = unpublished_names(target.bucket, file.is_ours)
         warnings = {
             warning: None
             for name in sorted(others, key=lambda each: each.ledger_id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES
@@ -196,7 +195,7 @@ def write_messages(
 def write_to(target: WriteTarget, messages: object) -> WrittenTopic:
     """Write messages; as `write_messages`, whose options are made sense of."""
     write_id = target.request.write_id
-    file = target.decision_file(uuid4(), write_id)
+    file = target.decision_file(write_id)
     earlier = file.read() if file.is_named else None
     if earlier is not None:
         return _published_before(target, file, earlier)

@@ -31,7 +31,7 @@ from connector.pulsar_time import time_of
 from connector.topic_name import TopicName
 from connector.writing.carrying_out import carry_out
 from connector.writing.decision import DecisionFile
-from connector.writing.ledger_ids import delete_marked
+from connector.writing.ledger_ids import delete_marked, has_mark
 from connector.writing.new_folders import remove_if_empty
 from connector.writing.topic_files import METADATA_FILES, folder_name, restore_files
 
@@ -128,7 +128,7 @@ class UnfinishedWrite:
         """
         data = self._read()
         note = None if data is None else self._parsed(data)
-        if note is None or note.attempt != attempt:
+        if note is None or not has_mark(note.attempt, attempt):
             raise self._changed()
         self._ours = note
         return note.folders
@@ -196,7 +196,7 @@ class UnfinishedWrite:
         )
         decision = file.read()
         # A write of the same id may have been decided by another process.
-        if decision is not None and decision.mark == note.attempt:
+        if decision is not None and has_mark(decision.mark, note.attempt):
             carry_out(decision, self._bucket, self._root)
             self._root.delete_objects([self._name])
             file.settle(decision)

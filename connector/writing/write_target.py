@@ -15,6 +15,7 @@ from connector.topic import read_schema
 from connector.topic_name import TopicName
 from connector.writing.decision import DecisionFile
 from connector.writing.ledger_filling import LedgerLimits
+from connector.writing.ledger_ids import new_mark
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -138,6 +139,12 @@ class WriteTarget:
         request = self.request
         return read_schema(request.schema, request.schema_version, request.storage_options)
 
-    def decision_file(self, mark: UUID, write_id: str | None) -> DecisionFile:
-        """Where a write to the topic is decided."""
+    def decision_file(self, write_id: str | None, mark: UUID | None = None) -> DecisionFile:
+        """Where a write to the topic is decided.
+
+        Args:
+            write_id: The id of the write; None: it has none, or not yet.
+            mark: The mark of the run; None: it begins.
+        """
+        mark = mark or new_mark(self.topic, write_id)
         return DecisionFile(self.bucket, self.topic, write_id=write_id, mark=mark)

@@ -10,15 +10,21 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID
+from connector.topic_name import TopicName
 from connector.writing.ledger_ids import (
     IdRange,
     LedgerIds,
     check_alone,
     delete_marked,
     has_mark,
+    is_of_write,
     ledger_uuid,
+    marked_as,
+    new_mark,
 )
 from tests.support.offloads import ledger_of, memory_offloader, names
+
+_TOPIC = TopicName.parse("orders")
 
 
 def test_ids_end_somewhere() -> None:
@@ -79,6 +85,20 @@ def test_a_uuid_tells_its_write() -> None:
     assert {(each.version, each.variant) for each in uuids} == {(4, uuid4().variant)}
 
 
+def test_a_uuid_tells_the_id_of_its_write() -> None:
+    """Whichever run of it wrote the ledger, and of this topic alone."""
+    runs = [new_mark(_TOPIC, "q-0"), marked_as(new_mark(_TOPIC, None), _TOPIC, "q-0")]
+
+    for mark in runs:
+        uuid = ledger_uuid(mark)
+        assert is_of_write(uuid, _TOPIC, "q-0")
+        assert not is_of_write(uuid, _TOPIC, "q-1")
+        assert not is_of_write(uuid, TopicName.parse("other"), "q-0")
+    assert not has_mark(ledger_uuid(runs[0]), runs[1])
+    first = new_mark(_TOPIC, None)
+    assert has_mark(ledger_uuid(marked_as(first, _TOPIC, "q-0")), first)
+
+
 def test_what_a_write_left_is_deleted_and_nothing_else() -> None:
     """Ledgers, staged ones too, of its mark; those of others stay."""
     offloader, mark = memory_offloader(), uuid4()
@@ -95,13 +115,17 @@ def test_what_a_write_left_is_deleted_and_nothing_else() -> None:
 def test_another_writer_is_found() -> None:
     """By what it has staged already; attempts of the same write do not disturb."""
     offloader, mark, other = memory_offloader(), uuid4(), uuid4()
+
+    def is_ours(uuid: UUID) -> bool:
+        return has_mark(uuid, mark)
+
     for _ in range(2):
         offloader.stage(ledger_of([b"entry"]), ledger_uuid(mark))
-    check_alone(offloader.location, mark, {42})
+    check_alone(offloader.location, is_ours, {42})
 
     offloader.stage(ledger_of([b"entry"]), ledger_uuid(other))
 
-    check_alone(offloader.location, mark, {41, 43})
+    check_alone(offloader.location, is_ours, {41, 43})
     with pytest.raises(OptionError, match="one writer at a time") as raised:
-        check_alone(offloader.location, mark, {42})
+        check_alone(offloader.location, is_ours, {42})
     assert raised.value.ledger_id == 42
