@@ -1,0 +1,17 @@
+"""Orders as they are offloaded, each once: a streaming table."""
+
+import os
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+BUCKET = os.environ["ORDERS_BUCKET"]
+SCHEMA = os.environ["ORDERS_SCHEMA"]
+
+
+@dp.table
+def orders() -> DataFrame:
+    """Each run reads what was offloaded since the run before."""
+    spark = SparkSession.active()
+    source = spark.readStream.format("pulsar_offload").options(topic="json-orders", schema=SCHEMA)
+    return source.option("columns", "__publish_time__,orderId,status,total").load(BUCKET)
