@@ -29,7 +29,7 @@ from spark_ds.column_types import spark_schema
 from spark_ds.listing_reader import ListingReader
 from spark_ds.options import SourceOptions, hide_secrets
 from spark_ds.sentence_first import sentence_first
-from spark_ds.stream_reader import StreamSource, TopicStreamReader
+from spark_ds.stream_reader import DEFAULT_BATCH_BYTES, StreamSource, TopicStreamReader
 from spark_ds.write_options import SinkOptions
 from spark_ds.writer import TopicBatchWriter, TopicStreamWriter, refuse_overwrite
 
@@ -215,6 +215,8 @@ class PulsarOffloadDataSource(DataSource):
         )
         begin = partial(_beginning, increments, options.offsets, start.start_id)
         limits = Limits(options.max_bytes, options.max_ledgers)
+        if limits == Limits():
+            limits = Limits(DEFAULT_BATCH_BYTES)
         return StreamSource(increments, begin, limits, options.task_bytes)
 
     def _refuse_options_of_streams(self) -> None:

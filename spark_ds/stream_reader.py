@@ -40,6 +40,14 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 
+DEFAULT_BATCH_BYTES: Final = 16 << 30
+"""Most bytes of data objects in a batch, unless a limit is given.
+
+Each partition of a batch carries the ledgers of its topics, about 130 bytes each, because Spark
+gives a stream's partitions nothing in common. So what a batch takes of the driver grows with its
+bytes times the ledgers of the topic: here to about 17 MB a thousand ledgers.
+"""
+
 
 @dataclass(frozen=True)
 class StreamSource:

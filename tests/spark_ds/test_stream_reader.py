@@ -124,7 +124,7 @@ def test_limits(small_bucket: str) -> None:
 
     assert by_ledgers.getDefaultReadLimit() == ReadMaxFiles(2)
     assert by_bytes.getDefaultReadLimit() == ReadMaxBytes(2048)
-    assert planner(small_bucket).getDefaultReadLimit() == ReadAllAvailable()
+    assert planner(small_bucket).getDefaultReadLimit() == ReadMaxBytes(16 << 30)
     offset = next_offset(by_ledgers, begin)
     assert offset["read"]["ledgers"] == 2
     assert offset["behind"]["ledgers"] == len(TRANSACTIONS.ledgers) - 2
