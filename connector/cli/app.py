@@ -18,11 +18,15 @@ import typer
 from typer.core import TyperGroup
 
 from arrow_io.errors import (
+    ConcurrentCopyError,
     EncryptedPayloadError,
     EntryTooLargeError,
     FormatError,
     IncompleteReadWarning,
+    LakeTableError,
+    LateLedgerError,
     MissingObjectError,
+    OpenTransactionError,
     OptionError,
     PulsarOffloadError,
     SchemaError,
@@ -57,6 +61,7 @@ class ExitCode(IntEnum):
     UNREADABLE = 5
     INCOMPLETE = 6
     FOUND = 7
+    TRY_AGAIN = 8
     INTERRUPTED = interrupts.EXIT_CODE
     CLOSED_PIPE = 141
 
@@ -69,12 +74,13 @@ app = typer.Typer(
 Exit codes:
   0  all is well
   1  the query failed in DuckDB, or something unexpected happened
-  2  the command line, an option or the SQL is wrong
+  2  the command line, an option or the SQL is wrong, or a lake table does not fit
   3  there is no such topic in the bucket
   4  there is no such bucket, folder or object; or a request failed or was refused
   5  data cannot be read: damaged, encrypted, or of an unknown format or schema
   6  something was left out, and reported as a note; all the rest was printed
   7  the audit found something, but all messages can be read
+  8  another run wrote meanwhile, or a transaction is still open: run it again
 130  Ctrl-C interrupted it
 141  the reader of the output, such as head, closed it
 \b
@@ -202,7 +208,7 @@ def _tell_warnings(caught: list[warnings.WarningMessage]) -> bool:
 
 def _exit_code(error: PulsarOffloadError) -> ExitCode:
     match error:
-        case OptionError() | EntryTooLargeError():
+        case OptionError() | EntryTooLargeError() | LakeTableError():
             return ExitCode.USAGE
         case TopicNotFoundError():
             return ExitCode.TOPIC_NOT_FOUND
@@ -210,4 +216,8 @@ def _exit_code(error: PulsarOffloadError) -> ExitCode:
             return ExitCode.STORAGE
         case FormatError() | EncryptedPayloadError() | SchemaError() | UnknownSchemaVersionError():
             return ExitCode.UNREADABLE
+        case LateLedgerError():
+            return ExitCode.UNREADABLE
+        case ConcurrentCopyError() | OpenTransactionError():
+            return ExitCode.TRY_AGAIN
     return ExitCode.FAILED

@@ -31,6 +31,7 @@ from tests.support.command_line import (
     OK,
     ORDERS,
     STORAGE,
+    TRY_AGAIN,
     UNREADABLE,
     URL,
     USAGE,
@@ -248,7 +249,7 @@ def test_every_error_ends_with_a_code_that_says_what_it_is(
     result = CliRunner().invoke(APP, ["head", URL, "orders"])
 
     assert result.stderr == "error: this\n"
-    assert result.exit_code in {USAGE, NOT_FOUND, STORAGE, UNREADABLE}
+    assert result.exit_code in {USAGE, NOT_FOUND, STORAGE, UNREADABLE, TRY_AGAIN}
 
 
 def test_help_names_commands_and_exit_codes() -> None:

@@ -20,7 +20,7 @@ URL: Final = str(GOLDEN / "pulsar-4.0.7" / "objects")
 ORDERS: Final = golden_topic("json-orders")
 LEDGERS: Final = golden_topic("multi-ledger")
 APP: Final = load_app()
-OK, FAILED, USAGE, NOT_FOUND, STORAGE, UNREADABLE, INCOMPLETE, FOUND = range(8)
+OK, FAILED, USAGE, NOT_FOUND, STORAGE, UNREADABLE, INCOMPLETE, FOUND, TRY_AGAIN = range(9)
 
 Row: TypeAlias = dict[str, Any]
 """What a line of JSON holds."""
