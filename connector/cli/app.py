@@ -214,9 +214,13 @@ def _exit_code(error: PulsarOffloadError) -> ExitCode:
             return ExitCode.TOPIC_NOT_FOUND
         case StorageError() | MissingObjectError():
             return ExitCode.STORAGE
-        case FormatError() | EncryptedPayloadError() | SchemaError() | UnknownSchemaVersionError():
-            return ExitCode.UNREADABLE
-        case LateLedgerError():
+        case (
+            FormatError()
+            | EncryptedPayloadError()
+            | LateLedgerError()
+            | SchemaError()
+            | UnknownSchemaVersionError()
+        ):
             return ExitCode.UNREADABLE
         case ConcurrentCopyError() | OpenTransactionError():
             return ExitCode.TRY_AGAIN

@@ -102,7 +102,7 @@ def copy(
     given: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Copy what is new in topics to tables of a lake: Delta, Iceberg, or plain Parquet.
+    """Copy what is new in topics to Delta, Iceberg or Parquet tables.
 
     How far a table is copied stands in the table. So each run goes on where the one before it
     ended, or was stopped, and has each row there once; of two runs at a time, one fails. Columns
