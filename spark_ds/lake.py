@@ -59,7 +59,7 @@ def copy_topics(
 def in_executors(
     spark: SparkSession, write: TaskWriter, tasks: Sequence[ScanTask]
 ) -> Iterator[WrittenTask]:
-    """Run tasks on executors, a Spark task for each; see `connector.lake.executors.Executor`.
+    """Run tasks on executors, a Spark task for each; see `connector.lake.executors`.
 
     What an executor cannot read or write it hands back as an error, so that the driver hears of the
     files of all tasks. Whatever else befalls a task is Spark's, which tries it again; what the

@@ -41,8 +41,8 @@ BUCKET = "s3://offloaded"
 
 SUFFIXES = (".md", ".pxd", ".py", ".sql", ".toml", ".yml")
 """Endings of the names of our own files; those of users have others."""
-NOT_OURS = ("build/", ".venv/", "tenant/namespace/topic")
-"""What `make` builds, and a user's folders."""
+NOT_OURS = ("build/", ".venv/", "tenant/namespace/topic", "_pulsar_offload/")
+"""What `make` builds, and the folders of users and of their tables."""
 
 
 def _text(name: str) -> str:

@@ -200,8 +200,8 @@ class Partitioning:
         sizes = groups.value_counts().field("counts").to_pylist()
         if len(sizes) > MAX_PARTITIONS:
             message = (
-                f"{batch.num_rows} rows fall into {len(sizes)} partitions by"
-                f" {', '.join(self.texts)}; allowed are {MAX_PARTITIONS}: choose what divides less"
+                f"a record batch falls into more partitions than the {MAX_PARTITIONS} allowed, by"
+                f" {', '.join(self.texts)}: choose what divides less"
             )
             raise LakeTableError(message)
         bounds = [0]
@@ -236,9 +236,9 @@ def _parsed(text: str, schema: pa.Schema) -> PartitionField:
                 raise OptionError(message)
     found_columns = schema.names.count(field.source)
     if found_columns != 1:
-        many = "no column" if not found_columns else f"{found_columns} columns"
+        what = "there are several columns" if found_columns else "there is no column"
         message = (
-            f"cannot partition by {text!r}: {many} {field.source!r};"
+            f"cannot partition by {text!r}: {what} {field.source!r};"
             f" allowed are {_SPELLINGS} of {', '.join(schema.names)}"
         )
         raise OptionError(message)

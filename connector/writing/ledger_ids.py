@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 from arrow_io.errors import MissingObjectError, OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName, parse_object_name
 from arrow_io.option_names import option_name
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -73,8 +74,9 @@ class LedgerIds:
             message = f"ledger ids end with {MAX_LEDGER_ID}: give a smaller {first}"
             raise OptionError(message)
         if ledger_id >= self._ids.stop:
+            most = counted(self._ids.stop - self._ids.first, "ledger")
             message = (
-                f"a task may write {self._ids.stop - self._ids.first} ledgers: give"
+                f"a task may write {most}: give"
                 f" {option_name('task_ledgers')} for more, let ledgers have more entries, or have"
                 " more tasks"
             )

@@ -198,7 +198,7 @@ def test_too_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     partitioning = Partitioning((PartitionField("a"),))
 
     assert len(partitioning.split(pa.record_batch({"a": [1, 2, 3, 3]}))) == 3
-    with pytest.raises(LakeTableError, match="4 rows fall into 4 partitions by a; allowed are 3"):
+    with pytest.raises(LakeTableError, match="more partitions than the 3 allowed, by a:"):
         partitioning.split(pa.record_batch({"a": [1, 2, 3, 4]}))
 
 
@@ -295,7 +295,7 @@ def test_two_columns_of_a_name() -> None:
     """A column that is there twice cannot be meant."""
     schema = pa.schema([pa.field("a", pa.int32()), pa.field("a", pa.int32())])
 
-    with pytest.raises(OptionError, match="2 columns 'a'"):
+    with pytest.raises(OptionError, match="several columns 'a'"):
         Partitioning.parse(["a"], schema)
 
 
