@@ -163,6 +163,10 @@ class DeltaTable:
             known = {each.name: each for each in snapshot.schema().fields}
             changed = [each for each in schema.fields if known.get(each.name) != each]
             snapshot.alter.add_columns(changed)
+            # That went behind whatever others committed, and what follows is checked from there on.
+            if snapshot.transaction_version(APPLICATION) != token.number:
+                message = "rows were committed before the columns were added"
+                raise CommitFailedError(message)
         snapshot.create_write_transaction(
             [self._action(each, commit) for each in commit.files],
             "append",

@@ -1,0 +1,116 @@
+"""Of two runs that copy the same rows at a time, one adds them, wherever one comes."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Final, Self
+
+import pyarrow as pa
+import pytest
+
+from arrow_io.errors import ConcurrentCopyError
+from connector.lake import delta, iceberg, parquet
+from connector.lake.file_writer import FileSettings, FileWriter
+from connector.lake.table import Commit, LakeTable, Standing
+from connector.lake.table_kinds import KINDS
+from connector.lake.transforms import Partitioning
+from tests.support.lake_kinds import read_back, table_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from types import FrameType
+
+    from connector.lake.evolution import TableKind
+
+_CODE: Final = {"delta": delta.__file__, "iceberg": iceberg.__file__, "parquet": parquet.__file__}
+_LEAST_LINES: Final = 3
+NARROW: Final = pa.schema([("n", pa.int64())])
+WIDE: Final = NARROW.append(pa.field("price", pa.float64()))
+
+
+class _Interruption:
+    """Runs something once, before a call from a line of some code that was not met before."""
+
+    def __init__(self, code: str, met_lines: set[int], run: Callable[[], None]) -> None:
+        self._code, self._met_lines, self._run = code, met_lines, run
+        self.is_over = False
+
+    def __enter__(self) -> Self:
+        sys.setprofile(self._called)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _called(self, frame: FrameType, event: str, _: object) -> None:
+        caller = frame if event == "c_call" else frame.f_back
+        if event not in {"call", "c_call"} or caller is None:
+            return
+        if caller.f_code.co_filename == self._code and caller.f_lineno not in self._met_lines:
+            self._met_lines.add(caller.f_lineno)
+            sys.setprofile(None)
+            self.is_over = True
+            self._run()
+
+
+def prepared(
+    table: LakeTable, kind: TableKind, numbers: range, schema: pa.Schema, after: str
+) -> tuple[Commit, Standing | None]:
+    """A commit that only has to be made: its files are written."""
+    standing = table.standing()
+    stored = table.storable(schema, standing)
+    rows = pa.Table.from_pylist([{"n": n} for n in numbers], schema).to_batches()
+    with FileWriter(
+        FileSettings(table.location, table.data_prefix, stored, Partitioning(), kind)
+    ) as writer:
+        for each in rows:
+            writer.write(each)
+        files = writer.finish()
+    before = None if standing is None else standing.progress
+    return Commit(files, stored, Partitioning(), before, after), standing
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [(NARROW, NARROW), (WIDE, NARROW), (WIDE, WIDE)],
+    ids=["none-widens", "one-widens", "both-widen"],
+)
+def test_one_of_two_runs_wins_at_every_step(
+    kind: TableKind, own: pa.Schema, other: pa.Schema, tmp_path: Path
+) -> None:
+    """Another run commits the same rows before each line of a commit that calls anything."""
+    lines: set[int] = set()
+    for attempt in count():
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with table_in(folder, kind) as ours, table_in(folder, kind) as theirs:
+            ours.commit(*prepared(ours, kind, range(3), NARROW, "three"))
+            steps = {
+                "ours": partial(ours.commit, *prepared(ours, kind, range(3, 6), own, "ours")),
+                "theirs": partial(
+                    theirs.commit, *prepared(theirs, kind, range(3, 6), other, "theirs")
+                ),
+            }
+            won: list[str] = []
+            come_between = partial(take, "theirs", steps, won)
+            with _Interruption(_CODE[kind], lines, come_between) as interruption:
+                take("ours", steps, won)
+            if not interruption.is_over:
+                assert len(lines) > _LEAST_LINES, "the commit was not followed"
+                return
+            standing = ours.standing()
+            assert standing is not None
+            assert [standing.progress] == won, lines
+            assert sorted(read_back(ours)["n"].to_pylist()) == list(range(6)), lines
+
+
+def take(run: str, steps: Mapping[str, Callable[[], None]], won: list[str]) -> None:
+    """Let a run commit."""
+    with suppress(ConcurrentCopyError):
+        steps[run]()
+        won.append(run)
