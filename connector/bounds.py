@@ -86,6 +86,11 @@ class Bounds:
         return ledger_id if (entry_id, batch_index) > (0, 0) else ledger_id - 1
 
     @property
+    def has_start(self) -> bool:
+        """Whether rows may lie before the range."""
+        return self.start_id is not None or self.start_ms is not None
+
+    @property
     def by_time(self) -> bool:
         """Whether publish times matter."""
         return self.start_ms is not None or self.end_ms is not None

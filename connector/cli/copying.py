@@ -106,7 +106,8 @@ def copy(
 
     How far a table is copied stands in the table. So each run goes on where the one before it
     ended, or was stopped, and has each row there once; of two runs at a time, one fails. Columns
-    are position, key, publish time and those of the values, unless --columns names others.
+    are position, key, publish time and those of the values, unless --columns names others. What
+    lies before --start is left out for good; --end is refused.
     """
     started = time.monotonic()
     trace = RequestTrace()

@@ -134,12 +134,12 @@ class Increments:
         wanted: Names and globs of topics, or a regular expression that full names, without
             partition, have to match. Topics and partitions that appear are read from their
             beginning on.
-        options: How entries become rows. Their bounds narrow the rows further; without `end_id`,
-            behind which nothing would ever be new. If they salvage, ledgers that are late, lost or
+        options: How entries become rows. Their bounds narrow the rows, and have no end: what
+            lies before their start counts as read. If they salvage, ledgers that are late, lost or
             unsound are told; else they are errors.
 
     Raises:
-        OptionError: The bounds have an end by message id.
+        OptionError: The bounds have an end.
     """
 
     def __init__(
@@ -148,8 +148,9 @@ class Increments:
         wanted: Sequence[str] | re.Pattern[str],
         options: ReadOptions,
     ) -> None:
-        if options.bounds.end_id is not None:
-            message = "what is new in a topic has no end: give no message id as end"
+        if options.bounds.end_id is not None or options.bounds.end_ms is not None:
+            # The rows behind it would be passed over as if they had been read.
+            message = "what is new in a topic has no end: leave the option end out"
             raise OptionError(message)
         self.catalog = catalog
         self.options = options

@@ -91,7 +91,8 @@ def copy_topics(
         executor: What runs the tasks.
         topic_options: As of `open_topic`. By default, `columns` are `MESSAGE_COLUMNS` and those of
             the values, behind `__topic__` where several topics share a table; and `time_unit` is
-            `us`, unless the files are plain Parquet.
+            `us`, unless the files are plain Parquet. What lies before `start` is left out for good;
+            `end` is refused.
 
     Returns:
         What was done, table by table.

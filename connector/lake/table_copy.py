@@ -9,7 +9,7 @@ says that it has.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -124,7 +124,7 @@ class TableCopy:
         """
         standing = self.table.standing()
         self._settings(standing)
-        increment = self.increments.next_increment(_progress_of(standing))
+        increment = self._next_increment(_progress_of(standing))
         return plan_of(str(self.table.location), increment, self.sizes)
 
     def copy(self) -> TableSummary:
@@ -146,15 +146,23 @@ class TableCopy:
             settings = self._settings(standing)
             before = _progress_of(standing)
             summary.progress = None if standing is None else standing.progress
-            increment = self.increments.next_increment(
-                before, Limits(max_bytes=self.sizes.commit_bytes)
-            )
+            increment = self._next_increment(before, Limits(max_bytes=self.sizes.commit_bytes))
             summary.behind_bytes = increment.behind.data_bytes
             summary.notices += [each for each in increment.notices if each not in summary.notices]
             if increment.after == before:
                 return summary
             total = total or increment.data_bytes + increment.behind.data_bytes
             self._step(increment, settings, standing, summary, partial(self._tell, total))
+
+    def _next_increment(self, before: Progress, limits: Limits | None = None) -> Increment:
+        increment = self.increments.next_increment(before, limits)
+        if before != Progress() or not self.increments.options.bounds.has_start:
+            return increment
+        notice = (
+            "what lies before the start is not copied by a later run either: each goes on where the"
+            " one before it ended"
+        )
+        return replace(increment, notices=(notice, *increment.notices))
 
     def _tell(self, total_bytes: int, copied_bytes: int) -> None:
         if self.told is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+
+    from connector.bounds import Bound
 
 
 CHUNKED = golden_topic("small-chunked")
@@ -343,11 +346,19 @@ def test_topics_take_turns(bucket: MemoryBucket) -> None:
     assert least.data_bytes == sum(read.data_bytes for read in least.reads)
 
 
-def test_what_no_increment_can_have(bucket: MemoryBucket) -> None:
-    """An end by message id, behind which nothing would ever be new; and topics that are nowhere."""
+@pytest.mark.parametrize(
+    "end", [(IDS[0], 1), "87:1", "2024-01-01", date(2024, 1, 1), datetime(2024, 1, 1, tzinfo=UTC)]
+)
+def test_there_is_no_end(bucket: MemoryBucket, end: Bound) -> None:
+    """Rows behind it would be passed over as if they had been read, and never given."""
     _put(bucket, 0)
-    with pytest.raises(OptionError, match="has no end: give no message id"):
-        _source(bucket, end=(IDS[0], 1))
+    with pytest.raises(OptionError, match="what is new in a topic has no end"):
+        _source(bucket, end=end)
+
+
+def test_what_no_increment_can_have(bucket: MemoryBucket) -> None:
+    """Topics that are nowhere."""
+    _put(bucket, 0)
     source = Increments(open_catalog(bucket.url), ("nothing",), _source(bucket).options)
     with pytest.raises(TopicNotFoundError, match="nothing"):
         source.next_increment(Progress())

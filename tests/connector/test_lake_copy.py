@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from connector.bounds import Bound
     from connector.lake.task_writer import TaskWriter, WrittenTask
     from connector.scan.topic_read import ScanTask
 
@@ -317,10 +319,11 @@ class TestOptions:
             ({"format": "hudi"}, "delta, iceberg, parquet"),
             ({"partition_by": ["day(nothing)"]}, "nothing"),
             ({"colour": "red"}, "no option 'colour'"),
-            ({"end": (5, 0)}, "end"),
+            ({"end": (5, 0)}, "has no end"),
+            ({"end": "2023-11-20"}, "has no end"),
             ({"format": "parquet", "table_options": {"a": 1}}, "table_options"),
         ],
-        ids=["format", "partition", "unknown", "end", "table-options"],
+        ids=["format", "partition", "unknown", "end", "end-time", "table-options"],
     )
     def test_what_is_not_allowed_is_told(
         self, bucket: MemoryBucket, tmp_path: Path, options: dict[str, Any], said: str
@@ -359,13 +362,23 @@ class TestOptions:
         [plan] = plan_copy(bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA)
         assert plan.data_bytes == 0
 
-    def test_rows_behind_a_start_are_copied(self, bucket: MemoryBucket, tmp_path: Path) -> None:
-        """A first run need not begin with the oldest ledger."""
+    @pytest.mark.parametrize("start", [(1, 0), datetime.fromtimestamp(1_700_060_000, tz=UTC)])
+    def test_rows_behind_a_start_are_copied(
+        self, bucket: MemoryBucket, tmp_path: Path, start: Bound
+    ) -> None:
+        """A first run need not begin with the oldest ledger; that it passed over rows is told."""
         write_topic(bucket.url, range(12))
-        [summary] = copy_topics(
-            bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA, start=(1, 0)
-        )
+        target = str(tmp_path / "t")
+        options: dict[str, Any] = {"schema": SCHEMA, "start": start}
+        [plan] = plan_copy(bucket.url, "orders", target, **options)
+        [summary] = copy_topics(bucket.url, "orders", target, **options)
         assert summary.rows == 6
+        [notice] = summary.notices
+        assert "is not copied by a later run either" in notice
+        assert list(plan.notices) == [notice]
+        for later in (options, {"schema": SCHEMA}):
+            [summary] = copy_topics(bucket.url, "orders", target, **later)
+            assert (summary.rows, summary.notices) == (0, [])
         table = table_of(opened(tmp_path / "t", "delta"))
         assert isinstance(table, pa.Table)
         assert sorted(table.column("number").to_pylist()) == list(range(6, 12))
