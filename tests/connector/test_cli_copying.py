@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from tests.support.command_line import (
-    FAILED,
     NOT_FOUND,
     ORDERS,
     UNREADABLE,
@@ -125,4 +124,4 @@ def test_a_table_of_another_kind_is_told(tmp_path: Path) -> None:
     """The two would not be one."""
     arguments = ("copy", URL, "json-orders", str(tmp_path / "t"), *METADATA)
     run(*arguments)
-    assert "is a Delta table" in run(*arguments, "--format", "parquet", ends=FAILED).stderr
+    assert "is a Delta table" in run(*arguments, "--format", "parquet", ends=USAGE).stderr
