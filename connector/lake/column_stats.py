@@ -65,8 +65,12 @@ class FileStats:
         is_known = all(stats.has_min_max for stats in bounded)
         if not bounded or not is_known or name in self._with_nan:
             return ColumnStats(nulls)
-        least = _at_most(min(stats.min for stats in bounded))
-        return ColumnStats(nulls, least, _at_least(max(stats.max for stats in bounded)))
+        try:
+            least = min(stats.min for stats in bounded)
+            greatest = max(stats.max for stats in bounded)
+        except (OverflowError, ValueError):  # Python has no times outside of the years 1 to 9999.
+            return ColumnStats(nulls)
+        return ColumnStats(nulls, _at_most(least), _at_least(greatest))
 
 
 def _has_order(type_: pa.DataType) -> bool:

@@ -10,6 +10,7 @@ What a table keeps below a folder whose name begins with `_` is left alone when 
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
@@ -299,21 +300,28 @@ def _stats(file: DataFile) -> str:
             "minValues": {name: low for name, (low, _) in bounds.items() if low is not None},
             "maxValues": {name: high for name, (_, high) in bounds.items() if high is not None},
             "nullCount": {name: each.nulls for name, each in file.stats.items()},
-        }
+        },
+        allow_nan=False,
     )
 
 
 def _bound(value: object, *, is_upper: bool = False) -> object:
-    """A bound in JSON; None of what Delta keeps no bounds."""
+    """A bound in JSON; None of what Delta, or JSON, keeps no bounds."""
     if isinstance(value, datetime):
         naive = value.replace(tzinfo=None)
         past_ms = timedelta(microseconds=naive.microsecond % 1000)
-        naive += (_MS if is_upper and past_ms else timedelta()) - past_ms
+        naive -= past_ms
+        try:
+            naive += _MS if is_upper and past_ms else timedelta()
+        except OverflowError:  # It lies in the last ms of the year 9999.
+            return None
         return naive.isoformat(timespec="milliseconds") + ("Z" if value.tzinfo else "")
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal):
         return None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     return None if isinstance(value, bool | bytes | time | timedelta) else value
 
 

@@ -19,7 +19,7 @@ from arrow_io.errors import PulsarOffloadError
 from connector.lake.column_stats import FileStats
 from connector.lake.data_file import DataFile
 from connector.lake.evolution import fitted
-from connector.lake.partition_folders import partition_folder
+from connector.lake.partition_folders import check_partitioning, partition_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,6 +62,14 @@ class FileSettings:
     waiting_bytes: int = 128 << 20
     open_files: int = 64
     compression: str = "zstd"
+
+    def __post_init__(self) -> None:
+        """Refuse what the table cannot be partitioned by.
+
+        Raises:
+            OptionError: By `check_partitioning`.
+        """
+        check_partitioning(self.partitioning, self.schema, self.kind)
 
     @property
     def file_schema(self) -> pa.Schema:

@@ -13,7 +13,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from arrow_io.errors import LakeTableError
+import pyarrow as pa
+
+from arrow_io.errors import LakeTableError, OptionError
 
 if TYPE_CHECKING:
     from connector.lake.evolution import TableKind
@@ -26,13 +28,30 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.=-]")
 """What a URL, a file system or a table format may spell in another way."""
 
 
+def check_partitioning(partitioning: Partitioning, schema: pa.Schema, kind: TableKind) -> None:
+    """Refuse what a kind of table cannot be partitioned by.
+
+    Raises:
+        OptionError: Readers of Delta do not agree on how bytes are written in its log.
+    """
+    for each in partitioning.fields:
+        is_bytes = pa.types.is_binary(schema.field(each.source).type)
+        if kind == "delta" and each.transform == "identity" and is_bytes:
+            message = (
+                f"a Delta table cannot be partitioned by {each}, whose values are bytes: partition"
+                f" by bucket(16, {each.source})"
+            )
+            raise OptionError(message)
+
+
 def partition_folder(
     partitioning: Partitioning, values: tuple[object, ...], kind: TableKind
 ) -> str:
     """The folder of a partition: empty, or ends in `/`.
 
     Raises:
-        LakeTableError: A value of a partition of a Delta table is too long for a name.
+        LakeTableError: A value of a partition of a Delta table is too long for a name, or would be
+            read as null.
 
     Example:
         >>> from connector.lake.transforms import PartitionField, Partitioning
@@ -48,12 +67,21 @@ def partition_folder(
 
 
 def delta_text(field: PartitionField, value: object) -> str:
-    """A value as Delta's protocol writes those of partitions; not for null."""
+    """A value as Delta's protocol writes those of partitions; not for null.
+
+    Raises:
+        LakeTableError: It would be read as null.
+    """
     if field.transform == "identity" and isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S.%f")
-    if field.transform == "identity" and isinstance(value, bytes):
-        return value.decode("latin-1")
-    return field.text(value)
+        return value.replace(tzinfo=None).isoformat(" ", "microseconds")
+    text = field.text(value)
+    if text in {"", _NULL}:
+        message = (
+            f"a value of {field} is {text!r}, which in partitions of a Delta table means null:"
+            f" partition by bucket(16, {field.source})"
+        )
+        raise LakeTableError(message)
+    return text
 
 
 def _hive_name(field: PartitionField, value: object) -> str:
