@@ -206,7 +206,9 @@ class CopyRequest:
             increments=Increments(catalog, topics, options),
             kind=self.format,
             table=self._table(catalog, target),
-            letters=self._table(catalog, target + DEAD_LETTERS) if self.dead_letters else None,
+            letters=self._table(catalog, target.rstrip("/") + DEAD_LETTERS)
+            if self.dead_letters
+            else None,
             partition_by=self.partition_by,
             sizes=self.sizes,
             source=f"{catalog.location}: {', '.join(topics)}",

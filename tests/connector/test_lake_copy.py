@@ -242,6 +242,23 @@ class TestTargets:
         [summary] = copy_topics(bucket.url, name, str(tmp_path / "lake" / "{topic}"), schema=SCHEMA)
         assert summary.target == str(tmp_path / "lake" / "_._elsewhere")
 
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("ending", ["", "/", "//"])
+    def test_dead_letters_lie_beside_the_table(
+        self, kind: str, ending: str, bucket: MemoryBucket, tmp_path: Path
+    ) -> None:
+        """However the folder's URL ends: no file of the one table lies in the other."""
+        write_topic(bucket.url, range(20), with_odd=True)
+        target = f"{tmp_path}/{{topic}}{ending}"
+        options: dict[str, Any] = {"format": kind, "schema": SCHEMA, "dead_letters": True}
+        [summary] = copy_topics(bucket.url, "orders", target, **options)
+        assert summary.dead_letters > 0
+        found = sorted(each.name for each in tmp_path.iterdir())
+        assert found == ["orders", letters_target("orders")]
+        letters = table_of(opened(letters_target(str(tmp_path / "orders")), kind))
+        assert letters.num_rows == summary.dead_letters
+        assert copy_topics(bucket.url, "orders", target, **options)[0].rows == 0
+
     def test_topics_of_one_name_are_told(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """Two that would have one table by accident are an error."""
         write_topic(bucket.url, range(2), "persistent://a/b/orders")
