@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.columns import ALL_COLUMNS
@@ -153,10 +153,10 @@ class CopyRequest:
     format: TableKind = "delta"
     partition_by: Sequence[str] | None = None
     dead_letters: bool = False
-    target_options: Mapping[str, object] | None = None
-    table_options: Mapping[str, object] | None = None
+    target_options: Mapping[str, object] | None = field(default=None, repr=False)
+    table_options: Mapping[str, object] | None = field(default=None, repr=False)
     sizes: CopySizes = _SIZES
-    topic_options: Mapping[str, object]
+    topic_options: Mapping[str, object] = field(repr=False)
 
     def copies(self) -> Iterator[TableCopy]:
         """The copies to each table, about to be made.

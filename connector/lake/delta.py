@@ -81,7 +81,7 @@ class DeltaTable:
     """
 
     location: Location
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     data_prefix: str = ""
 
     def storable(self, schema: pa.Schema, standing: Standing | None) -> pa.Schema:
