@@ -20,10 +20,11 @@ from connector.scan.execution import execute
 from connector.scan.topic_read import EntryRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from arrow_io.errors import PulsarOffloadError
-    from connector.scan.topic_read import ScanTask
+    from arrow_io.ledger import Block
+    from connector.scan.topic_read import ScanTask, TopicRead
 
 POSITION_COLUMNS: Final = ("__ledger_id__", "__entry_id__", "__batch_index__")
 _COLUMNS: Final = (
@@ -50,7 +51,7 @@ LETTERS_SCHEMA: Final = pa.schema(
 )
 """Columns of a table of dead letters: the bytes of the value are last."""
 
-_RowPosition = tuple[int, int, int]
+RowPosition = tuple[int, int, int]
 """Ledger id, entry id, and batch index: −1 if it is not batched."""
 
 
@@ -62,7 +63,7 @@ class DeadLetterReport(ReadReport):
         letters: Why each value could not be decoded, by its position.
     """
 
-    letters: dict[_RowPosition, str] = field(default_factory=dict)
+    letters: dict[RowPosition, str] = field(default_factory=dict)
 
     def lose(
         self,
@@ -80,16 +81,18 @@ class DeadLetterReport(ReadReport):
         for each in (error, *further):
             self.letters.setdefault(_position(each), each.message)
 
-    def forget_before(self, position: tuple[int, int]) -> None:
-        """Forget the letters that stand before a ledger and entry id."""
-        self.letters = {key: why for key, why in self.letters.items() if key[:2] >= position}
+    def taken_letters(self, position: tuple[int, int]) -> dict[RowPosition, str]:
+        """Those that stand at a ledger and entry id or behind; the report forgets all it has."""
+        taken = {key: why for key, why in self.letters.items() if key[:2] >= position}
+        self.letters = {}
+        return taken
 
     def counts(self) -> ReadReport:
         """The other counts."""
         return ReadReport(**{each.name: getattr(self, each.name) for each in fields(ReadReport)})
 
 
-def _position(error: PulsarOffloadError) -> _RowPosition:
+def _position(error: PulsarOffloadError) -> RowPosition:
     assert error.ledger_id is not None, "a row stands in a ledger"  # noqa: S101
     assert error.entry_id is not None, "and in an entry"  # noqa: S101
     return error.ledger_id, error.entry_id, -1 if error.batch_index is None else error.batch_index
@@ -111,13 +114,18 @@ def without_letters(batch: pa.RecordBatch, report: DeadLetterReport) -> pa.Recor
     """The rows that are no dead letters."""
     if not report.letters:
         return batch
-    dead = set(report.letters)
-    alive = [each not in dead for each in _positions(batch)]
+    alive = [each not in report.letters for each in _positions(batch)]
     return batch.filter(pa.array(alive))
 
 
-def letters_of(task: ScanTask, report: DeadLetterReport) -> Iterator[pa.RecordBatch]:
-    """The dead letters of a task, whose entries are read once more, for the bytes.
+def letters_of(task: ScanTask, letters: Mapping[RowPosition, str]) -> Iterator[pa.RecordBatch]:
+    """Dead letters of a task, whose entries are read once more, for the bytes.
+
+    It takes at most about as many requests as to read the task did, however many letters there are.
+
+    Args:
+        task: The task.
+        letters: Why each value could not be decoded, by its position.
 
     Raises:
         PulsarOffloadError: They cannot be read.
@@ -125,17 +133,51 @@ def letters_of(task: ScanTask, report: DeadLetterReport) -> Iterator[pa.RecordBa
     options = task.read.options
     plain = every_column()
     raw = replace(options, projection=plain.select(_COLUMNS), filterable=plain, row_filter=None)
-    entries = sorted({(ledger_id, entry_id) for ledger_id, entry_id, _ in report.letters})
-    ranges = tuple(EntryRange(*each, each[1]) for each in entries)
+    entries = sorted({(ledger_id, entry_id) for ledger_id, entry_id, _ in letters})
+    ranges = tuple(_ranges_around(task.read, entries))
     read = replace(task.read, options=raw, ranges=ranges)
     for batch in execute(read.task(ranges), ReadReport()):
-        reasons = [report.letters.get(each) for each in _positions(batch)]
+        reasons = [letters.get(each) for each in _positions(batch)]
         with_reason = batch.append_column(REASON_COLUMN, pa.array(reasons, pa.string()))
         kept = with_reason.filter(pc.is_valid(with_reason.column(REASON_COLUMN)))
         yield kept.select(LETTERS_SCHEMA.names)
 
 
-def _positions(batch: pa.RecordBatch) -> Iterator[_RowPosition]:
+def _ranges_around(read: TopicRead, entries: Iterable[tuple[int, int]]) -> Iterator[EntryRange]:
+    """Ranges that have some entries, as few as it takes to read no byte twice.
+
+    A block is read from its start, so those of a block are one range; so are those of blocks that
+    stand closer together than one request reaches.
+
+    Args:
+        read: Has their ledgers.
+        entries: Ledger and entry ids, ascending.
+    """
+    found: EntryRange | None = None
+    block: Block | None = None
+    for ledger_id, entry_id in entries:
+        ledger = read.ledger(ledger_id)
+        is_same_ledger = found is not None and found.ledger_id == ledger_id
+        if not is_same_ledger or block is None or entry_id > block.last_entry_id:
+            blocks = ledger.blocks(entry_id, entry_id)
+            following = blocks[0] if blocks else None
+            if found is not None and not (
+                is_same_ledger and _are_near(block, following, ledger.location.range_bytes)
+            ):
+                yield found
+                found = None
+            block = following
+        first = entry_id if found is None else found.first_entry_id
+        found = EntryRange(ledger_id, first, entry_id)
+    if found is not None:
+        yield found
+
+
+def _are_near(one: Block | None, other: Block | None, range_bytes: int) -> bool:
+    return one is not None and other is not None and other.start - one.stop < range_bytes
+
+
+def _positions(batch: pa.RecordBatch) -> Iterator[RowPosition]:
     ledgers, entries, members = (batch.column(name) for name in POSITION_COLUMNS)
     members = pc.fill_null(members, -1)
     return zip(ledgers.to_pylist(), entries.to_pylist(), members.to_pylist(), strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arrow_io.read_report import ReadReport
 from connector.increments.increment import execute_increment
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from connector.lake.data_file import DataFile
     from connector.lake.file_writer import FileSettings
     from connector.scan.topic_read import ScanTask
+
+MAX_HELD_LETTERS: Final = 1 << 18
+"""Positions and reasons of dead letters that a task holds, some 64 MiB; and those of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,15 @@ class TaskWriter:
         with FileWriter(self.settings) as writer, FileWriter(settings) as letters:
             for batch in execute_increment(dead_letter_task(task), report):
                 writer.write(without_letters(batch, report).select(names))
-            report.forget_before(self.letters_from.get(task.read.origin.topic, (0, 0)))
-            for batch in letters_of(task, report) if report.letters else ():
-                letters.write(batch)
+                if len(report.letters) >= MAX_HELD_LETTERS:
+                    self._write_letters(task, report, letters)
+            self._write_letters(task, report, letters)
             files = writer.finish()
             return WrittenTask(files, letters.finish(), report.counts(), task.data_bytes)
+
+    def _write_letters(self, task: ScanTask, report: DeadLetterReport, letters: FileWriter) -> None:
+        """Write the letters that a report has, unless their table has them, and forget them."""
+        origin = task.read.origin.topic
+        taken = report.taken_letters(self.letters_from.get(origin, (0, 0)))
+        for batch in letters_of(task, taken) if taken else ():
+            letters.write(batch)
