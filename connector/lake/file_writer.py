@@ -1,8 +1,9 @@
 """Rows of a task → Parquet files of a wanted size, written where the rows are decoded.
 
-What is held at once is bounded: the rows that wait for their row group, by `waiting_bytes`,
-whatever the number of partitions; and the files that are open, by `open_files`. A file that is
-small goes to the store in one request, a large one in parts, each as soon as it is full.
+What is held at once is bounded: the rows that wait for their row group, by twice `waiting_bytes`,
+whatever the number and the sizes of the partitions; and the files that are open, by `open_files`.
+A file that is small goes to the store in one request, a large one in parts, each as soon as it is
+full.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 PART_BYTES = 8 << 20
 """S3 wants 5 MiB at least, and no more than 10,000 of them."""
+
+_MOST_HELD = 2
+"""How many times the bytes of rows that wait may be held for them; else they are copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +185,11 @@ class _Waiting:
     size_bytes: int = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self.batches.append(batch)
         self.rows += batch.num_rows
         self.size_bytes += batch.nbytes
+        # A slice keeps all that it was cut from.
+        is_copied = batch.get_total_buffer_size() > _MOST_HELD * batch.nbytes
+        self.batches.append(pa.concat_batches([batch]) if is_copied else batch)
 
     def table(self, schema: pa.Schema) -> pa.Table:
         return pa.Table.from_batches(self.batches).select(schema.names)

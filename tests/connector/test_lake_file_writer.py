@@ -162,6 +162,35 @@ class TestFiles:
         numbers = [n for each in files for n in table_of(location, each).column("n").to_pylist()]
         assert sorted(numbers) == list(range(1000))
 
+    @pytest.mark.parametrize(
+        "columns",
+        [["name"], ["name", "text"], ["name", "nested"], ["name", "list"]],
+        ids=["key", "text", "struct", "list"],
+    )
+    def test_what_waits_is_all_that_is_held(self, location: Location, columns: list[str]) -> None:
+        """A few rows of a rare partition do not keep the large batches that they came in."""
+        rows = 1000
+        body = pa.array([b"x" * 1000] * rows, pa.large_binary()).cast(pa.binary())
+        all_columns = {
+            "name": pa.array(["rare" if n == rows // 2 else "common" for n in range(rows)]),
+            "body": body,
+            "text": pa.array(["y" * 1000] * rows),
+            "nested": pa.StructArray.from_arrays([body], ["bytes"]),
+            "list": pa.array([[n] * 100 for n in range(rows)]),
+        }
+        batch = pa.record_batch({name: all_columns[name] for name in ["body", *columns]})
+        settings = settings_of(
+            location, schema=batch.schema, partition_by=["name"], row_group_bytes=2 << 20
+        )
+        before = pa.total_allocated_bytes()
+        with FileWriter(settings) as writer:
+            for _ in range(40):
+                writer.write(batch)
+                held = pa.total_allocated_bytes() - before
+                assert held < writer._waiting_bytes + 4 * batch.nbytes
+            files = writer.finish()
+        assert sum(each.rows for each in files) == 40 * rows
+
     def test_a_delta_table_has_partition_values_outside_its_files(self, location: Location) -> None:
         """Columns that are partition fields themselves are left out of Delta's files alone."""
         [delta] = {
