@@ -127,9 +127,14 @@ def copy(
         _print_plans(plans, prices, as_json=as_json)
         return
     came = _HowFar()
-    with progress(trace, told=came.text):
-        summaries = copy_topics(url, topic, target, told=came.told, **options)
-    _print_summaries(summaries, as_json=as_json)
+    summaries: list[TableSummary] = []
+    try:
+        with progress(trace, told=came.text):
+            copy_topics(url, topic, target, told=came.told, copied=summaries.append, **options)
+    finally:
+        # What was copied is told, even if another table failed.
+        if summaries:
+            _print_summaries(summaries, as_json=as_json)
     rows = sum(each.rows for each in summaries)
     read_bytes = sum(each.data_bytes for each in summaries)
     say(

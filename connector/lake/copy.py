@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.columns import ALL_COLUMNS
-from arrow_io.errors import OptionError
+from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.redaction import redacted_urls
@@ -19,10 +20,10 @@ from connector.lake.table_kinds import open_table
 from connector.options.topic_request import TopicRequest, check_options
 from connector.scan.execution import tell
 from connector.topic import open_topic
-from connector.topic_name import topic_names
+from connector.topic_name import TopicName, topic_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from connector.catalog.catalog import Catalog
     from connector.lake.copy_plan import CopyPlan
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from connector.lake.table import LakeTable
     from connector.lake.table_copy import TableSummary, Told
     from connector.scan.read_options import ReadOptions
-    from connector.topic_name import TopicName
 
 MESSAGE_COLUMNS: Final = (
     "__publish_time__",
@@ -61,6 +61,7 @@ def copy_topics(
     table_options: Mapping[str, object] | None = None,
     sizes: CopySizes = _SIZES,
     told: Told | None = None,
+    copied: Callable[[TableSummary], object] | None = None,
     executor: Executor = in_threads,
     **topic_options: Any,  # noqa: ANN401 - those of `open_topic`
 ) -> list[TableSummary]:
@@ -68,6 +69,8 @@ def copy_topics(
 
     How far a table is copied stands in the table. So each run goes on where the one before it
     ended, or was stopped, and has each row there once; of two runs at a time, one fails.
+
+    If topics have tables of their own, one that cannot be copied does not stop the others.
 
     Args:
         url: Where the topics are, as in `open_topic`.
@@ -88,6 +91,7 @@ def copy_topics(
             as `location`.
         sizes: How large files and commits are.
         told: Hears, task by task, how many bytes of data objects were copied, of how many.
+        copied: Hears what was done, table by table, as soon as it is.
         executor: What runs the tasks.
         topic_options: As of `open_topic`. By default, `columns` are `MESSAGE_COLUMNS` and those of
             the values, behind `__topic__` where several topics share a table; and `time_unit` is
@@ -102,7 +106,9 @@ def copy_topics(
         TopicNotFoundError: There is no such topic.
         LakeTableError: A table cannot take the rows; nothing was written for them.
         ConcurrentCopyError: Another run copied to a table meanwhile.
-        PulsarOffloadError: Data cannot be read, decoded or written. What was committed stays.
+        PulsarOffloadError: Data cannot be read, decoded or written. What was committed stays. Of
+            several tables, the error is that of the first that failed, once all others are copied;
+            a note on it names each that failed.
     """
     wanted = CopyRequest(
         url=url,
@@ -116,7 +122,20 @@ def copy_topics(
         sizes=sizes,
         topic_options=topic_options,
     )
-    return [_copied(replace(each, told=told, executor=executor)) for each in wanted.copies()]
+    summaries: list[TableSummary] = []
+    failures: dict[str, PulsarOffloadError] = {}
+    for table, opened in wanted.copies():
+        try:
+            summary = replace(opened(), told=told, executor=executor).copy()
+        except PulsarOffloadError as error:
+            failures[table] = error
+            continue
+        summaries.append(summary)
+        if copied is not None:
+            copied(summary)
+        tell(summary.report, summary.target)
+    _raise_first(failures, len(summaries))
+    return summaries
 
 
 def plan_copy(
@@ -140,7 +159,7 @@ def plan_copy(
     given = {name: value for name, value in options.items() if name in own}
     of_topic = {name: value for name, value in options.items() if name not in own}
     wanted = CopyRequest(url=url, topic=topic, target=target, topic_options=of_topic, **given)
-    return [each.plan() for each in wanted.copies()]
+    return [opened().plan() for _, opened in wanted.copies()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,11 +177,13 @@ class CopyRequest:
     sizes: CopySizes = _SIZES
     topic_options: Mapping[str, object] = field(repr=False)
 
-    def copies(self) -> Iterator[TableCopy]:
-        """The copies to each table, about to be made.
+    def copies(self) -> Iterator[tuple[str, Callable[[], TableCopy]]]:
+        """Each table, and what opens its topics for the copy to it.
+
+        That raises `PulsarOffloadError` if an option is not allowed, or they cannot be opened.
 
         Raises:
-            PulsarOffloadError: An option is not allowed, or the topics cannot be opened.
+            PulsarOffloadError: An option is not allowed, or there are no such topics.
         """
         names = topic_names(self.topic)
         check_options(self.topic_options)
@@ -173,7 +194,9 @@ class CopyRequest:
         found = catalog.select(names)
         bases = list(dict.fromkeys(each.topic.base for each in found))
         if not any(each in self.target for each in _PLACEHOLDERS):
-            yield self._copy(catalog, request, names, self.target, is_shared=len(bases) > 1)
+            # Whoever gives a pattern may get more topics later, when the table has its columns.
+            is_shared = len(names) > 1 or bases != [TopicName.parse(names[0]).base]
+            yield self._opening(catalog, request, names, self.target, is_shared=is_shared)
             return
         targets: dict[str, TopicName] = {}
         for base in bases:
@@ -186,7 +209,19 @@ class CopyRequest:
                 )
                 raise OptionError(message)
         for target, base in targets.items():
-            yield self._copy(catalog, request, [str(base)], target, is_shared=False)
+            yield self._opening(catalog, request, [str(base)], target, is_shared=False)
+
+    def _opening(
+        self,
+        catalog: Catalog,
+        request: TopicRequest,
+        topics: Sequence[str],
+        target: str,
+        *,
+        is_shared: bool,
+    ) -> tuple[str, Callable[[], TableCopy]]:
+        opening = partial(self._copy, catalog, request, topics, target, is_shared=is_shared)
+        return redacted_urls(target), opening
 
     def _copy(
         self,
@@ -221,10 +256,15 @@ class CopyRequest:
         return open_table(self.format, target, hidden(options), hidden(self.table_options))
 
 
-def _copied(copy: TableCopy) -> TableSummary:
-    summary = copy.copy()
-    tell(summary.report, summary.target)
-    return summary
+def _raise_first(failures: Mapping[str, PulsarOffloadError], copied: int) -> None:
+    """Raise the first error, if there is one; a note names each table unless there is one alone."""
+    if not failures:
+        return
+    first = next(iter(failures.values()))
+    if len(failures) + copied > 1:
+        for table, error in failures.items():
+            first.add_note(f"not copied: {table}" + (f": {error}" if error is not first else ""))
+    raise first
 
 
 def _with_default_columns(options: ReadOptions, *, is_shared: bool) -> ReadOptions:

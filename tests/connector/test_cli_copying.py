@@ -62,6 +62,20 @@ def test_all_topics_of_a_glob_have_tables(tmp_path: Path) -> None:
     assert all(line["rows"] > 0 for line in lines)
 
 
+@pytest.mark.parametrize("as_json", [True, False], ids=["json", "table"])
+def test_what_was_copied_before_an_error_is_told(tmp_path: Path, *, as_json: bool) -> None:
+    """A topic that cannot be copied is named, and all others have their line."""
+    (tmp_path / "int32").mkdir()
+    (tmp_path / "int32" / "_delta_log").mkdir()
+    target = str(tmp_path / "{topic}")
+    arguments = ["copy", URL, "int*", target, "--format", "parquet", *METADATA]
+    result = run(*arguments, *["--json"][:as_json], ends=USAGE)
+    for name in ("int16", "int64", "int8"):
+        assert str(tmp_path / name) in result.stdout
+    assert str(tmp_path / "int32") not in result.stdout
+    assert str(tmp_path / "int32") in result.stderr
+
+
 def test_a_dry_run_says_what_it_will_cost(tmp_path: Path) -> None:
     """And writes nothing."""
     target = tmp_path / "t"

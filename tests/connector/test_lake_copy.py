@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from connector.bounds import Bound
+    from connector.lake.table_copy import TableSummary
     from connector.lake.task_writer import TaskWriter, WrittenTask
     from connector.scan.topic_read import ScanTask
 
@@ -234,6 +235,67 @@ class TestTargets:
             str(tmp_path / "public.default.sales-us"),
         ]
         assert [each.rows for each in summaries] == [8, 8]
+
+    @pytest.mark.parametrize("bad", [{"eu"}, {"asia", "eu"}, {"us"}], ids=["mid", "two", "last"])
+    @pytest.mark.parametrize("how", ["values", "target"])
+    def test_a_bad_topic_stops_no_other(
+        self, how: str, bad: set[str], bucket: MemoryBucket, tmp_path: Path
+    ) -> None:
+        """All others are copied, and told of; the error names each that was not."""
+        regions = ["asia", "eu", "us"]
+        for number, region in enumerate(regions):
+            is_odd = how == "values" and region in bad
+            write_topic(bucket.url, range(8), region, with_odd=is_odd, first_ledger_id=100 * number)
+            if how == "target" and region in bad:
+                (tmp_path / region).mkdir()
+                (tmp_path / region / "_delta_log").mkdir()
+        heard: list[TableSummary] = []
+
+        def run() -> None:
+            copy_topics(
+                bucket.url,
+                "*",
+                str(tmp_path / "{topic}"),
+                format="parquet",
+                schema=SCHEMA,
+                copied=heard.append,
+            )
+
+        with pytest.raises((PayloadDecodeError, LakeTableError)) as raised:
+            run()
+        told = raised.value.__notes__
+        sound = [str(tmp_path / each) for each in regions if each not in bad]
+        assert [(each.target, each.rows) for each in heard] == [(each, 8) for each in sound]
+        assert len(told) == len(bad)
+        for note, region in zip(told, sorted(bad), strict=True):
+            assert str(tmp_path / region) in note
+        heard.clear()
+        with pytest.raises((PayloadDecodeError, LakeTableError)):
+            run()
+        assert [each.rows for each in heard] == [0] * len(sound)
+
+    @pytest.mark.parametrize("first", ["sales-e*", "sales-[e]u", "*-eu", ["sales-eu", "*s-eu"]])
+    def test_a_pattern_makes_a_table_of_several_topics(
+        self, first: str | list[str], bucket: MemoryBucket, tmp_path: Path
+    ) -> None:
+        """Each row tells its topic, however many there are when the table is made."""
+        write_topic(bucket.url, range(4), "sales-us", first_ledger_id=100)
+        write_topic(bucket.url, range(4), "sales-eu")
+        target = str(tmp_path / "t")
+        copy_topics(bucket.url, first, target, schema=SCHEMA)
+        copy_topics(bucket.url, "sales-*", target, schema=SCHEMA)
+        table = table_of(opened(target, "delta"))
+        assert table.column_names[0] == "__topic__"
+        topics = [f"persistent://public/default/{each}" for each in ("sales-eu", "sales-us")]
+        assert sorted(table.column("__topic__").to_pylist()) == sorted(4 * topics)
+
+    def test_a_topic_whose_name_looks_like_a_pattern_is_one(
+        self, bucket: MemoryBucket, tmp_path: Path
+    ) -> None:
+        """Its rows need not tell it."""
+        write_topic(bucket.url, range(4), "sales[1]")
+        copy_topics(bucket.url, "sales[1]", str(tmp_path / "t"), schema=SCHEMA)
+        assert table_of(opened(tmp_path / "t", "delta")).column_names == list(COLUMNS)
 
     def test_a_name_leads_to_no_other_folder(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """Whoever names a topic does not say where we write."""
