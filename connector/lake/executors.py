@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     """Runs a writer on each task, and gives what came of them, in any order.
 
     If a task fails, it gives what came of all others that it has begun, and raises then: files that
-    nobody was told of would be left.
+    nobody was told of would be left. If it is closed before its end, it discards what it has not
+    given.
     """
 
 
@@ -26,9 +27,10 @@ def in_threads(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[Written
     failure: BaseException | None = None
     with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1) or 1) as pool:
         # In the caller's context, which says how errors call options.
-        futures = [pool.submit(copy_context().run, write, each) for each in tasks]
+        futures = {pool.submit(copy_context().run, write, each) for each in tasks}
         try:
-            for each in as_completed(futures):
+            for each in as_completed(tuple(futures)):
+                futures.remove(each)
                 try:
                     written = each.result()
                 except CancelledError:
@@ -38,7 +40,12 @@ def in_threads(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[Written
                     pool.shutdown(wait=False, cancel_futures=True)
                     continue
                 yield written
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        except BaseException as error:
+            # Whoever took the others will not hear of these.
+            pool.shutdown(cancel_futures=True)
+            for each in futures:
+                if not each.cancelled() and each.exception() is None:
+                    write.discard(each.result(), error)
+            raise
     if failure is not None:
         raise failure

@@ -222,9 +222,7 @@ class TableCopy:
                 told(read_bytes)
         except BaseException as error:
             for each in written:
-                delete_files(self.table.location, each.files, error)
-                if self.letters is not None:
-                    delete_files(self.letters.location, each.letters, error)
+                writer.discard(each, error)
             raise
         return written
 

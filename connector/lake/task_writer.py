@@ -13,7 +13,7 @@ from connector.lake.dead_letters import (
     letters_of,
     without_letters,
 )
-from connector.lake.file_writer import FileWriter
+from connector.lake.file_writer import FileWriter, delete_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,6 +72,12 @@ class TaskWriter:
                     writer.write(batch)
                 return WrittenTask(writer.finish(), (), report, task.data_bytes)
         return self._with_letters(task, self.letters)
+
+    def discard(self, written: WrittenTask, error: BaseException) -> None:
+        """Delete the files of a task because of an error, which gets a note if some are left."""
+        delete_files(self.settings.location, written.files, error)
+        if self.letters is not None:
+            delete_files(self.letters.location, written.letters, error)
 
     def _with_letters(self, task: ScanTask, settings: FileSettings) -> WrittenTask:
         report = DeadLetterReport()

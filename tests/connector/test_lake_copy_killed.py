@@ -15,7 +15,7 @@ from arrow_io.errors import ConcurrentCopyError, PulsarOffloadError, StorageErro
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import copy_topics
-from connector.lake import delta, file_writer
+from connector.lake import delta, file_writer, task_writer
 from connector.lake.delta import DeltaTable
 from connector.lake.parquet import ParquetTable
 from connector.lake.table_copy import CopySizes
@@ -261,3 +261,35 @@ def test_any_request_to_s3_may_fail(
         if is_over:
             assert step > 8
             return
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()], ids=["err", "int"])
+def test_tasks_under_way_leave_nothing(
+    error: BaseException,
+    source: MemoryBucket,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If whoever hears of a task raises, what others wrote meanwhile is deleted, too."""
+    begun, raised = threading.Event(), threading.Event()
+    numbers = itertools.count()
+    write = task_writer.TaskWriter.__call__
+
+    def writing(writer: TaskWriter, task: ScanTask) -> WrittenTask:
+        if next(numbers):
+            begun.set()
+            assert raised.wait(60)
+        else:
+            assert begun.wait(60)
+        return write(writer, task)
+
+    def told(*_: int) -> None:
+        raised.set()
+        raise error
+
+    monkeypatch.setattr(task_writer.TaskWriter, "__call__", writing)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    sizes = CopySizes(task_bytes=1)
+    with pytest.raises(type(error)):
+        copy(source, str(tmp_path / "t"), "parquet", told=told, sizes=sizes)
+    assert list(tmp_path.rglob("*.parquet")) == []
