@@ -46,7 +46,11 @@ DEAD_LETTERS: Final = "_dead_letters"
 _SIZES: Final = CopySizes()
 _UNSAFE: Final = re.compile(r"^\.|[^\w.-]")
 """What a name of a topic may have, and a folder must not."""
+_UNSAFE_IN_ICEBERG: Final = re.compile(r"[^\w-]")
+"""The same of its tables, whose namespaces end at dots."""
 _PLACEHOLDERS: Final = ("{tenant}", "{namespace}", "{topic}")
+_NOT_OF_PLANS: Final = ("told", "copied", "executor")
+"""Options of a copy that say how it runs."""
 
 
 def copy_topics(
@@ -150,14 +154,17 @@ def plan_copy(
         url: As of `copy_topics`; so the others.
         topic: Which topics.
         target: URL of the table's folder.
-        options: As of `copy_topics`; those of `open_topic` among them.
+        options: As of `copy_topics`; those of `open_topic` among them. `told`, `copied` and
+            `executor` have nothing to do here.
 
     Raises:
         PulsarOffloadError: As of `copy_topics`, as far as that can be told now.
     """
     own = CopyRequest.__dataclass_fields__
     given = {name: value for name, value in options.items() if name in own}
-    of_topic = {name: value for name, value in options.items() if name not in own}
+    of_topic = {
+        name: value for name, value in options.items() if name not in {*own, *_NOT_OF_PLANS}
+    }
     wanted = CopyRequest(url=url, topic=topic, target=target, topic_options=of_topic, **given)
     return [opened().plan() for _, opened in wanted.copies()]
 
@@ -186,6 +193,11 @@ class CopyRequest:
             PulsarOffloadError: An option is not allowed, or there are no such topics.
         """
         names = topic_names(self.topic)
+        if isinstance(self.partition_by, str):
+            message = (
+                f"partition_by is a list of texts, such as [{self.partition_by!r}], not a text"
+            )
+            raise OptionError(message)
         check_options(self.topic_options)
         unit: dict[str, Any] = {} if self.format == "parquet" else {"time_unit": "us"}
         request = TopicRequest(**(unit | dict(self.topic_options)))
@@ -200,7 +212,8 @@ class CopyRequest:
             return
         targets: dict[str, TopicName] = {}
         for base in bases:
-            target = _filled(self.target, base)
+            unsafe = _UNSAFE_IN_ICEBERG if self.format == "iceberg" else _UNSAFE
+            target = _filled(self.target, base, unsafe)
             other = targets.setdefault(target, base)
             if other is not base:
                 message = (
@@ -276,10 +289,10 @@ def _with_default_columns(options: ReadOptions, *, is_shared: bool) -> ReadOptio
     return replace(options, projection=options.filterable.select([*wanted, *values]))
 
 
-def _filled(target: str, topic: TopicName) -> str:
+def _filled(target: str, topic: TopicName, unsafe: re.Pattern[str]) -> str:
     parts = (topic.tenant, topic.namespace, topic.local_name)
     for placeholder, part in zip(_PLACEHOLDERS, parts, strict=True):
-        target = target.replace(placeholder, _UNSAFE.sub("_", part))
+        target = target.replace(placeholder, unsafe.sub("_", part))
     return target
 
 

@@ -9,11 +9,12 @@ says that it has.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
+from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     """Hears how many bytes of data objects were copied, of how many."""
 
 
+_MAX_BYTES: Final = 2**63 - 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySizes:
     """How much is put together.
@@ -51,11 +55,19 @@ class CopySizes:
         file_bytes: Bytes of a file after which the next is begun, about.
         task_bytes: Bytes of data objects that a task reads, about: each has files of its own.
         commit_bytes: Bytes of data objects after which what was written is committed, about.
+
+    Raises:
+        OptionError: One is not a positive whole number.
     """
 
     file_bytes: int = 128 << 20
     task_bytes: int = 256 << 20
     commit_bytes: int = 4 << 30
+
+    def __post_init__(self) -> None:
+        """Check the sizes."""
+        for each in fields(self):
+            check_whole_number(each.name, getattr(self, each.name), 1, _MAX_BYTES)
 
 
 @dataclass(slots=True)

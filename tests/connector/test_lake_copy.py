@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pickle
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from arrow_io.errors import (
 )
 from arrow_io.storage.location import Location
 from connector import copy_topics, open_topic, register_duckdb
-from connector.lake.copy import plan_copy
+from connector.lake.copy import CopyRequest, plan_copy
 from connector.lake.delta import DeltaTable
 from connector.lake.executors import in_threads
 from connector.lake.parquet import ParquetTable
@@ -401,8 +402,17 @@ class TestOptions:
             ({"end": (5, 0)}, "has no end"),
             ({"end": "2023-11-20"}, "has no end"),
             ({"format": "parquet", "table_options": {"a": 1}}, "table_options"),
+            ({"partition_by": "day(__publish_time__)"}, "a list"),
         ],
-        ids=["format", "partition", "unknown", "end", "end-time", "table-options"],
+        ids=[
+            "format",
+            "partition",
+            "unknown",
+            "end",
+            "end-time",
+            "table-options",
+            "partition-text",
+        ],
     )
     def test_what_is_not_allowed_is_told(
         self, bucket: MemoryBucket, tmp_path: Path, options: dict[str, Any], said: str
@@ -418,6 +428,37 @@ class TestOptions:
         write_topic(bucket.url, range(3))
         with pytest.raises(TopicNotFoundError):
             copy_topics(bucket.url, "others", str(tmp_path / "t"))
+
+    @pytest.mark.parametrize("name", ["file_bytes", "task_bytes", "commit_bytes"])
+    @pytest.mark.parametrize("size", [0, -1])
+    def test_sizes_are_positive(self, name: str, size: int) -> None:
+        """Nothing can be put together to less than a byte."""
+        with pytest.raises(OptionError, match=name):
+            CopySizes(**{name: size})
+
+    def test_a_plan_takes_the_options_of_a_copy(self, bucket: MemoryBucket, tmp_path: Path) -> None:
+        """So that the same can be asked of both."""
+        write_topic(bucket.url, range(3))
+        options: dict[str, Any] = {"told": print, "copied": print, "executor": in_threads}
+        own = inspect.signature(copy_topics).parameters.keys()
+        defaults = set(CopyRequest.__dataclass_fields__) | options.keys()
+        assert own <= defaults
+        [plan] = plan_copy(bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA, **options)
+        assert plan.data_bytes > 0
+
+    @pytest.mark.parametrize("name", ["orders.v1", ".orders", "a.b.c"])
+    def test_a_name_leads_to_no_other_namespace(self, name: str, bucket: MemoryBucket) -> None:
+        """Dots divide the names of Iceberg tables, so those of topics become something else."""
+        write_topic(bucket.url, range(3), name)
+        request = CopyRequest(
+            url=bucket.url,
+            topic=name,
+            target="shop.{topic}",
+            format="iceberg",
+            topic_options={"schema": SCHEMA},
+        )
+        [(target, _)] = request.copies()
+        assert target == "shop." + name.replace(".", "_")
 
     def test_a_plan_writes_nothing(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """It says what a copy would read."""
