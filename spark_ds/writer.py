@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
-"""Where Spark tells a task of which query it is; it is the same whenever the query is started."""
+"""Where Spark tells a task of which query it is; it is the same whenever the query is started.
+
+Tasks of a job that `foreachBatch` starts are told of it too.
+"""
 _BATCH_ID: Final = "streaming.sql.batchId"
 """And of which batch, which is the same whenever it is run."""
 
@@ -86,7 +89,7 @@ class TopicBatchWriter(DataSourceArrowWriter):
         Raises:
             PulsarOffloadError: See `stage`.
         """
-        return _stage(self._options, self._plan, iterator)
+        return _stage(self._options, self._plan, iterator, write_id=None)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what all tasks have staged.
@@ -139,7 +142,11 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
             PulsarOffloadError: See `stage`.
         """
         assert self._plan is not None, "only writers that have begun a batch are sent to tasks"  # noqa: S101
-        return _stage(self._options, self._plan, iterator)
+        task = _task()
+        write_id = f"{task.getLocalProperty(_QUERY_ID)}-{task.getLocalProperty(_BATCH_ID)}"
+        mark = marked_as(self._plan.mark, self._options.target.topic, write_id)
+        plan = replace(self._plan, mark=mark)
+        return _stage(self._options, plan, iterator, write_id=write_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish a batch, unless it was published; called again after a crash.
@@ -198,16 +205,18 @@ def _plan(options: SinkOptions, schema: StructType, file: DecisionFile) -> Write
     return begun.plan
 
 
-def _stage(options: SinkOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> StagedTask:
+def _stage(
+    options: SinkOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch], write_id: str | None
+) -> StagedTask:
     with sentence_first():
-        context = TaskContext.get()
-        assert context is not None, "Spark calls this in a task"  # noqa: S101
-        ids = plan.ids.share(context.partitionId(), options.task_ledgers)
-        query_id, write_id = context.getLocalProperty(_QUERY_ID), None
-        if query_id is not None:
-            write_id = f"{query_id}-{context.getLocalProperty(_BATCH_ID)}"
-            plan = replace(plan, mark=marked_as(plan.mark, options.target.topic, write_id))
+        ids = plan.ids.share(_task().partitionId(), options.task_ledgers)
         return StagedTask(stage(options.target, plan, ids, batches), write_id)
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "Spark calls this in a task"  # noqa: S101
+    return context
 
 
 def _tasks(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:

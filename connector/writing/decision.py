@@ -199,7 +199,7 @@ class DecisionFile:
             StorageError: The store refused, or went on failing.
         """
         standing = self.read() if self.is_named or self._may_stand else None
-        return standing is not None and standing.mark == self.mark
+        return standing is not None and has_mark(standing.mark, self.mark)
 
     def decide(self, decision: Decision) -> Decision:
         """Decide a write, unless it is decided.
