@@ -9,6 +9,7 @@ batch again after a crash, the decision bears the ids of query and batch, and st
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +26,7 @@ from arrow_io.errors import OptionError
 from connector.writing.beginning import begin, metadata_files
 from connector.writing.ledger_ids import marked_as
 from connector.writing.message_rows import MessageRows
-from connector.writing.publishing import discard, publish
+from connector.writing.publishing import discard, publish, publish_earlier
 from connector.writing.staging import stage
 from spark_ds.sentence_first import sentence_first
 
@@ -81,14 +82,22 @@ class TopicBatchWriter(DataSourceArrowWriter):
         self._options = options
         target = options.target
         file = target.decision_file(target.request.write_id)
-        self._plan = _plan(options, schema, file)
+        _check_columns(target, schema)
+        earlier = publish_earlier(target, file)
+        if earlier is not None:
+            _log(target, earlier.warnings)
+        self._plan = _plan(options, file) if earlier is None else None
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
-        """Stage the rows of a task; called on executors.
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of a task, unless its write was published before; called on executors.
 
         Raises:
             PulsarOffloadError: See `stage`.
         """
+        if self._plan is None:
+            # Spark waits for who takes its rows.
+            deque(iterator, maxlen=0)
+            return WriterCommitMessage()
         return _stage(self._options, self._plan, iterator, write_id=None)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -97,8 +106,10 @@ class TopicBatchWriter(DataSourceArrowWriter):
         Raises:
             PulsarOffloadError: See `publish`; Spark calls `abort` then.
         """
+        if self._plan is None:
+            return
         with sentence_first():
-            _publish(self._options.target, _tasks(messages), self._file)
+            _publish(self._options.target, _tasks(messages), self._file(self._plan))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what tasks have staged, unless it is decided and can be gone on with.
@@ -107,13 +118,14 @@ class TopicBatchWriter(DataSourceArrowWriter):
             PulsarOffloadError: See `discard`; Spark logs it.
         """
         del messages
+        if self._plan is None:
+            return
         with sentence_first():
-            discard(self._options.target, self._file)
+            discard(self._options.target, self._file(self._plan))
 
-    @property
-    def _file(self) -> DecisionFile:
+    def _file(self, plan: WritePlan) -> DecisionFile:
         target = self._options.target
-        return target.decision_file(target.request.write_id, self._plan.mark)
+        return target.decision_file(target.request.write_id, plan.mark)
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -132,8 +144,10 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
                 message = f"option {name} is not for streams, each batch of which has its own"
                 raise OptionError(message)
         self._options = options
-        file = options.target.decision_file(None)
-        self._plan = None if is_begun else _plan(options, schema, file)
+        self._plan: WritePlan | None = None
+        if not is_begun:
+            _check_columns(options.target, schema)
+            self._plan = _plan(options, options.target.decision_file(None))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
         """Stage the rows of a task; called on executors.
@@ -192,11 +206,14 @@ def refuse_overwrite(*, overwrite: bool) -> None:
         raise OptionError(message)
 
 
-def _plan(options: SinkOptions, schema: StructType, file: DecisionFile) -> WritePlan:
-    target = options.target
+def _check_columns(target: WriteTarget, schema: StructType) -> None:
+    """Refuse, before any task runs, columns that cannot be written."""
     no_rows = pa.RecordBatch.from_pylist([], to_arrow_schema(schema, timezone="UTC"))
-    # Before any task runs: columns that cannot be written.
     list(MessageRows(target.read_schema(), publish_time_ms=0).messages(no_rows))
+
+
+def _plan(options: SinkOptions, file: DecisionFile) -> WritePlan:
+    target = options.target
     begun = begin(target, file, ids_apart=options.task_ledgers, known=_contents.get(target.bucket))
     _contents.clear()
     if begun.contents is not None:
@@ -229,15 +246,16 @@ def _publish(target: WriteTarget, tasks: Sequence[StagedTask], file: DecisionFil
         files.resume(file.mark)
     staged = [each.staged for each in tasks]
     if not any(each.ledgers for each in staged):
-        # A frame without rows.
+        # A frame without rows; what was decided meanwhile, or before, counts nevertheless.
         if files is not None:
             files.end()
+        earlier = publish_earlier(target, file)
+        if earlier is not None:
+            _log(target, earlier.warnings)
         return
     published = publish(target, staged, file, files=files)
     _log(target, dict.fromkeys(text for each in staged for text in each.warnings))
     _log(target, published.warnings)
-    if published.decision.mark != file.mark:
-        _log(target, [f"a write {file.write_id} was published before: nothing was written now"])
 
 
 def _log(target: WriteTarget, sentences: Iterable[str]) -> None:

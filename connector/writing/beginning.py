@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from arrow_io.option_names import option_name
 from arrow_io.storage.store_kinds import prefix_in_store, store_kind
 from connector.catalog.bucket import read_bucket
-from connector.writing.ledger_ids import IdRange, ledger_names
+from connector.writing.ledger_ids import IdRange, ledger_names, unpublished_names
 from connector.writing.metadata_files import MetadataFiles
 from connector.writing.standing_topic import check_appendable, check_behind, check_new
 
@@ -79,11 +79,11 @@ def begin(
     ids_apart: int | None = None,
     known: BucketContents | None = None,
 ) -> BegunWrite:
-    """Begin a write.
+    """Begin a write, of which ledgers that runs before it have staged take no ids.
 
     Args:
         target: What is written to.
-        file: Where the write will be decided, unless it gets an id later.
+        file: Where the write will be decided, unless it gets an id later; it is not decided.
         ids_apart: Unless ids are chosen by the user: how many ids lie between the places of which
             one is drawn for the first, so that writers that begin at once hardly ever meet; None:
             it is the one behind the greatest in the bucket.
@@ -102,10 +102,13 @@ def begin(
     if files is not None:
         files.open(append=request.append)
         schema = files.joined_schema(schema)
-    listed = {name.ledger_id for name in ledger_names(target.bucket)}
+    listed = ledger_names(target.bucket)
     contents = read_bucket(target.bucket, known=known) if listed else None
     standing = _standing(target, contents, files)
-    taken = listed.union(files.ledger_ids if files else ())
+    if file.is_named:
+        # What earlier runs have left stays until one is decided, lest one that still runs miss it.
+        listed -= unpublished_names(target.bucket, file.is_ours)
+    taken = {name.ledger_id for name in listed}.union(files.ledger_ids if files else ())
     first = request.first_ledger_id
     if first is not None:
         check_behind(first, standing.union(files.ledger_ids if files else ()))

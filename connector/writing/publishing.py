@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError, PulsarOffloadError
 from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata, in_order
+from connector.pulsar_time import time_of
 from connector.writing.beginning import metadata_files
 from connector.writing.carrying_out import carry_out
 from connector.writing.decision import Decision
@@ -19,6 +20,7 @@ from connector.writing.ledger_ids import (
     LedgerIds,
     check_alone,
     delete_marked,
+    has_mark,
     unpublished_names,
 )
 
@@ -38,10 +40,12 @@ class Published:
 
     Attributes:
         decision: What was published: what was staged, unless a write of its id was decided before.
-        warnings: What went wrong, yet does no harm, in words.
+        is_earlier: Whether one was; nothing of what was staged counts then.
+        warnings: What went wrong, yet does no harm, and whether nothing was written, in words.
     """
 
     decision: Decision
+    is_earlier: bool
     warnings: tuple[str, ...]
 
 
@@ -85,7 +89,42 @@ def publish(
         files.carry_out(standing)
     else:
         carry_out(standing, target.offloader, target.metadata_root)
-    return Published(standing, tuple(_tidied(target, standing, file, files, others)))
+    return _published(standing, file, _tidied(target, standing, file, files, others))
+
+
+def publish_earlier(target: WriteTarget, file: DecisionFile) -> Published | None:
+    """Publish what was decided before under the id of a write, if that was left undone.
+
+    Args:
+        target: What is written to.
+        file: Where the write is decided; nothing of it is begun.
+
+    Returns:
+        What stands; None: the write has no id, or is not decided.
+
+    Raises:
+        OptionError: A write of the topic to another bucket was cut off.
+        CorruptMetadataError: The decision, or metadata, is not as it was written.
+        StorageError: The store refused, or went on failing.
+    """
+    earlier = file.read() if file.is_named else None
+    if earlier is None:
+        return None
+    files = metadata_files(target)
+    warnings = [] if files is None else files.finish()
+    carry_out(earlier, target.offloader, target.metadata_root)
+    warnings += _tidied(target, earlier, file, None, ())
+    return _published(earlier, file, warnings)
+
+
+def _published(decision: Decision, file: DecisionFile, warnings: Sequence[str]) -> Published:
+    if has_mark(decision.mark, file.mark):
+        return Published(decision, is_earlier=False, warnings=tuple(warnings))
+    told = (
+        f"a write {file.write_id} of the topic, begun at {time_of(decision.begun_ms):%F %T} UTC,"
+        " was published before: nothing was written now"
+    )
+    return Published(decision, is_earlier=True, warnings=(*warnings, told))
 
 
 def _tidied(
@@ -102,7 +141,7 @@ def _tidied(
             files.end()
         if not decision.is_published and (file.is_named or files is not None):
             file.settle(decision)
-        if decision.mark != file.mark:
+        if not has_mark(decision.mark, file.mark):
             others = unpublished_names(target.bucket, file.is_ours)
         warnings = {
             warning: None

@@ -23,27 +23,26 @@ from connector.options.write_request import (
     DEFAULT_LEDGER_ENTRIES,
     WriteRequest,
 )
-from connector.pulsar_time import time_of
-from connector.writing.beginning import begin, metadata_files
-from connector.writing.carrying_out import carry_out
+from connector.writing.beginning import begin
 from connector.writing.ledger_filling import LedgerStager
 from connector.writing.ledger_ids import LedgerIds
 from connector.writing.new_folders import NewFolders
-from connector.writing.publishing import publish
+from connector.writing.publishing import publish, publish_earlier
 from connector.writing.staging import fill
 from connector.writing.write_target import WriteTarget
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from arrow_io.payloads.schema_info import TopicSchema
     from arrow_io.storage.trace import RequestTrace
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.catalog.schemas.loading import SchemaSource
     from connector.topic_name import TopicName
-    from connector.writing.decision import Decision, DecisionFile
+    from connector.writing.decision import DecisionFile
     from connector.writing.metadata_files import MetadataFiles
+    from connector.writing.publishing import Published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +195,9 @@ def write_to(target: WriteTarget, messages: object) -> WrittenTopic:
     """Write messages; as `write_messages`, whose options are made sense of."""
     write_id = target.request.write_id
     file = target.decision_file(write_id)
-    earlier = file.read() if file.is_named else None
+    earlier = publish_earlier(target, file)
     if earlier is not None:
-        return _published_before(target, file, earlier)
+        return _written(target, earlier, ())
     new_folders = NewFolders(target.bucket)
     begun = begin(target, file)
     stager = LedgerStager(target.offloader, LedgerIds(begun.plan.ids), file.mark)
@@ -209,22 +208,7 @@ def write_to(target: WriteTarget, messages: object) -> WrittenTopic:
         _undo(error, file, begun.files, stager)
         new_folders.remove()
         raise
-    warnings = (*staged.warnings, *published.warnings, *begun.plan.warnings)
-    return _written(target, published.decision, warnings)
-
-
-def _published_before(target: WriteTarget, file: DecisionFile, decision: Decision) -> WrittenTopic:
-    """What a write of the same id has written; it is published, if that was left undone."""
-    files = metadata_files(target)
-    warnings = [] if files is None else files.finish()
-    carry_out(decision, target.offloader, target.metadata_root)
-    if not decision.is_published:
-        file.settle(decision)
-    warnings.append(
-        f"a write {file.write_id} of the topic, begun at {time_of(decision.begun_ms):%F %T} UTC,"
-        " was published before: nothing was written now"
-    )
-    return _written(target, decision, warnings)
+    return _written(target, published, (*staged.warnings, *begun.plan.warnings))
 
 
 def _undo(
@@ -251,10 +235,10 @@ def _undo(
         files.undo(error, stager)
 
 
-def _written(target: WriteTarget, decision: Decision, warnings: Sequence[str]) -> WrittenTopic:
+def _written(target: WriteTarget, published: Published, warnings: Iterable[str]) -> WrittenTopic:
     return WrittenTopic(
         topic=target.topic,
-        message_count=decision.message_count,
-        partitions=decision.partitions or (),
-        warnings=tuple(warnings),
+        message_count=published.decision.message_count,
+        partitions=published.decision.partitions or (),
+        warnings=(*warnings, *published.warnings),
     )

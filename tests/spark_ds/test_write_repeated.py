@@ -16,11 +16,14 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from arrow_io.errors import IncompleteReadWarning, StorageError
+from arrow_io.storage.location import Location
 from connector import open_catalog
 from connector.upkeep.audit import audit
+from connector.writing.decision import DECISIONS_FOLDER
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.support.appended_topics import payloads_of
 from tests.support.buckets import MemoryBucket
+from tests.support.offloads import names
 from tests.support.stopping_store import Killed, stopping
 
 if TYPE_CHECKING:
@@ -97,7 +100,7 @@ _ALL: Final = [f"{task}-{row}" for task in range(_TASKS) for row in range(_ROWS)
 
 
 @pytest.mark.parametrize("properties", [{}, _STREAM], ids=["job", "foreachBatch"])
-@pytest.mark.parametrize("first_ledger_id", [None])
+@pytest.mark.parametrize("first_ledger_id", [None, "5000"])
 @pytest.mark.parametrize("has_metadata", [False, True], ids=["bucket", "metadata"])
 @pytest.mark.parametrize("error", [Killed, StorageError])
 def test_a_job_that_is_run_again_is_there_once(
@@ -132,6 +135,28 @@ def test_a_job_that_is_run_again_is_there_once(
         if not stopped:
             break
     assert step > 10
+
+
+def test_what_was_decided_is_ended_by_a_job_without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that the source has lost meanwhile were decided, and some of them are seen already."""
+    decided = 0
+    for step in itertools.count(1):
+        bucket = MemoryBucket()
+        job = _Job(monkeypatch, {}, url=bucket.url)
+        with stopping(step, lambda: Killed("stopped"), once=False) as stopped, suppress(Killed):
+            job.run()
+        decisions = Location(bucket.url).child(DECISIONS_FOLDER).child("public__default__orders")
+        is_decided = bool(names(decisions))
+
+        job.run(rows=0)
+
+        if is_decided:
+            decided += 1
+            assert _values(bucket.url, None) == _ALL, step
+        bucket.drop()
+        if not stopped:
+            break
+    assert decided > _TASKS
 
 
 @pytest.mark.parametrize("properties", [{}, _STREAM], ids=["job", "foreachBatch"])
