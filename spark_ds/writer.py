@@ -143,6 +143,8 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
             if getattr(request, name) is not None:
                 message = f"option {name} is not for streams, each batch of which has its own"
                 raise OptionError(message)
+        # Its batches are decided under ids, which come later.
+        options.target.bucket.check_writes_new_objects()
         self._options = options
         self._plan: WritePlan | None = None
         if not is_begun:

@@ -59,6 +59,8 @@ class WriteTarget:
             raise OptionError(message)
         # What can be checked without a request.
         _ = target.offloader, target.entry_options
+        if request.write_id is not None:
+            target.bucket.check_writes_new_objects()
         return target
 
     @cached_property
