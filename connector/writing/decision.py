@@ -116,12 +116,16 @@ class Decision:
         """
         try:
             fields = json.loads(data)
-            if fields["version"] != _VERSION or time_of(fields["begun_ms"]) is None:
+            begun_ms, message_count = fields["begun_ms"], fields["messages"]
+            # Nor is a bool a number here, though it is an `int`.
+            if fields["version"] != _VERSION or {type(begun_ms), type(message_count)} != {int}:
+                raise _malformed()
+            if time_of(begun_ms) is None or message_count < 0:
                 raise _malformed()
             decision = cls(
                 mark=UUID(fields["mark"]),
-                begun_ms=fields["begun_ms"],
-                message_count=int(fields["messages"]),
+                begun_ms=begun_ms,
+                message_count=message_count,
                 partitions=None,
             )
             if "partitions" not in fields:

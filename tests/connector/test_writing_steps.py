@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
+import operator
 import pickle
 import warnings
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -347,3 +350,35 @@ def test_a_decision_that_is_not_as_it_was_written_is_named(
 
     assert (raised.value.object_key or "").endswith("q.json")
     assert names(Location(bucket.url)) == before
+
+
+def _places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
+    """The way to each value in JSON, containers too."""
+    yield way
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _places(each, (*way, key))
+
+
+def test_any_value_in_a_decision_may_be_damaged(bucket: MemoryBucket) -> None:
+    """Whatever JSON has in its place, it is a typed error, or a decision like one that is written.
+
+    A text that is not checked, as that of an index object's own metadata, is a text nevertheless.
+    """
+    text = _decided(bucket)
+    for way in _places(json.loads(text)):
+        for damaged in (None, True, -1, 1e999, -1e999, float("nan"), 1 << 80, "é", "", [], {}, [1]):
+            fields = json.loads(text)
+            if way:
+                *path, last = way
+                reduce(operator.getitem, path, fields)[last] = damaged
+            else:
+                fields = damaged
+            try:
+                decision = Decision.from_json(json.dumps(fields).encode())
+            except CorruptMetadataError:
+                continue
+            numbers = decision.message_count, decision.begun_ms
+            assert {type(each) for each in numbers} == {int}, (way, damaged)
+            assert decision.message_count >= 0, (way, damaged)
+            assert decision.to_json(), (way, damaged)
