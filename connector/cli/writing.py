@@ -80,12 +80,13 @@ def write(
         print_json(table.to_batches())
     else:
         print_table(table.schema, table.to_batches())
-    say(
-        "wrote",
-        f"{counted(written.message_count, 'message')} of {counted(len(files), 'file')} in"
-        f" {counted(table.num_rows, 'ledger')}, {size_text(sum(table['bytes'].to_pylist()))} of"
-        f" entries, {time.monotonic() - started:.2f} s",
-    )
+    if not written.is_earlier:
+        say(
+            "wrote",
+            f"{counted(written.message_count, 'message')} of {counted(len(files), 'file')} in"
+            f" {counted(table.num_rows, 'ledger')}, {size_text(sum(table['bytes'].to_pylist()))} of"
+            f" entries, {time.monotonic() - started:.2f} s",
+        )
 
 
 class _Source:

@@ -55,6 +55,9 @@ class WrittenTopic:
     """The ledgers of the topic, or of each of its partitions, as a cluster records them. The last
     of each is open and empty: a broker that loads the topic looks for it in BookKeeper, and makes
     another if it is not there."""
+    is_earlier: bool = False
+    """Whether a write of the same id was published before, of which all this tells; nothing was
+    written now."""
     warnings: tuple[str, ...] = ()
     """What went wrong, yet does no harm, or may do so when the topic is attached to a cluster."""
 
@@ -240,5 +243,6 @@ def _written(target: WriteTarget, published: Published, warnings: Iterable[str])
         topic=target.topic,
         message_count=published.decision.message_count,
         partitions=published.decision.partitions or (),
+        is_earlier=published.is_earlier,
         warnings=(*warnings, *published.warnings),
     )

@@ -6,6 +6,7 @@ import contextlib
 import re
 import shlex
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.feather as pf
@@ -14,9 +15,11 @@ import pytest
 
 from arrow_io.errors import StorageError
 from arrow_io.storage.location import Location
+from connector.offloader import LedgerOffloader
 from tests.support.command_line import USAGE, cells, lines_of, run
 from tests.support.offloads import names
 from tests.support.s3_server import running_s3_server
+from tests.support.stopping_store import Killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,6 +78,24 @@ def test_what_was_written_is_told_in_a_line(tmp_path: Path, parquet: str) -> Non
         r"wrote: 4 messages of 2 files in 1 ledger, \d+ B of entries, \d+\.\d\d s", line
     )
     assert len(result.stdout.splitlines()) == 1
+
+
+def test_a_write_that_was_repeated_says_that_nothing_was_written(
+    tmp_path: Path, parquet: str
+) -> None:
+    """In a note alone, whether the first run ended or had its ledgers left to publish."""
+    bucket = str(tmp_path / "bucket")
+    first = ["write", bucket, "orders", parquet, "--write-id", "d1", "--append"]
+    with patch.object(LedgerOffloader, "publish", side_effect=Killed), pytest.raises(Killed):
+        run(*first)
+
+    for _ in range(2):
+        result = run(*first)
+
+        assert "nothing was written now" in result.stderr
+        assert "wrote:" not in result.stderr
+
+    assert len(lines_of("head", bucket, "orders", "--value", "raw")) == 2
 
 
 def test_progress_tells_what_was_taken(
