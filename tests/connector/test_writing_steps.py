@@ -352,6 +352,22 @@ def test_a_decision_that_is_not_as_it_was_written_is_named(
     assert names(Location(bucket.url)) == before
 
 
+_DAMAGED: Final[tuple[Any, ...]] = (
+    None,
+    True,
+    -1,
+    1e999,
+    -1e999,
+    float("nan"),
+    1 << 80,
+    "é",
+    "",
+    [],
+    {},
+    [1],
+)
+
+
 def _places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
     """The way to each value in JSON, containers too."""
     yield way
@@ -367,7 +383,7 @@ def test_any_value_in_a_decision_may_be_damaged(bucket: MemoryBucket) -> None:
     """
     text = _decided(bucket)
     for way in _places(json.loads(text)):
-        for damaged in (None, True, -1, 1e999, -1e999, float("nan"), 1 << 80, "é", "", [], {}, [1]):
+        for damaged in _DAMAGED:
             fields = json.loads(text)
             if way:
                 *path, last = way
