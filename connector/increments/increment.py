@@ -403,6 +403,7 @@ class _Step:
 
     place: int
     """Of the ledger among those that are due, from 0."""
+    ledger_id: int
     stop: Position
     data_bytes: int
 
@@ -414,22 +415,29 @@ def _steps(due: DueLedgers) -> Iterator[_Step]:
         blocks = ledger.blocks(first, ledger.last_entry_id)
         for block in blocks[:-1]:
             stop = behind(ledger, block.last_entry_id)
-            yield _Step(place, stop, block.stop - block.start)
+            yield _Step(place, ledger.ledger_id, stop, block.stop - block.start)
         # With the last goes what the offloader lost behind it.
         last_bytes = blocks[-1].stop - blocks[-1].start if blocks else 0
-        yield _Step(place, behind(ledger, ledger.last_entry_id), last_bytes)
+        stop = behind(ledger, ledger.last_entry_id)
+        yield _Step(place, ledger.ledger_id, stop, last_bytes)
 
 
 def _share_out(shares: Sequence[_Share], limits: Limits, *, settle: bool) -> Amount:
-    """Let topics take steps, always the one that has taken least, until a limit is reached."""
-    turns = [(0, number) for number in range(len(shares))]
+    """Let topics take steps, always the one that has taken least, until a limit is reached.
+
+    Of those that have taken the same, the one with the oldest ledger goes first. Ids only grow, so
+    a topic that did not get a step in this increment gets one in a later one, whatever comes.
+    """
+    turns = [
+        (0, each.step.ledger_id, number, each.step)
+        for number, each in enumerate(shares)
+        if each.step is not None
+    ]
+    heapq.heapify(turns)
     data_bytes, ledgers = 0, set[tuple[int, int]]()
     while turns:
-        _, number = heapq.heappop(turns)
+        _, _, number, step = heapq.heappop(turns)
         share = shares[number]
-        step = share.step
-        if step is None:
-            continue
         settled = share.settled(step) if settle else step.stop
         if settled <= share.position:
             continue
@@ -440,5 +448,6 @@ def _share_out(shares: Sequence[_Share], limits: Limits, *, settle: bool) -> Amo
         data_bytes += step.data_bytes
         ledgers.add(ledger)
         share.take(settled, step)
-        heapq.heappush(turns, (share.data_bytes, number))
+        if share.step is not None:
+            heapq.heappush(turns, (share.data_bytes, share.step.ledger_id, number, share.step))
     return Amount(data_bytes, len(ledgers))

@@ -356,6 +356,36 @@ def test_there_is_no_end(bucket: MemoryBucket, end: Bound) -> None:
         _source(bucket, end=end)
 
 
+@pytest.mark.parametrize("busy", range(3))
+@pytest.mark.parametrize("limits", [Limits(max_ledgers=1), Limits(max_bytes=1)], ids=str)
+def test_no_topic_waits_for_ever(bucket: MemoryBucket, limits: Limits, busy: int) -> None:
+    """What is there is read in as many increments, however fast another topic grows."""
+    names = [f"{MANAGED_LEDGER}-partition-{partition}" for partition in range(3)]
+    blocks = 2  # Of each ledger.
+
+    def put(ledger_id: int, partition: int, *, entry: bytes = ENTRY) -> None:
+        name = new_name(ledger_id)
+        bucket.put(
+            offload_ledger(name, [entry] * blocks, block_bytes=1, managed_ledger=names[partition])
+        )
+
+    ids = range(9)
+    for ledger_id in ids:
+        put(ledger_id, ledger_id % 3)
+    large = encode_entry([Message(payload=b"x" * 1000)], batched=False)
+    source, progress = _source(bucket), Progress()
+
+    found: set[int] = set()
+    for number in range(blocks * len(ids)):
+        increment = source.next_increment(progress, limits)
+        found |= _ledgers(read_increment(increment))
+        progress = increment.after
+        put(100 + number, busy, entry=large)
+        source.refresh()
+
+    assert found >= {*ids}
+
+
 def test_what_no_increment_can_have(bucket: MemoryBucket) -> None:
     """Topics that are nowhere."""
     _put(bucket, 0)
