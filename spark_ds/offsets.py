@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from arrow_io.errors import CorruptProgressError, OptionError
 from connector.bounds import Bounds
@@ -20,8 +20,13 @@ from connector.increments.progress import Position, Progress
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from connector.bounds import Bound
     from connector.increments.increment import Amount, Increment, Increments
+
+_Name = TypeVar("_Name")
+_Place = TypeVar("_Place")
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -55,7 +60,8 @@ class StartingOffsets:
         if isinstance(self.given, str):
             return latest
         found = {}
-        for name, place in self.given.items():
+        # A partition's own place counts for more than that of its topic.
+        for name, place in sorted(self.given.items(), key=lambda each: each[0] != each[0].base):
             topics = [each for each in latest.topics if name in (each, each.base)]
             if not topics:
                 some = ", ".join(map(str, latest.topics))
@@ -66,6 +72,8 @@ class StartingOffsets:
                     found[each] = latest.of(each)
                 elif isinstance(place, Position):
                     found[each] = latest.of(each).at(place)
+                else:
+                    found.pop(each, None)
         return Progress(found)
 
 
@@ -89,7 +97,7 @@ def read_starting_offsets(option: str, text: str) -> Start:
             raise OptionError(message)
         return message_id
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
         message = f"{option} must be {_FORMS}: {error}"
         raise OptionError(message) from None
@@ -99,7 +107,27 @@ def read_starting_offsets(option: str, text: str) -> Start:
         except CorruptProgressError as error:
             message = f"{option}: {error.message}"
             raise OptionError(message) from None
-    return StartingOffsets({name: _place(option, each) for name, each in _by_topic(value)})
+    try:
+        places = _each_once(_by_topic(value))
+    except ValueError as error:
+        message = f"{option}: {error}"
+        raise OptionError(message) from None
+    return StartingOffsets({name: _place(option, each) for name, each in places.items()})
+
+
+def _each_once(pairs: Iterable[tuple[_Name, _Place]]) -> dict[_Name, _Place]:
+    """Names with what they stand for.
+
+    Raises:
+        ValueError: A name stands twice.
+    """
+    found: dict[_Name, _Place] = {}
+    for name, each in pairs:
+        if name in found:
+            message = f"{name} stands twice"
+            raise ValueError(message)
+        found[name] = each
+    return found
 
 
 def _by_topic(value: Mapping[str, object]) -> list[tuple[TopicName, object]]:

@@ -59,8 +59,13 @@ class TopicProgress:
 
     @classmethod
     def at(cls, next_: Position) -> Self:
-        """The progress of who begins at a position, and asks for no ledger before it."""
-        return cls(next_, (), next_.ledger_id)
+        """The progress of who begins at a position, and asks for no ledger before it.
+
+        Args:
+            next_: The position; `MessageId.earliest` of Pulsar, -1:-1, is before the first one.
+        """
+        first = max(next_, _BEGINNING)
+        return cls(Position(first.ledger_id, max(first.entry_id, 0)), (), first.ledger_id)
 
     def knows(self, ledger_id: int) -> bool:
         """Whether a ledger lay in the bucket then, or is not asked for."""

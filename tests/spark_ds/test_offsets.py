@@ -69,6 +69,40 @@ def test_begin_where_each_topic_is_told_to(source: Increments) -> None:
     assert every.topics.keys() == {each for each in latest.topics if each.base == PARTITION.base}
 
 
+@pytest.mark.parametrize("place", [None, "earliest", "latest", "7:0"])
+@pytest.mark.parametrize("own", [None, "earliest", "latest", "5:0"])
+def test_the_own_place_of_a_partition_counts(
+    source: Increments, place: str | None, own: str | None
+) -> None:
+    """It counts for more than that of its topic, wherever it stands in the object."""
+    latest = source.latest()
+    places = {
+        None: TopicProgress(),
+        "earliest": TopicProgress(),
+        "latest": latest.of(PARTITION),
+        "7:0": TopicProgress.at(Position(7, 0)),
+        "5:0": TopicProgress.at(Position(5, 0)),
+    }
+    named = {PARTITION.base.local_name: place, PARTITION.local_name: own}
+    given = [(name, each) for name, each in named.items() if each is not None]
+
+    for pairs in (given, given[::-1]):
+        progress = _begin(json.dumps(dict(pairs)), source)
+
+        assert progress.of(PARTITION) == places[own or place]
+
+
+@pytest.mark.parametrize("earliest", [(-1, -1), (5, -1), (-1, 3)])
+def test_ids_below_the_first_are_those_of_the_beginning(
+    source: Increments, earliest: tuple[int, int]
+) -> None:
+    """Pulsar's `MessageId.earliest` has -1 for both ledger and entry."""
+    progress = _begin(json.dumps({"small-transactions": earliest}), source)
+
+    assert Progress.from_json(progress.to_json()) == progress
+    assert progress.of(TRANSACTIONS).next == (max(earliest[0], 0), 0)
+
+
 def test_begin_where_another_stream_was(source: Increments) -> None:
     """The offset of a query is a place where another can begin."""
     offset = offset_of(source.next_increment(Progress()))
@@ -88,6 +122,10 @@ def test_begin_where_another_stream_was(source: Increments) -> None:
         ('{"orders": [1]}', "must be earliest, latest, or a ledger and an entry"),
         ('{"orders": [1, 2, 3]}', "must be earliest, latest, or a ledger and an entry"),
         ('{"orders": {"0": 7}}', "must be earliest, latest, or a ledger and an entry"),
+        ('{"orders": "latest", "orders": "earliest"}', "orders stands twice"),
+        ('{"orders": "latest", "public/default/orders": "earliest"}', "/orders stands twice"),
+        ('{"orders": {"0": [1, 0], "0": [2, 0]}}', "0 stands twice"),
+        ('{"orders": {"0": [1, 0]}, "orders-partition-0": [2, 0]}', "-partition-0 stands twice"),
         ('{"version": 9, "topics": {}}', "has version 9, and this release reads version 1"),
     ],
 )
