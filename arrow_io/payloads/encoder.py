@@ -44,6 +44,16 @@ _LISTS: Final = (
     pa.types.is_list_view,
     pa.types.is_large_list_view,
 )
+_LOSSY: Final = (
+    (pa.types.is_timestamp, pa.types.is_date),
+    (pa.types.is_timestamp, pa.types.is_time),
+    (pa.types.is_floating, pa.types.is_decimal),
+    (pa.types.is_floating, pa.types.is_boolean),
+    (pa.types.is_integer, pa.types.is_boolean),
+    (pa.types.is_decimal, pa.types.is_boolean),
+)
+"""Of which types Arrow casts to which though values change: a time of day goes, digits are rounded,
+and each number but 0 is true."""
 
 
 class _FieldEncoder(Protocol):
@@ -206,7 +216,22 @@ def _given_fields(given: pa.DataType, shape: Shape, path: str) -> pa.DataType:
     if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted) and given.unit != "ns":
         # Not all of them have a place among nanoseconds.
         return pa.timestamp("us", tz=wanted.tz)
+    _check_lossless(given, wanted, path)
     return wanted
+
+
+def _check_lossless(given: pa.DataType, wanted: pa.DataType, path: str) -> None:
+    """Refuse types of which Arrow's cast cuts or rounds values without a word.
+
+    Raises:
+        OptionError: They are such.
+    """
+    if pa.types.is_dictionary(given):
+        given = given.value_type
+    for is_given, is_wanted in _LOSSY:
+        if is_given(given) and is_wanted(wanted):
+            message = f"{path}: it is {given}, and may lose data as {wanted}"
+            raise OptionError(message)
 
 
 def _misfit(given: pa.Array, wanted: pa.DataType, path: str) -> tuple[str, str] | None:
@@ -265,7 +290,9 @@ def _primitives(values: pa.Array, type_: str, name: str) -> list[bytes | None]:
     if type_ == "FLOAT":
         values = floats(values, name)
     unit = "ns" if getattr(values.type, "unit", "") == "ns" else "us"
-    values = values.cast(primitive_shape(type_, unit).type)
+    wanted = primitive_shape(type_, unit).type
+    _check_lossless(values.type, wanted, name)
+    values = values.cast(wanted)
     if pa.types.is_time(values.type):
         check_times(values, name)
     pack = struct.Struct(_FORMATS[type_]).pack

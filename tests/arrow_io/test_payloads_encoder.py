@@ -309,6 +309,41 @@ def test_values_that_do_not_fit_are_refused(
         PayloadEncoder(schema).encode(values)
 
 
+_AT = pa.array([1], pa.timestamp("us"))
+_NUMBERS = (pa.array([0.5]), pa.array([2]), pa.array([Decimal("0.5")]))
+_LOSSY: tuple[tuple[object, str | None, tuple[pa.Array, ...]], ...] = (
+    ({"type": "int", "logicalType": "date"}, "LOCAL_DATE", (_AT,)),
+    ({"type": "long", "logicalType": "time-micros"}, "LOCAL_TIME", (_AT,)),
+    ({"type": "int", "logicalType": "time-millis"}, "TIME", (_AT,)),
+    (_LOGICAL["price"], None, (pa.array([1.239]), pa.array([1.239], pa.float32()))),
+    ("boolean", "BOOLEAN", _NUMBERS),
+    ("int", "INT32", (pa.array([1.5]), pa.array([Decimal("1.5")]))),
+)
+"""A field's type, the primitive schema type like it, and columns that Arrow casts with a loss."""
+
+
+@pytest.mark.parametrize("form", ["AVRO", "JSON"])
+@pytest.mark.parametrize(
+    ("avro", "primitive", "values"),
+    [(avro, primitive, each) for avro, primitive, given in _LOSSY for each in given],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else str(value),
+)
+def test_types_that_lose_data_are_refused(
+    form: str, avro: object, primitive: str | None, values: pa.Array
+) -> None:
+    """A column whose values would be other ones is no column of the schema, at any depth."""
+    fields = [{"name": "a", "type": {"type": "array", "items": avro}}]
+    record = SchemaInfo(form, json.dumps({"type": "record", "name": "R", "fields": fields}))
+    lists = pa.ListArray.from_arrays([0, 1], values)
+    cases = [(record, pa.StructArray.from_arrays([lists], ["a"]))]
+    if primitive is not None:
+        cases += [(SchemaInfo(primitive), each) for each in (values, values.dictionary_encode())]
+
+    for schema, given in cases:
+        with pytest.raises(OptionError, match=r"lose data|truncated|data loss"):
+            PayloadEncoder(schema).encode(given)
+
+
 @pytest.mark.parametrize("type_", ["PROTOBUF", "KEY_VALUE"])
 def test_types_that_are_not_written_are_refused(type_: str) -> None:
     """Their payloads must be given as bytes."""

@@ -171,6 +171,8 @@ def test_fields_that_are_not_given() -> None:
         (nested("t.Nothing"), pa.array([False]), r"value\.a: a record without fields is true"),
         (nested("t.M"), pa.array([b"\x08"]), r"value\.a is not the bytes of a t\.M"),
         (_STAMP, pa.array(["now"]), r"value\.a "),
+        (_F.TYPE_UINT64, pa.array([1.5]), r"value\.a: .*may lose data"),
+        (_F.TYPE_BOOL, pa.array([0.5]), r"value\.a: .*may lose data"),
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else str(value)[:50],
 )  # fmt: skip
