@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from arrow_io.payloads.avro_schema import AvroField, AvroType
 
 _SEVEN_BITS: Final = 0x7F
+_BITS: Final = {"int": 32, "long": 64}
 _ONE_BYTE: Final = tuple(bytes([number]) for number in range(_SEVEN_BITS + 1))
 
 
@@ -103,7 +104,7 @@ def _encode(type_: AvroType, value: object) -> bytes:
             return bytes([value])
         case bool():
             pass
-        case int() if kind in {"int", "long"} and -(1 << 63) <= value < 1 << 63:
+        case int() if kind in _BITS and -1 << _BITS[kind] - 1 <= value < 1 << _BITS[kind] - 1:
             return long_bytes(value)
         case int() | float() if kind == "float":
             return struct.pack("<f", value)

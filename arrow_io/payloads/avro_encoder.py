@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import OptionError, SchemaError
 from arrow_io.messages.entry_run import int64_view
 from arrow_io.payloads import tables
 from arrow_io.payloads.arrow_values import (
@@ -168,14 +168,19 @@ def _record(values: pa.Array, type_: AvroType, shape: Shape, path: str) -> list[
         if given is not None:
             columns.append(_encoded(given, field.type, child, inner))
         else:
-            columns.append([_default(field, inner)] * len(values))
+            columns.append([_default(field, child, inner)] * len(values))
     return [b"".join(row) for row in zip(*columns, strict=True)]
 
 
-def _default(field: AvroField, path: str) -> bytes:
+def _default(field: AvroField, shape: Shape, path: str) -> bytes:
     """What is written of a field that was not given."""
     if field.default is not MISSING:
-        return encode_default(field.type, field.default)
+        encoded = encode_default(field.type, field.default)
+        reason = _misfit([encoded], field.type, shape)
+        if reason is not None:
+            message = f"the default of {path} is not an Avro {field.type.short_name}: {reason}"
+            raise SchemaError(message)
+        return encoded
     null = _null_of(field.type)
     if null is None:
         message = f"{path} is not given, and the schema has no default for it"
@@ -189,6 +194,15 @@ def _checked_avro(payloads: list[bytes], type_: AvroType, shape: Shape, path: st
     Raises:
         OptionError: Bytes are not a value of that type, and no more.
     """
+    reason = _misfit(payloads, type_, shape)
+    if reason is not None:
+        message = f"{path} is not the Avro bytes of a {type_.short_name}: {reason}"
+        raise OptionError(message)
+    return payloads
+
+
+def _misfit(payloads: list[bytes], type_: AvroType, shape: Shape) -> str | None:
+    """Why our own reader would refuse some payloads; None if it reads them."""
     program = avro_program(type_, shape)
     _, positions = int64_view(max(1, len(payloads)))
     start = 0
@@ -198,11 +212,7 @@ def _checked_avro(payloads: list[bytes], type_: AvroType, shape: Shape, path: st
     shredding = Shredding(program, len(payloads), start)
     data = memoryview(b"".join((*payloads, _END)))
     misfit = shredding.append(program, data, positions, 0, len(payloads))
-    if misfit is not None:
-        reason = tables.REASONS[misfit.code]
-        message = f"{path} is not the Avro bytes of a {type_.short_name}: {reason}"
-        raise OptionError(message)
-    return payloads
+    return None if misfit is None else tables.REASONS[misfit.code]
 
 
 def _scalars(values: pa.Array, type_: AvroType, path: str) -> list[bytes]:

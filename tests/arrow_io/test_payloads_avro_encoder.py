@@ -208,3 +208,26 @@ def test_a_default_that_is_none() -> None:
     assert _encode(schema, pa.array([{"a": 1, "b": 2}])) == [b"\2\4"]
     with pytest.raises(SchemaError, match="default 'x' is not an Avro int"):
         _encode(schema, pa.array([{"b": 2}]))
+
+
+@pytest.mark.parametrize(
+    ("type_", "default"),
+    [
+        ("int", 2**31),
+        ("int", -(2**31) - 1),
+        (["int", "null"], 2**31),
+        ("long", 2**63),
+        (time_of("time-millis"), -5),
+        (time_of("time-micros"), 86_400_000_000),
+        (decimal_of(2), "\0\xff\xff"),
+        (array_of("int"), [1, 2**31]),
+        (record({"name": "x", "type": "int", "default": 2**31}, name="I"), {}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_default_that_no_reader_takes(type_: object, default: object) -> None:
+    """It is not written of a field that is not given: the rows could not be read."""
+    schema = record({"name": "a", "type": type_, "default": default}, ("b", "int"))
+
+    with pytest.raises(SchemaError, match="default"):
+        _encode(schema, pa.array([{"b": 2}]))
