@@ -204,7 +204,7 @@ def _ending_offsets(option: str, text: str) -> Bound | None:
 def _size(option: str, text: str) -> int:
     """A number of bytes, as Spark writes it: `512m`, `1g`."""
     number, unit = text.lower().removesuffix("b"), 0
-    if number[-1:] in _UNITS:
+    if number.endswith(tuple(_UNITS)):
         number, unit = number[:-1], 1 + _UNITS.index(number[-1])
     return read_count(option, number) << 10 * unit
 

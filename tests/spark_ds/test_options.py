@@ -277,6 +277,8 @@ def test_keys_of_broker_conf(
         ({"startingTime": "now"}, "startingTime must be a whole number"),
         ({"endingTime": str(10**18)}, "endingTime must be a time in milliseconds"),
         ({"startingOffsets": "2026-01-01"}, "startingOffsets must be earliest, latest, one"),
+        ({"maxBytesPerTrigger": ""}, "maxBytesPerTrigger must be a whole number, not ''"),
+        ({"maxBytesPerTrigger": "k"}, "maxBytesPerTrigger must be a whole number, not ''"),
         ({"maxBytesPerTrigger": "1x"}, "maxBytesPerTrigger must be a whole number, not '1x'"),
         ({"maxBytesPerTrigger": "0k"}, "maxBytesPerTrigger must be at least 1, not 0"),
         ({"maxLedgersPerTrigger": "-1"}, "maxLedgersPerTrigger must be at least 1, not -1"),
