@@ -131,7 +131,10 @@ def _late(ledger_id: int, before: TopicProgress) -> LateLedgerError:
 
 def lost_error(ledger_id: int) -> MissingObjectError:
     """The error for a ledger that was in the bucket, and is to be read."""
-    message = "the ledger was in the bucket, and was deleted before it was read"
+    message = (
+        "the ledger was in the bucket when the progress was made, and is not there: it was deleted"
+        " before it was read; or the catalog is older than the progress, and has to be opened anew"
+    )
     return MissingObjectError(message, ledger_id=ledger_id)
 
 

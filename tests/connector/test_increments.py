@@ -143,6 +143,20 @@ def test_a_topic_of_which_nothing_is_left(bucket: MemoryBucket) -> None:
     assert _ledgers(rows) == {IDS[2]}
 
 
+def test_progress_of_a_newer_catalog_is_told(bucket: MemoryBucket) -> None:
+    """Who looked at the bucket before another one did hears that this may be why a ledger lacks."""
+    _put(bucket, 0, 1)
+    older = _source(bucket)
+    older.next_increment(Progress())
+    _put(bucket, 2, 3)
+    progress = _source(bucket).next_increment(Progress(), Limits(max_ledgers=1)).after
+
+    with pytest.raises(MissingObjectError, match="the catalog is older than the progress"):
+        older.next_increment(progress)
+    older.refresh()
+    assert older.next_increment(progress).after != progress
+
+
 def test_a_ledger_that_is_deleted_before_it_is_read_is_lost(bucket: MemoryBucket) -> None:
     """Data loss is an error, when it is planned and when it is repeated, or is told once."""
     _put(bucket, *range(6))
