@@ -5,6 +5,7 @@ Arrays have the type that a schema's shape has, but for fields that were not giv
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -155,3 +156,16 @@ def check_there(values: pa.BooleanArray, path: str) -> None:
     if pc.any(pc.invert(values)).as_py():
         message = f"{path}: a record without fields is true, or null if it is not there"
         raise OptionError(message)
+
+
+def uuid_bytes(text: str, path: str) -> bytes:
+    """The bytes of a UUID, spelled as text.
+
+    Raises:
+        OptionError: It is none.
+    """
+    try:
+        return uuid.UUID(text).bytes
+    except ValueError:
+        message = f"{path}: {text[:50]!r} is not a UUID"
+        raise OptionError(message) from None

@@ -9,7 +9,6 @@ as bytes, because its type stands inside itself.
 from __future__ import annotations
 
 import struct
-import uuid
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +27,7 @@ from arrow_io.payloads.arrow_values import (
     is_null,
     numbers,
     unscaled,
+    uuid_bytes,
 )
 from arrow_io.payloads.avro import avro_program, avro_shape
 from arrow_io.payloads.avro_binary import encode_default, long_bytes, sized
@@ -254,21 +254,13 @@ def _fixed(values: list[bytes] | list[str], type_: AvroType, path: str) -> list[
     pieces = []
     for each in values:
         if isinstance(each, str):
-            pieces.append(_uuid(each, path))
+            pieces.append(uuid_bytes(each, path))
         elif len(each) == type_.size:
             pieces.append(each)
         else:
             message = f"{path}: a fixed value must have {counted(type_.size, 'byte')}"
             raise OptionError(message)
     return pieces
-
-
-def _uuid(text: str, path: str) -> bytes:
-    try:
-        return uuid.UUID(text).bytes
-    except ValueError:
-        message = f"{path}: {text[:50]!r} is not a UUID"
-        raise OptionError(message) from None
 
 
 def _enum(symbols: list[str], type_: AvroType, path: str) -> list[bytes]:

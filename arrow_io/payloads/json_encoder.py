@@ -22,6 +22,7 @@ from arrow_io.payloads.arrow_values import (
     in_unit,
     is_null,
     numbers,
+    uuid_bytes,
 )
 from arrow_io.payloads.avro_schema import LOGICAL_UNITS, parse_avro
 from arrow_io.payloads.json import json_shape
@@ -127,7 +128,7 @@ def _scalar_texts(values: pa.Array, origin: AvroType, path: str) -> list[str]:
             check_there(values, path)
             return ["{}"] * len(values)
         # A type inside itself is given as JSON text.
-        return [_checked_json(text, path) for text in values.to_pylist()]
+        return [_checked_json(text, origin, path) for text in values.to_pylist()]
     if origin.logical == "decimal":
         return [format(each, "f") for each in values.to_pylist()]
     if origin.kind in {"int", "long"}:
@@ -139,23 +140,42 @@ def _scalar_texts(values: pa.Array, origin: AvroType, path: str) -> list[str]:
     if origin.kind == "float":
         # The shortest digits that tell a float from others are fewer than those of its double.
         return [_number(float(text)) for text in floats(values, path).cast(pa.string()).to_pylist()]
-    texts = values.to_pylist()
-    if origin.kind == "enum" and (unknown := set(texts) - set(origin.symbols)):
+    found = values.to_pylist()
+    _check(found, origin, path)
+    return [spell(each) for each in found]
+
+
+def _check(values: list[Any], origin: AvroType, path: str) -> None:
+    """Refuse values that are of the kind, and yet none of the type."""
+    if origin.kind == "null" and values:
+        message = f"{path}: a value is given, but the schema allows null only"
+        raise OptionError(message)
+    if origin.kind == "enum" and (unknown := set(values) - set(origin.symbols)):
         message = f"{path}: the schema has no symbol {min(unknown)!r}"
         raise OptionError(message)
-    if origin.kind == "fixed" and not origin.logical and any(len(t) != origin.size for t in texts):
+    if origin.kind == "fixed" and origin.logical == "uuid":
+        for each in values:
+            uuid_bytes(each, path)
+    elif origin.kind == "fixed" and any(len(each) != origin.size for each in values):
         message = f"{path}: a fixed value must have {counted(origin.size, 'byte')}"
         raise OptionError(message)
-    return [spell(each) for each in texts]
 
 
-def _checked_json(text: str, path: str) -> str:
+def _checked_json(text: str, origin: AvroType, path: str) -> str:
     try:
-        json.loads(text)
+        is_object = isinstance(json.loads(text, parse_constant=_no_number), dict)
+        reason = "it must be an object"
     except (ValueError, RecursionError) as error:
-        message = f"{path} is not JSON text: {error}"
-        raise OptionError(message) from None
+        is_object, reason = False, str(error)
+    if not is_object:
+        message = f"{path} is not the JSON text of a {origin.short_name}: {reason}"
+        raise OptionError(message)
     return text
+
+
+def _no_number(name: str) -> None:
+    message = f"JSON has no number {name}"
+    raise ValueError(message)
 
 
 def _quoted(text: str) -> str:
@@ -172,16 +192,10 @@ def _number(number: float) -> str:
     return '"NaN"' if math.isnan(number) else f'"{"-" if number < 0 else ""}Infinity"'
 
 
-def _nothing(_value: object) -> str:
-    message = "a value is given, but the schema allows null only"
-    raise OptionError(message)
-
-
 _SPELLED: Final[Mapping[str, Callable[[Any], str]]] = {
     "boolean": lambda value: "true" if value else "false",
     "double": _number,
     "bytes": _base64,
     "fixed": _base64,
-    "null": _nothing,
 }
 """How a value of each kind is spelled; those that are not here are text."""

@@ -255,8 +255,9 @@ def test_a_type_inside_itself_is_written_as_the_json_it_is_given_as() -> None:
     schema = _json_schema(tree)
 
     assert _texts(schema, pa.array([{"x": 1, "next": '{"x":2}'}])) == ['{"x":1,"next":{"x":2}}']
-    with pytest.raises(OptionError, match="next is not JSON text"):
-        _texts(schema, pa.array([{"x": 1, "next": '{"x":2'}]))
+    for text in ('{"x":2', '{"x":NaN}', '{"x":-Infinity}', "[1,2]", "5", "null"):
+        with pytest.raises(OptionError, match="next is not the JSON text of a T"):
+            _texts(schema, pa.array([{"x": 1, "next": text}]))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,8 @@ def test_a_type_inside_itself_is_written_as_the_json_it_is_given_as() -> None:
          "field 'z'"),
         (_record(a=_ENUM), pa.array([{"a": "Y"}]), "'Y'"),
         (_record(a=_FIXED), pa.array([{"a": b"abc"}]), "2 bytes"),
-        (_record(a="null"), pa.array([{"a": True}]), "null only"),
+        (_record(a="null"), pa.array([{"a": True}]), r"value\.a: .* null only"),
+        (_record(a=_LOGICAL["id16"]), pa.array([{"a": "no"}]), r"value\.a: 'no' is not a UUID"),
         (_record(a="int"), pa.array([{"a": 2**31}]), "2147483648"),
         (_record(a="int"), pa.array([5]), "does not fit"),
         (_record(a=_LONGS), pa.array([{"a": {"x": 1}}]), "not a list"),
