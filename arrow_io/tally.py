@@ -21,7 +21,7 @@ class Tally:
         report: Receives the counts.
         salvage: Whether damage is counted and passed over (`on_corruption="salvage"`) instead of
             raised.
-        keep_values: Whether values that cannot be decoded are, whatever happens with other damage.
+        keep_values: Whether values that cannot be decoded are counted, even if damage is raised.
     """
 
     report: ReadReport = field(default_factory=ReadReport)

@@ -15,13 +15,13 @@ from numbers import Integral
 from types import NoneType
 from typing import Final
 
+from arrow_io.messages.wire import varint_bytes
+
 DEFAULT_PRODUCER_NAME: Final = "pulsar-offload"
 
 _LONG_BYTES: Final = 8
 _INT64_STOP: Final = 1 << 63
 _UINT64_MASK: Final = (1 << 64) - 1
-_SEVEN_BITS: Final = 0x7F
-_ONE_BYTE_VARINTS: Final = tuple(bytes([number]) for number in range(_SEVEN_BITS + 1))
 _LENGTH_DELIMITED: Final = 2
 """Wire type of text, bytes and messages; that of numbers is 0."""
 _MAX_FIELD: Final = 30
@@ -265,7 +265,7 @@ def _unsigned(number: int) -> int:
 
 def _number(field: int, number: int | None) -> bytes:
     """A field with a number, or nothing."""
-    return b"" if number is None else _NUMBER_TAGS[field] + _varint(number)
+    return b"" if number is None else _NUMBER_TAGS[field] + varint_bytes(number)
 
 
 def _time(field: int, time_ms: int | None) -> bytes:
@@ -293,21 +293,10 @@ def _data(field: int, data: bytes | None) -> bytes:
     """A field with bytes, or nothing."""
     if data is None:
         return b""
-    return _DATA_TAGS[field] + _varint(len(data)) + data
+    return _DATA_TAGS[field] + varint_bytes(len(data)) + data
 
 
-def _varint(number: int) -> bytes:
-    if number <= _SEVEN_BITS:
-        return _ONE_BYTE_VARINTS[number]
-    encoded = bytearray()
-    while number > _SEVEN_BITS:
-        encoded.append(number & _SEVEN_BITS | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-_NUMBER_TAGS: Final = tuple(_varint(field << 3) for field in range(_MAX_FIELD + 1))
+_NUMBER_TAGS: Final = tuple(varint_bytes(field << 3) for field in range(_MAX_FIELD + 1))
 _DATA_TAGS: Final = tuple(
-    _varint(field << 3 | _LENGTH_DELIMITED) for field in range(_MAX_FIELD + 1)
+    varint_bytes(field << 3 | _LENGTH_DELIMITED) for field in range(_MAX_FIELD + 1)
 )

@@ -21,6 +21,21 @@ _TWO63 = 1 << 63
 _TWO64 = 1 << 64
 
 
+_ONE_BYTE = tuple(bytes([number]) for number in range(0x80))
+
+
+def varint_bytes(number: int) -> bytes:
+    """A number from 0 as a varint: seven bits a byte, the lowest first."""
+    if number < len(_ONE_BYTE):
+        return _ONE_BYTE[number]
+    encoded = bytearray()
+    while number >= len(_ONE_BYTE):
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
 def varint(p: Sequence[int], i: int, stop: int) -> tuple[int, int]:
     """A protobuf varint of at most ten bytes, and the position behind it; −1 if it is not whole."""
     value = 0

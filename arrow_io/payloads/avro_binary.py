@@ -7,28 +7,19 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import SchemaError
+from arrow_io.messages.wire import varint_bytes
 from arrow_io.payloads.avro_schema import MISSING
 from arrow_io.payloads.shape import Budget
 
 if TYPE_CHECKING:
     from arrow_io.payloads.avro_schema import AvroField, AvroType
 
-_SEVEN_BITS: Final = 0x7F
 _BITS: Final = {"int": 32, "long": 64}
-_ONE_BYTE: Final = tuple(bytes([number]) for number in range(_SEVEN_BITS + 1))
 
 
 def long_bytes(number: int) -> bytes:
-    """An int or long: zigzag, seven bits a byte, the lowest first."""
-    rest = number << 1 if number >= 0 else (-number << 1) - 1
-    if rest <= _SEVEN_BITS:
-        return _ONE_BYTE[rest]
-    encoded = bytearray()
-    while rest > _SEVEN_BITS:
-        encoded.append(rest & _SEVEN_BITS | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
+    """An int or long: the varint of its zigzag."""
+    return varint_bytes(number << 1 if number >= 0 else (-number << 1) - 1)
 
 
 def sized(data: bytes) -> bytes:

@@ -27,7 +27,7 @@ class ReadOptions:
         verify_checksums: Whether the CRC32C of each entry is compared, if more than positions is
             read.
         salvage: Whether damage is counted and passed over instead of raised.
-        keep_values: Whether values that cannot be decoded are, whatever happens with other damage.
+        keep_values: Whether values that cannot be decoded are counted, even if damage is raised.
         limits: How large record batches grow.
         decryption_keys: Private keys for encrypted payloads.
     """

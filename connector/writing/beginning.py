@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from arrow_io.option_names import option_name
 from arrow_io.storage.store_kinds import prefix_in_store, store_kind
 from connector.catalog.bucket import read_bucket
-from connector.writing.ledger_ids import IdRange, ledger_names, unpublished_names
+from connector.writing.ledger_ids import IdRange, ledgers_of, list_names, unpublished
 from connector.writing.metadata_files import MetadataFiles
 from connector.writing.standing_topic import check_appendable, check_behind, check_new
 
@@ -102,12 +102,13 @@ def begin(
     if files is not None:
         files.open(append=request.append)
         schema = files.joined_schema(schema)
-    listed = ledger_names(target.bucket)
+    names = list_names(target.bucket)
+    listed = ledgers_of(names)
     contents = read_bucket(target.bucket, known=known) if listed else None
     standing = _standing(target, contents, files)
     if file.is_named:
         # What earlier runs have left stays until one is decided, lest one that still runs miss it.
-        listed -= unpublished_names(target.bucket, file.is_ours)
+        listed -= unpublished(names, file.is_ours)
     taken = {name.ledger_id for name in listed}.union(files.ledger_ids if files else ())
     first = request.first_ledger_id
     if first is not None:

@@ -21,6 +21,7 @@ from arrow_io.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from arrow_io.format.object_names import ParsedName
     from arrow_io.storage.location import Location
     from connector.offloader import LedgerOffloader
     from connector.topic_name import TopicName
@@ -129,8 +130,8 @@ def _hash(topic: TopicName, write_id: str) -> bytes:
     return sha256(f"{topic} {write_id}".encode()).digest()[_OF_WRITE]
 
 
-def ledger_names(location: Location) -> set[LedgerObjectName]:
-    """The ledgers, and attempts to offload one, that have an object in the bucket; one listing.
+def list_names(location: Location) -> list[ParsedName]:
+    """The names of all objects of ledgers in the bucket; one listing.
 
     Raises:
         StorageError: The bucket cannot be listed.
@@ -138,27 +139,21 @@ def ledger_names(location: Location) -> set[LedgerObjectName]:
     try:
         objects = location.list_objects()
     except MissingObjectError:
-        return set()
-    return _of_ledgers(each.name for each in objects)
+        return []
+    return _parsed(each.name for each in objects)
 
 
-def unpublished_names(location: Location, is_ours: Callable[[UUID], bool]) -> set[LedgerObjectName]:
-    """The ledgers of some uuids that have a data object, and no index object; one listing.
+def ledgers_of(names: Iterable[ParsedName]) -> set[LedgerObjectName]:
+    """The ledgers, and attempts to offload one, that some objects are of."""
+    return {name.ledger_object_name for name in names if not name.is_streaming}
 
-    Raises:
-        StorageError: The bucket cannot be listed.
-    """
-    try:
-        objects = location.list_objects()
-    except MissingObjectError:
-        return set()
-    named = [name for each in objects if (name := parse_object_name(each.name)) is not None]
-    published = {each.uuid for each in named if each.is_index}
-    return {
-        each.ledger_object_name
-        for each in named
-        if not each.is_streaming and each.uuid not in published and is_ours(each.uuid)
-    }
+
+def unpublished(
+    names: Collection[ParsedName], is_ours: Callable[[UUID], bool]
+) -> set[LedgerObjectName]:
+    """The ledgers of some uuids that have a data object among the names, and no index object."""
+    published = {name.uuid for name in names if name.is_index}
+    return ledgers_of(name for name in names if name.uuid not in published and is_ours(name.uuid))
 
 
 def check_alone(
@@ -180,7 +175,7 @@ def check_alone(
         OptionError: There is another ledger, or a part of one, of an id.
         StorageError: The bucket cannot be listed.
     """
-    names = ledger_names(location)
+    names = ledgers_of(list_names(location))
     ours = {name for name in names if is_ours(name.uuid)}
     for name in names - ours:
         if name.ledger_id in ids:
@@ -205,12 +200,12 @@ def delete_marked(offloader: LedgerOffloader, mark: UUID) -> tuple[int, list[str
     Raises:
         StorageError: The store refused, or went on failing.
     """
-    names = ledger_names(offloader.location)
+    names = ledgers_of(list_names(offloader.location))
     try:
         uploads = offloader.location.unfinished_uploads()
     except MissingObjectError:
         uploads = []
-    names |= _of_ledgers(each.name for each in uploads)
+    names |= ledgers_of(_parsed(each.name for each in uploads))
     ours = [each for each in names if has_mark(each.uuid, mark)]
     warnings: dict[str, None] = {}
     # The newest first, so that no ledger is ever missing between others.
@@ -219,6 +214,5 @@ def delete_marked(offloader: LedgerOffloader, mark: UUID) -> tuple[int, list[str
     return len(ours), list(warnings)
 
 
-def _of_ledgers(objects: Iterable[str]) -> set[LedgerObjectName]:
-    names = map(parse_object_name, objects)
-    return {name.ledger_object_name for name in names if name and not name.is_streaming}
+def _parsed(objects: Iterable[str]) -> list[ParsedName]:
+    return [name for name in map(parse_object_name, objects) if name is not None]

@@ -21,7 +21,8 @@ from connector.writing.ledger_ids import (
     check_alone,
     delete_marked,
     has_mark,
-    unpublished_names,
+    list_names,
+    unpublished,
 )
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _tidied(
         if not decision.is_published and (file.is_named or files is not None):
             file.settle(decision)
         if not has_mark(decision.mark, file.mark):
-            others = unpublished_names(target.bucket, file.is_ours)
+            others = unpublished(list_names(target.bucket), file.is_ours)
         warnings = {
             warning: None
             for name in sorted(others, key=lambda each: each.ledger_id)
