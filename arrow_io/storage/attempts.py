@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_io.storage.retry_options import ATTEMPTS_OPTION, DEADLINE_OPTION
+from arrow_io.storage.own_options import ATTEMPTS_OPTION, DEADLINE_OPTION
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:

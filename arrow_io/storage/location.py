@@ -26,10 +26,10 @@ from arrow_io.storage.object_store import (
     ObjectStore,
     UnfinishedUpload,
 )
+from arrow_io.storage.own_options import max_connections, with_options
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.request_errors import check_version, no_bytes, of_version
 from arrow_io.storage.request_sender import RequestSender
-from arrow_io.storage.retry_options import with_options
 from arrow_io.storage.served_versions import ServedVersions
 from arrow_io.storage.store_kinds import check_url
 from arrow_io.storage.store_uploads import DEFAULT_CONTENT_TYPE, ObjectAttributes
@@ -66,13 +66,16 @@ class Location:
     """Local path (made absolute), `memory://`, `s3://bucket/prefix`, or any other fsspec URL."""
     storage_options: Mapping[str, object] | None = field(default=None, hash=False)
     """Options of the fsspec file system, such as `key`, `secret` and `endpoint_url` of s3fs; and
-    two of `retry`: `request_attempts` and `request_deadline_s`."""
+    ours: `request_attempts` and `request_deadline_s` of `retry`, and `max_connections`."""
     retry: RetryPolicy = field(default=RetryPolicy(), compare=False)
     """How often a request that failed is sent again, and how long it may take."""
     range_bytes: int = field(default=DEFAULT_RANGE_BYTES, compare=False)
     """Most bytes that one request for a range asks for."""
     trace: RequestTrace = field(default_factory=RequestTrace, compare=False, repr=False)
     """Counts the requests; any number of locations may share one."""
+    max_connections: int = field(init=False, compare=False, repr=False)
+    """Most requests that are sent at a time: whoever reads ahead goes by it, and S3's pool of
+    connections has so many."""
     _sender: RequestSender = field(init=False, compare=False)
     _versions: ServedVersions = field(default_factory=ServedVersions, init=False, compare=False)
 
@@ -90,11 +93,13 @@ class Location:
             raise OptionError(message)
         check_whole_number("range_bytes", self.range_bytes, 1, MAX_RANGE_BYTES)
         object.__setattr__(self, "storage_options", dict(self.storage_options or {}))
-        object.__setattr__(self, "retry", with_options(self.retry, self.storage_options or {}))
+        options = self.storage_options or {}
+        object.__setattr__(self, "retry", with_options(self.retry, options))
+        object.__setattr__(self, "max_connections", max_connections(options))
         if "://" not in self.url and "::" not in self.url:
             object.__setattr__(self, "url", str(Path(self.url).expanduser().absolute()))
         check_url(self.url, str(self))
-        sender = RequestSender(self.url, str(self), self.storage_options or {}, self.retry)
+        sender = RequestSender(self.url, str(self), options, self.retry, self.max_connections)
         object.__setattr__(self, "_sender", sender)
 
     def __str__(self) -> str:

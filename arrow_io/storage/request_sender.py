@@ -11,8 +11,8 @@ from arrow_io.storage.attempts import Attempts
 from arrow_io.storage.connection import open_store
 from arrow_io.storage.failures import RequestGivenUpError, storage_errors
 from arrow_io.storage.listing_pages import ListingPages
+from arrow_io.storage.own_options import without_ours
 from arrow_io.storage.request_errors import RequestErrors
-from arrow_io.storage.retry_options import without_ours
 from arrow_io.storage.s3_object_store import S3ObjectStore
 from arrow_io.storage.trace import RequestKind
 
@@ -34,6 +34,7 @@ class RequestSender:
         shown_url: As it may be shown.
         storage_options: Options of the file system, and ours.
         retry: How often a request is sent again, and how long it may take.
+        max_connections: Most requests at a time.
     """
 
     def __init__(
@@ -42,10 +43,12 @@ class RequestSender:
         shown_url: str,
         storage_options: Mapping[str, object],
         retry: RetryPolicy,
+        max_connections: int,
     ) -> None:
         self._url = url
         self._storage_options = storage_options
         self._retry = retry
+        self._max_connections = max_connections
         self._errors = RequestErrors(url, shown_url, storage_options)
         self._opened: tuple[int, ObjectStore] | None = None
 
@@ -116,7 +119,8 @@ class RequestSender:
 
     def _connect(self) -> ObjectStore:
         try:
-            store = open_store(self._url, without_ours(self._storage_options))
+            options = without_ours(self._storage_options)
+            store = open_store(self._url, options, self._max_connections)
             if isinstance(store, S3ObjectStore):
                 store.connect()
         except (ImportError, TypeError, ValueError, KeyError) as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import shown_to_library
-from arrow_io.storage.retry_options import without_ours
+from arrow_io.storage.own_options import without_ours
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Storage options that are ours and not the file system's: how long a request may take."""
+"""Storage options that are ours and not the file system's: how long, and how many at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 ATTEMPTS_OPTION: Final = "request_attempts"
 DEADLINE_OPTION: Final = "request_deadline_s"
+CONNECTIONS_OPTION: Final = "max_connections"
+DEFAULT_MAX_CONNECTIONS: Final = 32
 _MAX_ATTEMPTS: Final = 1000
 _MAX_DEADLINE_S: Final = 86_400
+_MAX_CONNECTIONS: Final = 1024
 
 
 def with_options(policy: RetryPolicy, storage_options: Mapping[str, object]) -> RetryPolicy:
@@ -31,21 +34,40 @@ def with_options(policy: RetryPolicy, storage_options: Mapping[str, object]) -> 
         OptionError: An option is not a number, or out of bounds.
     """
     if ATTEMPTS_OPTION in storage_options:
-        attempts = _number(storage_options, ATTEMPTS_OPTION, 1, _MAX_ATTEMPTS)
-        if not attempts.is_integer():
-            message = f"{ATTEMPTS_OPTION} must be a whole number, not {attempts}"
-            raise OptionError(message)
-        policy = replace(policy, attempts=int(attempts))
+        attempts = _whole_number(storage_options, ATTEMPTS_OPTION, _MAX_ATTEMPTS)
+        policy = replace(policy, attempts=attempts)
     if DEADLINE_OPTION in storage_options:
         deadline_s = _number(storage_options, DEADLINE_OPTION, 0.001, _MAX_DEADLINE_S)
         policy = replace(policy, deadline_s=deadline_s)
     return policy
 
 
+def max_connections(storage_options: Mapping[str, object]) -> int:
+    """How many requests storage options allow at a time.
+
+    Args:
+        storage_options: Options of the file system, and perhaps ours; numbers may be text.
+
+    Raises:
+        OptionError: The option is not a whole number, or out of bounds.
+    """
+    if CONNECTIONS_OPTION not in storage_options:
+        return DEFAULT_MAX_CONNECTIONS
+    return _whole_number(storage_options, CONNECTIONS_OPTION, _MAX_CONNECTIONS)
+
+
 def without_ours(storage_options: Mapping[str, object]) -> dict[str, object]:
     """The options that the file system takes."""
-    ours = (ATTEMPTS_OPTION, DEADLINE_OPTION)
+    ours = (ATTEMPTS_OPTION, DEADLINE_OPTION, CONNECTIONS_OPTION)
     return {name: value for name, value in storage_options.items() if name not in ours}
+
+
+def _whole_number(storage_options: Mapping[str, object], name: str, greatest: int) -> int:
+    number = _number(storage_options, name, 1, greatest)
+    if not number.is_integer():
+        message = f"{name} must be a whole number, not {number}"
+        raise OptionError(message)
+    return int(number)
 
 
 def _number(
