@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import connector
 from arrow_io.core import builds
@@ -140,6 +142,17 @@ def test_every_name_of_ours_that_prose_points_to_is_there() -> None:
 def test_spark_finds_the_data_source_module() -> None:
     """Spark lists top-level modules named `pyspark_*`; ours must be among them."""
     assert "pyspark_pulsar_offload" in {module.name for module in pkgutil.iter_modules()}
+
+
+def test_a_property_that_fails_tells_what_failed() -> None:
+    """However long what it was given is; Hypothesis warns of that, and a warning is an error."""
+
+    @given(drawn=st.booleans())
+    def fails(given_to_it: str, *, drawn: bool) -> None:
+        assert not (drawn and given_to_it), "what failed"
+
+    with pytest.raises(AssertionError, match="what failed"):
+        fails("long" * 10_000)
 
 
 def test_make_lists_each_target() -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import shutil
+import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,6 +76,10 @@ def saved(unsound: OwnedBucket, tmp_path_factory: pytest.TempPathFactory) -> dic
     unsound.catalog(buckets={"goldensmall": str(other)}).save(path)
     value: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     assert len(value["elsewhere"]["goldensmall"]["copies"]) == 1
+    # What differs from run to run would give each run other examples.
+    value["taken"] = "2026-11-21T00:00:00+00:00"
+    value["contents"]["url"] = "/bucket/objects"
+    value["elsewhere"]["goldensmall"]["url"] = "/other"
     return value
 
 
@@ -272,7 +277,15 @@ def test_snapshot_that_is_not_there(tmp_path: Path) -> None:
 
 
 def _packed(value: object) -> bytes:
-    return gzip.compress(json.dumps(value).encode(), compresslevel=1)
+    return gzip.compress(json.dumps(value).encode(), compresslevel=1, mtime=0)
+
+
+def _text(data: bytes) -> bytes | None:
+    """What gzip has of it; None: an error. Some bits, as those that fill a byte, say nothing."""
+    try:
+        return gzip.decompress(data)
+    except (EOFError, OSError, zlib.error):
+        return None
 
 
 def _open(data: bytes, folder: Path) -> Catalog:
@@ -343,16 +356,18 @@ def test_what_follows_a_snapshot_is_refused(saved: dict[str, Any], tmp_path: Pat
 def test_cut_or_flipped_bytes_are_refused(
     saved: dict[str, Any], tmp_path: Path, data: st.DataObject
 ) -> None:
-    """The checksum of gzip covers every byte of the text."""
+    """The checksum of gzip covers every byte of the text: what can be opened has the same text."""
     whole = _packed(saved)
     if data.draw(st.booleans()):
         _refused(whole[: data.draw(st.integers(0, len(whole) - 1))], tmp_path)
         return
-    # The time, the level and the system in the header say nothing.
-    position = data.draw(st.sampled_from([0, 1, 2]) | st.integers(10, len(whole) - 1))
+    position = data.draw(st.integers(0, len(whole) - 1))
     spoilt = bytearray(whole)
     spoilt[position] ^= 1 << data.draw(st.integers(0, 7))
-    _refused(bytes(spoilt), tmp_path)
+    if _text(bytes(spoilt)) == gzip.decompress(whole):
+        _open(bytes(spoilt), tmp_path)
+    else:
+        _refused(bytes(spoilt), tmp_path)
 
 
 _ANYTHING: Final = st.one_of(
