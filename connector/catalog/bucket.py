@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.ledger_copy import LedgerCopy
 
-_CONCURRENT_REQUESTS = 16
-
 
 @dataclass(frozen=True)
 class UnfinishedOffload:
@@ -221,7 +219,7 @@ class Bucket:
                 listing.location, name, index=listing.indexes[name], data=listing.data.get(name)
             )
 
-        with ThreadPoolExecutor(min(len(names), _CONCURRENT_REQUESTS)) as executor:
+        with ThreadPoolExecutor(min(len(names), listing.location.max_connections)) as executor:
             read_now = list(executor.map(read, names))
         if any(isinstance(copy.error, MissingObjectError) and copy.data for copy in read_now):
             still = {info.name for info in listing.location.list_objects()}

@@ -45,14 +45,20 @@ class LargeBucket:
         numbers = range(first, self.ledger_count, len(self.topics))
         return [LedgerObjectName(UUID(int=number + 1), number) for number in numbers]
 
-    def save(self, folder: Path) -> Path:
-        """Write the objects into a new folder; ledgers of one topic have the same index block."""
-        folder.mkdir()
+    def objects(self) -> dict[str, bytes]:
+        """Bytes by object name; ledgers of one topic have the same index block."""
+        found = {}
         for topic in self.topics:
-            data, index = _encoded(topic.managed_ledger_name)
+            data, index = encoded_ledger(topic.managed_ledger_name)
             for name in self.names(topic):
-                (folder / name.data_name).write_bytes(data)
-                (folder / name.index_name).write_bytes(index)
+                found |= {name.data_name: data, name.index_name: index}
+        return found
+
+    def save(self, folder: Path) -> Path:
+        """Write the objects into a new folder."""
+        folder.mkdir()
+        for name, data in self.objects().items():
+            (folder / name).write_bytes(data)
         return folder
 
     def save_metadata(self, folder: Path) -> Path:
@@ -82,8 +88,8 @@ class LargeBucket:
 
 
 @cache
-def _encoded(managed_ledger: str) -> Sequence[bytes]:
-    """A data object and an index object."""
+def encoded_ledger(managed_ledger: str) -> Sequence[bytes]:
+    """The data object and the index object of a ledger of one entry."""
     entry = encode_entry([Message(payload=b"v")], batched=False)
     name = LedgerObjectName(UUID(int=1), 0)
     return tuple(offload_ledger(name, [entry], managed_ledger=managed_ledger).values())
