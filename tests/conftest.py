@@ -5,14 +5,19 @@ Payloads are decoded in an arena whose regions are guarded.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from arrow_io.payloads import decoder
 from tests.support.arenas import GuardedShredding
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 SLOW_SECONDS = 600
 """What starts a Java runtime, or compiles the core, may take this long; the rest, `timeout`."""
@@ -49,3 +54,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(EXHAUSTIVE_SECONDS))
         elif "spark_ds" in item.path.parts or "unpacked_wheel" in fixtures:
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are collected: of a million objects hardly any is."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _older_objects_are_passed_over() -> None:
+    """Look through what earlier modules left once, and not in each garbage collection to come.
+
+    In a process with all tests one would take most of a second, and many tests ask for it.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let the interpreter take all down as it does without tests."""
+    gc.unfreeze()
