@@ -1,4 +1,4 @@
-"""A source whose writing fails, or kills the whole of Spark, at a step of it."""
+"""A source whose writing fails, or is killed, at a step of it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from spark_ds.writer import TopicStreamWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-GROUP: Final = "KILLED_PROCESS_GROUP"
+_OPTIONS: Final = {"failat", "killed"}
 
 
 class FailingSource(PulsarOffloadDataSource):
     """Writes as its base does, and fails at the step that the option `failAt` names.
 
     `staged` is behind a task, `deciding` before the decision, `decided` behind it, `half published`
-    behind the first index object, and `published` behind all that there is to do.
+    behind the first index object, and `published` behind all that there is to do. The option
+    `killed` ends by SIGKILL a process group, which it names, or the `process` that takes the step.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        super().__init__({name: each for name, each in options.items() if name != "failat"})
-        self._step = options["failat"]
+        super().__init__({name: each for name, each in options.items() if name not in _OPTIONS})
+        self._step, self._killed = options["failat"], options.get("killed", "")
 
     @classmethod
     def name(cls) -> str:
@@ -39,12 +40,13 @@ class FailingSource(PulsarOffloadDataSource):
         writer = super().streamWriter(*args, **options)
         assert isinstance(writer, TopicStreamWriter)
         writer.__class__ = _FailingWriter
-        writer.step = self._step  # type: ignore[attr-defined]
+        writer.step, writer.killed = self._step, self._killed  # type: ignore[attr-defined]
         return writer
 
 
 class _FailingWriter(TopicStreamWriter):
     step: str
+    killed: str
 
     def write(self, iterator: Any) -> Any:  # noqa: ANN401
         staged = super().write(iterator)
@@ -62,7 +64,7 @@ class _FailingWriter(TopicStreamWriter):
         self._reach("published")
 
     def abort(self, messages: Any, batchId: int) -> None:  # noqa: ANN401, N803
-        if GROUP not in os.environ:
+        if not self.killed:
             super().abort(messages, batchId)
 
     def _around(self, method: Callable[..., Any], before: str, behind: str) -> Callable[..., Any]:
@@ -77,8 +79,9 @@ class _FailingWriter(TopicStreamWriter):
     def _reach(self, step: str) -> None:
         if step != self.step:
             return
-        if GROUP in os.environ:
-            os.killpg(int(os.environ[GROUP]), signal.SIGKILL)
+        if self.killed.isdecimal():
+            os.killpg(int(self.killed), signal.SIGKILL)
+        if self.killed:
             os.kill(os.getpid(), signal.SIGKILL)
         message = "it fails here"
         raise RuntimeError(message)

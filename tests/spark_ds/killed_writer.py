@@ -12,14 +12,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.spark_ds.conftest import QUICK_JVM
-from tests.spark_ds.failing_source import GROUP, FailingSource
+from tests.spark_ds.failing_source import FailingSource
 
 
 def main() -> None:
     """Add some rows to what is streamed, and stream."""
     folder, number, step = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    # The group of this program and of its JVM, without which the workers end too.
-    os.environ[GROUP] = str(os.getpgid(0))
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -40,7 +38,8 @@ def main() -> None:
 
         session.dataSource.register(PulsarOffloadDataSource)
     else:
-        writer = writer.option("failAt", step)
+        # The group of this program and of its JVM, without which the workers end too.
+        writer = writer.option("failAt", step).option("killed", str(os.getpgid(0)))
     writer = writer.option("topic", "orders")
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start(str(folder / "bucket"))

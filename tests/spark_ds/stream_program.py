@@ -1,7 +1,7 @@
-"""Streams a topic into a folder; ends itself, and its whole process group, at a chosen step.
+"""Streams a topic into a folder, and ends a process by SIGKILL at a chosen step of it.
 
-Run by `test_stream_killed` in an interpreter of its own, by its name: workers import it too, so the
-step and the group stand in the environment.
+`test_stream_killed` streams so in the session of the tests, where a planner or a worker ends. It
+also runs this module in an interpreter of its own, where the driver ends with all others.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,63 +17,84 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_ds.datasource import PulsarOffloadDataSource
-from spark_ds.stream_reader import TopicStreamReader
+from spark_ds.stream_reader import StreamSource, TopicStreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
 OFFSETS_WRITTEN: Final = "offsets are written"
 READING: Final = "a task reads"
-WORKER: Final = "a task reads, and only its worker ends"
 SINK_WRITTEN: Final = "the sink has the batch"
 COMMITTED: Final = "the batch is committed"
 
-_STEP: Final = "KILLED_AT"
-_GROUP: Final = "KILLED_GROUP"
-_MARK: Final = "KILLED_MARK"
 
+@dataclass(frozen=True)
+class Kill:
+    """Which processes end, once, and when.
 
-def kill_at(step: str) -> None:
-    """End all processes, if this is the step; Spark's workers have groups of their own."""
-    if os.environ.get(_STEP) != step:
-        return
-    mark = Path(os.environ[_MARK])
-    if mark.exists():
-        return
-    mark.touch()
-    if step != WORKER:
-        os.killpg(int(os.environ[_GROUP]), signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
+    Attributes:
+        step: The step at which they end.
+        mark: Path of the file that tells that they did.
+        group: The process group that ends; None: the process that takes the step, and it alone.
+    """
+
+    step: str
+    mark: str
+    group: int | None = None
+
+    def reach(self, step: str) -> None:
+        """End the processes, if this is the step; Spark's workers have groups of their own."""
+        mark = Path(self.mark)
+        if step != self.step or mark.exists():
+            return
+        mark.touch()
+        if self.group is not None:
+            os.killpg(self.group, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class KilledReader(TopicStreamReader):
     """Ends at a step of the planner or of a task."""
 
+    def __init__(self, open_source: Callable[[], StreamSource], kill: Kill) -> None:
+        super().__init__(open_source)
+        self._kill = kill
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Tasks are ended too."""
+        made, given = super().__reduce__()
+        assert isinstance(given, tuple)
+        return made, (*given, self._kill)
+
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Called once Spark has written the offsets down."""
         planned = super().partitions(start, end)
-        kill_at(OFFSETS_WRITTEN)
+        self._kill.reach(OFFSETS_WRITTEN)
         return planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Called in a task; the first batch of rows is on its way to Spark."""
         for batch in super().read(partition):
             yield batch
-            kill_at(READING)
-            kill_at(WORKER)
+            self._kill.reach(READING)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Called when the batch before stands in the commit log."""
         super().commit(end)
-        kill_at(COMMITTED)
+        self._kill.reach(COMMITTED)
 
 
 class KilledSource(PulsarOffloadDataSource):
-    """The source, with such a reader."""
+    """The source, with such a reader; its option `kill` is the JSON of a `Kill`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__({name: each for name, each in options.items() if name != "kill"})
+        self._kill = Kill(**json.loads(options["kill"]))
 
     @classmethod
     def name(cls) -> str:
@@ -81,36 +103,50 @@ class KilledSource(PulsarOffloadDataSource):
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802
         """The reader."""
-        return KilledReader(partial(self._stream_source, schema))
+        return KilledReader(partial(self._stream_source, schema), self._kill)
 
 
-def keep(batch: DataFrame, batch_id: int, folder: str) -> None:
+def _keep(batch: DataFrame, batch_id: int, folder: str, kill: Kill) -> None:
     """Write a batch, in the place of an earlier try of it."""
     batch.write.mode("overwrite").parquet(f"{folder}/rows/batch={batch_id}")
-    kill_at(SINK_WRITTEN)
+    kill.reach(SINK_WRITTEN)
 
 
-def main(argument: str) -> None:
-    """Read all there is, in batches of two ledgers.
+def stream(
+    spark: SparkSession, folder: str, options: Mapping[str, str], kill: Kill
+) -> StreamingQuery:
+    """Start to read all there is.
 
     Args:
-        argument: JSON object: `settings` of the session, `folder` for what is written, and the
-            `options` of the stream.
+        spark: The session.
+        folder: Where rows and checkpoint are.
+        options: Those of the stream.
+        kill: Which processes end.
     """
-    given = json.loads(argument)
-    folder = given["folder"]
-    os.environ[_GROUP] = str(os.getpgid(0))
-    builder = SparkSession.builder.master("local[2,3]")
-    for name, value in given["settings"].items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
     spark.dataSource.register(KilledSource)
-    frame = spark.readStream.format("killed_source").options(**given["options"]).load()
-    query = (
-        frame.writeStream.foreachBatch(partial(keep, folder=folder))
+    options = {**options, "kill": json.dumps(asdict(kill))}
+    frame = spark.readStream.format("killed_source").options(**options).load()
+    return (
+        frame.writeStream.foreachBatch(partial(_keep, folder=folder, kill=kill))
         .option("checkpointLocation", f"{folder}/at")
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
+
+
+def main(argument: str) -> None:
+    """Read all there is in a session of its own, which tries each task three times.
+
+    Args:
+        argument: JSON object: `settings` of the session, `folder` and `options` of the stream,
+            `step` and `mark` of what is killed, and whether that is the driver, `with_driver`.
+    """
+    given = json.loads(argument)
+    builder = SparkSession.builder.master("local[2,3]")
+    for name, value in given["settings"].items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    group = os.getpgid(0) if given["with_driver"] else None
+    kill = Kill(given["step"], given["mark"], group)
+    stream(spark, given["folder"], given["options"], kill).awaitTermination()
     spark.stop()

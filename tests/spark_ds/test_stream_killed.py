@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tests.spark_ds.conftest import QUICK_JVM
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows
@@ -20,12 +21,15 @@ from tests.spark_ds.stream_program import (
     OFFSETS_WRITTEN,
     READING,
     SINK_WRITTEN,
-    WORKER,
+    Kill,
+    stream,
 )
 from tests.support.golden import golden_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -43,26 +47,21 @@ SETTINGS = {
 TIMEOUT_SECONDS = 240
 
 
-def _run(folder: Path, step: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run the program in a process group of its own, which ends at a step."""
+def _run(
+    folder: Path, step: str, environment: dict[str, str], *, with_driver: bool
+) -> subprocess.CompletedProcess[str]:
+    """Run the program in a process group of its own; the driver or a worker ends at a step."""
     argument = {
         "folder": str(folder),
         "settings": SETTINGS,
-        "options": {
-            "url": str(folder / "bucket"),
-            "topic": TOPIC.name,
-            "columns": ",".join(COLUMNS),
-            "maxLedgersPerTrigger": "2",
-        },
+        "options": _options(folder),
+        "step": step,
+        "mark": str(folder / f"{step} there"),
+        "with_driver": with_driver,
     }
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(argument)],
-        env={
-            **os.environ,
-            **environment,
-            "KILLED_AT": step,
-            "KILLED_MARK": str(folder / step),
-        },
+        env=os.environ | environment,
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -73,10 +72,23 @@ def _run(folder: Path, step: str, environment: dict[str, str]) -> subprocess.Com
     )
 
 
+def _options(folder: Path) -> dict[str, str]:
+    return {
+        "url": str(folder / "bucket"),
+        "topic": TOPIC.name,
+        "columns": ",".join(COLUMNS),
+        "maxLedgersPerTrigger": "2",
+    }
+
+
 def test_each_row_once_whatever_is_killed(
-    tmp_path: Path, spark_environment: dict[str, str]
+    spark: SparkSession, spark_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """The driver is killed at each step of a batch, and a worker, while ledgers come."""
+    """Planner, worker and driver are killed, each at steps of its own, while ledgers come.
+
+    What Spark does behind a planner or a worker that has ended, it does in one session; the driver
+    ends with all of its processes. At last a worker ends whose task is tried again.
+    """
     bucket = tmp_path / "bucket"
     bucket.mkdir()
     coming = iter(TOPIC.ledgers)
@@ -85,15 +97,22 @@ def test_each_row_once_whatever_is_killed(
         for _, ledger in zip(range(count), coming, strict=False):
             shutil.copy(ledger.data_object, bucket)
             shutil.copy(ledger.index_object, bucket)
-        done = _run(tmp_path, step, spark_environment)
-        assert done.returncode == -signal.SIGKILL, done.stdout[-4000:]
+        if step == SINK_WRITTEN:
+            done = _run(tmp_path, step, spark_environment, with_driver=True)
+            assert done.returncode == -signal.SIGKILL, done.stdout[-4000:]
+            assert (tmp_path / f"{step} there").exists()
+            continue
+        kill = Kill(step, str(tmp_path / step))
+        query = stream(spark, str(tmp_path), _options(tmp_path), kill)
+        with pytest.raises(StreamingQueryException):
+            query.awaitTermination(TIMEOUT_SECONDS)
         assert (tmp_path / step).exists()
     for ledger in coming:
         shutil.copy(ledger.data_object, bucket)
         shutil.copy(ledger.index_object, bucket)
-    done = _run(tmp_path, WORKER, spark_environment)
+    done = _run(tmp_path, READING, spark_environment, with_driver=False)
     assert done.returncode == 0, done.stdout[-4000:]
-    assert (tmp_path / WORKER).exists()
+    assert (tmp_path / f"{READING} there").exists()
 
     table = pq.read_table(tmp_path / "rows", partitioning=None)
     assert table_rows(table) == golden_rows([TOPIC])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic
@@ -208,6 +209,32 @@ class TestStream:
         assert sorted(_values(tmp_path / "bucket", catalog=catalog)) == [*range(10)]
         assert audit(catalog).findings == ()
 
+    def test_processes_that_are_killed_at_any_step_write_each_row_once(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        """A worker behind its task, the committing process behind the decision and the publishing.
+
+        Nobody tells the write that it has failed, and nothing else is left when it was run again.
+        """
+        source = tmp_path / "source"
+        source.mkdir()
+        stream = spark.readStream.schema("__value__ STRING").parquet(str(source))
+        spark.dataSource.register(FailingSource)
+        steps = ("staged", "decided", "published")
+        for number, step in enumerate([*steps, ""]):
+            frame = _numbers(spark, 10 * number, 10 * number + 10, 2)
+            frame.write.mode("append").parquet(str(source))
+            if step:
+                failing = {"format": "failing", "failAt": step, "killed": "process"}
+                with pytest.raises(StreamingQueryException, match="worker exited unexpectedly"):
+                    self._start(stream, tmp_path, **failing).awaitTermination(TIMEOUT_SECONDS)
+            else:
+                assert self._start(stream, tmp_path).awaitTermination(TIMEOUT_SECONDS)
+
+        bucket = tmp_path / "bucket"
+        assert audit(open_catalog(str(bucket))).findings == ()
+        assert sorted(_values(bucket)) == [*range(10 * (len(steps) + 1))]
+
     def test_output_that_replaces_is_refused(self, spark: SparkSession, tmp_path: Path) -> None:
         """The output mode `complete` would write the whole result anew with each batch."""
         stream = spark.readStream.format("rate").load().groupBy("value").count()
@@ -221,18 +248,14 @@ class TestStream:
             query.awaitTermination(TIMEOUT_SECONDS)
 
 
-def test_a_driver_that_is_killed_at_any_step_writes_each_row_once(
+def test_a_driver_that_is_killed_writes_each_row_once(
     spark_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """With all of its processes, behind a task, behind the decision, and behind the publishing.
-
-    Nothing else is left when the batch was run again.
-    """
+    """With all of its processes, behind the decision; the batch is published as it is run again."""
     program = Path(__file__).with_name("killed_writer.py")
     repository = Path(__file__).parents[2]
     environment = {**os.environ, **spark_environment, "PYTHONPATH": str(repository)}
-    steps = ("staged", "decided", "published")
-    for number, step in enumerate([*steps, ""]):
+    for number, step in enumerate(["decided", ""]):
         done = subprocess.run(
             [sys.executable, str(program), str(tmp_path), str(number), step],
             env=environment,
@@ -248,4 +271,4 @@ def test_a_driver_that_is_killed_at_any_step_writes_each_row_once(
 
     bucket = tmp_path / "bucket"
     assert audit(open_catalog(str(bucket))).findings == ()
-    assert sorted(_values(bucket)) == [*range(10 * (len(steps) + 1))]
+    assert sorted(_values(bucket)) == [*range(20)]
