@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrow_io.core import builds
-from tests.benchmarks import copying
+from tests.benchmarks import copying, spark_copying
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
     SCANS,
@@ -36,8 +36,13 @@ from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS, JSON_LZ4, SINGLE_
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyspark.sql import SparkSession
+
 OFFLOADED_BYTES = 256 << 20
 """Length of the ledgers that are offloaded."""
+
+SPARK_MESSAGES = 1_000_000
+"""Messages that Spark copies."""
 
 _PEAK = "--peak-of"
 
@@ -164,11 +169,49 @@ def measure_copies(*, messages: int | None = None, rounds: int = 7) -> list[Meas
     return rows
 
 
-def _least(action: Callable[[], object], rounds: int) -> float:
+@dataclass(frozen=True)
+class MeasuredSparkCopy:
+    """A copy on Spark, beside the same copy without it.
+
+    Attributes:
+        rows: How many rows were copied.
+        seconds: CPU time of the copy without Spark.
+        first_seconds: CPU time of the first copy in a session, with all of Spark's processes.
+        warm_seconds: That of a later one.
+    """
+
+    rows: int
+    seconds: float
+    first_seconds: float
+    warm_seconds: float
+
+
+def measure_spark_copy(
+    spark: SparkSession, *, messages: int | None = None, rounds: int = 7
+) -> MeasuredSparkCopy:
+    """Measure the copy of a ledger of JSON from one local folder to another.
+
+    Args:
+        spark: The session.
+        messages: Messages of the ledger; None: `SPARK_MESSAGES`.
+        rounds: How often each is done once Spark is warm; the least CPU time counts.
+    """
+    clock = spark_copying.cpu_seconds
+    with tempfile.TemporaryDirectory() as folder:
+        stored = store(JSON_LZ4, folder, messages or SPARK_MESSAGES)
+        on_spark = partial(spark_copying.copy_on_spark, spark, stored, folder)
+        first = _least(on_spark, 1, clock)
+        seconds = _least(partial(copying.copy, stored, folder), rounds, clock)
+        return MeasuredSparkCopy(on_spark(), seconds, first, _least(on_spark, rounds, clock))
+
+
+def _least(
+    action: Callable[[], object], rounds: int, clock: Callable[[], float] = time.process_time
+) -> float:
     def once() -> float:
-        start = time.process_time()
+        start = clock()
         action()
-        return time.process_time() - start
+        return clock() - start
 
     return min(once() for _ in range(rounds))
 
@@ -241,6 +284,31 @@ def _print_copies(rows: list[MeasuredCopy]) -> None:
     _print_aligned(lines)
 
 
+def _print_spark_copy(messages: int | None, rounds: int) -> None:
+    print()  # noqa: T201
+    if not spark_copying.has_java():
+        print("The copy on Spark is left out: there is no Java.")  # noqa: T201
+        return
+    before = spark_copying.cpu_seconds()
+    with spark_copying.running_session() as spark:
+        start_seconds = spark_copying.cpu_seconds() - before
+        row = measure_spark_copy(spark, messages=messages, rounds=rounds)
+    _print_aligned(
+        [
+            ("copy on Spark", "rows", "start", "first copy", "copy", "without Spark", "of it"),
+            (
+                JSON_LZ4.name,
+                f"{row.rows:,}",
+                f"{start_seconds:.3f} s",
+                f"{row.first_seconds:.3f} s",
+                f"{row.warm_seconds:.3f} s",
+                f"{row.seconds:.3f} s",
+                f"{row.seconds / row.warm_seconds:.0%}",
+            ),
+        ]
+    )
+
+
 def _print_aligned(lines: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -265,6 +333,7 @@ def main() -> None:
     _print_table(measure(messages=given.messages, rounds=given.rounds))
     _print_offloads(measure_offloads(rounds=given.rounds))
     _print_copies(measure_copies(messages=given.messages, rounds=given.rounds))
+    _print_spark_copy(given.messages, given.rounds)
 
 
 if __name__ == "__main__":

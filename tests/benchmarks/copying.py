@@ -12,6 +12,9 @@ from connector import copy_topics
 from connector.lake.file_writer import FileSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from connector.lake.table_copy import TableSummary
     from tests.benchmarks.decoding import StoredLedger
 
 _COMPRESSION = FileSettings.__dataclass_fields__["compression"].default
@@ -25,11 +28,13 @@ def copied_columns(stored: StoredLedger) -> list[str]:
     ]
 
 
-def copy(stored: StoredLedger, folder: str) -> int:
-    """Copy a topic to a new table; gives the number of rows."""
+def copy(
+    stored: StoredLedger, folder: str, with_: Callable[..., list[TableSummary]] = copy_topics
+) -> int:
+    """Copy a topic to a new table by one of our `copy_topics`; gives the number of rows."""
     assert stored.schema is not None
     type_, definition = stored.schema
-    [summary] = copy_topics(
+    [summary] = with_(
         stored.url,
         stored.topic,
         f"{folder}/copy-{next(_numbers)}",
