@@ -41,7 +41,8 @@ from arrow_io.messages.message_metadata import Message
 from arrow_io.read_report import ReadReport
 
 if TYPE_CHECKING:
-    from connector.catalog.catalog import Catalog, open_catalog
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.opening import open_catalog
     from connector.dataset import TopicDataset
     from connector.engines.duckdb_functions import register_duckdb
     from connector.lake.copy import copy_topics, plan_copy
@@ -62,7 +63,7 @@ else:
         "TopicDataset": "dataset",
         "WrittenTopic": "writing.topic_writer",
         "copy_topics": "lake.copy",
-        "open_catalog": "catalog.catalog",
+        "open_catalog": "catalog.opening",
         "open_topic": "topic",
         "plan_copy": "lake.copy",
         "register_duckdb": "engines.duckdb_functions",

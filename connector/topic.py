@@ -16,7 +16,7 @@ from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
-from connector.catalog.catalog import Catalog, open_catalog
+from connector.catalog.opening import open_catalog
 from connector.catalog.schemas.loading import load_schema
 from connector.dataset import TopicDataset
 from connector.decryption_keys import read_decryption_keys
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from arrow_io.messages.encryption import DecryptionKeys
     from arrow_io.storage.trace import RequestTrace
     from connector.bounds import Bound
+    from connector.catalog.catalog import Catalog
     from connector.catalog.catalog_options import Metadata
     from connector.catalog.schemas.loading import SchemaSource
     from connector.catalog.topic_ledgers import TopicLedgers
@@ -82,7 +83,7 @@ def open_topic(
         catalog: What `open_catalog` gave for this URL, to spare the requests. The options that
             `open_catalog` takes are given there, not here. DuckDB, Spark and the command line take
             a saved catalog instead, as `metadata`.
-        metadata: What the topic's cluster knows of it (`connector.catalog.catalog.open_catalog`):
+        metadata: What the topic's cluster knows of it (`connector.catalog.opening.open_catalog`):
             URL of its admin API, a folder of its answers, or a saved catalog. It then decides
             which ledgers the topic has, and it brings the schema.
         metadata_options: Options for reading `metadata`, such as `token`.

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from arrow_io.errors import MissingObjectError, OptionError
 from connector.bounds import Bounds
-from connector.catalog.catalog import open_catalog
+from connector.catalog.opening import open_catalog
 from connector.catalog_tables import TABLES
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Position, Progress, TopicProgress

@@ -38,7 +38,7 @@ from connector.bucket_report.page import (
     section,
     table,
 )
-from connector.catalog.snapshot import SnapshotSource
+from connector.catalog.saved_catalog import SnapshotSource
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.plain_text import size_text
 from connector.topic_name import select_topics

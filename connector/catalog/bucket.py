@@ -126,30 +126,18 @@ class Bucket:
     """
 
     def __init__(self, listing: BucketListing, known: Iterable[LedgerCopy] = ()) -> None:
+        self._start()
         self.listing = listing
-        self._lock = threading.Lock()
-        self._contents: BucketContents | None = None
-        self._deleted: set[LedgerObjectName] = set()
         self._copies: dict[LedgerObjectName, LedgerCopy] = {}
         for copy in known:
             index, data = listing.indexes.get(copy.name), listing.data.get(copy.name)
             if index is not None and copy.is_still(index, data):
                 self._copies[copy.name] = copy.as_listed(index, data)
 
-    @classmethod
-    def of_contents(cls, contents: BucketContents) -> Bucket:
-        """A bucket of which everything is known, as a snapshot has it."""
-        data = {copy.name: copy.data for copy in contents.copies if copy.data is not None}
-        listing = BucketListing(
-            contents.location,
-            {copy.name: copy.index for copy in contents.copies},
-            data | {each.name: each.data for each in contents.unfinished},
-            contents.streaming,
-            contents.foreign,
-        )
-        bucket = cls(listing)
-        bucket._copies = {copy.name: copy for copy in contents.copies}
-        return bucket
+    def _start(self) -> None:
+        self._lock = threading.Lock()
+        self._contents: BucketContents | None = None
+        self._deleted: set[LedgerObjectName] = set()
 
     @property
     def opened(self) -> tuple[LedgerCopy, ...]:

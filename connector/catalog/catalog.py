@@ -2,49 +2,41 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
-from arrow_io.storage.hidden import hidden, hidden_url
-from arrow_io.storage.location import DEFAULT_RANGE_BYTES, Location
-from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import agreeing
 from connector.catalog.bucket import Bucket, Opening, list_bucket, streaming_error
 from connector.catalog.bucket_summary import what_lies_there
-from connector.catalog.catalog_options import CatalogOptions
 from connector.catalog.left_out import count_left_out
 from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
 from connector.catalog.schemas.loading import load_schema
 from connector.catalog.shown_catalog import catalog_line, catalog_table
 from connector.catalog.snapshot import (
-    SnapshotSource,
-    is_snapshot,
-    load_snapshot,
     save_snapshot,
 )
 from connector.catalog.snapshot_json import Snapshot
 from connector.catalog.topic_copies import TopicCopies
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
-from connector.options.topic_request import check_options
 from connector.topic_name import TopicName, namespaces_of, select_topics
 from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.payloads.schema_info import TopicSchema
     from connector.catalog.bucket import BucketContents
-    from connector.catalog.catalog_options import Metadata
+    from connector.catalog.catalog_options import CatalogOptions
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.metadata.topic_metadata import TopicMetadata
 
@@ -61,7 +53,7 @@ class Catalog:
         bucket: What lies in the bucket.
         source: Where the metadata is read; None if there is none.
         taken: When the bucket was listed.
-        elsewhere: What is known already of other buckets, by their names in the metadata.
+        elsewhere: Other buckets that are known already, by their names in the metadata.
         earlier: The catalog as it was: what it read of objects, which never change, is not read
             again.
     """
@@ -73,10 +65,10 @@ class Catalog:
         source: MetadataSource | None,
         *,
         taken: datetime,
-        elsewhere: Mapping[str, BucketContents] | None = None,
+        elsewhere: Mapping[str, Bucket] | None = None,
         earlier: Catalog | None = None,
     ) -> None:
-        self.location = bucket.listing.location
+        self.location = options.location
         self.bucket = bucket
         self.taken = taken
         self.source = source
@@ -90,8 +82,11 @@ class Catalog:
             known=elsewhere or {},
             earlier=earlier._elsewhere if earlier else None,  # noqa: SLF001 - of its own class
         )
-        self._copies = TopicCopies(bucket, source)
         self._ledgers: dict[TopicName, TopicLedgers] = {}
+
+    @cached_property
+    def _copies(self) -> TopicCopies:
+        return TopicCopies(self.bucket, self.source)
 
     def __repr__(self) -> str:
         """The URL, and what was found there; sends no request, so the metadata is not asked."""
@@ -110,6 +105,32 @@ class Catalog:
         """
         return self.bucket.open_all()
 
+    @classmethod
+    def listed(cls, options: CatalogOptions, earlier: Catalog | None = None) -> Catalog:
+        """List a bucket, and open its metadata.
+
+        Args:
+            options: What it is opened with; the metadata is no snapshot.
+            earlier: The catalog as it was.
+
+        Raises:
+            OptionError: An option has a value that is not allowed.
+            MissingObjectError: There is no such bucket or folder.
+            StorageError: The bucket, or an index object, cannot be read.
+        """
+        metadata = options.metadata
+        source = (
+            None
+            if metadata is None
+            else open_metadata_source(metadata, options=options.metadata_options)
+        )
+        taken = datetime.now(UTC)
+        bucket = Bucket(list_bucket(options.location), earlier.bucket.opened if earlier else ())
+        if source is None:
+            # Only index objects say which topics there are, and what they have.
+            bucket.open_all()
+        return Catalog(options, bucket, source, taken=taken, earlier=earlier)
+
     def refreshed(self) -> Catalog:
         """The catalog as it is now: one listing; index objects that were read are kept.
 
@@ -119,10 +140,7 @@ class Catalog:
             MissingObjectError: There is no such bucket or folder any more.
             StorageError: The bucket, or an index object, cannot be read.
         """
-        options = self._options
-        if options.metadata is not None and is_snapshot(options.metadata):
-            return self
-        return _opened(options, earlier=self)
+        return Catalog.listed(self._options, earlier=self)
 
     def relisted(self) -> Catalog:
         """The bucket as it is now; a snapshot's metadata stays what it is.
@@ -133,12 +151,7 @@ class Catalog:
             MissingObjectError: There is no such bucket or folder any more.
             StorageError: The bucket, or an index object, cannot be read.
         """
-        options = self._options
-        if options.metadata is None or not is_snapshot(options.metadata):
-            return self.refreshed()
-        taken = datetime.now(UTC)
-        bucket = Bucket(list_bucket(self.location), self.bucket.opened)
-        return Catalog(options, bucket, self.source, taken=taken, earlier=self)
+        return self.refreshed()
 
     def save(
         self, path: str | os.PathLike[str], *, storage_options: Mapping[str, object] | None = None
@@ -157,18 +170,23 @@ class Catalog:
             PulsarOffloadError: The metadata cannot be read, or the file cannot be written.
         """
         path = path_or_url("path", path)
-        source, topics, schemas = self.source, None, {}
+        # This looks into other buckets too, so that they are saved as well.
+        source, found = self.source, self.every_ledger()
+        schemas: dict[TopicName, bytes] = {}
         if source is not None:
-            # This looks into other buckets too, so that they are saved as well.
-            found = self.every_ledger()
             for error in (each.metadata_error for each in found if each.metadata_error is not None):
                 raise error
-            topics = {each.topic: each.metadata for each in found if each.metadata is not None}
-            bases = {topic.base: source.schema_source(topic) for topic in topics}
-            schemas = {base: answer for base, answer in bases.items() if answer is not None}
-        warnings = tuple(source.warnings) if source is not None else ()
+            bases = {each.topic.base for each in found if each.metadata is not None}
+            answers = {base: source.schema_source(base) for base in bases}
+            schemas = {base: answer for base, answer in answers.items() if answer is not None}
         snapshot = Snapshot(
-            self.contents, self._elsewhere.contents, topics, schemas, warnings, self.taken
+            self.contents,
+            self._elsewhere.contents,
+            found,
+            source is not None,
+            schemas,
+            tuple(source.warnings) if source is not None else (),
+            self.taken,
         )
         save_snapshot(snapshot, path, storage_options)
 
@@ -368,97 +386,3 @@ class Catalog:
         if self.bucket.listing.streaming:
             errors.append(streaming_error(self.bucket.listing.streaming))
         return errors
-
-
-def open_catalog(
-    url: str,
-    *,
-    storage_options: Mapping[str, object] | None = None,
-    metadata: Metadata | None = None,
-    metadata_options: Mapping[str, object] | None = None,
-    buckets: Mapping[str, str] | None = None,
-    range_bytes: int = DEFAULT_RANGE_BYTES,
-    trace: RequestTrace | None = None,
-) -> Catalog:
-    """Find the topics of a bucket: one listing, and without metadata each index object.
-
-    With metadata, the index objects of a topic are read when it is asked for, and with them those
-    of ledgers that the metadata of no topic names, which may be newer than it.
-
-    Metadata says what the bucket cannot: which of several copies counts, which ledgers should be
-    there and are not, which are still in BookKeeper only, and the schemas. From a snapshot, all is
-    read at once instead, and the bucket is not listed.
-
-    Args:
-        url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other
-            URL that fsspec knows.
-        storage_options: Options of the fsspec file system.
-        metadata: The URL of a cluster's admin API (`https://broker:8443`); a folder with one folder
-            for each topic, which holds `managed-ledger-info.bin` (the metadata store's value) or
-            `internal-info.json` and `internal-stats.json` (the admin API's answers), and
-            `schemas-rest.json`; such folders by topic name; or a snapshot that `Catalog.save` made
-            (`….json.gz`). None: the bucket alone.
-        metadata_options: For the admin API `token`, `token_file`, `ca_file`, `cert_file`,
-            `key_file`, `verify_hostname` and `timeout_s`; for folders and snapshots the options of
-            their fsspec file system.
-        buckets: URL of each further bucket that ledgers of these topics were written to, by the
-            name that the metadata has for it. Without it such a bucket is looked for by its name,
-            in the same store and with the same options.
-        range_bytes: Most bytes that one request for data will ask for.
-        trace: Counts the requests.
-
-    Raises:
-        OptionError: An option has a value that is not allowed.
-        MissingObjectError: There is no such bucket or folder, or no such snapshot.
-        StorageError: The bucket, or the snapshot, cannot be read.
-        CorruptSnapshotError: The file is not a snapshot.
-    """
-    url, metadata = hidden_url(url), hidden_url(metadata)
-    storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
-    check_options(
-        {
-            "storage_options": storage_options,
-            "metadata_options": metadata_options,
-            "buckets": buckets,
-            "range_bytes": range_bytes,
-            "trace": trace,
-        }
-    )
-    options = CatalogOptions(
-        location=Location(
-            url, storage_options, range_bytes=range_bytes, trace=trace or RequestTrace()
-        ),
-        metadata=metadata,
-        metadata_options=metadata_options,
-        buckets=buckets,
-    )
-    return _opened(options)
-
-
-def _opened(options: CatalogOptions, earlier: Catalog | None = None) -> Catalog:
-    metadata, location = options.metadata, options.location
-    if metadata is None and (options.metadata_options or options.buckets):
-        given = option_name("metadata_options" if options.metadata_options else "buckets")
-        message = f"{given} cannot be used without {option_name('metadata')}: give that too"
-        raise OptionError(message)
-    if isinstance(metadata, str | os.PathLike) and is_snapshot(metadata):
-        snapshot = load_snapshot(
-            os.fspath(metadata),
-            location,
-            buckets=options.buckets,
-            storage_options=options.metadata_options,
-        )
-        kept = None if snapshot.topics is None else SnapshotSource(snapshot)
-        bucket = Bucket.of_contents(snapshot.contents)
-        return Catalog(options, bucket, kept, taken=snapshot.taken, elsewhere=snapshot.elsewhere)
-    source = (
-        None
-        if metadata is None
-        else open_metadata_source(metadata, options=options.metadata_options)
-    )
-    taken = datetime.now(UTC)
-    bucket = Bucket(list_bucket(location), earlier.bucket.opened if earlier else ())
-    if source is None:
-        # Only index objects say which topics there are, and what they have.
-        bucket.open_all()
-    return Catalog(options, bucket, source, taken=taken, earlier=earlier)

@@ -72,6 +72,8 @@ def _unfinished(
 ) -> int:
     """How many offloads have no index object and may be under way; one between is lost."""
     unfinished = [each.name for each in catalog.bucket.unfinished]
+    if not unfinished:
+        return 0
     copies = catalog.bucket.copies_of({name.ledger_id for name in unfinished})
     sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
     # An offload whose topic nothing names may be of any topic that has the ledger.

@@ -34,7 +34,7 @@ class OtherBuckets:
         urls: Where a bucket is, by the name that the metadata has for it. One that is not named
             here is looked for in the same store, by its name and with the same storage options; a
             local folder has no such neighbours.
-        known: What lies in some of them.
+        known: Some of them.
         earlier: The buckets as they were listed before: index objects that were read then are not
             read again.
     """
@@ -44,14 +44,12 @@ class OtherBuckets:
         location: Location,
         urls: Mapping[str, str],
         *,
-        known: Mapping[str, BucketContents],
+        known: Mapping[str, Bucket],
         earlier: OtherBuckets | None = None,
     ) -> None:
         self._location = location
         self._urls = dict(urls)
-        self._found: dict[str, Bucket | PulsarOffloadError] = {
-            name: Bucket.of_contents(contents) for name, contents in known.items()
-        }
+        self._found: dict[str, Bucket | PulsarOffloadError] = dict(known)
         self._opened = earlier.opened if earlier else {}
         self._lock = threading.Lock()
 

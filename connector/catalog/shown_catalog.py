@@ -10,6 +10,7 @@ from connector.plain_text import size_text
 from connector.shown_html import html_table
 
 if TYPE_CHECKING:
+    from arrow_io.storage.location import Location
     from connector.catalog.bucket import Bucket
 
 
@@ -21,13 +22,31 @@ def catalog_line(bucket: Bucket, *, has_metadata: bool) -> str:
         has_metadata: Whether the catalog has metadata too, which is not asked.
     """
     listing, opened = bucket.listing, bucket.opened
-    found = [counted(len(listing.by_ledger_id), "ledger")]
-    if len(opened) == bucket.copy_count:
-        bases = {copy.topic.base for copy in opened if copy.topic is not None}
-        found.insert(0, counted(len(bases), "topic"))
+    bases = {copy.topic.base for copy in opened if copy.topic is not None}
+    return counted_line(
+        listing.location,
+        topics=len(bases) if len(opened) == bucket.copy_count else None,
+        ledgers=len(listing.by_ledger_id),
+        has_metadata=has_metadata,
+    )
+
+
+def counted_line(
+    location: Location, *, topics: int | None, ledgers: int, has_metadata: bool
+) -> str:
+    """The URL, and how many topics and ledgers were found there.
+
+    Args:
+        location: What was listed.
+        topics: How many topics; None if that is not known.
+        ledgers: How many ledgers.
+        has_metadata: Whether the catalog has metadata too.
+    """
+    found = [] if topics is None else [counted(topics, "topic")]
+    found.append(counted(ledgers, "ledger"))
     if has_metadata:
         found.append("with metadata")
-    return f"Catalog({str(listing.location)!r}: {', '.join(found)})"
+    return f"Catalog({str(location)!r}: {', '.join(found)})"
 
 
 def catalog_table(caption: str, bucket: Bucket) -> str:

@@ -16,26 +16,23 @@ from arrow_io.errors import CorruptSnapshotError, PulsarOffloadError
 from arrow_io.format.index_block import read_index_block
 from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName
 from arrow_io.ledger_reader import OffloadedLedger
-from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectInfo
 from arrow_io.storage.object_version import ETag, ObjectVersion, WriteTime
 from connector.catalog.bucket import BucketContents, UnfinishedOffload
-from connector.catalog.ledger_copy import LedgerCopy, object_versions
+from connector.catalog.ledger_copy import LedgerCopy, age_rank, object_versions
 from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
     OffloadContext,
     TopicMetadata,
-    in_order,
 )
+from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-
-FORMAT = "pulsar-offload catalog"
-VERSION = 2
-"""Version 1 had neither cursors nor how far the metadata is proven."""
+    from arrow_io.storage.location import Location
+    from connector.catalog.topic_ledgers import TopicLedgers
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,8 @@ class Snapshot:
     Attributes:
         contents: What lies in the bucket.
         elsewhere: What lies in other buckets, by their names in the metadata.
-        topics: What the metadata says, by topic; None: there was none.
+        topics: Every topic.
+        has_metadata: Whether there was metadata.
         schemas: The admin API's answer for all versions of a schema, by topic without partition.
         warnings: What the metadata leaves unsure, in words.
         taken: When the bucket was listed.
@@ -53,36 +51,47 @@ class Snapshot:
 
     contents: BucketContents
     elsewhere: Mapping[str, BucketContents] = field(default_factory=dict)
-    topics: Mapping[TopicName, TopicMetadata] | None = None
+    topics: Sequence[TopicLedgers] = ()
+    has_metadata: bool = False
     schemas: Mapping[TopicName, bytes] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     taken: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
-def as_json(snapshot: Snapshot) -> dict[str, Any]:
-    """A snapshot as `json` takes it."""
-    topics = None if snapshot.topics is None else list(map(_metadata, snapshot.topics.values()))
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "taken": snapshot.taken.isoformat(),
-        "contents": _contents(snapshot.contents),
-        "elsewhere": {
-            bucket: _contents(contents) for bucket, contents in snapshot.elsewhere.items()
-        },
-        "topics": topics,
-        "schemas": {str(topic): _base64(answer) for topic, answer in snapshot.schemas.items()},
-        "warnings": list(snapshot.warnings),
-    }
+def contents_json(
+    contents: BucketContents, bucket: str | None, copies: Iterable[LedgerCopy]
+) -> dict[str, Any]:
+    """What lies in a bucket, as `json` takes it.
 
-
-def _contents(contents: BucketContents) -> dict[str, Any]:
+    Args:
+        contents: What lies there.
+        bucket: The metadata's name for the bucket; None: the one that is read.
+        copies: Which of the copies are wanted.
+    """
     return {
-        "url": str(contents.location),
-        "copies": list(map(_copy, contents.copies)),
+        "copies": [copy_json(copy, bucket) for copy in copies],
         "unfinished": [[*_name(each.name), _info(each.data)] for each in contents.unfinished],
         "streaming": list(map(_info, contents.streaming)),
         "foreign": list(map(_info, contents.foreign)),
+    }
+
+
+def ledger_json(ledger: TopicLedger, bucket_of: Callable[[LedgerCopy], str | None]) -> Any:  # noqa: ANN401
+    """A ledger of a topic, as `json` takes it.
+
+    Args:
+        ledger: The ledger.
+        bucket_of: Gives the metadata's name for the bucket that a copy is in; None: the one read.
+    """
+    error, copy = ledger.error, ledger.copy
+    is_of_copy = copy is not None and error is not None and error is copy.error
+    return {
+        "ledger_id": ledger.ledger_id,
+        "state": ledger.state.value,
+        "info": ledger.info and _ledger(ledger.info),
+        "copy": copy and copy_json(copy, bucket_of(copy)),
+        "others": [copy_json(each, bucket_of(each)) for each in ledger.others],
+        "error": is_of_copy or (error and _error(error)),
     }
 
 
@@ -101,22 +110,28 @@ def _version(version: ObjectVersion | None) -> list[Any] | None:
     return None if version is None else [version.text]
 
 
-def _copy(copy: LedgerCopy) -> dict[str, Any]:
+def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
+    """A copy of a ledger, as `json` takes it.
+
+    Args:
+        copy: The copy.
+        bucket: The metadata's name for the bucket that it is in; None: the one that is read.
+    """
     ledger = copy.ledger or copy.cut
-    error = copy.error
     value: dict[str, Any] = {
+        "bucket": bucket,
         "name": _name(copy.name),
         "index": _info(copy.index),
         "data": copy.data and _info(copy.data),
         "topic": copy.topic and str(copy.topic),
-        "error": error and [type(error).__name__, error.message, _place_of(error)],
+        "error": copy.error and _error(copy.error),
         "block": None,
         "cut_bytes": None,
     }
     if ledger is not None:
         metadata = ledger.user_metadata
         value |= {
-            "block": _base64(ledger.index.serialize()),
+            "block": base64_text(ledger.index.serialize()),
             "warnings": ledger.warnings,
             "cut_bytes": ledger.cut_bytes,
             "user_metadata": None if metadata is None else dict(metadata),
@@ -124,18 +139,17 @@ def _copy(copy: LedgerCopy) -> dict[str, Any]:
     return value
 
 
-def _place_of(error: PulsarOffloadError) -> dict[str, Any]:
+def _error(error: PulsarOffloadError) -> list[Any]:
     fields = ("object_key", "ledger_id", "entry_id", "offset")
-    return {name: getattr(error, name) for name in fields}
+    return [type(error).__name__, error.message, {name: getattr(error, name) for name in fields}]
 
 
-def _metadata(metadata: TopicMetadata) -> dict[str, Any]:
+def metadata_json(metadata: TopicMetadata) -> dict[str, Any]:
+    """What the metadata says of a topic but for its ledgers, as `json` takes it."""
     return {
-        "topic": str(metadata.topic),
         "cursors": dict(metadata.cursors),
         "terminated": metadata.terminated_position,
         "properties": dict(metadata.properties),
-        "ledgers": list(map(_ledger, metadata.ledgers)),
         "proven_to": metadata.proven_to_ledger_id,
     }
 
@@ -161,98 +175,113 @@ def _ledger(info: LedgerInfo) -> dict[str, Any]:
     }
 
 
-class SnapshotReader:
-    """Makes a snapshot of parsed JSON, which may hold anything.
+def read_contents_json(
+    value: dict[str, Any], location: Location, copies: Iterable[LedgerCopy]
+) -> BucketContents:
+    """Read what `contents_json` gave, but for the copies, which are given.
+
+    Raises:
+        PulsarOffloadError: It is something else; so are the errors below, here and in all that is
+            read of JSON.
+        AttributeError: Likewise.
+        LookupError: Likewise.
+        OverflowError: Likewise.
+        TypeError: Likewise.
+        ValueError: Likewise.
+    """
+    ordered = sorted(copies, key=lambda copy: age_rank(copy.name, copy.index), reverse=True)
+    ordered.sort(key=lambda copy: copy.name.ledger_id)
+    return BucketContents(
+        location,
+        tuple(ordered),
+        tuple(map(_read_unfinished, value["unfinished"])),
+        tuple(map(_read_info, value["streaming"])),
+        tuple(map(_read_info, value["foreign"])),
+    )
+
+
+def read_ledger_json(
+    value: dict[str, Any], read_copy: Callable[[dict[str, Any]], LedgerCopy]
+) -> TopicLedger:
+    """Read what `ledger_json` gave.
 
     Args:
-        location: Where the bucket's objects are.
-        buckets: Where other buckets are, by the metadata's names for them; else where they were.
+        value: What it gave.
+        read_copy: Reads a copy.
     """
+    ledger_id, state = _number(value["ledger_id"]), LedgerStanding(value["state"])
+    info = None if value["info"] is None else _read_ledger(value["info"])
+    copy = None if value["copy"] is None else read_copy(value["copy"])
+    others = tuple(map(read_copy, value["others"]))
+    copies = others if copy is None else (copy, *others)
+    if {ledger_id, *(each.name.ledger_id for each in copies)} != {ledger_id}:
+        message = f"a copy of another ledger than {ledger_id}"
+        raise CorruptSnapshotError(message)
+    if info is not None and info.ledger_id != ledger_id:
+        message = f"metadata of another ledger than {ledger_id}"
+        raise CorruptSnapshotError(message)
+    error: PulsarOffloadError | None
+    if value["error"] is True:
+        error = None if copy is None else copy.error
+    else:
+        error = _read_error(*value["error"]) if value["error"] else None
+    is_sound = copy is not None and copy.ledger is not None and error is None
+    if (state.is_readable and not is_sound) or (state.is_lost and error is None):
+        # It would be read though it cannot be, or left out without a word.
+        message = f"ledger {ledger_id} is neither sound nor in error"
+        raise CorruptSnapshotError(message)
+    return TopicLedger(ledger_id, state, info, copy, others, error)
 
-    def __init__(
-        self,
-        location: Location,
-        buckets: Mapping[str, str],
-    ) -> None:
-        self._location = location
-        self._buckets = buckets
 
-    def snapshot(self, value: dict[str, Any]) -> Snapshot:
-        """Read what `as_json` gave.
+def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
+    """Read what `copy_json` gave.
 
-        Raises:
-            PulsarOffloadError: It is something else; so are the errors below.
-            AttributeError: Likewise.
-            KeyError: Likewise.
-            OverflowError: Likewise.
-            TypeError: Likewise.
-            ValueError: Likewise.
-        """
-        options = self._location.storage_options
-        elsewhere = {
-            bucket: self._contents(
-                contents, Location(self._buckets.get(bucket) or _text(contents["url"]), options)
-            )
-            for bucket, contents in value["elsewhere"].items()
-        }
-        topics = None
-        if value["topics"] is not None:
-            topics = {each.topic: each for each in map(_read_metadata, value["topics"])}
-        return Snapshot(
-            self._contents(value["contents"], self._location),
-            elsewhere,
-            topics,
-            {TopicName.parse(topic): _bytes(text) for topic, text in value["schemas"].items()},
-            tuple(map(_text, value["warnings"])),
-            _time(value["taken"]),
-        )
+    Args:
+        value: What it gave.
+        location: The bucket that it is in.
+    """
+    name = read_name_json(value["name"])
+    data, topic, error = value["data"], value["topic"], value["error"]
+    index = _read_info(value["index"], name.index_name)
+    data = None if data is None else _read_info(data, name.data_name)
+    topic = None if topic is None else TopicName.parse(topic)
+    error = None if error is None else _read_error(*error)
+    ledger = None if value["block"] is None else _read_offloaded(value, name, location)
+    if ledger is not None:
+        ledger = replace(ledger, versions=object_versions(index, data))
+    if error is not None:
+        is_whole = ledger is None or ledger.cut_bytes is not None
+    else:
+        is_whole = None not in (ledger, data, topic) and value["cut_bytes"] is None
+    if not is_whole:
+        # It would be left out without a word.
+        message = f"{name.index_name} is neither sound nor in error"
+        raise CorruptSnapshotError(message)
+    sound, cut = (ledger, None) if error is None else (None, ledger)
+    return LedgerCopy(name, index, data, topic, sound, error, cut)
 
-    def _contents(self, value: dict[str, Any], location: Location) -> BucketContents:
-        return BucketContents(
-            location,
-            tuple(self._copy(each, location) for each in value["copies"]),
-            tuple(map(_read_unfinished, value["unfinished"])),
-            tuple(map(_read_info, value["streaming"])),
-            tuple(map(_read_info, value["foreign"])),
-        )
 
-    def _copy(self, value: dict[str, Any], location: Location) -> LedgerCopy:
-        name = _read_name(*value["name"])
-        data, topic, error = value["data"], value["topic"], value["error"]
-        index = _read_info(value["index"], name.index_name)
-        data = None if data is None else _read_info(data, name.data_name)
-        topic = None if topic is None else TopicName.parse(topic)
-        error = None if error is None else _read_error(*error)
-        ledger = None if value["block"] is None else self._ledger(value, name, location)
-        if ledger is not None:
-            ledger = replace(ledger, versions=object_versions(index, data))
-        if error is not None:
-            is_whole = ledger is None or ledger.cut_bytes is not None
-        else:
-            is_whole = None not in (ledger, data, topic) and value["cut_bytes"] is None
-        if not is_whole:
-            # It would be left out without a word.
-            message = f"{name.index_name} is neither sound nor in error"
-            raise CorruptSnapshotError(message)
-        sound, cut = (ledger, None) if error is None else (None, ledger)
-        return LedgerCopy(name, index, data, topic, sound, error, cut)
+def _read_offloaded(
+    value: dict[str, Any], name: LedgerObjectName, location: Location
+) -> OffloadedLedger:
+    user_metadata = value["user_metadata"]
+    return OffloadedLedger(
+        location,
+        name,
+        read_index_block(read_base64(value["block"]), object_key=name.index_name),
+        tuple(map(read_text, value["warnings"])),
+        _whole(value["cut_bytes"]),
+        None if user_metadata is None else _texts(user_metadata),
+    )
 
-    def _ledger(
-        self, value: dict[str, Any], name: LedgerObjectName, location: Location
-    ) -> OffloadedLedger:
-        user_metadata = value["user_metadata"]
-        return OffloadedLedger(
-            location,
-            name,
-            read_index_block(_bytes(value["block"]), object_key=name.index_name),
-            tuple(map(_text, value["warnings"])),
-            _whole(value["cut_bytes"]),
-            None if user_metadata is None else _texts(user_metadata),
-        )
+
+def read_name_json(value: list[object]) -> LedgerObjectName:
+    """Read the name of a copy."""
+    return _read_name(*value)
 
 
 def _read_name(uuid: object, ledger_id: object) -> LedgerObjectName:
-    return LedgerObjectName(UUID(_text(uuid)), _number(ledger_id))
+    return LedgerObjectName(UUID(read_text(uuid)), _number(ledger_id))
 
 
 def _read_info(value: list[Any], expected: str | None = None) -> ObjectInfo:
@@ -261,15 +290,15 @@ def _read_info(value: list[Any], expected: str | None = None) -> ObjectInfo:
     if expected not in {None, name}:
         message = f"another object than {expected}"
         raise CorruptSnapshotError(message)
-    when = None if modified is None else _time(modified)
+    when = None if modified is None else read_time(modified)
     known = None if version is None else _read_version(*version)
-    return ObjectInfo(_text(name), _number(size_bytes), when, known)
+    return ObjectInfo(read_text(name), _number(size_bytes), when, known)
 
 
 def _read_version(value: object, modified: object = None) -> ObjectVersion:
     if modified is None:
-        return ETag(_text(value))
-    return WriteTime(_number(value), _time(modified))
+        return ETag(read_text(value))
+    return WriteTime(_number(value), read_time(modified))
 
 
 def _read_unfinished(value: list[Any]) -> UnfinishedOffload:
@@ -285,20 +314,29 @@ def _read_error(kind: str, message: str, place: dict[str, Any]) -> PulsarOffload
         raise CorruptSnapshotError(message)
     key = place["object_key"]
     return known(
-        _text(message),
-        object_key=None if key is None else _text(key),
+        read_text(message),
+        object_key=None if key is None else read_text(key),
         ledger_id=_whole(place["ledger_id"]),
         entry_id=_whole(place["entry_id"]),
         offset=_whole(place["offset"]),
     )
 
 
-def _read_metadata(value: dict[str, Any]) -> TopicMetadata:
+def read_metadata_json(
+    value: dict[str, Any], topic: TopicName, ledgers: Sequence[LedgerInfo]
+) -> TopicMetadata:
+    """Read what `metadata_json` gave.
+
+    Args:
+        value: What it gave.
+        topic: The topic.
+        ledgers: Its ledgers, ascending.
+    """
     terminated = value["terminated"]
     return TopicMetadata(
-        topic=TopicName.parse(value["topic"]),
+        topic=topic,
         cursors={name: _read_cursor(*each) for name, each in value["cursors"].items()},
-        ledgers=in_order(map(_read_ledger, value["ledgers"])),
+        ledgers=ledgers,
         terminated_position=terminated and _read_position(*terminated),
         properties=_texts(value["properties"]),
         proven_to_ledger_id=_number(value["proven_to"], least=-1),
@@ -330,25 +368,28 @@ def _read_ledger(value: dict[str, Any]) -> LedgerInfo:
 def _read_offload(value: dict[str, Any]) -> OffloadContext:
     uuid, driver = value["uuid"], value["driver"]
     return OffloadContext(
-        uuid=None if uuid is None else UUID(_text(uuid)),
+        uuid=None if uuid is None else UUID(read_text(uuid)),
         complete=_told_flag(value["complete"]),
-        other_uuids=tuple(UUID(_text(each)) for each in value["other_uuids"]),
+        other_uuids=tuple(UUID(read_text(each)) for each in value["other_uuids"]),
         bookkeeper_deleted=_told_flag(value["bookkeeper_deleted"]),
         timestamp_ms=_whole(value["timestamp_ms"]),
-        driver=None if driver is None else _text(driver),
+        driver=None if driver is None else read_text(driver),
         driver_properties=_texts(value["driver_properties"]),
     )
 
 
-def _base64(data: bytes) -> str:
+def base64_text(data: bytes) -> str:
+    """Bytes as `json` takes them."""
     return base64.b64encode(data).decode()
 
 
-def _bytes(text: str) -> bytes:
+def read_base64(text: str) -> bytes:
+    """Read what `base64_text` gave."""
     return base64.b64decode(text, validate=True)
 
 
-def _text(value: object) -> str:
+def read_text(value: object) -> str:
+    """Read a text."""
     if not isinstance(value, str):
         message = f"a {type(value).__name__} where a text must stand"
         raise CorruptSnapshotError(message)
@@ -377,8 +418,9 @@ def _whole(value: object) -> int | None:
     return None if value is None else _number(value)
 
 
-def _time(value: object) -> datetime:
-    time = datetime.fromisoformat(_text(value))
+def read_time(value: object) -> datetime:
+    """Read a time, which has a time zone."""
+    time = datetime.fromisoformat(read_text(value))
     if time.tzinfo is None:
         message = "a time without a time zone"
         raise CorruptSnapshotError(message)
@@ -386,4 +428,4 @@ def _time(value: object) -> datetime:
 
 
 def _texts(value: dict[str, Any]) -> dict[str, str]:
-    return {name: _text(text) for name, text in value.items()}
+    return {name: read_text(text) for name, text in value.items()}

@@ -73,6 +73,11 @@ class LedgerStanding(StrEnum):
         return self in {LedgerStanding.BOOKKEEPER, LedgerStanding.OFFLOADING, LedgerStanding.OPEN}
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the topic has the ledger, and it can be read nowhere."""
+        return self in {LedgerStanding.MISSING, LedgerStanding.UNSOUND}
+
+    @property
     def is_stray(self) -> bool:
         """Whether it lies in the bucket, and is not the topic's."""
         return self in {LedgerStanding.TRIMMED, LedgerStanding.UNKNOWN}
@@ -117,15 +122,17 @@ class TopicLedgers:
             also those that are not there, or only in BookKeeper with offloaded ones behind them.
         cut: Ledgers with nothing wrong but that their data objects are cut.
         states: Every ledger that the metadata or the bucket has of the topic, ascending.
+        unread: Those of them that are not among `ledgers`.
         metadata: What its cluster says; None if nothing is known.
         metadata_error: Why that cannot be read, if it is there.
     """
 
     topic: TopicName
-    ledgers: tuple[OffloadedLedger, ...]
+    ledgers: Sequence[OffloadedLedger]
     problems: tuple[PulsarOffloadError, ...] = ()
     cut: tuple[OffloadedLedger, ...] = ()
-    states: tuple[TopicLedger, ...] = ()
+    states: Sequence[TopicLedger] = ()
+    unread: Sequence[TopicLedger] = ()
     metadata: TopicMetadata | None = None
     metadata_error: PulsarOffloadError | None = None
 
@@ -140,19 +147,25 @@ class TopicLedgers:
         As far as is known, they are of the same ledger; but another cluster may have one of the
         same id and size. Only salvaging takes them.
         """
+        lost = [
+            (each, each.info)
+            for each in self.unread
+            if each.error is not None and each.info is not None and each.info.is_offloaded
+        ]
+        if not lost:
+            return ()
         infos = self.metadata.ledgers if self.metadata else ()
         own = self.own_copies
         found = (
             next(
                 (
                     copy.ledger
-                    for copy in _sound(self.topic, each.info, each.others)
-                    if not is_foreign(copy, each.info, own, infos)
+                    for copy in _sound(self.topic, info, each.others)
+                    if not is_foreign(copy, info, own, infos)
                 ),
                 None,
             )
-            for each in self.states
-            if each.error is not None and each.info is not None and each.info.is_offloaded
+            for each, info in lost
         )
         return tuple(ledger for ledger in found if ledger is not None)
 
@@ -172,9 +185,12 @@ class TopicLedgers:
     def salvaged(self) -> TopicLedgers:
         """The same topic, to be read as far as its data objects go."""
         found = {ledger.ledger_id: ledger for ledger in (*self.cut, *self.substitutes)}
-        ledgers = sorted((*self.ledgers, *found.values()), key=lambda ledger: ledger.ledger_id)
+        ledgers = self.ledgers
+        if found:
+            every = (*ledgers, *found.values())
+            ledgers = tuple(sorted(every, key=lambda ledger: ledger.ledger_id))
         lost = tuple(error for error in self.problems if error.ledger_id not in found)
-        return replace(self, ledgers=tuple(ledgers), problems=lost, cut=())
+        return replace(self, ledgers=ledgers, problems=lost, cut=())
 
     @property
     def pending(self) -> tuple[TopicLedger, ...]:
@@ -184,7 +200,7 @@ class TopicLedgers:
         """
         return tuple(
             each
-            for each in self.states
+            for each in self.unread
             if each.state.is_pending
             and each.error is None
             and (each.entries or (each.entries is None and each.state is not LedgerStanding.OPEN))
@@ -196,7 +212,7 @@ class TopicLedgers:
 
         Those that are older than its first ledger do not count, for retention explains them.
         """
-        return tuple(each for each in self.states if each.state is LedgerStanding.UNKNOWN)
+        return tuple(each for each in self.unread if each.state is LedgerStanding.UNKNOWN)
 
 
 def from_bucket(topic: TopicName, copies: Iterable[LedgerCopy]) -> TopicLedgers:
@@ -416,15 +432,36 @@ def _is_open(metadata: TopicMetadata, info: LedgerInfo) -> bool:
 
 def _gathered(topic: TopicName, states: Sequence[TopicLedger]) -> TopicLedgers:
     sound = (each.copy.ledger for each in states if each.copy and each.state.is_readable)
+    unread = tuple(each for each in states if not each.state.is_readable)
+    return gathered(
+        topic, tuple(ledger for ledger in sound if ledger is not None), tuple(states), unread
+    )
+
+
+def gathered(
+    topic: TopicName,
+    ledgers: Sequence[OffloadedLedger],
+    states: Sequence[TopicLedger],
+    unread: Sequence[TopicLedger],
+) -> TopicLedgers:
+    """A topic of its ledgers, with what is wrong with those that are not read.
+
+    Args:
+        topic: The topic or partition.
+        ledgers: Those that are read, ascending.
+        states: All of them.
+        unread: The others.
+    """
     cut = (
         each.copy.cut
-        for each in states
+        for each in unread
         if each.copy and each.error is not None and each.error is each.copy.error
     )
     return TopicLedgers(
         topic,
-        tuple(ledger for ledger in sound if ledger is not None),
-        tuple(each.error for each in states if each.error is not None),
+        ledgers,
+        tuple(each.error for each in unread if each.error is not None),
         tuple(ledger for ledger in cut if ledger is not None),
-        tuple(states),
+        states,
+        unread,
     )

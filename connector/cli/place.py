@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.storage.trace import RequestTrace
 from connector.catalog.bucket_summary import what_lies_there
-from connector.catalog.catalog import open_catalog
+from connector.catalog.opening import open_catalog
 from connector.catalog.snapshot import is_snapshot
 from connector.cli.output import progress, say
 

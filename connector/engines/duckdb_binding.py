@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import inspect
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import OptionError
-from connector.catalog.catalog import Catalog, open_catalog
+from connector.catalog.opening import open_catalog
 from connector.options.kinds import BOUND, NAMES
 from connector.options.topic_request import OPTIONS, TopicRequest
+
+if TYPE_CHECKING:
+    from connector.catalog.catalog import Catalog
 
 PLACE_OPTIONS = ("url", *(name for name, each in OPTIONS.items() if each.scope == "place"))
 """Options that say where topics are."""

@@ -12,7 +12,7 @@ from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.redaction import redacted_urls
-from connector.catalog.catalog import open_catalog
+from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
 from connector.lake.executors import in_threads
 from connector.lake.table_copy import CopySizes, TableCopy

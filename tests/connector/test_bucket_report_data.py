@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import TopicNotFoundError
 from connector.bucket_report.data import LedgerSpan, rates, report_data, with_neighbours_times
-from connector.catalog.catalog import open_catalog
+from connector.catalog.opening import open_catalog
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.upkeep.audit import audit
 from tests.support.bucket_reports import FULL, damaged_small_set

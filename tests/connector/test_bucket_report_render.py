@@ -21,9 +21,9 @@ from connector.bucket_report.charts import STATE_TEXTS, TimeScale, sizes_charts,
 from connector.bucket_report.data import LedgerSpan
 from connector.bucket_report.page import escaped, page, section
 from connector.bucket_report.render import render_report
-from connector.catalog.catalog import open_catalog
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.opening import open_catalog
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.topic_name import TopicName
 from connector.upkeep.audit import audit

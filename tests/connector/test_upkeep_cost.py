@@ -14,7 +14,7 @@ from arrow_io import ledger_data
 from arrow_io.errors import OptionError
 from arrow_io.offset_memory import OffsetMemory
 from arrow_io.storage.trace import RequestCounts, RequestTrace
-from connector.catalog.catalog import open_catalog
+from connector.catalog.opening import open_catalog
 from connector.topic import open_topic
 from connector.topic_name import TopicName
 from connector.upkeep.cost import (

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
-from connector.catalog.catalog import open_catalog
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.opening import open_catalog
 from connector.topic_name import TopicName
 from connector.upkeep.policy import Action, LedgerFate, apply_policy, bucket_metadata
 from connector.upkeep.policy_settings import OffloadPolicy

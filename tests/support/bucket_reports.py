@@ -10,7 +10,7 @@ from uuid import UUID
 from xml.etree import ElementTree as ET
 
 from connector.bucket_report.render import render_report
-from connector.catalog.catalog import open_catalog
+from connector.catalog.opening import open_catalog
 from connector.upkeep.audit import audit
 from tests.support.golden import GOLDEN
 

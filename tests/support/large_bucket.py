@@ -47,7 +47,7 @@ class LargeBucket:
 
     def objects(self) -> dict[str, bytes]:
         """Bytes by object name; ledgers of one topic have the same index block."""
-        found = {}
+        found: dict[str, bytes] = {}
         for topic in self.topics:
             data, index = encoded_ledger(topic.managed_ledger_name)
             for name in self.names(topic):

@@ -20,7 +20,7 @@ from arrow_io.wording import agreeing, counted
 from connector.catalog.metadata.topic_metadata import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 
@@ -87,7 +87,7 @@ def _terminated(*sources: TopicMetadata | None) -> Iterator[TopicMetadata | None
             yield replace(source, ledgers=ledgers, terminated_position=position)
 
 
-def _ended(ledgers: tuple[LedgerInfo, ...], position: tuple[int, int]) -> tuple[LedgerInfo, ...]:
+def _ended(ledgers: Sequence[LedgerInfo], position: tuple[int, int]) -> Sequence[LedgerInfo]:
     """The ledgers of a topic that ends with an entry, the last of them with its entries."""
     if not ledgers or ledgers[-1].entries or position[0] > ledgers[-1].ledger_id:
         return ledgers

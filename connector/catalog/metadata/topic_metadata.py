@@ -15,7 +15,7 @@ from arrow_io.errors import CorruptMetadataError
 from arrow_io.format.object_names import MAX_LEDGER_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
     from connector.topic_name import TopicName
@@ -76,7 +76,7 @@ class TopicMetadata:
     """One topic, or one partition of a partitioned topic, as its cluster knows it."""
 
     topic: TopicName
-    ledgers: tuple[LedgerInfo, ...]
+    ledgers: Sequence[LedgerInfo]
     """In the topic's order, which is that of their ids."""
     cursors: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
     """Mark-delete positions of subscriptions, by name, as far as the source gives them: ledger and
