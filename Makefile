@@ -63,6 +63,10 @@ docs: install ## Build the pages of docs/ into build/site
 bench: install ## Print the table of benchmarks
 	@$(BIN)/python -m tests.benchmarks
 
+.PHONY: bench-store
+bench-store: install ## Print how busy connections to a slow store are, and what large catalogs take
+	@$(BIN)/python -m tests.benchmarks.store
+
 .PHONY: fuzz
 fuzz: install ## Run the property tests on many more examples, and the exhaustive tests
 	HYPOTHESIS_PROFILE=exhaustive $(PYTEST) -m "exhaustive or hypothesis"

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from arrow_io.format.index_block import read_index_block
 from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.storage.object_store import ObjectInfo
+from arrow_io.storage.object_version import WriteTime
+from connector.catalog.bucket import BucketContents
+from connector.catalog.ledger_copy import LedgerCopy, object_versions
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.snapshot_json import Snapshot
+from connector.catalog.topic_ledgers import TopicLedgers, from_metadata
 from connector.topic_name import TopicName
 from tests.support.buckets import offload_ledger
 from tests.support.entries import Message, encode_entry
@@ -18,6 +27,10 @@ from tests.support.entries import Message, encode_entry
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from arrow_io.storage.location import Location
+
+_WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,23 @@ class LargeBucket:
             (folder / name).write_bytes(data)
         return folder
 
+    def snapshot(self, location: Location) -> Snapshot:
+        """What a catalog of the bucket and its metadata is saved as, made without a request."""
+        topics = [self._topic_ledgers(topic, location) for topic in self.topics]
+        copies = [each.copy for topic in topics for each in topic.states if each.copy is not None]
+        copies.sort(key=lambda copy: copy.name.ledger_id)
+        return Snapshot(BucketContents(location, tuple(copies)), {}, topics, has_metadata=True)
+
+    def _topic_ledgers(self, topic: TopicName, location: Location) -> TopicLedgers:
+        data, index = encoded_ledger(topic.managed_ledger_name)
+        block = read_index_block(index, object_key="")
+        copies = []
+        for name in self.names(topic):
+            infos = _info(name.index_name, index), _info(name.data_name, data)
+            ledger = OffloadedLedger(location, name, block, versions=object_versions(*infos))
+            copies.append(LedgerCopy(name, *infos, topic, ledger))
+        return from_metadata(self.metadata(topic), copies, lambda _info: None)
+
     def save_metadata(self, folder: Path) -> Path:
         """Write the metadata of all topics, as the metadata store has it."""
         folder.mkdir()
@@ -93,3 +123,7 @@ def encoded_ledger(managed_ledger: str) -> Sequence[bytes]:
     entry = encode_entry([Message(payload=b"v")], batched=False)
     name = LedgerObjectName(UUID(int=1), 0)
     return tuple(offload_ledger(name, [entry], managed_ledger=managed_ledger).values())
+
+
+def _info(name: str, data: bytes) -> ObjectInfo:
+    return ObjectInfo(name, len(data), _WRITTEN, WriteTime(len(data), _WRITTEN))

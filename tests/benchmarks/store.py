@@ -1,0 +1,25 @@
+"""`python -m tests.benchmarks.store`: how busy connections are, and what large catalogs take.
+
+These benchmarks wait as a store makes them wait, so they take their time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.benchmarks import catalogs
+
+_LEDGERS = 5_000
+
+
+def main() -> None:
+    """Measure, and print the figures."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = catalogs.measure_catalogs(Path(folder))
+    lines = ["catalogs", *catalogs.table(rows, catalogs.open_through_store(_LEDGERS))]
+    print("\n".join(lines))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
