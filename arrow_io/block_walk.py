@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from arrow_io.ledger_data import LedgerData
     from arrow_io.offset_memory import OffsetMemory
-    from arrow_io.storage.ranges import RangeStream
+    from arrow_io.storage.range_stream import RangeStream
 
 _MAX_TABLE_ENTRIES = 4096
 _RUN_BYTES = 1 << 20

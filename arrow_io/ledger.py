@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.storage.location import Location
+    from arrow_io.storage.ranges import ByteSpan
+    from arrow_io.storage.ranges_ahead import RangesAhead
     from arrow_io.tally import Tally
 
 
@@ -50,6 +52,14 @@ class Ledger(Protocol):
             last_entry_id: Last entry (inclusive).
         """
 
+    def byte_span(self, first_entry_id: int, last_entry_id: int) -> ByteSpan | None:
+        """The bytes that `entry_runs` reads of an object; None if there are none.
+
+        Args:
+            first_entry_id: First entry.
+            last_entry_id: Last entry (inclusive).
+        """
+
     def entry_runs(
         self,
         first_entry_id: int,
@@ -58,6 +68,7 @@ class Ledger(Protocol):
         *,
         verify_checksums: bool = False,
         owned: bool = True,
+        ahead: RangesAhead | None = None,
     ) -> Iterator[EntryRun]:
         """Read some entries, in order, as the hot loop wants them.
 
@@ -67,6 +78,7 @@ class Ledger(Protocol):
             tally: Says whether damage is raised, or counted in its report.
             verify_checksums: Whether to compare the CRC32C of each entry.
             owned: `EntryRun.owned` of the runs.
+            ahead: Sends the requests; None: nothing is requested beyond these entries.
 
         Raises:
             PulsarOffloadError: Entries are lost or damaged (counted instead when salvaging), or

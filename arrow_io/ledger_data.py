@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -26,7 +26,8 @@ from arrow_io.ledger import Block
 from arrow_io.offset_memory import OffsetMemory
 from arrow_io.read_report import Unit
 from arrow_io.storage.object_version import ETag
-from arrow_io.storage.ranges import RangeReader, RangeStream
+from arrow_io.storage.range_stream import RangeStream
+from arrow_io.storage.ranges import RangeReader
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_version import ObjectVersion
+    from arrow_io.storage.ranges import ByteSpan
+    from arrow_io.storage.ranges_ahead import RangesAhead
     from arrow_io.tally import Tally
 
 _OFFSETS = OffsetMemory()
@@ -134,7 +137,7 @@ class LedgerData:
         *,
         verify_checksums: bool = False,
         owned: bool = True,
-        max_prefetch: int | None = None,
+        ahead: RangesAhead | None = None,
     ) -> Iterator[EntryRun]:
         """Read the entries `first_entry_id … last_entry_id` (inclusive) as the hot loop wants them.
 
@@ -144,7 +147,7 @@ class LedgerData:
             tally: Says whether damage is raised, or counted in its report.
             verify_checksums: Whether to compare the CRC32C of each entry.
             owned: `EntryRun.owned` of the runs.
-            max_prefetch: Most requests under way at once; None for the default.
+            ahead: Sends the requests; None: nothing is requested beyond these entries.
 
         Raises:
             CorruptBlockError: A block's header, lengths or ids contradict the index object.
@@ -166,7 +169,7 @@ class LedgerData:
                 tally,
                 verify_checksums=verify_checksums,
                 owned=owned,
-                max_prefetch=max_prefetch,
+                ahead=ahead,
             )
         if last_stored < last_entry_id:
             lost_from = max(first_entry_id, last_stored + 1)
@@ -182,25 +185,13 @@ class LedgerData:
         *,
         verify_checksums: bool,
         owned: bool,
-        max_prefetch: int | None,
+        ahead: RangesAhead | None,
     ) -> Iterator[EntryRun]:
         table = self.table
-        reader = RangeReader(
-            self.location, self.name.data_name, self.data_stop, version=self.version
-        )
-        if max_prefetch is not None:
-            reader = replace(reader, max_prefetch=max_prefetch)
         walk = BlockWalk(self, first, _OFFSETS)
         length_bytes = 0
         last_block = table.block_of(last)
-        is_whole = last == table.last_entry_id_of_block(last_block)
-        stop = min(table.block_stop(last_block), self.data_stop)
-        stream = reader.stream(
-            min(walk.position, stop),
-            stop,
-            # Where the last entry ends is known only if its block ends behind it.
-            prefetch_stop=None if is_whole else table.block_start(last_block),
-        )
+        stream = RangeStream(self._span(walk.position, last), ahead)
         with stream:
             for block in range(walk.block, last_block + 1):
                 wanted = max(table.first_entry_id(block), first)
@@ -221,6 +212,33 @@ class LedgerData:
                     _OFFSETS.forget(self.memory_key)
                     lost = min(last, table.last_entry_id_of_block(block)) - wanted + 1
                     tally.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
+
+    def byte_span(self, first_entry_id: int, last_entry_id: int) -> ByteSpan | None:
+        """The bytes that `entry_runs` reads of the data object; None if the entries are all lost.
+
+        Args:
+            first_entry_id: First entry.
+            last_entry_id: Last entry (inclusive).
+        """
+        last = self._last_stored(last_entry_id)
+        if first_entry_id > last:
+            return None
+        return self._span(BlockWalk(self, first_entry_id, _OFFSETS).position, last)
+
+    def _span(self, position: int, last: int) -> ByteSpan:
+        """The bytes from a position to the end of the block of an entry that is stored."""
+        table = self.table
+        block = table.block_of(last)
+        stop = min(table.block_stop(block), self.data_stop)
+        # Where the entry ends is known only if its block ends behind it. Entries are taken to be
+        # about as long as each other: what is fetched too much or too little is little.
+        first, last_of_block = table.first_entry_id(block), table.last_entry_id_of_block(block)
+        start = table.block_start(block)
+        share = (
+            (last - first + 1) * (table.block_stop(block) - start) // (last_of_block - first + 1)
+        )
+        reader = RangeReader(self.location, self.name.data_name, self.data_stop, self.version)
+        return reader.span(min(position, stop), stop, sure_stop=min(start + share, stop))
 
     def _check_padding(self, stream: RangeStream, position: int, block: int, tally: Tally) -> None:
         """Only padding may follow a block's last entry: an index object may leave entries out."""

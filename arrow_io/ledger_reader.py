@@ -32,6 +32,7 @@ from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.storage.object_version import agree
+from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.tally import Tally
 from arrow_io.wording import counted
 
@@ -201,7 +202,7 @@ class OffloadedLedger:
     def read_entries(self, first_entry_id: int, last_entry_id: int) -> Iterator[Entry]:
         """Read some entries, from the nearest place known before the first.
 
-        Ranges are requested one at a time, only as far as needed.
+        The last one's place is estimated from its id, and all up to there is requested at once.
 
         Args:
             first_entry_id: First entry.
@@ -226,11 +227,11 @@ class OffloadedLedger:
             raise EntryNotInLedgerError(
                 message, object_key=self.name.data_name, ledger_id=self.ledger_id
             )
-        runs = self.data.entry_runs(first_entry_id, last_entry_id, Tally(), max_prefetch=1)
-        for run in runs:
-            for index in range(run.count):
-                data = bytes(run.view(index, layout.FRAME))
-                yield Entry(self.ledger_id, run.number(index, layout.ENTRY_ID), data)
+        with RangesAhead(at_once=True) as ahead:
+            for run in self.data.entry_runs(first_entry_id, last_entry_id, Tally(), ahead=ahead):
+                for index in range(run.count):
+                    data = bytes(run.view(index, layout.FRAME))
+                    yield Entry(self.ledger_id, run.number(index, layout.ENTRY_ID), data)
 
     def record_batches(
         self,

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from arrow_io.wording import counted
 from connector.plain_text import size_text
 from connector.read_ahead import read_ahead
 from connector.scan.execution import count, execute, tell
+from connector.scan.scan_units import scan_units
 from connector.shown_html import html_table
 from connector.topic_report import TopicReport
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_AHEAD_TASK_BYTES = 64 << 20
-"""How much each of the tasks has to read that are read side by side: one data block."""
 _SHOWN_TOPICS = 3
 _TUNING = frozenset(
     {
@@ -79,33 +77,23 @@ class TopicScanner:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Record batches, one partition after the other, each in order of positions.
 
-        Nothing is read before the first is asked for, and little beyond the last one asked for.
+        They are decoded ahead, in as many threads as there are cores. Nothing is read before the
+        first is asked for, and little beyond the last one asked for.
         """
         self.report = TopicReport().add(self.unsound)
-        for task in self.scan.plan():
-            yield from execute(task, self.report)
+        units = scan_units(self.scan.plan())
+        for done in read_ahead(units, threads=os.cpu_count() or 1):
+            self.report.add(done.report)
+            yield from done.batches
         self._tell()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The same batches, decoded ahead in threads of their own, several tasks side by side."""
-        return pa.RecordBatchReader.from_batches(self.projected_schema, self.batches_ahead())
+        """The same batches, as Arrow's reader."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
-        """All rows, decoded in several threads."""
-        return pa.Table.from_batches(self.batches_ahead(), self.projected_schema)
-
-    def batches_ahead(self) -> Iterator[pa.RecordBatch]:
-        """The same batches as `to_batches`, decoded ahead in threads of their own."""
-        self.report = TopicReport().add(self.unsound)
-        tasks = self.scan.plan(_AHEAD_TASK_BYTES)
-        reports = [TopicReport() for _ in tasks]
-        makers = [partial(execute, *pair) for pair in zip(tasks, reports, strict=True)]
-        try:
-            yield from read_ahead(makers, most=os.cpu_count() or 1)
-        finally:
-            for each in reports:
-                self.report.add(each)
-        self._tell()
+        """All rows."""
+        return pa.Table.from_batches(self.to_batches(), self.projected_schema)
 
     def head(self, num_rows: int) -> pa.Table:
         """The first `num_rows` rows, or fewer if there are no more.
@@ -118,21 +106,33 @@ class TopicScanner:
         limits = replace(
             options.limits, first_rows=max(1, min(num_rows, options.limits.first_rows))
         )
-        first = replace(self, scan=replace(self.scan, options=replace(options, limits=limits)))
+        scan = replace(self.scan, options=replace(options, limits=limits))
+        self.report = TopicReport().add(self.unsound)
         batches = []
         missing = num_rows
-        for batch in first.to_batches() if missing > 0 else ():
+        # In this thread, because no row behind them is wanted.
+        found = (batch for task in scan.plan() for batch in execute(task, self.report))
+        while missing > 0:
+            batch = next(found, None)
+            if batch is None:
+                self._tell()
+                break
             batches.append(batch.slice(0, missing))
             missing -= len(batches[-1])
-            if missing <= 0:
-                break
-        self.report = first.report
+        found.close()
         return pa.Table.from_batches(batches, self.projected_schema)
 
     def count_rows(self) -> int:
         """How many rows there are; without a filter, no payload is decompressed."""
+        scan = self.scan.select([])
+        if scan.options.row_filter is not None:
+            filtered = replace(self, scan=scan)
+            try:
+                return sum(batch.num_rows for batch in filtered.to_batches())
+            finally:
+                self.report = filtered.report
         self.report = TopicReport().add(self.unsound)
-        rows = sum(count(task, self.report) for task in self.scan.select([]).plan())
+        rows = count(scan.plan(), self.report)
         self._tell()
         return rows
 

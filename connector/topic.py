@@ -14,7 +14,6 @@ from arrow_io.payloads.decoder import is_decodable
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.storage.hidden import hidden, hidden_url
-from arrow_io.storage.location import DEFAULT_RANGE_BYTES
 from connector.bounds import Bounds
 from connector.catalog.opening import open_catalog
 from connector.catalog.schemas.loading import load_schema
@@ -62,7 +61,7 @@ def open_topic(
     transactions: Literal["committed", "all"] = "committed",
     on_corruption: Literal["raise", "salvage"] = "raise",
     verify_checksums: bool = True,
-    range_bytes: int = DEFAULT_RANGE_BYTES,
+    range_bytes: int | None = None,
     batch_rows: int = BatchLimits().max_rows,
     batch_bytes: int = BatchLimits().max_bytes,
     decryption_keys: KeySource | None = None,
@@ -111,7 +110,8 @@ def open_topic(
             and what is sound around it is given.
         verify_checksums: Whether to compare the CRC32C of each entry; a scan that reads positions
             only (a count of rows) never does.
-        range_bytes: Most bytes that one request for data asks for.
+        range_bytes: Most bytes that one request for data asks for. None: 1 MiB at first, and up to
+            8 MiB in a long read that has to wait for the store.
         batch_rows: Most rows of a record batch.
         batch_bytes: Bytes of entries and payloads after which a record batch is given.
         decryption_keys: Private keys for encrypted messages (`connector.decryption_keys`): PEM

@@ -239,6 +239,21 @@ def count_messages(
     return total
 
 
+def decoded_bytes(
+    table: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> int:
+    """How many bytes the entries in `[first, stop)` and their decompressed payloads shall have."""
+    i: cython.Py_ssize_t
+    base: cython.Py_ssize_t
+    total: cython.longlong = 0
+    for i in range(first, stop):
+        base = i * layout.ENTRY_WIDTH
+        total += table[base + layout.FRAME] & wire.MASK32
+        if table[base + layout.FLAGS] & layout.COMPRESSED:
+            total += table[base + layout.UNCOMPRESSED_SIZE] & wire.MASK32
+    return total
+
+
 def add_singles(
     table: cython.const[cython.longlong][::1],
     first: cython.Py_ssize_t,

@@ -29,6 +29,7 @@ import hmac
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf.message import DecodeError
@@ -142,6 +143,8 @@ class DecryptionKeys:
 class PayloadDecryptor:
     """Decrypts payloads; unwraps each data key once, for a producer uses one for hours.
 
+    Any number of threads may use it at a time.
+
     Args:
         keys: The private keys; by default none, with which every encrypted payload is an error.
     """
@@ -149,6 +152,7 @@ class PayloadDecryptor:
     def __init__(self, keys: DecryptionKeys | None = None) -> None:
         self._keys = keys or DecryptionKeys()
         self._known: OrderedDict[_WrappedKeys, _DataKey | str] = OrderedDict()
+        self._lock = Lock()
 
     def payload(self, run: EntryRun, index: int) -> memoryview:
         """The payload of an entry in the clear, still compressed; as it stands if not encrypted.
@@ -241,12 +245,13 @@ class PayloadDecryptor:
         wrapped = tuple(
             (each.key.decode(errors="replace"), each.value) for each in parsed.encryption_keys
         )
-        if wrapped not in self._known:
-            self._known[wrapped] = self._unwrapped(wrapped)
-        self._known.move_to_end(wrapped)
-        if len(self._known) > MAX_REMEMBERED_DATA_KEYS:
-            self._known.popitem(last=False)
-        data_key = self._known[wrapped]
+        with self._lock:
+            if wrapped not in self._known:
+                self._known[wrapped] = self._unwrapped(wrapped)
+            self._known.move_to_end(wrapped)
+            if len(self._known) > MAX_REMEMBERED_DATA_KEYS:
+                self._known.popitem(last=False)
+            data_key = self._known[wrapped]
         if isinstance(data_key, str):
             message = (
                 f"the data key cannot be unwrapped with the private key {data_key}: it is another"

@@ -93,6 +93,16 @@ class EntryRun:
         stops = range(first + 1, stop)
         return first + 1 + bisect_left(stops, size_bytes, key=partial(self.bytes_between, first))
 
+    @property
+    def message_count(self) -> int:
+        """How many messages the entries say they hold."""
+        return int(builds.in_use.entries.count_messages(self.table, 0, self.count))
+
+    @property
+    def decoded_bytes(self) -> int:
+        """How many bytes the entries and their decompressed payloads are said to have."""
+        return int(builds.in_use.entries.decoded_bytes(self.table, 0, self.count))
+
     def flagged(self, mask: int) -> Iterator[int]:
         """Indexes of the entries that have any flag of `mask`."""
         index = -1

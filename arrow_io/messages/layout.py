@@ -76,6 +76,8 @@ SPECIAL = BROKEN | MARKER | TRANSACTION | ENCRYPTED | CHUNKED | BATCHED | COMPRE
 """An entry with none of these is one message whose payload stands in the entry as it is."""
 SPECIAL_BY_POSITION = SPECIAL & ~(BATCHED | COMPRESSED)
 """With none of these, the positions of an entry's messages follow from its metadata."""
+BOUND = BROKEN | TRANSACTION | CHUNKED
+"""With none of these, an entry's rows do not depend on other entries."""
 
 # Row table.
 ROW_ENTRY = 0

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.object_version import ObjectVersion
 
-DEFAULT_RANGE_BYTES = 1 << 20
+FIRST_RANGE_BYTES = 1 << 20
+LONGEST_RANGE_BYTES = 8 << 20
 MAX_RANGE_BYTES = 1 << 30
 """Positions in a buffer are kept in 31 bits."""
 
@@ -69,8 +70,9 @@ class Location:
     ours: `request_attempts` and `request_deadline_s` of `retry`, and `max_connections`."""
     retry: RetryPolicy = field(default=RetryPolicy(), compare=False)
     """How often a request that failed is sent again, and how long it may take."""
-    range_bytes: int = field(default=DEFAULT_RANGE_BYTES, compare=False)
-    """Most bytes that one request for a range asks for."""
+    range_bytes: int | None = field(default=None, compare=False)
+    """Most bytes that one request for a range asks for. None: 1 MiB at first; in a long read that
+    has to wait for the store up to 8 MiB, because each request costs time whatever it brings."""
     trace: RequestTrace = field(default_factory=RequestTrace, compare=False, repr=False)
     """Counts the requests; any number of locations may share one."""
     max_connections: int = field(init=False, compare=False, repr=False)
@@ -91,7 +93,8 @@ class Location:
         if not isinstance(self.storage_options or {}, Mapping):
             message = f"storage options are a mapping, not {kind_of(self.storage_options)}"
             raise OptionError(message)
-        check_whole_number("range_bytes", self.range_bytes, 1, MAX_RANGE_BYTES)
+        if self.range_bytes is not None:
+            check_whole_number("range_bytes", self.range_bytes, 1, MAX_RANGE_BYTES)
         object.__setattr__(self, "storage_options", dict(self.storage_options or {}))
         options = self.storage_options or {}
         object.__setattr__(self, "retry", with_options(self.retry, options))
@@ -120,6 +123,16 @@ class Location:
             self.range_bytes,
             self.trace,
         )
+
+    @property
+    def first_range_bytes(self) -> int:
+        """Most bytes that the first request of a read asks for."""
+        return self.range_bytes or FIRST_RANGE_BYTES
+
+    @property
+    def longest_range_bytes(self) -> int:
+        """Most bytes that any request for a range asks for."""
+        return self.range_bytes or LONGEST_RANGE_BYTES
 
     def check_writable(self) -> None:
         """Refuse a chain of URLs, such as `dir::s3://bucket`.

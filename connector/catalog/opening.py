@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from arrow_io.errors import OptionError
 from arrow_io.option_names import option_name
 from arrow_io.storage.hidden import hidden, hidden_url
-from arrow_io.storage.location import DEFAULT_RANGE_BYTES, Location
+from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector.catalog.catalog import Catalog
 from connector.catalog.catalog_options import CatalogOptions
@@ -29,7 +29,7 @@ def open_catalog(
     metadata: Metadata | None = None,
     metadata_options: Mapping[str, object] | None = None,
     buckets: Mapping[str, str] | None = None,
-    range_bytes: int = DEFAULT_RANGE_BYTES,
+    range_bytes: int | None = None,
     trace: RequestTrace | None = None,
 ) -> Catalog:
     """Find the topics of a bucket: one listing, and without metadata each index object.
@@ -56,7 +56,8 @@ def open_catalog(
         buckets: URL of each further bucket that ledgers of these topics were written to, by the
             name that the metadata has for it. Without it such a bucket is looked for by its name,
             in the same store and with the same options.
-        range_bytes: Most bytes that one request for data will ask for.
+        range_bytes: Most bytes that one request for data will ask for; None: 1 MiB at first, and
+            up to 8 MiB in a long read.
         trace: Counts the requests.
 
     Raises:

@@ -71,7 +71,7 @@ class _BoundScanner(TopicScanner):
     def to_reader(self) -> pa.RecordBatchReader:
         """A reader that decodes ahead in threads of its own."""
         return pa.RecordBatchReader.from_batches(
-            self.projected_schema, _without_traceback(self.batches_ahead())
+            self.projected_schema, _without_traceback(self.to_batches())
         )
 
 

@@ -62,7 +62,7 @@ def scan_polars(dataset: TopicDataset) -> pl.LazyFrame:
             scan = scan.filtered(PolarsFilter(predicate, names))
             predicate = None
         scanner = dataset.scanner_of(scan if with_columns is None else scan.select(with_columns))
-        batches = scanner.batches_ahead() if n_rows is None else scanner.to_batches()
+        batches = scanner.to_batches()
         missing = n_rows
         for batch in batches:
             frame = _frame(batch if missing is None else batch.slice(0, missing))

@@ -162,7 +162,7 @@ def _ranges_around(read: TopicRead, entries: Iterable[tuple[int, int]]) -> Itera
             blocks = ledger.blocks(entry_id, entry_id)
             following = blocks[0] if blocks else None
             if found is not None and not (
-                is_same_ledger and _are_near(block, following, ledger.location.range_bytes)
+                is_same_ledger and _are_near(block, following, ledger.location.first_range_bytes)
             ):
                 yield found
                 found = None

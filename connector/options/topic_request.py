@@ -13,7 +13,6 @@ from arrow_io.columns import ALL_COLUMNS, Naming
 from arrow_io.errors import OptionError
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.option_names import option_name
-from arrow_io.storage.location import DEFAULT_RANGE_BYTES
 from arrow_io.storage.store_kinds import store_kind
 from connector.options import kinds
 from connector.options.option import described, options_of
@@ -162,11 +161,11 @@ class TopicRequest:
         default=True,
         metadata=described(kinds.FLAG, "Whether the CRC32C of each entry is compared."),
     )
-    range_bytes: int = field(
-        default=DEFAULT_RANGE_BYTES,
+    range_bytes: int | None = field(
+        default=None,
         metadata=described(
             kinds.COUNT,
-            "Most bytes that one request for data asks for.",
+            "Most bytes that one request for data asks for; by default 1 MiB, later 8.",
             unit="bytes",
             scope="catalog",
         ),

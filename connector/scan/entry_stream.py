@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from arrow_io.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.storage.ranges_ahead import RangesAhead
     from arrow_io.tally import Tally
     from connector.scan.topic_read import ScanTask, Stretch
 
@@ -27,13 +28,26 @@ class EntryStream:
         task: The task.
         tally: Counts what is lost of the task's own entries. Losses of other entries are counted
             by the tasks that give their rows.
+        ahead: Sends the requests for the task's own entries; None: each range of entries has its
+            own.
+        verify_owned: Whether checksums of the task's own entries are compared here, if they are at
+            all; else whoever takes the entries does it.
     """
 
-    def __init__(self, task: ScanTask, tally: Tally) -> None:
+    def __init__(
+        self,
+        task: ScanTask,
+        tally: Tally,
+        ahead: RangesAhead | None = None,
+        *,
+        verify_owned: bool = True,
+    ) -> None:
         self._read = task.read
         self._tally = tally
+        self._ahead = ahead
         self._stretches = task.read.stretches(task.ranges)
-        self._verify = task.read.options.verify_checksums and task.read.options.needs.metadata
+        self._verify = task.read.options.compares_checksums
+        self._verify_owned = self._verify and verify_owned
         self._is_gap_skipped = False
 
     def skip_gap(self) -> None:
@@ -118,4 +132,8 @@ class EntryStream:
     def _runs(
         self, ledger: Ledger, first: int, last: int, tally: Tally, *, owned: bool = False
     ) -> Iterator[EntryRun]:
-        return ledger.entry_runs(first, last, tally, verify_checksums=self._verify, owned=owned)
+        if not owned:
+            return ledger.entry_runs(first, last, tally, verify_checksums=self._verify, owned=False)
+        return ledger.entry_runs(
+            first, last, tally, verify_checksums=self._verify_owned, ahead=self._ahead
+        )

@@ -14,20 +14,23 @@ from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport
+from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.tally import Tally
 from connector.scan.entry_stream import EntryStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from arrow_io.columns import Origin, Projection
+    from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.message_columns import MessageColumns
+    from arrow_io.storage.ranges import ByteSpan
     from connector.scan.read_options import ReadOptions
-    from connector.scan.topic_read import ScanTask
+    from connector.scan.topic_read import ScanTask, TopicRead
 
 
 def execute(task: ScanTask, report: ReadReport | None = None) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a task, in order of their positions.
+    """Read the rows of a task, in order of their positions, in the caller's thread.
 
     Args:
         task: The task.
@@ -39,35 +42,43 @@ def execute(task: ScanTask, report: ReadReport | None = None) -> Iterator[pa.Rec
             salvaging).
     """
     counted = ReadReport() if report is None else report
-    tally = _tally(task, counted)
-    steps = _Steps.of(task.read.options)
-    for rows in _rows(task, tally):
-        batch = _give(rows, task.read.origin, steps, tally)
-        if batch is not None:
-            counted.rows += batch.num_rows
-            yield batch
+    tally = tally_of(task.read.options, counted)
+    give = RowGiver.of(task.read).give
+    with RangesAhead(byte_spans([task])) as ahead:
+        for rows in _rows(task, tally, ahead):
+            batch = give(rows, tally)
+            if batch is not None:
+                yield batch
     if report is None:
         tell(counted, task.read.origin.topic)
 
 
-def count(task: ScanTask, report: ReadReport) -> int:
-    """How many rows a task has, without making their columns.
+def count(tasks: Sequence[ScanTask], report: ReadReport) -> int:
+    """How many rows tasks have; without a filter, their columns are not made.
 
     Args:
-        task: The task.
+        tasks: The tasks, in the order in which they are read.
         report: Receives the counts.
 
     Raises:
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
             salvaging).
     """
-    if task.read.options.row_filter is not None:
-        return sum(batch.num_rows for batch in execute(task, report))
     total = 0
-    for rows in _rows(task, _tally(task, report)):
-        kept = task.read.options.bounds.kept(rows)
-        total += rows.count if kept is None else len(kept)
-    report.rows += total
+    with RangesAhead(byte_spans(tasks)) as ahead:
+        for task in tasks:
+            options = task.read.options
+            giver = None if options.row_filter is None else RowGiver.of(task.read)
+            tally = tally_of(options, report)
+            for rows in _rows(task, tally, ahead):
+                if giver is not None:
+                    batch = giver.give(rows, tally)
+                    total += 0 if batch is None else batch.num_rows
+                    continue
+                kept = options.bounds.kept(rows)
+                found = rows.count if kept is None else len(kept)
+                report.rows += found
+                total += found
     return total
 
 
@@ -77,75 +88,118 @@ def tell(report: ReadReport, topic: str) -> None:
         warnings.warn(f"{topic}: {notice}", IncompleteReadWarning, stacklevel=3)
 
 
+def byte_spans(tasks: Iterable[ScanTask]) -> Iterator[ByteSpan]:
+    """The bytes that tasks read of objects, in the order in which they come to them."""
+    for task in tasks:
+        for each in task.ranges:
+            ledger = task.read.ledger(each.ledger_id)
+            span = ledger.byte_span(each.first_entry_id, each.last_entry_id)
+            if span is not None:
+                yield span
+
+
+def tally_of(options: ReadOptions, report: ReadReport) -> Tally:
+    """What the options say of damage, with a report for the counts."""
+    return Tally(report, salvage=options.salvage, keep_values=options.keep_values)
+
+
 @dataclass(frozen=True, slots=True)
-class _Steps:
-    """In which order the columns of rows are decoded.
+class RowGiver:
+    """Makes the rows of a topic that were found those that are given: any number of threads may.
 
     Attributes:
+        origin: The topic.
         options: How entries become rows.
         looked_at: The columns that the filter looks at; none without a filter.
         others: The columns that are given besides.
     """
 
+    origin: Origin
     options: ReadOptions
     looked_at: Projection
     others: Projection
 
     @classmethod
-    def of(cls, options: ReadOptions) -> _Steps:
-        """The steps of a scan: the same for all its rows."""
+    def of(cls, read: TopicRead) -> RowGiver:
+        """That of a read."""
+        options = read.options
         looked_at = () if options.row_filter is None else options.row_filter.columns
         others = [name for name in options.projection.schema.names if name not in looked_at]
-        return cls(options, options.filterable.select(looked_at), options.projection.select(others))
+        return cls(
+            read.origin,
+            options,
+            options.filterable.select(looked_at),
+            options.projection.select(others),
+        )
+
+    def give(self, rows: MessageColumns, tally: Tally) -> pa.RecordBatch | None:
+        """Apply the bounds, then the filter; decode the other columns of what is left; count that.
+
+        Raises:
+            PulsarOffloadError: A value cannot be decoded (counted instead when salvaging).
+        """
+        batch = self._batch(rows, tally)
+        if batch is not None:
+            tally.report.rows += batch.num_rows
+        return batch
+
+    def _batch(self, rows: MessageColumns, tally: Tally) -> pa.RecordBatch | None:
+        options, origin = self.options, self.origin
+        kept = options.bounds.kept(rows)
+        if kept is not None:
+            rows = rows.keep(kept)
+        if not rows.count or options.row_filter is None:
+            return options.projection.record_batch(rows, origin, tally) if rows.count else None
+        decoded = self.looked_at.record_batch(rows, origin, tally)
+        kept = options.row_filter.kept(decoded)
+        if len(kept) < rows.count:
+            rows, decoded = rows.keep(kept), decoded.take(kept)
+        if not rows.count:
+            return None
+        others = self.others.record_batch(rows, origin, tally)
+        if len(self.others.columns) == len(options.projection.columns):
+            return others
+        columns = dict(zip(decoded.schema.names, decoded.columns, strict=True))
+        columns |= zip(others.schema.names, others.columns, strict=True)
+        schema = options.projection.schema
+        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _give(
-    rows: MessageColumns, origin: Origin, steps: _Steps, tally: Tally
-) -> pa.RecordBatch | None:
-    """Apply the bounds, then the filter, and decode the other columns of the rows that are left."""
-    options = steps.options
-    kept = options.bounds.kept(rows)
-    if kept is not None:
-        rows = rows.keep(kept)
-    if not rows.count or options.row_filter is None:
-        return options.projection.record_batch(rows, origin, tally) if rows.count else None
-    decoded = steps.looked_at.record_batch(rows, origin, tally)
-    kept = options.row_filter.kept(decoded)
-    if len(kept) < rows.count:
-        rows, decoded = rows.keep(kept), decoded.take(kept)
-    if not rows.count:
-        return None
-    others = steps.others.record_batch(rows, origin, tally)
-    if len(steps.others.columns) == len(options.projection.columns):
-        return others
-    columns = dict(zip(decoded.schema.names, decoded.columns, strict=True))
-    columns |= zip(others.schema.names, others.columns, strict=True)
-    schema = options.projection.schema
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+def bound_rows(
+    task: ScanTask,
+    tally: Tally,
+    stream: EntryStream,
+    runs: Iterator[EntryRun],
+    decryptor: PayloadDecryptor,
+) -> Iterator[MessageColumns]:
+    """The rows of a task's entries, or of the last of them, by rules that need them in order.
 
-
-def _tally(task: ScanTask, report: ReadReport) -> Tally:
+    Args:
+        task: The task.
+        tally: Says whether damage is raised, or counted.
+        stream: Where the entries come from.
+        runs: The entries, with their checksums compared.
+        decryptor: Decrypts payloads.
+    """
     options = task.read.options
-    return Tally(report, salvage=options.salvage, keep_values=options.keep_values)
-
-
-def _rows(task: ScanTask, tally: Tally) -> Iterator[MessageColumns]:
-    options = task.read.options
-    stream = EntryStream(task, tally)
-    runs = (
-        stream
-        if options.uncommitted
-        else TransactionLookahead(iter(stream), stream.behind, stream.skip_gap)
+    outcomes = (
+        None if options.uncommitted else TransactionLookahead(runs, stream.behind, stream.skip_gap)
     )
     return iter(
         MessageReader(
-            runs,
+            outcomes or runs,
             options.needs,
             tally,
             limits=options.limits,
             lookback=ChunkLookback(stream.before, task.read.is_read),
             is_wanted=task.read.is_read,
-            skip_gap=runs.skip_gap,
-            decryptor=PayloadDecryptor(options.decryption_keys),
+            skip_gap=(outcomes or stream).skip_gap,
+            decryptor=decryptor,
         )
     )
+
+
+def _rows(task: ScanTask, tally: Tally, ahead: RangesAhead) -> Iterator[MessageColumns]:
+    stream = EntryStream(task, tally, ahead)
+    decryptor = PayloadDecryptor(task.read.options.decryption_keys)
+    return bound_rows(task, tally, stream, iter(stream), decryptor)

@@ -44,6 +44,11 @@ class ReadOptions:
     decryption_keys: DecryptionKeys = field(default_factory=DecryptionKeys)
 
     @property
+    def compares_checksums(self) -> bool:
+        """Whether the CRC32C of each entry is compared."""
+        return self.verify_checksums and self.needs.metadata
+
+    @property
     def needs(self) -> Needs:
         """How deep the messages have to be looked into."""
         needs = self.projection.needs

@@ -314,6 +314,6 @@ def planned_ranges(task: ScanTask, range_bytes: int | None) -> Iterator[PlannedR
             ledger_id=entries.ledger_id,
             first_entry_id=entries.first_entry_id,
             last_entry_id=entries.last_entry_id,
-            requests=-(-(stop - start) // (range_bytes or ledger.location.range_bytes)),
+            requests=-(-(stop - start) // (range_bytes or ledger.location.first_range_bytes)),
             bytes=stop - start,
         )

@@ -57,8 +57,10 @@ def test_checksums_are_compared_unless_that_is_switched_off() -> None:
 def test_entry_runs_say_whether_checksums_were_compared() -> None:
     """It is asked for there, and nothing is compared by default."""
     with _damaged() as ledger:
-        for options, compared in (({"verify_checksums": True}, True), ({}, False)):
-            (run,) = ledger.data.entry_runs(0, 1, Tally(), **options)
+        unasked = ledger.data.entry_runs(0, 1, Tally())
+        asked = ledger.data.entry_runs(0, 1, Tally(), verify_checksums=True)
+        for runs, compared in ((asked, True), (unasked, False)):
+            (run,) = runs
             assert run.verified is compared
             assert list(run.flagged(layout.BROKEN)) == [0] * compared
 

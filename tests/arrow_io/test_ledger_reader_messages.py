@@ -29,6 +29,7 @@ from tests.support.encryption import key_pair, sealed_entry
 from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
 from tests.support.faulty_storage import FaultScript
 from tests.support.reference import TXN_ABORT, TXN_COMMIT
+from tests.support.slow_store import SlowStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,42 +164,35 @@ def test_keys_open_what_was_encrypted_for_them() -> None:
     assert values == [b"secret"]
 
 
-def test_entries_are_requested_one_range_at_a_time() -> None:
-    """Whoever stops in the middle has asked for nothing behind it, whatever the store allows."""
+def test_all_up_to_the_last_entry_asked_for_is_requested_at_once() -> None:
+    """Its place is estimated from its share of the block; what lies behind is asked for late."""
+    entries = [bytes([number]) * 100 for number in range(10)]
+    # Entry 4 is taken to end at 5/10 of 1,248 bytes, in the sixth range; it ends in the seventh.
+    store = SlowStore(offload_ledger(_NAME, entries), waves=[1, 6, 1])
+    ledger = OffloadedLedger.open(Location(store.url, range_bytes=112), _NAME)
+
+    assert [entry.data for entry in ledger.read_entries(0, 4)] == entries[:5]
+
+    assert store.waves_left == []
+    assert store.flights.count == 8
+    store.drop()
+
+
+def test_blocks_that_are_wanted_in_part_are_fetched_ahead_as_far() -> None:
+    """Behind where the last entry is taken to end, nothing is asked for that is not needed."""
     entries = [bytes([number]) * 100 for number in range(10)]
     script = FaultScript(offload_ledger(_NAME, entries))
     location = replace(script.location(is_async=True), range_bytes=112)
     ledger = OffloadedLedger.open(location, _NAME)
-    del script.requests[:]
-
-    taken = ledger.read_entries(0, 9)
-    for number in range(5):
-        assert next(taken).data == entries[number]
-        # The block's header of 128 bytes stands before the first.
-        assert max(stop for _, stop in script.requests) <= 128 + 112 * (number + 2)
-
-    assert len(script.requests) <= 7
-
-
-def test_blocks_that_are_wanted_whole_are_fetched_ahead() -> None:
-    """Of a block of which only some entries are wanted, nothing is: where they end is not known."""
-    entries = [bytes([number]) * 100 for number in range(10)]
-    script = FaultScript(offload_ledger(_NAME, entries))
-    location = replace(script.location(is_async=True), range_bytes=112)
-    ledger = OffloadedLedger.open(location, _NAME)
-    for last, is_whole in ((4, False), (9, True)):
+    for last in range(10):
         del script.requests[:]
+
         runs = ledger.data.entry_runs(0, last, Tally())
 
-        assert [next(runs).last_entry_id for _ in range(3)] == [0, 1, 2]
-
-        # Of the block's header of 128 bytes, the first range has 112.
-        needed = [(start, start + 112) for start in range(0, 128 + 3 * 112, 112)]
-        if is_whole:
-            assert len(script.wait_for_requests(len(needed) + 2)) >= len(needed) + 2
-        else:
-            assert script.requests == needed
-        assert [run.last_entry_id for run in runs] == list(range(3, last + 1))
+        assert [run.last_entry_id for run in runs] == list(range(last + 1))
+        # The block's header of 128 bytes stands before the first.
+        needed = range(0, 128 + (last + 1) * 112, 112)
+        assert sorted(script.requests) == [(each, min(each + 112, 1248)) for each in needed]
 
 
 def test_error_of_an_entry_that_is_not_there_names_the_object() -> None:

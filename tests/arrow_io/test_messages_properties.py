@@ -111,5 +111,5 @@ def test_count_takes_batches_at_their_word(topic: Topic, block_bytes: int) -> No
         for name in BUILDS:
             with using_build(name):
                 scan = open_topic(bucket.url, TOPIC, transactions="all").scan
-                counted = sum(count(task, ReadReport()) for task in scan.select([]).plan())
+                counted = sum(count([task], ReadReport()) for task in scan.select([]).plan())
                 assert counted == announced + chunked

@@ -18,6 +18,7 @@ from arrow_io.storage.object_version import (
     modified_in,
     version_in,
 )
+from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import RangeReader
 from arrow_io.storage.served_versions import ServedVersions
 from arrow_io.storage.trace import RequestTrace
@@ -210,8 +211,8 @@ def test_an_object_that_is_replaced_again_is_listed_anew() -> None:
     assert read(listed="three", relisted="three", served="3") == "3"
 
 
-@pytest.mark.parametrize("prefetch_stop", [0, None])
-def test_a_stream_that_ends_early_asks_for_the_version_once(prefetch_stop: int | None) -> None:
+@pytest.mark.parametrize("sure_stop", [0, None])
+def test_a_stream_that_ends_early_asks_for_the_version_once(sure_stop: int | None) -> None:
     """Where answers do not tell it; not where nothing was read, nor behind an error."""
     script, trace = FaultScript({"a": bytes(1000)}), RequestTrace()
     version = WriteTime(999, _TIME)
@@ -221,13 +222,13 @@ def test_a_stream_that_ends_early_asks_for_the_version_once(prefetch_stop: int |
 
     for position, expected in [(None, 0), (0, 1), (300, 1), (950, 1)]:
         before = trace.counts.head_requests
-        with reader.stream(0, 1000, prefetch_stop=prefetch_stop) as stream:
+        with RangeStream(reader.span(0, 1000, sure_stop=sure_stop)) as stream:
             if position is not None:
                 stream.at(position, 50)
         assert trace.counts.head_requests - before == expected
 
     before = trace.counts.head_requests
-    stream = reader.stream(0, 1000)
+    stream = RangeStream(reader.span(0, 1000))
     stream.at(0, 50)
     with pytest.raises(OptionError, match="-1 bytes"), stream:
         stream.at(0, -1)

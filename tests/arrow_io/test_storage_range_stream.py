@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import wait
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError, StorageError, TruncatedObjectError
-from arrow_io.storage.ranges import RangeReader, RangeStream
+from arrow_io.storage.range_stream import RangeStream
+from arrow_io.storage.ranges import RangeReader
 from arrow_io.storage.trace import RequestTrace
 from tests.support.faulty_storage import FaultScript, as_it_is, cut_to, raising, s3_error
 
@@ -36,6 +38,29 @@ def _join_prefetch_threads() -> None:
         assert not thread.is_alive()
 
 
+_SENT = [1, 3, 10, 11, 12, 13, 14]
+"""How many ranges are asked for when each is taken, while the window grows to 8."""
+
+
+def _waited_for() -> FaultScript:
+    """A store that answers each range only when the consumer has come to it, and waits."""
+
+    def answered(data: bytes) -> bytes:
+        number = DATA.find(data) // 10
+        if data in DATA[:250] and number < len(_SENT):
+            script.wait_for_requests(_SENT[number])
+        return data
+
+    script = FaultScript({NAME: DATA}, [answered] * 30)
+    return script
+
+
+def _wait_for_answers(stream: RangeStream) -> None:
+    """Until all requests under way are answered."""
+    for planned in stream._ahead._planned:
+        wait([each.future for each in planned.requests if each.future is not None], timeout=30)
+
+
 class TestStream:
     """How a stream moves on, and what it holds."""
 
@@ -45,7 +70,7 @@ class TestStream:
             replace(FaultScript({NAME: DATA}).location(), range_bytes=100), NAME, 1000
         )
 
-        with reader.stream(50, 1000) as stream:
+        with RangeStream(reader.span(50, 1000)) as stream:
             view, index = stream.at(50, 10)
             later, later_index = stream.at(90, 60)
             behind, behind_index = stream.at(150, 10)
@@ -64,7 +89,7 @@ class TestStream:
         script = FaultScript({NAME: DATA})
         reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
-        with reader.stream(0, 1000) as stream:
+        with RangeStream(reader.span(0, 1000)) as stream:
             stream.at(0, 1)
             view, index = stream.at(95, 310)
             assert (bytes(view), index) == (DATA[95:405], 0)
@@ -78,7 +103,7 @@ class TestStream:
         script = FaultScript({NAME: DATA})
         reader = RangeReader(replace(script.location(), range_bytes=10), NAME, 1000)
 
-        with reader.stream(0, 1000) as stream:
+        with RangeStream(reader.span(0, 1000)) as stream:
             stream.at(0, 1)
             for length in (1, 10, 11, 55, 7):
                 assert _take(stream, 5, length) == DATA[5 : 5 + length]
@@ -90,7 +115,7 @@ class TestStream:
             replace(FaultScript({NAME: DATA}).location(), range_bytes=100), NAME, 1000
         )
 
-        with reader.stream(0, 1000) as stream:
+        with RangeStream(reader.span(0, 1000)) as stream:
             stream.at(0, 1)
             stream.at(95, 10)
             stream.at(150, 10)
@@ -105,7 +130,7 @@ class TestStream:
         """The stream's own start is the first position there is."""
         reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000)
 
-        with reader.stream(10, 20) as stream, pytest.raises(OptionError):
+        with RangeStream(reader.span(10, 20)) as stream, pytest.raises(OptionError):
             stream.at(9, 1)
 
     def test_beyond_the_stop_is_refused(self) -> None:
@@ -113,9 +138,12 @@ class TestStream:
         reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000)
 
         cut = pytest.raises(TruncatedObjectError, match="up to 1001 of an object of 1000 bytes")
-        with reader.stream(0, 1000) as stream, cut as raised:
+        with RangeStream(reader.span(0, 1000)) as stream, cut as raised:
             stream.at(999, 2)
-        with reader.stream(0, 500) as stream, pytest.raises(OptionError, match="ends at 500"):
+        with (
+            RangeStream(reader.span(0, 500)) as stream,
+            pytest.raises(OptionError, match="ends at 500"),
+        ):
             stream.at(499, 2)
         assert (raised.value.object_key, raised.value.offset) == (NAME, 1000)
 
@@ -124,7 +152,7 @@ class TestStream:
         script = FaultScript({NAME: DATA})
         reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
-        with reader.stream(0, 1000) as stream:
+        with RangeStream(reader.span(0, 1000)) as stream:
             for position in (0, 500, 1000):
                 view, index = stream.at(position, 0)
                 assert (bytes(view), index) == (b"", 0)
@@ -135,7 +163,7 @@ class TestStream:
         script = FaultScript({NAME: DATA})
         reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
-        with reader.stream(0, 1000) as stream:
+        with RangeStream(reader.span(0, 1000)) as stream:
             assert _take(stream, 0, 10) == DATA[:10]
             assert _take(stream, 730, 10) == DATA[730:740]
         assert script.requests == [(0, 100), (730, 830)]
@@ -146,7 +174,7 @@ class TestStream:
         script = FaultScript({NAME: DATA}, [as_it_is, *failures])
         reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
-        with reader.stream(0, 1000) as stream:
+        with RangeStream(reader.span(0, 1000)) as stream:
             stream.at(0, 10)
             for _ in failures:
                 with pytest.raises(StorageError):
@@ -160,7 +188,7 @@ class TestStream:
         script = FaultScript({NAME: DATA}, [raising(s3_error(403, "AccessDenied"))])
         reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
-        with reader.stream(0, 1000) as stream:
+        with RangeStream(reader.span(0, 1000)) as stream:
             with pytest.raises(StorageError):
                 stream.at(0, 10)
             assert _take(stream, 250, 10) == DATA[250:260]
@@ -168,7 +196,7 @@ class TestStream:
     def test_a_closed_stream_gives_nothing(self) -> None:
         """Closing is final, and doing it twice is no error."""
         reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000)
-        with reader.stream(0, 1000) as stream:
+        with RangeStream(reader.span(0, 1000)) as stream:
             stream.at(0, 10)
         stream.close()
 
@@ -178,30 +206,28 @@ class TestStream:
     def test_blocking_file_systems_are_read_in_the_callers_thread(self) -> None:
         """Where threads gain nothing, nothing is prefetched."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(replace(script.location(), range_bytes=10), NAME, 1000, max_prefetch=8)
+        reader = RangeReader(replace(script.location(), range_bytes=10), NAME, 1000)
 
-        with reader.stream(0, 1000) as stream:
+        with RangeStream(reader.span(0, 1000)) as stream:
             for count, position in enumerate(range(0, 1000, 10), start=1):
                 stream.at(position, 10)
                 assert len(script.requests) == count
-            assert stream._executor is None
+            assert stream._ahead._executor is None
 
 
 class TestPrefetch:
     """How far ahead a stream of an asynchronous store asks."""
 
-    def _reader(self, script: FaultScript, max_prefetch: int = 8) -> RangeReader:
-        location = script.location(is_async=True)
-        return RangeReader(
-            replace(location, range_bytes=10), NAME, len(DATA), max_prefetch=max_prefetch
-        )
+    def _reader(self, script: FaultScript, max_connections: int = 8) -> RangeReader:
+        location = script.location(is_async=True, max_connections=max_connections)
+        return RangeReader(replace(location, range_bytes=10), NAME, len(DATA))
 
-    def test_the_window_doubles_up_to_its_bound(self) -> None:
-        """1, 2, 4, then 8 requests are under way; after that one more for each range taken."""
-        script = FaultScript({NAME: DATA})
-        expected = [1, 3, 6, 11, 12, 13, 14]
+    def test_the_window_grows_up_to_its_bound(self) -> None:
+        """1, 2, then 8 requests are under way, if the consumer has to wait for each range."""
+        script = _waited_for()
+        expected = _SENT
 
-        with self._reader(script).stream(0, 1000) as stream:
+        with RangeStream(self._reader(script).span(0, 1000)) as stream:
             for number, count in enumerate(expected):
                 assert _take(stream, number * 10, 10) == DATA[number * 10 : number * 10 + 10]
                 requests = script.wait_for_requests(count)
@@ -214,29 +240,41 @@ class TestPrefetch:
         """Reading only the first bytes costs one request, whatever the window may grow to."""
         script = FaultScript({NAME: DATA})
 
-        with self._reader(script).stream(0, 1000) as stream:
+        with RangeStream(self._reader(script).span(0, 1000)) as stream:
             stream.at(0, 10)
             stream.at(3, 5)
         _join_prefetch_threads()
 
         assert script.requests == [(0, 10)]
 
-    @pytest.mark.parametrize("max_prefetch", [0, 1])
-    def test_prefetching_can_be_turned_off(self, max_prefetch: int) -> None:
+    def test_a_consumer_that_never_waits_has_two_requests_under_way(self) -> None:
+        """The one that it reads and the next: a store that is faster needs no more memory."""
+        script = FaultScript({NAME: DATA})
+
+        with RangeStream(self._reader(script).span(0, 1000)) as stream:
+            for number in range(20):
+                assert _take(stream, number * 10, 10) == DATA[number * 10 : number * 10 + 10]
+                script.wait_for_requests(number + 1 + (number > 0))
+                _wait_for_answers(stream)
+        _join_prefetch_threads()
+
+        assert len(script.requests) == 21
+
+    def test_one_connection_prefetches_nothing(self) -> None:
         """Then each range is asked for when it is needed, by the consumer's thread."""
         script = FaultScript({NAME: DATA})
 
-        with self._reader(script, max_prefetch).stream(0, 1000) as stream:
+        with RangeStream(self._reader(script, 1).span(0, 1000)) as stream:
             for position in range(0, 100, 10):
                 stream.at(position, 10)
-            assert stream._executor is None
+            assert stream._ahead._executor is None
         assert len(script.requests) == 10
 
     def test_what_may_not_be_needed_is_not_prefetched(self) -> None:
-        """From `prefetch_stop` on, each range is asked for when it is needed."""
+        """From `sure_stop` on, each range is asked for when it is needed."""
         script = FaultScript({NAME: DATA})
 
-        with self._reader(script).stream(0, 100, prefetch_stop=30) as stream:
+        with RangeStream(self._reader(script).span(0, 100, sure_stop=30)) as stream:
             for position in (0, 10, 20):
                 assert _take(stream, position, 10) == DATA[position : position + 10]
             assert script.wait_for_requests(3) == [(0, 10), (10, 20), (20, 30)]
@@ -251,10 +289,10 @@ class TestPrefetch:
         """Two ranges are both asked for by the consumer: no thread begins for what is not there."""
         script = FaultScript({NAME: DATA})
 
-        with self._reader(script).stream(0, 20) as stream:
+        with RangeStream(self._reader(script).span(0, 20)) as stream:
             for position in (0, 10):
                 stream.at(position, 10)
-            assert stream._executor is None
+            assert stream._ahead._executor is None
 
     @pytest.mark.parametrize("leave", ["skip", "close"])
     def test_what_waits_for_a_thread_is_never_sent_once_it_is_left(self, leave: str) -> None:
@@ -266,7 +304,7 @@ class TestPrefetch:
             return data
 
         script = FaultScript({NAME: DATA}, [hang_ahead] * 20)
-        stream = self._reader(script, 2).stream(0, 1000)
+        stream = RangeStream(self._reader(script, 2).span(0, 1000))
         for position in (0, 10, 500):
             stream.at(position, 10)
         script.wait_for_requests(5)
@@ -285,18 +323,18 @@ class TestPrefetch:
 
     def test_ranges_under_way_that_are_skipped_are_dropped(self) -> None:
         """A skip over prefetched ranges goes on right where the consumer wants to."""
-        script = FaultScript({NAME: DATA})
+        script = _waited_for()
 
-        with self._reader(script).stream(0, 1000) as stream:
+        with RangeStream(self._reader(script).span(0, 1000)) as stream:
             for position in (0, 10, 20):
                 stream.at(position, 10)
-            script.wait_for_requests(6)
+            script.wait_for_requests(10)
             assert _take(stream, 505, 10) == DATA[505:515]
             assert _take(stream, 515, 10) == DATA[515:525]
         _join_prefetch_threads()
 
-        assert sorted(script.requests)[:7] == [
-            *((start, start + 10) for start in range(0, 60, 10)),
+        assert sorted(script.requests)[:11] == [
+            *((start, start + 10) for start in range(0, 100, 10)),
             (505, 515),
         ]
 
@@ -305,7 +343,7 @@ class TestPrefetch:
         script = FaultScript({NAME: DATA[:25]})
         reader = RangeReader(replace(script.location(is_async=True), range_bytes=10), NAME, 1000)
 
-        with reader.stream(0, 1000) as stream:
+        with RangeStream(reader.span(0, 1000)) as stream:
             assert _take(stream, 0, 10) == DATA[:10]
             assert _take(stream, 10, 10) == DATA[10:20]
             with pytest.raises(TruncatedObjectError) as raised:
@@ -323,7 +361,7 @@ class TestPrefetch:
             return data
 
         script = FaultScript({NAME: DATA}, [hang_ahead] * 3)
-        stream = self._reader(script).stream(0, 1000)
+        stream = RangeStream(self._reader(script).span(0, 1000))
         stream.at(0, 10)
         stream.at(10, 10)
         script.wait_for_requests(3)
@@ -337,7 +375,7 @@ class TestPrefetch:
     def test_threads_end_with_the_stream(self) -> None:
         """No thread of a closed stream stays behind."""
         script = FaultScript({NAME: DATA})
-        with self._reader(script).stream(0, 1000) as stream:
+        with RangeStream(self._reader(script).span(0, 1000)) as stream:
             for position in range(0, 300, 10):
                 stream.at(position, 10)
             threads = _prefetch_threads()
@@ -350,22 +388,28 @@ class TestPrefetch:
         """Neither what was read nor what was prefetched, though somebody keeps the stream."""
         script = FaultScript({NAME: DATA})
 
-        with self._reader(script).stream(0, 1000) as stream:
+        with RangeStream(self._reader(script).span(0, 1000)) as stream:
             for position in (0, 10, 20):
                 stream.at(position, 10)
-            script.wait_for_requests(6)
+            script.wait_for_requests(4)
         _join_prefetch_threads()
 
-        assert (len(stream._held), len(stream._pending), len(stream._current)) == (0, 0, 0)
+        assert (len(stream._held), len(stream._current)) == (0, 0)
+        assert (stream._ahead._count, stream._ahead._bytes, len(stream._ahead._planned)) == (
+            0,
+            0,
+            0,
+        )
 
     def test_an_abandoned_consumer_holds_a_bounded_number_of_ranges(self) -> None:
-        """Held and requested ranges together are never more than `max_prefetch + 1`."""
+        """Those requested are never more than connections; two more may be held to be joined."""
         script = FaultScript({NAME: DATA})
 
-        with self._reader(script, 4).stream(0, 1000) as stream:
+        with RangeStream(self._reader(script, 4).span(0, 1000)) as stream:
             for position in range(0, 900, 10):
                 stream.at(position + 5, 10)
-                assert len(stream._held) + len(stream._pending) <= 5
+                assert stream._ahead._count <= 4
+                assert len(stream._held) <= 2
         _join_prefetch_threads()
 
 
@@ -373,14 +417,14 @@ class TestPrefetch:
 @given(
     size_bytes=st.integers(0, 300),
     range_bytes=st.integers(1, 80),
-    max_prefetch=st.integers(0, 5),
+    max_connections=st.integers(1, 5),
     is_async=st.booleans(),
     data=st.data(),
 )
 def test_whatever_is_asked_forwards_is_right(
     size_bytes: int,
     range_bytes: int,
-    max_prefetch: int,
+    max_connections: int,
     is_async: bool,
     data: st.DataObject,
 ) -> None:
@@ -392,14 +436,17 @@ def test_whatever_is_asked_forwards_is_right(
     script = FaultScript({NAME: content}, cuts)
     trace = RequestTrace()
     reader = RangeReader(
-        replace(script.location(is_async=is_async), range_bytes=range_bytes, trace=trace),
+        replace(
+            script.location(is_async=is_async, max_connections=max_connections),
+            range_bytes=range_bytes,
+            trace=trace,
+        ),
         NAME,
         size_bytes,
-        max_prefetch=max_prefetch,
     )
 
     position = start
-    with reader.stream(start, stop) as stream:
+    with RangeStream(reader.span(start, stop)) as stream:
         for _ in range(data.draw(st.integers(0, 12))):
             position = data.draw(st.integers(position, stop))
             length = data.draw(st.integers(0, stop - position))

@@ -11,7 +11,8 @@ import pytest
 from arrow_io.errors import ObjectChangedError
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
-from arrow_io.storage.ranges import RangeReader, RangeStream
+from arrow_io.storage.range_stream import RangeStream
+from arrow_io.storage.ranges import RangeReader
 from arrow_io.storage.trace import RequestTrace
 from tests.support.changing_buckets import changing_bucket
 from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, cut_to
@@ -58,7 +59,7 @@ def test_version_is_asked_for_once_before_the_last_range(*, is_async: bool) -> N
     """Where answers do not tell it; a reader that stops before the end needs no request more."""
     reader = _ToldByHead({NAME: DATA}).reader(is_async=is_async)
 
-    with reader.stream(0, 50) as stream:
+    with RangeStream(reader.span(0, 50)) as stream:
         for position in range(0, 40, 10):
             assert _take(stream, position) == DATA[position : position + 10]
         assert _heads(reader) == 0
@@ -70,7 +71,7 @@ def test_unknown_version_is_not_asked_for() -> None:
     """There is nothing to compare it with."""
     reader = _ToldByHead({NAME: DATA}).reader(version=None)
 
-    with reader.stream(0, 10) as stream:
+    with RangeStream(reader.span(0, 10)) as stream:
         assert _take(stream, 0) == DATA[:10]
     reader.check_version()
 
@@ -83,7 +84,7 @@ def test_other_version_is_an_error_before_the_last_range() -> None:
     reader = script.reader()
 
     with ExitStack() as stack:
-        stream = stack.enter_context(reader.stream(0, 20))
+        stream = stack.enter_context(RangeStream(reader.span(0, 20)))
         assert _take(stream, 0) == DATA[:10]
         script.version = "second"
         for _ in range(2):
@@ -103,9 +104,12 @@ def test_an_answer_that_tells_its_version_says_nothing_of_one_that_does_not() ->
         for start, tag in ((0, {"ETag": '"first"'}), (10, {}), (20, {"ETag": '"first"'}))
     ]
     location = FakeS3(*answers, {"ContentLength": 30, "ETag": '"first"'}).location()
-    reader = RangeReader(replace(location, range_bytes=10), NAME, 30, 1, version=FIRST)
+    # In order, one after the other, as the answers are.
+    options = {**(location.storage_options or {}), "max_connections": 1}
+    location = replace(location, storage_options=options, range_bytes=10)
+    reader = RangeReader(location, NAME, 30, version=FIRST)
 
-    with reader.stream(0, 30) as stream:
+    with RangeStream(reader.span(0, 30)) as stream:
         for position in (0, 10, 20):
             assert _heads(reader) == 0
             assert _take(stream, position) == DATA[position : position + 10]
@@ -134,7 +138,7 @@ def test_ranges_of_two_versions_are_an_error(bucket: ChangingBucket, *, is_liste
     reader = _listed(bucket)
     reader = reader if is_listed else replace(reader, version=None)
 
-    with reader.stream(0, 100) as stream:
+    with RangeStream(reader.span(0, 100)) as stream:
         assert _take(stream, 0) == DATA[:10]
         bucket.write(NAME, DATA[::-1], "")
         with pytest.raises(ObjectChangedError):
@@ -147,7 +151,7 @@ def test_version_that_was_listed_is_the_only_one(bucket: ChangingBucket) -> None
     reader = _listed(bucket)
     bucket.write(NAME, DATA[::-1], "")
 
-    with reader.stream(0, 100) as stream, pytest.raises(ObjectChangedError):
+    with RangeStream(reader.span(0, 100)) as stream, pytest.raises(ObjectChangedError):
         stream.at(0, 10)
     with pytest.raises(ObjectChangedError):
         reader.read(0, 10)
@@ -158,7 +162,7 @@ def test_first_answer_is_told(bucket: ChangingBucket) -> None:
     """What it says of the object, without the bytes; nothing before it came."""
     reader = _listed(bucket)
 
-    with replace(reader, version=None).stream(0, 100) as stream:
+    with RangeStream(replace(reader, version=None).span(0, 100)) as stream:
         assert stream.first is None
         stream.at(0, 10)
         first = stream.first
@@ -174,3 +178,24 @@ def test_range_in_pieces_tells_what_the_first_piece_told() -> None:
 
     assert reader.read_content(0, 10).data == DATA[:10]
     assert reader.read_content(0, 0).version == FIRST
+
+
+def test_ranges_asked_for_before_the_first_answer_are_compared_with_it() -> None:
+    """Where no listing told a version, the requests sent at once could not name one."""
+    answers = [
+        {
+            "Body": FakeBody(DATA[start : start + 10]),
+            "ContentRange": f"bytes {start}-/20",
+            "ETag": tag,
+        }
+        for start, tag in ((0, '"first"'), (10, '"second"'))
+    ]
+    location = FakeS3(*answers).location()
+    options = {**(location.storage_options or {}), "max_connections": 1}
+    location = replace(location, storage_options=options, range_bytes=10)
+    span = RangeReader(location, NAME, 20).span(0, 20)
+
+    with RangeStream(span) as stream:
+        assert _take(stream, 0) == DATA[:10]
+        with pytest.raises(ObjectChangedError):
+            stream.at(10, 10)

@@ -13,9 +13,9 @@ from arrow_io.columns import projection
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_writer import new_ledger_metadata
 from arrow_io.messages import layout
-from arrow_io.storage.location import DEFAULT_RANGE_BYTES
 from arrow_io.tally import Tally
 from connector import open_topic
+from connector.scan.execution import execute
 from tests.support.encoded_ledgers import encode_ledger
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class StoredLedger:
     messages: int
     schema: tuple[str, str] | None = None
 
-    def open(self, range_bytes: int = DEFAULT_RANGE_BYTES, *, typed: bool = False) -> TopicDataset:
+    def open(self, range_bytes: int | None = None, *, typed: bool = False) -> TopicDataset:
         """Open the topic; `typed`: by its schema, which it must have."""
         if not typed:
             return open_topic(self.url, self.topic, range_bytes=range_bytes, value="raw")
@@ -97,7 +97,8 @@ def store(ledger: BenchmarkLedger, url: str, messages: int) -> StoredLedger:
 
 def scan(dataset: TopicDataset, columns: tuple[str, ...]) -> int:
     """Read some columns of all rows in this thread; gives the number of rows."""
-    return sum(batch.num_rows for batch in dataset.scanner(columns).to_batches())
+    tasks = dataset.scanner(columns).scan.plan()
+    return sum(batch.num_rows for task in tasks for batch in execute(task))
 
 
 def payloads(dataset: TopicDataset) -> list[tuple[int, memoryview, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks import catalogs
+from tests.benchmarks import catalogs, fetching
 
 _LEDGERS = 5_000
 
@@ -18,6 +18,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = catalogs.measure_catalogs(Path(folder))
     lines = ["catalogs", *catalogs.table(rows, catalogs.open_through_store(_LEDGERS))]
+    fetched = fetching.measure_fetching(messages=300_000, ledgers=20, small_ledgers=_LEDGERS)
+    lines += ["", *fetching.table(fetched)]
     print("\n".join(lines))  # noqa: T201
 
 

@@ -6,6 +6,7 @@ import pickle
 import threading
 import warnings
 from collections.abc import Generator
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
@@ -277,7 +278,7 @@ def test_batches_are_read_as_they_are_asked_for(build: Build, bucket: MemoryBuck
 
     batches = dataset.to_batches()
     assert trace.counts.range_requests == 0
-    assert next(batches).num_rows == 4
+    assert 0 < next(batches).num_rows <= 4
     assert trace.counts.range_requests <= 4
     assert isinstance(batches, Generator)
     batches.close()
@@ -343,17 +344,18 @@ def test_report_of_a_read_that_fails_says_how_far_it_came(
 def test_report_of_an_unfinished_read_has_the_counts_so_far(
     build: Build, bucket: MemoryBucket
 ) -> None:
-    """A reader that is dropped has read what it has given, and a little more."""
+    """What a reader has decoded beyond what it gave is no part of them."""
     del build
     dataset, _ = _traced(bucket)
     scanner = dataset.scanner()
     reader = scanner.to_reader()
 
     given = reader.read_next_batch().num_rows
-    assert scanner.report.rows == 0
+    assert given <= scanner.report.rows <= 100
+    told = deepcopy(scanner.report)
     del reader
 
-    assert given <= scanner.report.rows <= 100
+    assert scanner.report == told
     assert scanner.report.entries >= given > 0
 
 

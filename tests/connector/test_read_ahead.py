@@ -1,12 +1,15 @@
-"""Items made ahead come in order, errors in their place, and no thread outlives its reader."""
+"""What units give comes in order, errors in their place, and no thread outlives its reader."""
 
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Generator
+from contextvars import ContextVar
 from functools import partial
-from queue import Queue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
@@ -14,317 +17,229 @@ import pytest
 from connector.read_ahead import read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
+    from collections.abc import Callable, Iterator
 
 _NAME = "pulsar-offload-read-ahead"
 _T = TypeVar("_T")
 
 
-def _ahead(maker: Callable[[], Iterator[_T]]) -> Generator[_T]:
-    """One part alone."""
-    return _closable(read_ahead([maker], most=4))
-
-
-def _closable(items: Iterator[_T]) -> Generator[_T]:
+def _ahead(units: Iterator[Callable[[], _T]], threads: int = 4) -> Generator[_T]:
+    items = read_ahead(units, threads=threads)
     assert isinstance(items, Generator)
     return items
 
 
-def _threads() -> int:
-    return sum(thread.name == _NAME for thread in threading.enumerate())
+def _threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith(_NAME)]
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     gc.collect()
-    assert _threads() == 0
+    assert _threads() == []
     yield
     gc.collect()
-    assert _threads() == 0
+    assert _threads() == []
 
 
-class Parts:
-    """Parts of items that note what was made of them.
+class Units:
+    """Units that give their own numbers, and note what was asked for and done.
 
     Attributes:
-        begun: Numbers of the parts of which an item was asked for, in order.
-        made: Every item made.
-        closed: Numbers of the parts that have ended or were closed.
+        given: Numbers of the units that were handed out, in order.
+        done: Numbers of the units that were done.
+        closed_in: Name of the thread that closed them.
     """
 
-    def __init__(self, *lengths: int, broken: int | None = None) -> None:
-        self._lengths = lengths
+    def __init__(self, count: int, broken: int | None = None) -> None:
+        self._count = count
         self._broken = broken
-        self.begun: list[int] = []
-        self.made: list[tuple[int, int]] = []
-        self.closed: list[int] = []
+        self.given: list[int] = []
+        self.done: list[int] = []
+        self.closed_in: str | None = None
         self.changed = threading.Condition()
 
-    def makers(self) -> Sequence[Callable[[], Iterator[tuple[int, int]]]]:
-        """What makes each part."""
-        return [partial(self._part, number) for number in range(len(self._lengths))]
-
-    def _part(self, number: int) -> Iterator[tuple[int, int]]:
-        self._note(self.begun, number)
+    def each(self) -> Iterator[Callable[[], int]]:
+        """The units."""
         try:
-            for item in range(self._lengths[number]):
-                self._note(self.made, (number, item))
-                yield number, item
-            if number == self._broken:
-                message = f"part {number} is broken"
-                raise RuntimeError(message)
+            for number in range(self._count):
+                with self.changed:
+                    self.given.append(number)
+                    self.changed.notify_all()
+                yield partial(self._do, number)
         finally:
-            self._note(self.closed, number)
+            self.closed_in = threading.current_thread().name
 
-    def _note(self, notes: list[object] | list[int] | list[tuple[int, int]], note: object) -> None:
+    def _do(self, number: int) -> int:
+        if number == self._broken:
+            message = f"unit {number} is broken"
+            raise RuntimeError(message)
         with self.changed:
-            notes.append(note)  # type: ignore[arg-type]
+            self.done.append(number)
             self.changed.notify_all()
+        return number
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until the threads have done something."""
         with self.changed:
             assert self.changed.wait_for(condition, timeout=30)
 
-    def expected(self) -> list[tuple[int, int]]:
-        """All items in order."""
-        return [(n, item) for n, length in enumerate(self._lengths) for item in range(length)]
 
-
+@pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 1000])
-def test_items_come_in_order(count: int) -> None:
-    """Nothing is left out, added or moved."""
-    assert list(_ahead(lambda: iter(range(count)))) == list(range(count))
+def test_items_come_in_order(count: int, threads: int) -> None:
+    """Nothing is left out, added or moved, however many threads there are."""
+    assert list(_ahead(Units(count).each(), threads)) == list(range(count))
 
 
-def test_items_are_made_ahead_but_not_far() -> None:
-    """While the consumer works on one item, two wait and one is being made, no more."""
-    parts = Parts(100)
-    items = _ahead(parts.makers()[0])
-    assert parts.begun == []
+def test_nothing_begins_before_the_first_is_asked_for() -> None:
+    """Neither a unit nor a thread."""
+    units = Units(10)
 
-    next(items)
+    _ahead(units.each())
 
-    parts.wait_until(lambda: len(parts.made) == 4)
-    assert _threads() == 1
-    next(items)
-    parts.wait_until(lambda: len(parts.made) == 5)
-    items.close()
-    assert len(parts.made) <= 7
+    assert (units.given, _threads()) == ([], [])
 
 
-def test_errors_come_in_their_place() -> None:
-    """The items before an error are given first; behind it, there is nothing."""
-    items = _ahead(Parts(3, broken=0).makers()[0])
-
-    assert [next(items) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
-    with pytest.raises(RuntimeError, match="part 0 is broken"):
-        next(items)
-    assert list(items) == []
-
-
-def test_system_exit_comes_through() -> None:
-    """Whatever ends the making, the consumer hears of it instead of waiting for ever."""
-
-    def leave() -> Iterator[int]:
-        yield 1
-        raise SystemExit(3)
-
-    items = _ahead(leave)
-
-    assert next(items) == 1
-    with pytest.raises(SystemExit):
-        next(items)
-
-
-def test_thread_keeps_no_program_from_ending() -> None:
-    """A program that ends with a read half done does not wait for the rest of it."""
-    items = _ahead(Parts(1000).makers()[0])
-    next(items)
-
-    threads = [each for each in threading.enumerate() if each.name == _NAME]
-
-    assert [each.daemon for each in threads] == [True]
-    items.close()
-
-
-@pytest.mark.parametrize("taken", [1, 3])
-def test_closing_ends_the_thread_and_the_items(taken: int) -> None:
-    """A consumer that has enough closes the iterator: thread and generator end with it."""
-    parts = Parts(1000)
-    items = _ahead(parts.makers()[0])
-    for _ in range(taken):
-        next(items)
-    assert _threads() == 1
-
-    items.close()
-
-    assert _threads() == 0
-    assert parts.closed == [0]
-
-
-def test_interrupted_closing_ends_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C at the moment of closing leaves no thread that waits for room for ever."""
-    waits = threading.Event()
-
-    class Interrupted(Queue[object]):
-        def put(self, item: object, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT002
-            # Two are taken, two wait: this one has to.
-            if item == (0, 4):
-                waits.set()
-            super().put(item, block, timeout)
-
-        def get_nowait(self) -> object:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("connector.read_ahead.Queue", Interrupted)
-    items = _closable(read_ahead(Parts(100, 100).makers(), most=2))
-    next(items)
-    next(items)
-    assert waits.wait(timeout=30)
-    under_way = [each for each in threading.enumerate() if each.name == _NAME]
-
-    with pytest.raises(KeyboardInterrupt):
-        items.close()
-
-    for each in under_way:
-        each.join(timeout=30)
-    assert [each.is_alive() for each in under_way] == [False, False]
-
-
-def test_dropping_ends_the_thread() -> None:
-    """A consumer that forgets the iterator leaves no thread behind."""
-    items = _ahead(Parts(1000).makers()[0])
-    next(items)
-    assert _threads() == 1
-
-    del items
-    gc.collect()
-
-    assert _threads() == 0
-
-
-@pytest.mark.parametrize("length", [1, 1000])
-def test_items_are_closed_by_the_thread_that_made_them(length: int) -> None:
-    """What items hold open is given back at their end, and where the consumer has enough."""
-    closed_in: list[str] = []
-
-    class Items:
-        def __init__(self) -> None:
-            self._left = iter(range(length))
-
-        def __iter__(self) -> Items:
-            return self
-
-        def __next__(self) -> int:
-            return next(self._left)
-
-        def close(self) -> None:
-            closed_in.append(threading.current_thread().name)
-
-    items = _ahead(Items)
-    assert next(items) == 0
-    items.close()
-
-    assert closed_in == [_NAME]
-
-
-def test_iterator_that_cannot_be_closed_is_fine() -> None:
-    """Not every iterator is a generator."""
-    items = _ahead(lambda: iter([1, 2, 3]))
-    next(items)
-
-    items.close()
-
-    assert _threads() == 0
-
-
-@pytest.mark.parametrize("most", [1, 2, 5])
-@pytest.mark.parametrize("lengths", [(), (0,), (1,), (3, 0, 0, 2), (5,) * 9], ids=str)
-def test_parts_come_in_order(lengths: tuple[int, ...], most: int) -> None:
-    """The items of part after part, however many are under way."""
-    parts = Parts(*lengths)
-
-    assert list(read_ahead(parts.makers(), most=most)) == parts.expected()
-    assert sorted(parts.closed) == list(range(len(lengths)))
-
-
-def test_first_part_is_made_alone() -> None:
-    """Until the consumer takes a second item, no second part is begun."""
-    parts = Parts(5, 5, 5)
-    items = _closable(read_ahead(parts.makers(), most=3))
-
-    next(items)
-
-    parts.wait_until(lambda: len(parts.made) == 4)
-    assert parts.begun == [0]
-    items.close()
-
-
-@pytest.mark.parametrize("most", [1, 2, 3])
-def test_at_most_so_many_parts_are_under_way(most: int) -> None:
-    """Each item taken may begin one part more, up to the bound."""
-    parts = Parts(*[10] * 6)
-    items = _closable(read_ahead(parts.makers(), most=most))
+def test_first_unit_is_done_alone_and_then_ever_more_up_to_a_bound() -> None:
+    """Each that is taken doubles how many are under way, or wait: half as many more as threads."""
+    units = Units(100)
+    items = _ahead(units.each(), threads=4)
+    given = []
 
     for _ in range(6):
         next(items)
+        units.wait_until(lambda: len(units.given) == len(units.done))
+        given.append(len(units.given))
 
-    parts.wait_until(lambda: len(parts.begun) == most)
-    assert _threads() == most
-    assert parts.begun == list(range(most))
+    assert given[0] == 1
+    # When one is taken, of those behind it so many may be under way: 0, then 1, 3, 6 and 6.
+    most = [1, 3, 6, 10, 11, 12]
+    assert all(each <= bound for each, bound in zip(given, most, strict=True))
+    units.wait_until(lambda: len(units.done) == most[-1])
     items.close()
-    assert sorted(parts.closed) == list(range(most))
+    assert len(units.given) <= most[-1] + 1
 
 
-def test_each_item_taken_begins_one_part_more() -> None:
-    """A consumer that takes two items has begun two parts, whatever the bound is."""
-    parts = Parts(*[10] * 6)
-    items = _closable(read_ahead(parts.makers(), most=5))
+@pytest.mark.parametrize("threads", [2, 16])
+def test_so_many_units_are_done_at_once_as_there_are_threads(threads: int) -> None:
+    """All threads are busy: units that wait for each other come to an end, round after round."""
+    rounds = 20
+    barrier = threading.Barrier(threads)
+    first = threads * 2
 
-    next(items)
-    next(items)
+    def meet(number: int) -> int:
+        if number >= first:
+            barrier.wait(timeout=30)
+        return number
 
-    assert _threads() == 2
-    items.close()
+    count = first + rounds * threads
+    items = _ahead((partial(meet, number) for number in range(count)), threads)
 
-
-def test_slow_consumer_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often the thread finds no room for an item, it keeps it until there is."""
-    monkeypatch.setattr("connector.read_ahead._POLL_SECONDS", 0.0)
-    parts = Parts(100)
-    items = _ahead(parts.makers()[0])
-    taken = []
-
-    for made in range(4, 101):
-        taken.append(next(items))
-        parts.wait_until(lambda made=made: len(parts.made) >= made)  # type: ignore[misc]
-
-    assert [*taken, *items] == parts.expected()
+    assert list(items) == list(range(count))
 
 
-def test_errors_of_parts_come_in_their_place() -> None:
-    """The items of the parts before come first, though the broken part was made meanwhile."""
-    parts = Parts(4, 1, 4, broken=1)
-    items = _closable(read_ahead(parts.makers(), most=3))
+def test_errors_of_units_come_in_their_place() -> None:
+    """What comes before an error is given first; behind it, there is nothing."""
+    items = _ahead(Units(10, broken=3).each())
 
-    assert [next(items) for _ in range(5)] == [*((0, i) for i in range(4)), (1, 0)]
-    with pytest.raises(RuntimeError, match="part 1 is broken"):
+    assert [next(items) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="unit 3 is broken"):
+        next(items)
+    assert list(items) == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no more"), SystemExit(3)])
+def test_errors_between_units_come_in_their_place(error: BaseException) -> None:
+    """Whatever ends the making of units, the consumer hears of it instead of waiting for ever."""
+
+    def units() -> Iterator[Callable[[], int]]:
+        yield from Units(5).each()
+        raise error
+
+    items = _ahead(units())
+
+    assert [next(items) for _ in range(5)] == [0, 1, 2, 3, 4]
+    with pytest.raises(type(error)):
         next(items)
 
-    assert list(items) == []
-    assert _threads() == 0
+
+@pytest.mark.parametrize("taken", [1, 3, 1000])
+def test_closing_ends_the_threads_and_the_units(taken: int) -> None:
+    """A consumer that has enough closes the iterator; units are closed by who asked for them."""
+    units = Units(1000)
+    items = _ahead(units.each())
+    for _ in range(taken):
+        next(items)
+    assert _threads() != []
+
+    items.close()
+
+    assert _threads() == []
+    assert units.closed_in == _NAME
 
 
-def test_part_that_cannot_begin_is_an_error() -> None:
-    """What fails before its first item fails in the consumer too, and ends what is under way."""
+def test_dropping_ends_the_threads() -> None:
+    """A consumer that forgets the iterator leaves no thread behind."""
+    items = _ahead(Units(1000).each())
+    next(items)
 
-    def refuse() -> Iterator[tuple[int, int]]:
-        message = "cannot begin"
-        raise RuntimeError(message)
+    del items
 
-    makers = [*Parts(3).makers(), refuse]
+    assert _threads() == []
 
-    with pytest.raises(RuntimeError, match="cannot begin"):
-        list(read_ahead(makers, most=2))
+
+def test_units_that_cannot_be_closed_are_fine() -> None:
+    """Not every iterator is a generator."""
+    items = _ahead(iter([partial(int, "1"), partial(int, "2")]))
+
+    assert next(items) == 1
+    items.close()
+
+
+def test_interrupted_waiting_ends_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the consumer waits leaves no thread that waits for room for ever."""
+
+    class Interrupted(SimpleQueue[object]):
+        def get(self, block: bool = True, timeout: float | None = None) -> object:  # noqa: FBT002
+            item = super().get(block, timeout)
+            if len(units.done) > 1:
+                raise KeyboardInterrupt
+            return item
+
+    units = Units(100)
+    monkeypatch.setattr("connector.read_ahead.SimpleQueue", Interrupted)
+    items = _ahead(units.each())
+    next(items)
+
+    with pytest.raises(KeyboardInterrupt):
+        list(items)
+
+    assert _threads() == []
+
+
+def test_units_run_in_the_context_of_the_consumer() -> None:
+    """It says how errors call options."""
+    variable: ContextVar[str] = ContextVar("variable", default="")
+    variable.set("the consumer's")
+
+    def units() -> Iterator[Callable[[], str]]:
+        seen = variable.get()
+        yield lambda: seen
+        yield variable.get
+
+    assert list(_ahead(units())) == ["the consumer's"] * 2
+
+
+def test_threads_keep_no_program_from_ending() -> None:
+    """A program that ends with a read half done does not wait for the rest of it."""
+    program = """
+from connector.read_ahead import read_ahead
+items = read_ahead((lambda: number for number in range(10**9)), threads=4)
+print(next(items), flush=True)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert (ended.stdout, ended.stderr) == ("0\n", "")

@@ -140,7 +140,7 @@ def test_each_ledger_has_its_rows_by_filter_and_by_bounds(build: Build, name: st
         for scan in (filtered.scan, bounded.scan):
             report = ReadReport()
             assert read(scan, report=report).equals(expected), ledger
-            assert sum(count(task, ReadReport()) for task in scan.plan()) == expected.num_rows
+            assert sum(count([task], ReadReport()) for task in scan.plan()) == expected.num_rows
             assert not report.incomplete_messages
 
 
@@ -359,7 +359,7 @@ def test_counts_of_tasks_add_up_in_one_report() -> None:
     """Each count is of its task; the report is of all."""
     tasks, report = open_golden(_CHUNKED).scan.select([]).plan(1), ReadReport()
 
-    counts = [count(task, report) for task in tasks]
+    counts = [count([task], report) for task in tasks]
 
     assert len(tasks) > 1
     assert sum(counts) == report.rows == _CHUNKED.message_count
@@ -385,7 +385,7 @@ def test_scan_without_columns_gives_the_number_of_rows(build: Build) -> None:
     assert read(scan).num_rows == _CHUNKED.message_count
     assert read(scan.where(_LEDGER == 14)).num_rows == 3
     (task,) = scan.where(_LEDGER == 14).plan()
-    assert count(task, ReadReport()) == 3
+    assert count([task], ReadReport()) == 3
 
 
 def test_counting_with_bounds_by_time(build: Build) -> None:
@@ -395,7 +395,7 @@ def test_counting_with_bounds_by_time(build: Build) -> None:
     middle = sorted(times)[len(times) // 2]
     scan = open_golden(golden_topic("multi-ledger"), start=middle).scan.select([])
 
-    counted = sum(count(task, ReadReport()) for task in scan.plan())
+    counted = sum(count([task], ReadReport()) for task in scan.plan())
 
     assert counted == sum(time >= middle for time in times)
     assert 0 < counted < len(times)

@@ -288,7 +288,7 @@ def test_batches_have_at_most_the_rows_asked_for(build: Build, batch_rows: int) 
     counts = [batch.num_rows for batch in dataset.to_batches()]
 
     assert sum(counts) == 255
-    assert max(counts) == batch_rows
+    assert batch_rows // 2 < max(counts) <= batch_rows
 
 
 def test_many_fields_make_fewer_rows_a_batch() -> None:

@@ -94,6 +94,8 @@ class SlowStore:
         first_byte_s: Time to the first byte of each answer, in seconds; real time.
         bytes_per_s: Bytes that one connection brings in a second behind that.
         connections: Most requests in flight; others wait for one of them to end.
+        tells_times: Whether a listing tells when an object was written; then it is asked for again
+            behind its bytes, whose answers do not tell it.
         waves: Requests for bytes are answered in waves: the first when so many are waiting as the
             first number says, then the next. If they do not come within 20 s, they fail with an
             `AssertionError`. Behind the last wave, requests are answered as they come.
@@ -106,6 +108,7 @@ class SlowStore:
         first_byte_s: float = 0.0,
         bytes_per_s: float = math.inf,
         connections: int = 1024,
+        tells_times: bool = True,
         waves: Iterable[int] = (),
     ) -> None:
         self.name = f"s{next(_numbers)}"
@@ -115,6 +118,7 @@ class SlowStore:
         self._first_byte_s = first_byte_s
         self._bytes_per_s = bytes_per_s
         self._connections = asyncio.Semaphore(connections)
+        self._entry_of = {"type": "file", **({"mtime": _WRITTEN} if tells_times else {})}
         self._waves = deque(waves)
         self._waiting: list[asyncio.Future[None]] = []
         _stores[self.name] = self
@@ -166,7 +170,7 @@ class SlowStore:
     def _entry(self, name: str) -> dict[str, Any]:
         size = len(self._object(name))
         path = f"{self.name}/{name}"
-        return {"name": path, "size": size, "type": "file", "mtime": _WRITTEN}
+        return {"name": path, "size": size, **self._entry_of}
 
     @staticmethod
     async def _wait(seconds: float) -> None:

@@ -1,0 +1,166 @@
+"""The next bytes of one object, in order, as read-only views.
+
+All bytes are of one version of the object: the one that was listed, or else that of the first
+answer. If answers do not name their version (only S3, folders and memory do), a HEAD asks for it
+before the stream's last range is given, or when the stream is closed before that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from arrow_io.errors import OptionError, TruncatedObjectError
+from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.request_errors import check_version
+from arrow_io.wording import counted
+
+if TYPE_CHECKING:
+    from arrow_io.storage.object_store import ObjectContent
+    from arrow_io.storage.ranges import ByteSpan
+
+_EMPTY = memoryview(b"")
+
+
+class RangeStream:
+    """The bytes of a span, read forwards by one consumer; a context manager.
+
+    The consumer may change threads between calls, but only one thread may call at a time.
+
+    Args:
+        span: What may be asked for.
+        ahead: Sends the requests, ahead of this stream and of those behind it. None: the stream has
+            one of its own.
+    """
+
+    def __init__(self, span: ByteSpan, ahead: RangesAhead | None = None) -> None:
+        self._span = span
+        self._reader = span.reader
+        self._ahead = RangesAhead() if ahead is None else ahead
+        self._is_alone = ahead is None
+        self._planned = self._ahead.begin(span)
+        self._held: deque[tuple[int, memoryview]] = deque()  # (position, bytes), in order
+        self._current_start = span.start  # first byte that can still be asked for
+        self._current = _EMPTY  # the first range held, if there is one; it begins there
+        self._closed = False
+        self._is_unsure = False  # whether an answer did not say its version
+        self.first: ObjectContent | None = None
+        """What the first answer said of the object, without its bytes; None until it came."""
+
+    def __enter__(self) -> Self:
+        """Return the stream itself."""
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Close the stream; behind a use that went well, ask whether its bytes are of one version.
+
+        Raises:
+            MissingObjectError: There is no such object any more.
+            ObjectChangedError: The object was replaced.
+            StorageError: The store refused, or went on failing.
+        """
+        self.close()
+        # Not behind an error, nor if a consumer gives up: a HEAD would hold them up.
+        if exc_info[0] is None:
+            self._check_version()
+
+    def close(self) -> None:
+        """Drop all bytes and cancel what is prefetched; waits for no request that is under way."""
+        self._closed = True
+        self._current = _EMPTY
+        self._held.clear()
+        self._ahead.end(self._planned)
+        if self._is_alone:
+            self._ahead.close()
+
+    def at(self, position: int, length: int) -> tuple[memoryview, int]:
+        """Give the object's bytes `[position, position + length)`.
+
+        Positions may not go back to a range that an earlier call has left behind; asking again for
+        the same position with a greater length is fine. Bytes skipped over are not requested,
+        unless their range was already under way.
+
+        Args:
+            position: First byte, in bytes from the object's start.
+            length: Number of bytes.
+
+        Returns:
+            A read-only view and an index into it: the bytes are `view[index:index + length]`. As a
+            rule the view is the whole range that came from the store, so that what follows can be
+            used too; bytes that straddle ranges are joined into a view that holds nothing else.
+
+        Raises:
+            TruncatedObjectError: The object ends before `position + length`; `offset` says where.
+            OptionError: The stream has passed these bytes, or ends before them, or is closed.
+            MissingObjectError: There is no such object.
+            ObjectChangedError: The object was replaced.
+            StorageError: The store refused, or went on failing.
+        """
+        index = position - self._current_start
+        if 0 <= index <= index + length <= len(self._current):
+            return self._current, index
+        return self._advance(position, length)
+
+    def _advance(self, position: int, length: int) -> tuple[memoryview, int]:
+        self._check(position, length)
+        if not length:
+            return _EMPTY, 0
+        self._drop_before(position)
+        stop = position + length
+        while not self._held or self._held[-1][0] + len(self._held[-1][1]) < stop:
+            self._take()
+        self._current = self._held[0][1]
+        index = position - self._current_start
+        if index + length <= len(self._current):
+            return self._current, index
+        parts = [
+            view[max(position - start, 0) : max(stop - start, 0)] for start, view in self._held
+        ]
+        return memoryview(b"".join(parts)), 0
+
+    def _check(self, position: int, length: int) -> None:
+        stop, end = position + length, self._span.stop
+        if stop > end == self._reader.size_bytes:
+            message = f"bytes up to {stop} of an object of {counted(end, 'byte')}"
+            raise TruncatedObjectError(message, object_key=self._reader.name, offset=end)
+        message = ""
+        if self._closed:
+            message = "the stream is closed"
+        elif position < self._current_start or length < 0:
+            asked = counted(length, "byte")
+            message = f"{asked} at {position}: the stream has passed {self._current_start}"
+        elif stop > end:
+            message = f"bytes up to {stop} of a stream that ends at {end}"
+        if message:
+            raise OptionError(message, object_key=self._reader.name, offset=position)
+
+    def _drop_before(self, position: int) -> None:
+        while self._held and self._held[0][0] + len(self._held[0][1]) <= position:
+            self._held.popleft()
+        if self._held:
+            self._current_start, self._current = self._held[0]
+        else:
+            self._current_start = self._ahead.skip_to(self._planned, position)
+            self._current = _EMPTY
+
+    def _take(self) -> None:
+        """Hold the next range; one that fails stays pending, so the next call fails likewise."""
+        request, content = self._ahead.next_range(self._planned)
+        if self.first is None:
+            self._reader = replace(self._reader, version=self._reader.version or content.version)
+            self.first = replace(content, data=b"")
+        elif self._span.reader.version is None:
+            # It was asked for before the first answer told which version was wanted.
+            check_version(self._reader.name, self._reader.version, content.version)
+        self._is_unsure |= content.version is None
+        if request.stop == self._span.stop:
+            self._check_version()
+        self._ahead.taken(self._planned)
+        self._held.append((request.start, memoryview(content.data)))
+
+    def _check_version(self) -> None:
+        """Ask for the version, if an answer since the last time did not say its own."""
+        if self._is_unsure:
+            self._reader.check_version()
+            self._is_unsure = False

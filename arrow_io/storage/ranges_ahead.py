@@ -1,0 +1,264 @@
+"""Requests for ranges, sent before they are needed, in the order in which streams come to them.
+
+How many are under way follows from what the consumer meets: 1, 2, 8 and so on, each time that the
+consumer has to wait for a range. So a consumer that is slower than the store keeps few. What was
+learned in one object is used in the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from arrow_io.storage.location import Location
+    from arrow_io.storage.object_store import ObjectContent
+    from arrow_io.storage.ranges import ByteSpan
+
+DEFAULT_AHEAD_BYTES: Final = 128 << 20
+_UNBOUNDED: Final = 1 << 20
+"""More requests than any store is sent at a time."""
+_MAX_GROWTH: Final = 1 << 10
+_WIDER: Final = (1, 2)
+"""From no and from one request under way; whoever stops early does so with the first ranges."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A request for the bytes `[start, stop)` of an object.
+
+    Attributes:
+        start: First byte.
+        stop: Byte behind the last one (half-open).
+        future: Its answer; None: it is sent by the consumer's thread when it needs the bytes.
+    """
+
+    start: int
+    stop: int
+    future: Future[ObjectContent] | None
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes are asked for."""
+        return self.stop - self.start
+
+
+@dataclass(slots=True, eq=False)
+class Planned:
+    """A span, and what was requested of it.
+
+    Attributes:
+        span: The span.
+        next: First byte that was not requested yet.
+        requests: The requests whose answers nobody has taken, in order.
+    """
+
+    span: ByteSpan
+    next: int
+    requests: deque[Request] = field(default_factory=deque)
+
+    def is_for(self, span: ByteSpan) -> bool:
+        """Whether a stream of another span can go on with what was requested of this one."""
+        mine, other = self.span.reader, span.reader
+        return (
+            mine.name == other.name
+            and self.span.stop == span.stop
+            and self.span.start <= span.start
+            and mine.location == other.location
+        )
+
+
+class RangesAhead:
+    """Sends the requests of one consumer, who reads one stream after the other.
+
+    At most `Location.max_connections` requests are under way, or wait for the consumer, at a time;
+    and of those that it does not need yet, no more than `max_bytes` together. The first is sent
+    alone, so a consumer that stops early has fetched no more than it needed.
+
+    File systems that are not asynchronous are read in the consumer's thread alone: local files and
+    memory answer faster than a thread can be woken, and others (SFTP, SMB) share one connection,
+    which is not safe to use from several threads.
+
+    The consumer may change threads between calls, but only one thread may call at a time.
+
+    Args:
+        spans: What streams will read, in this order. A stream of another span is served too, but
+            nothing of it is requested before it begins.
+        max_bytes: Most bytes that are requested before they are needed.
+        at_once: Whether as many requests as may be are sent at the start: for few bytes, all of
+            which are needed.
+    """
+
+    def __init__(
+        self,
+        spans: Iterable[ByteSpan] = (),
+        *,
+        max_bytes: int = DEFAULT_AHEAD_BYTES,
+        at_once: bool = False,
+    ) -> None:
+        self._plan: Iterator[ByteSpan] = iter(spans)
+        self._planned: deque[Planned] = deque()  # those that streams have not left, in order
+        self._max_bytes = max_bytes
+        self._window = _UNBOUNDED if at_once else 0  # most requests under way, or not taken
+        self._waits = 0  # how often the consumer had to wait since, though all was under way
+        self._growth = 1  # by how much ranges are longer than the first
+        self._count = 0  # requests under way, or not taken
+        self._bytes = 0  # that they ask for
+        self._executor: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Drop all that was requested."""
+        self.close()
+
+    def begin(self, span: ByteSpan) -> Planned:
+        """Take up a span; what was planned before it is left out."""
+        for place, each in enumerate(self._planned):
+            if each.is_for(span):
+                return self._taken_up(place, span)
+        following = self._pull()
+        if following is not None and following.is_for(span):
+            return self._taken_up(len(self._planned) - 1, span)
+        begun = Planned(span, span.start)
+        self._planned.appendleft(begun)
+        return begun
+
+    def _taken_up(self, place: int, span: ByteSpan) -> Planned:
+        for _ in range(place):
+            self.end(self._planned[0])
+        self.skip_to(self._planned[0], span.start)
+        return self._planned[0]
+
+    def next_range(self, planned: Planned) -> tuple[Request, ObjectContent]:
+        """The next range of a span, until it is `taken`.
+
+        One that fails stays the next, so the next call fails likewise.
+
+        Raises:
+            PulsarOffloadError: As of `RangeReader.read`.
+        """
+        first = planned.requests[0] if planned.requests else None
+        if first is None or first.future is None or not first.future.done():
+            self._widen(planned.span.reader.location)
+        self._request_ahead(planned)
+        request = planned.requests[0]
+        if request.future is None:
+            return request, _fetched(planned.span, request.start, request.stop)
+        return request, request.future.result()
+
+    def taken(self, planned: Planned) -> None:
+        """Go on behind the next range of a span."""
+        request = planned.requests.popleft()
+        self._count -= 1
+        self._bytes -= request.size_bytes
+        if request.future is not None:
+            request.future.cancel()
+
+    def skip_to(self, planned: Planned, position: int) -> int:
+        """Leave out what was requested before a position.
+
+        Returns:
+            First byte of the range that is taken next.
+        """
+        while planned.requests and planned.requests[0].stop <= position:
+            self.taken(planned)
+        if planned.requests:
+            return planned.requests[0].start
+        planned.next = position
+        return position
+
+    def end(self, planned: Planned) -> None:
+        """Leave a span: drop what was requested of it."""
+        while planned.requests:
+            self.taken(planned)
+        if planned in self._planned:
+            self._planned.remove(planned)
+
+    def close(self) -> None:
+        """Drop all that was requested; waits for no request that is under way."""
+        while self._planned:
+            self.end(self._planned[0])
+        self._plan = iter(())
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _pull(self) -> Planned | None:
+        """The next planned span."""
+        span = next(self._plan, None)
+        if span is None:
+            return None
+        planned = Planned(span, span.start)
+        self._planned.append(planned)
+        return planned
+
+    def _widen(self, location: Location) -> None:
+        """Let more be under way for a consumer that has to wait, or else ask for more at a time."""
+        if self._window < location.max_connections:
+            self._window = _WIDER[self._window] if self._window < len(_WIDER) else 4 * self._window
+            return
+        self._waits += 1
+        if self._waits == location.max_connections and self._growth < _MAX_GROWTH:
+            self._waits = 0
+            self._growth *= 2
+
+    def _request_ahead(self, current: Planned) -> None:
+        """Request what the current span needs now, and then as much as may be."""
+        if not current.requests:
+            # The consumer is about to wait for this one: it needs no thread.
+            self._request(current, is_needed=True)
+        for each in self._from(current):
+            span = each.span
+            while each.next < span.sure_stop:
+                if not self._has_room(span.reader.location):
+                    return
+                self._request(each, is_needed=False)
+
+    def _from(self, current: Planned) -> Iterator[Planned]:
+        """A span, and those planned behind it."""
+        known = list(self._planned)
+        yield from known[known.index(current) :]
+        while (following := self._pull()) is not None:
+            yield following
+
+    def _has_room(self, location: Location) -> bool:
+        return (
+            self._count < min(self._window, location.max_connections)
+            and self._bytes + self._range_bytes(location) <= self._max_bytes
+            and location.is_async
+        )
+
+    def _range_bytes(self, location: Location) -> int:
+        most = max(self._max_bytes // location.max_connections, location.first_range_bytes)
+        return min(location.first_range_bytes * self._growth, location.longest_range_bytes, most)
+
+    def _request(self, planned: Planned, *, is_needed: bool) -> None:
+        span, start = planned.span, planned.next
+        stop = min(start + self._range_bytes(span.reader.location), span.stop)
+        future = None if is_needed else self._submit(span, start, stop)
+        planned.requests.append(Request(start, stop, future))
+        planned.next = stop
+        self._count += 1
+        self._bytes += stop - start
+
+    def _submit(self, span: ByteSpan, start: int, stop: int) -> Future[ObjectContent]:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(
+                span.reader.location.max_connections, thread_name_prefix="pulsar-offload-range"
+            )
+        return self._executor.submit(_fetched, span, start, stop)
+
+
+def _fetched(span: ByteSpan, start: int, stop: int) -> ObjectContent:
+    """A range; if it is all of the span, and its answer tells no version, that is asked for."""
+    content = span.reader.read_content(start, stop)
+    if content.version is None and (start, stop) == (span.start, span.stop):
+        span.reader.check_version()
+        return replace(content, version=span.reader.version)
+    return content

@@ -1,0 +1,176 @@
+"""A scan as units that any threads can do side by side, in the order of their rows.
+
+One thread reads: it walks the entries, which takes little, and says what belongs together. What
+takes time is done for each unit by itself: checksums, decompression, columns, values. Where rows
+depend on other entries (chunks, transactions, damage), messages are put together by the reading
+thread, and only their columns and values are left to a unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
+
+from arrow_io.core import builds
+from arrow_io.messages import layout
+from arrow_io.messages.encryption import PayloadDecryptor
+from arrow_io.messages.message_reader import MessageReader
+from arrow_io.read_report import ReadReport
+from arrow_io.storage.ranges_ahead import RangesAhead
+from connector.scan.entry_stream import EntryStream
+from connector.scan.execution import RowGiver, bound_rows, byte_spans, tally_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.messages.message_columns import MessageColumns
+    from arrow_io.messages.message_reader import BatchLimits
+    from connector.scan.topic_read import ScanTask
+
+    ScanUnit: TypeAlias = Callable[[], "Done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a unit.
+
+    Attributes:
+        batches: Its rows, in order; none of them is empty.
+        report: What was counted besides.
+    """
+
+    batches: Sequence[pa.RecordBatch] = ()
+    report: ReadReport = field(default_factory=ReadReport)
+
+
+def scan_units(tasks: Sequence[ScanTask]) -> Iterator[ScanUnit]:
+    """Cut tasks into units; whoever takes a unit has it done, in any thread.
+
+    The first unit is small, so that its rows come soon.
+
+    Args:
+        tasks: The tasks, in the order of their rows.
+
+    Raises:
+        PulsarOffloadError: Data cannot be read, or decoded where rows depend on other entries. The
+            rows of the units before stand before it.
+    """
+    with RangesAhead(byte_spans(tasks)) as ahead:
+        limits = tasks[0].read.options.limits if tasks else None
+        for task in tasks:
+            for unit in _Cutter(task, ahead).units(limits):
+                yield unit
+                limits = None
+
+
+class _Cutter:
+    """Cuts one task into units."""
+
+    def __init__(self, task: ScanTask, ahead: RangesAhead) -> None:
+        self._task = task
+        self._options = task.read.options
+        self._reading = ReadReport()
+        self._tally = tally_of(self._options, self._reading)
+        self._stream = EntryStream(task, self._tally, ahead, verify_owned=False)
+        self._decryptor = PayloadDecryptor(self._options.decryption_keys)
+        self._giver = RowGiver.of(task.read)
+
+    def units(self, first_limits: BatchLimits | None) -> Iterator[ScanUnit]:
+        """The units; the first with limits of its own, if they are given."""
+        runs = iter(self._stream)
+        taken = _Taken(self._options.limits)
+        for run in runs:
+            if _is_bound(run):
+                if taken.runs:
+                    yield self._decoding(taken, first_limits)
+                yield from self._bound_units(chain([run], runs))
+                break
+            if taken.runs and (first_limits is not None or not taken.has_room(run)):
+                yield self._decoding(taken, first_limits)
+                taken, first_limits = _Taken(self._options.limits), None
+            taken.add(run)
+            if run.before_gap:
+                # Nothing that began is open.
+                self._stream.skip_gap()
+        else:
+            if taken.runs:
+                yield self._decoding(taken, first_limits)
+        yield partial(Done, report=self._reading)
+
+    def _decoding(self, taken: _Taken, limits: BatchLimits | None) -> ScanUnit:
+        if limits is None:
+            whole = self._options.limits
+            rows = min(max(taken.messages, 1), whole.max_rows)
+            limits = replace(whole, first_rows=rows, first_bytes=whole.max_bytes)
+        return partial(_decoded, self._giver, taken.runs, limits, self._decryptor)
+
+    def _bound_units(self, runs: Iterator[EntryRun]) -> Iterator[ScanUnit]:
+        rows = bound_rows(
+            self._task,
+            self._tally,
+            self._stream,
+            self._verified(runs),
+            self._decryptor,
+        )
+        for each in rows:
+            yield partial(_given, self._giver, each)
+
+    def _verified(self, runs: Iterator[EntryRun]) -> Iterator[EntryRun]:
+        for run in runs:
+            if run.owned and self._options.compares_checksums:
+                run.verify_checksums()
+            yield run
+
+
+class _Taken:
+    """Runs that will be decoded together."""
+
+    def __init__(self, limits: BatchLimits) -> None:
+        self.runs: list[EntryRun] = []
+        self.messages = 0
+        self._limits = limits
+        self._bytes = 0
+
+    def has_room(self, run: EntryRun) -> bool:
+        """Whether one record batch has room for another run too."""
+        return (
+            self.messages + run.message_count <= self._limits.max_rows
+            and self._bytes + run.decoded_bytes <= self._limits.max_bytes
+        )
+
+    def add(self, run: EntryRun) -> None:
+        """Take a run."""
+        self.runs.append(run)
+        self.messages += run.message_count
+        self._bytes += run.decoded_bytes
+
+
+def _is_bound(run: EntryRun) -> bool:
+    """Whether the rows of a run depend on other entries, or may."""
+    found = builds.in_use.entries.next_flagged(run.table, 0, run.count, layout.BOUND)
+    return bool(found < run.count)
+
+
+def _decoded(
+    giver: RowGiver, runs: Sequence[EntryRun], limits: BatchLimits, decryptor: PayloadDecryptor
+) -> Done:
+    report = ReadReport()
+    options = giver.options
+    tally = tally_of(options, report)
+    if options.compares_checksums:
+        for run in runs:
+            run.verify_checksums()
+    reader = MessageReader(runs, options.needs, tally, limits=limits, decryptor=decryptor)
+    batches = (giver.give(rows, tally) for rows in reader)
+    return Done([each for each in batches if each is not None], report)
+
+
+def _given(giver: RowGiver, rows: MessageColumns) -> Done:
+    report = ReadReport()
+    batch = giver.give(rows, tally_of(giver.options, report))
+    return Done([] if batch is None else [batch], report)

@@ -1,0 +1,251 @@
+"""Ranges of several objects are requested ahead, in order, as many as the consumer has use for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arrow_io.errors import ObjectChangedError
+from arrow_io.storage.location import Location
+from arrow_io.storage.object_version import ETag
+from arrow_io.storage.range_stream import RangeStream
+from arrow_io.storage.ranges import ByteSpan, RangeReader
+from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.trace import RequestTrace
+from tests.support.faulty_storage import FaultScript
+from tests.support.slow_store import SlowStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DATA = bytes(index * 7 % 251 for index in range(1000))
+
+
+@pytest.fixture
+def stores() -> Iterator[list[SlowStore]]:
+    """Stores that are forgotten when the test is over."""
+    opened: list[SlowStore] = []
+    yield opened
+    for each in opened:
+        each.drop()
+
+
+def _spans(location: Location, count: int, size: int = 10) -> list[ByteSpan]:
+    return [RangeReader(location, f"object-{n}", size).span(0, size) for n in range(count)]
+
+
+def _objects(count: int, size: int = 10) -> dict[str, bytes]:
+    return {f"object-{n}": bytes([n % 251]) * size for n in range(count)}
+
+
+def _all_of(span: ByteSpan, ahead: RangesAhead) -> bytes:
+    with RangeStream(span, ahead) as stream:
+        view, index = stream.at(span.start, span.stop - span.start)
+        return bytes(view[index : index + span.stop - span.start])
+
+
+def test_objects_behind_are_requested_as_soon_as_there_is_room(stores: list[SlowStore]) -> None:
+    """All connections are busy, though each object is one request."""
+    store = SlowStore(_objects(40), waves=[32], connections=32)
+    stores.append(store)
+    location = Location(store.url, range_bytes=10)
+    spans = _spans(location, 40)
+
+    with RangesAhead(spans, at_once=True) as ahead:
+        read = [_all_of(each, ahead) for each in spans]
+
+    assert read == list(store.objects.values())
+    assert (store.waves_left, store.flights.count) == ([], 40)
+
+
+def test_window_outlives_an_object() -> None:
+    """It grows from 1, whatever the requests are for; a new object does not begin anew."""
+    sent = [1, 3, 10, 11, 12, 13, 14]
+    script = FaultScript({"data": DATA})
+
+    def answered(data: bytes) -> bytes:
+        number = DATA.find(data) // 10
+        if number < len(sent):
+            script.wait_for_requests(sent[number])
+        return data
+
+    script = FaultScript({"data": DATA}, [answered] * 20)
+    location = script.location(is_async=True, max_connections=8)
+    reader = RangeReader(replace(location, range_bytes=10), "data", 1000)
+    # Two ranges each, as though they were objects of their own.
+    spans = [reader.span(start, start + 20) for start in range(0, 240, 20)]
+
+    with RangesAhead(spans) as ahead:
+        for span in spans[:4]:
+            with RangeStream(span, ahead) as stream:
+                for start in (span.start, span.start + 10)[: 1 if span is spans[3] else 2]:
+                    view, index = stream.at(start, 10)
+                    assert bytes(view[index : index + 10]) == DATA[start : start + 10]
+                    assert len(script.wait_for_requests(sent[start // 10])) == sent[start // 10]
+
+
+def test_no_more_bytes_are_requested_ahead_than_allowed(stores: list[SlowStore]) -> None:
+    """But for the range that is needed."""
+    store = SlowStore(_objects(40), waves=[5, 1])
+    stores.append(store)
+    spans = _spans(Location(store.url, range_bytes=10), 40)
+
+    with RangesAhead(spans, max_bytes=50, at_once=True) as ahead:
+        for number, span in enumerate(spans):
+            assert _all_of(span, ahead) == bytes([number]) * 10
+            assert ahead._bytes <= 50
+
+    assert store.flights.greatest <= 5
+
+
+def test_ranges_grow_where_all_connections_wait(stores: list[SlowStore]) -> None:
+    """Each costs time whatever it brings; a range length that was given is kept."""
+    size = 64 << 20
+    store = SlowStore({"data": memoryview(bytes(size))}, connections=4)
+    stores.append(store)
+    for given_bytes, longest in ((None, 8 << 20), (1 << 20, 1 << 20)):
+        trace = RequestTrace(keep_records=True)
+        options = {"max_connections": 4}
+        location = Location(store.url, options, range_bytes=given_bytes, trace=trace)
+        span = RangeReader(location, "data", size).span(0, size)
+
+        with RangeStream(span) as stream:
+            for position in range(0, size, 1 << 20):
+                # As though no answer had come yet.
+                for request in stream._planned.requests:
+                    request.future = None
+                stream.at(position, 1)
+
+        ranges = sorted({(each.start or 0, each.stop or 0) for each in trace.records})
+        lengths = [stop - start for start, stop in ranges[:-1]]
+        # 1, 2 and 8 under way, if there were so many, then four of each length.
+        assert lengths[: 3 + 4] == [1 << 20] * 7
+        assert max(lengths) == longest
+        assert lengths == sorted(lengths)
+
+
+def test_stream_that_was_not_planned_is_served_too(stores: list[SlowStore]) -> None:
+    """What is planned stays planned."""
+    store = SlowStore(_objects(6))
+    stores.append(store)
+    spans = _spans(Location(store.url, range_bytes=10), 6)
+
+    with RangesAhead(spans[:2] + spans[3:]) as ahead:
+        read = [_all_of(each, ahead) for each in spans]
+
+    assert read == list(store.objects.values())
+    assert store.flights.count == 6
+
+
+def test_planned_objects_that_are_left_out_are_in_nobodys_way(stores: list[SlowStore]) -> None:
+    """Their requests are dropped when a later one begins."""
+    store = SlowStore(_objects(6))
+    stores.append(store)
+    spans = _spans(Location(store.url, range_bytes=10), 6)
+
+    with RangesAhead(spans, at_once=True) as ahead:
+        read = [_all_of(spans[n], ahead) for n in (0, 2, 5)]
+        assert (ahead._count, ahead._bytes) == (0, 0)
+
+    assert read == [store.objects[f"object-{n}"] for n in (0, 2, 5)]
+
+
+def test_stream_may_begin_further_on_than_planned(stores: list[SlowStore]) -> None:
+    """Where an entry stands may have become known meanwhile."""
+    store = SlowStore({"data": DATA})
+    stores.append(store)
+    reader = RangeReader(Location(store.url, range_bytes=10), "data", 1000)
+
+    with RangesAhead([reader.span(0, 100)], at_once=True) as ahead:
+        begun = ahead.begin(reader.span(0, 100))
+        ahead.next_range(begun)
+        assert _all_of(reader.span(35, 100), ahead) == DATA[35:100]
+
+    assert store.flights.count == 10
+
+
+def test_blocking_stores_are_asked_for_nothing_ahead() -> None:
+    """Though more is planned."""
+    script = FaultScript({f"object-{n}": DATA for n in range(4)})
+    spans = _spans(replace(script.location(), range_bytes=100), 4, 1000)
+
+    with RangesAhead(spans, at_once=True) as ahead, RangeStream(spans[0], ahead) as stream:
+        for count, position in enumerate(range(0, 1000, 100), start=1):
+            stream.at(position, 1)
+            assert len(script.requests) == count
+
+
+class _ToldByHead(FaultScript):
+    """A store whose answers tell no version: only a HEAD does."""
+
+    version = "first"
+
+    def info(self, path: str) -> dict[str, object]:
+        return {**super().info(path), "ETag": self.version}
+
+
+@pytest.mark.parametrize("version", ["first", "second"])
+def test_version_of_an_object_of_one_range_is_asked_for_behind_it(version: str) -> None:
+    """By the thread that fetched it: a consumer of many objects does not wait for each."""
+    script = _ToldByHead(_objects(3))
+    script.version = version
+    trace = RequestTrace()
+    location = replace(script.location(is_async=True), range_bytes=10, trace=trace)
+    spans = [
+        replace(each, reader=replace(each.reader, version=ETag("first")))
+        for each in _spans(location, 3)
+    ]
+
+    with RangesAhead(spans, at_once=True) as ahead:
+        for span in spans:
+            if version == "first":
+                _all_of(span, ahead)
+                continue
+            with pytest.raises(ObjectChangedError):
+                _all_of(span, ahead)
+
+    if version == "first":
+        assert trace.counts.head_requests == 3
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 60), max_size=12),
+    planned=st.data(),
+    range_bytes=st.integers(1, 30),
+    max_bytes=st.integers(1, 100),
+    max_connections=st.integers(1, 6),
+    is_async=st.booleans(),
+)
+def test_whatever_is_planned_streams_give_their_bytes(
+    *,
+    sizes: list[int],
+    planned: st.DataObject,
+    range_bytes: int,
+    max_bytes: int,
+    max_connections: int,
+    is_async: bool,
+) -> None:
+    """Each byte that is read is right; if all is read as planned, each is fetched once."""
+    objects = {f"object-{n}": DATA[n : n + size] for n, size in enumerate(sizes)}
+    script, trace = FaultScript(objects), RequestTrace()
+    location = script.location(is_async=is_async, max_connections=max_connections)
+    location = replace(location, range_bytes=range_bytes, trace=trace)
+    spans = [
+        RangeReader(location, name, len(data)).span(0, len(data)) for name, data in objects.items()
+    ]
+    plan = planned.draw(st.just(spans) | st.lists(st.sampled_from(spans)) if spans else st.just([]))
+    read = planned.draw(st.just(spans) | st.permutations(spans))
+
+    with RangesAhead(plan, max_bytes=max_bytes, at_once=planned.draw(st.booleans())) as ahead:
+        for span in read:
+            assert _all_of(span, ahead) == objects[span.reader.name]
+            assert ahead._count >= 0
+            assert ahead._bytes <= max(max_bytes, range_bytes)
+
+    if plan == read == spans:
+        assert trace.counts.range_bytes == sum(sizes)

@@ -1,0 +1,158 @@
+"""How much of a store's speed reads have: a simulated one, whose waits cost no CPU."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arrow_io.storage.location import Location
+from connector import open_topic
+from tests.benchmarks.decoding import DEFAULT_COLUMNS
+from tests.support.benchmark_ledgers import SINGLE_UNCOMPRESSED
+from tests.support.buckets import TOPIC, object_name, offload_ledger
+from tests.support.entries import Message, encode_entry
+from tests.support.slow_store import SlowStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from connector import TopicDataset
+
+FIRST_BYTE_S = 0.030
+BYTES_PER_S = 40e6
+CONNECTIONS = 32
+
+_POSITIONS = DEFAULT_COLUMNS[:3]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One row of the table.
+
+    Attributes:
+        name: What was read.
+        seconds: How long it took.
+        ideal_seconds: How long the same requests, or bytes, take with all connections busy.
+        requests: Requests for bytes.
+        mean_connections: Connections busy in the mean.
+    """
+
+    name: str
+    seconds: float
+    ideal_seconds: float
+    requests: int
+    mean_connections: float
+
+
+def measure_fetching(messages: int, ledgers: int, small_ledgers: int) -> list[Fetched]:
+    """Read large and small ledgers of a store that takes its time.
+
+    Args:
+        messages: Messages of 100 bytes in each large ledger.
+        ledgers: How many large ledgers there are.
+        small_ledgers: How many ledgers of a few entries there are.
+    """
+    return [*_large(messages, ledgers), _small(small_ledgers)]
+
+
+def table(rows: list[Fetched]) -> list[str]:
+    """The lines of the table."""
+    lines = [f"{'reading':38} {'requests':>8} {'seconds':>8} {'ideal':>8} {'ratio':>6} {'busy':>5}"]
+    lines += [
+        f"{each.name:38} {each.requests:8,} {each.seconds:8.3f} {each.ideal_seconds:8.3f}"
+        f" {each.seconds / each.ideal_seconds:5.2f}× {each.mean_connections:5.1f}"
+        for each in rows
+    ]
+    return lines
+
+
+def _store(objects: dict[str, bytes]) -> SlowStore:
+    # Slices of views are no copies.
+    return SlowStore(
+        {name: memoryview(data) for name, data in objects.items()},
+        first_byte_s=FIRST_BYTE_S,
+        bytes_per_s=BYTES_PER_S,
+        connections=CONNECTIONS,
+        tells_times=False,
+    )
+
+
+def _measured(
+    store: SlowStore, name: str, read: Callable[[], object], ideal_seconds: float | None = None
+) -> Fetched:
+    store.measure_anew()
+    began = time.perf_counter()
+    read()
+    seconds = time.perf_counter() - began
+    flights = store.flights
+    ideal = ideal_seconds or flights.count * FIRST_BYTE_S / CONNECTIONS
+    return Fetched(name, seconds, ideal, flights.count, flights.mean)
+
+
+def _large(messages: int, ledgers: int) -> list[Fetched]:
+    entries = list(SINGLE_UNCOMPRESSED.entries(messages))
+    objects: dict[str, bytes] = {}
+    for number in range(1, ledgers + 1):
+        name = object_name(number)
+        objects |= offload_ledger(name, entries, block_bytes=64 << 20)
+        # No data object says of which ledger it is: all have the same bytes.
+        objects[name.data_name] = objects.setdefault("data", objects[name.data_name])
+    del objects["data"]
+    store = _store(objects)
+    dataset = open_topic(store.url, TOPIC, value="raw")
+    raw_seconds = _plain_reads(store)
+    rows = [
+        _measured(store, "positions", lambda: _read(dataset, _POSITIONS), raw_seconds),
+        _measured(store, "all columns", lambda: _read(dataset, DEFAULT_COLUMNS), raw_seconds),
+        _measured(store, "count_rows", dataset.count_rows, raw_seconds),
+        _point(store),
+    ]
+    store.drop()
+    return rows
+
+
+def _plain_reads(store: SlowStore) -> float:
+    """Seconds in which so many threads read all data objects, in the ranges of a long read."""
+    location = Location(store.url)
+    range_bytes = 4 << 20
+    ranges = [
+        (name, start, min(start + range_bytes, len(data)))
+        for name, data in store.objects.items()
+        if not name.endswith("-index")
+        for start in range(0, len(data), range_bytes)
+    ]
+    with ThreadPoolExecutor(CONNECTIONS) as threads:
+        began = time.perf_counter()
+        list(threads.map(lambda each: len(location.read_range(*each).data), ranges))
+        return time.perf_counter() - began
+
+
+def _read(dataset: TopicDataset, columns: tuple[str, ...]) -> int:
+    return sum(batch.num_rows for batch in dataset.to_batches(columns))
+
+
+def _point(store: SlowStore) -> Fetched:
+    """An entry ¾ into a block of which no place is remembered."""
+    dataset = open_topic(store.url, TOPIC, value="raw")
+    ledger = dataset.scan.topics[0].ledgers[-1]
+    block = ledger.data.blocks(0, ledger.last_entry_id)[0]
+    entry = block.first_entry_id + (block.last_entry_id - block.first_entry_id) * 3 // 4
+    # A copy has a length of its own, under which nothing is remembered.
+    seconds = FIRST_BYTE_S + (block.stop - block.start) * 0.75 / BYTES_PER_S / CONNECTIONS
+    return _measured(
+        store, "an entry ¾ into a block", lambda: list(ledger.read_entries(entry, entry)), seconds
+    )
+
+
+def _small(ledgers: int) -> Fetched:
+    entry = encode_entry([Message(payload=bytes(100))] * 10, batched=True)
+    objects: dict[str, bytes] = {}
+    for number in range(1, ledgers + 1):
+        objects |= offload_ledger(object_name(number), [entry] * 3)
+    store = _store(objects)
+    dataset = open_topic(store.url, TOPIC, value="raw")
+    row = _measured(store, f"count_rows, {ledgers:,} small ledgers", dataset.count_rows)
+    store.drop()
+    return row

@@ -1,0 +1,161 @@
+"""Units of a scan, done in any order, give what the scan gives in one thread."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arrow_io.errors import PulsarOffloadError
+from arrow_io.read_report import ReadReport
+from connector import open_topic
+from connector.scan.execution import execute
+from connector.scan.scan_units import scan_units
+from tests.support.buckets import TOPIC, golden_objects, memory_bucket, object_name, offload_ledger
+from tests.support.entries import Message, encode_entry
+from tests.support.golden import GOLDEN, golden_topics
+from tests.support.golden_datasets import open_golden
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from connector.scan.scan_units import ScanUnit
+    from connector.scan.topic_read import ScanTask
+    from tests.support.golden import GoldenTopic
+
+_OPTIONS: dict[str, Any] = {"value": "raw", "decryption_keys": str(GOLDEN / "keys")}
+_SMALL = [
+    each for each in golden_topics() if sum(one.length_bytes for one in each.ledgers) < 20_000
+]
+
+Result = tuple[pa.Table, str, dict[str, Any]]
+"""Rows, the error that ended the read or nothing, and what was counted."""
+
+
+def _counts(report: ReadReport) -> dict[str, Any]:
+    counts = {each.name: getattr(report, each.name) for each in fields(report)}
+    return counts | {name: sorted(counts[name]) for name in ("doubts", "losses")}
+
+
+def _in_turn(tasks: Sequence[ScanTask]) -> Result:
+    report = ReadReport()
+    batches: list[pa.RecordBatch] = []
+    failure = ""
+    try:
+        for task in tasks:
+            batches.extend(execute(task, report))
+    except PulsarOffloadError as error:
+        failure = repr(error)
+    return _result(tasks, batches, failure, report)
+
+
+def _result(
+    tasks: Sequence[ScanTask], batches: list[pa.RecordBatch], failure: str, report: ReadReport
+) -> Result:
+    schema = tasks[0].read.options.projection.schema
+    table = pa.Table.from_batches(batches, schema).combine_chunks()
+    return table, failure, {} if failure else _counts(report)
+
+
+def _by_units(tasks: Sequence[ScanTask], chance: random.Random) -> Result:
+    """The units are done in any order, those behind an error too."""
+    failure = ""
+    units: list[ScanUnit] = []
+    try:
+        units.extend(scan_units(tasks))
+    except PulsarOffloadError as error:
+        failure = repr(error)
+    done: dict[int, Any] = {}
+    for number in chance.sample(range(len(units)), len(units)):
+        try:
+            done[number] = units[number]()
+        except PulsarOffloadError as error:
+            done[number] = error
+    report = ReadReport()
+    batches: list[pa.RecordBatch] = []
+    for number in range(len(units)):
+        if isinstance(done[number], PulsarOffloadError):
+            failure = repr(done[number])
+            break
+        report.add(done[number].report)
+        batches += done[number].batches
+    assert all(batch.num_rows for batch in batches)
+    return _result(tasks, batches, failure, report)
+
+
+@pytest.mark.parametrize("topic", golden_topics(), ids=str)
+@pytest.mark.parametrize("task_bytes", [1, 256 << 20])
+def test_units_give_what_one_thread_gives(
+    topic: GoldenTopic, task_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of real topics, with chunks, transactions, markers and encrypted messages."""
+    monkeypatch.setattr("arrow_io.block_walk._RUN_BYTES", 1000)
+    scan = open_golden(topic, batch_rows=50, batch_bytes=20_000, **_OPTIONS).scan
+    tasks = scan.plan(task_bytes)
+
+    assert _by_units(tasks, random.Random(str(topic))) == _in_turn(tasks)
+
+
+@given(
+    topic=st.sampled_from(_SMALL),
+    on_corruption=st.sampled_from(("raise", "salvage")),
+    columns=st.sampled_from((None, ["__entry_id__"], ["__publish_time__"])),
+    range_bytes=st.sampled_from((100, 1000, 1 << 20)),
+    place=st.floats(0, 1, exclude_max=True),
+    seed=st.randoms(use_true_random=False),
+)
+def test_damage_is_met_by_units_as_by_one_thread(
+    *,
+    topic: GoldenTopic,
+    on_corruption: str,
+    columns: list[str] | None,
+    range_bytes: int,
+    place: float,
+    seed: random.Random,
+) -> None:
+    """The same rows, then the same error; or the same rows around it, and the same counts."""
+    objects = golden_objects(topic)
+    name = seed.choice([each for each in objects if not each.endswith("-index")])
+    at = int(place * len(objects[name]))
+    changed = bytes([objects[name][at] ^ 1 << seed.randrange(8)])
+    objects[name] = objects[name][:at] + changed + objects[name][at + 1 :]
+    options = _OPTIONS | {"on_corruption": on_corruption, "columns": columns}
+
+    with memory_bucket(objects) as bucket:
+        dataset = open_topic(bucket.url, topic.name, range_bytes=range_bytes, **options)
+        tasks = dataset.scan.plan()
+        rows, failure, counts = _in_turn(tasks)
+        by_units, *told = _by_units(tasks, seed)
+
+    assert told == [failure, counts]
+    # What one thread has put together when it meets an error is not given; units before it are.
+    assert rows.equals(by_units.slice(0, rows.num_rows) if failure else by_units)
+
+
+def test_first_unit_is_small_and_the_others_fill_record_batches() -> None:
+    """Rows come soon; then as many go together as one record batch has room for."""
+    entry = encode_entry([Message(payload=bytes(80))] * 10, batched=True)
+    with memory_bucket(offload_ledger(object_name(1), [entry] * 400)) as bucket:
+        scan = open_topic(bucket.url, TOPIC, value="raw", range_bytes=4000).scan
+        limits = replace(scan.options.limits, max_rows=1000, first_rows=10, max_bytes=1 << 20)
+        scan = replace(scan, options=replace(scan.options, limits=limits))
+
+        first, *others, end = [unit().batches for unit in scan_units(scan.plan())]
+
+    assert next(iter(first)).num_rows == 10
+    assert sum(batch.num_rows for batch in first) <= 40
+    assert end == ()
+    sizes = [[batch.num_rows for batch in each] for each in others]
+    assert all(len(each) == 1 for each in sizes)
+    assert all(900 < rows <= 1000 for rows, *_ in sizes[:-1])
+    assert sum(batch.num_rows for each in (first, *others) for batch in each) == 4000
+
+
+def test_no_tasks_are_no_units() -> None:
+    """A topic without ledgers."""
+    assert list(scan_units([])) == []
