@@ -67,6 +67,14 @@ def copy(
             " else the first of them is an error.",
         ),
     ] = False,
+    latest_per_key: Annotated[
+        bool,
+        typer.Option(
+            "--latest-per-key",
+            help="Keep only the latest row of each key, and none if its value is null. Messages"
+            " without a key are left out. For Delta and Iceberg.",
+        ),
+    ] = False,
     target_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -117,6 +125,7 @@ def copy(
         "format": format_,
         "partition_by": partition_by or None,
         "dead_letters": dead_letters,
+        "latest_per_key": latest_per_key,
         "target_options": key_values("--target-option", target_option) or None,
         "table_options": key_values("--table-option", table_option) or None,
         "sizes": CopySizes(file_bytes=file_bytes, commit_bytes=commit_bytes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from arrow_io.columns import ALL_COLUMNS
 from arrow_io.errors import OptionError, PulsarOffloadError
@@ -15,6 +15,7 @@ from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
 from connector.lake.executors import in_threads
+from connector.lake.replacement import STAGED_COLUMNS, LatestPerKey
 from connector.lake.table_copy import CopySizes, TableCopy
 from connector.lake.table_kinds import open_table
 from connector.options.topic_request import TopicRequest, check_options
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from connector.lake.copy_plan import CopyPlan
     from connector.lake.evolution import TableKind
     from connector.lake.executors import Executor
-    from connector.lake.table import LakeTable
+    from connector.lake.table import LakeTable, RewritableTable
     from connector.lake.table_copy import TableSummary, Told
     from connector.scan.read_options import ReadOptions
 
@@ -61,6 +62,7 @@ def copy_topics(
     format: TableKind = "delta",  # noqa: A002 - Spark's and everybody's name
     partition_by: Sequence[str] | None = None,
     dead_letters: bool = False,
+    latest_per_key: bool = False,
     target_options: Mapping[str, object] | None = None,
     table_options: Mapping[str, object] | None = None,
     sizes: CopySizes = _SIZES,
@@ -88,6 +90,9 @@ def copy_topics(
             is not.
         dead_letters: Whether messages whose value cannot be decoded go to a second table, named
             as the first with `_dead_letters` behind it. By default, the first of them is an error.
+        latest_per_key: Whether the table has, of each key of a topic partition, only the latest
+            row, and none if the value of that is null. Messages without a key are left out, and
+            counted. Not of plain Parquet, whose files stay as they are.
         target_options: Options of the fsspec file system of the target. None: those of the topics
             (`storage_options`) if both URLs have one scheme.
         table_options: Of Delta, further options of `deltalake`'s own storage. Of Iceberg,
@@ -98,9 +103,9 @@ def copy_topics(
         copied: Hears what was done, table by table, as soon as it is.
         executor: What runs the tasks.
         topic_options: As of `open_topic`. By default, `columns` are `MESSAGE_COLUMNS` and those of
-            the values, behind `__topic__` where several topics share a table; and `time_unit` is
-            `us`, unless the files are plain Parquet. What lies before `start` is left out for good;
-            `end` is refused.
+            the values, behind `__topic__` where several topics share a table, or `__partition__` if
+            the latest rows are of a partitioned topic; and `time_unit` is `us`, unless the files
+            are plain Parquet. What lies before `start` is left out for good; `end` is refused.
 
     Returns:
         What was done, table by table.
@@ -121,6 +126,7 @@ def copy_topics(
         format=format,
         partition_by=partition_by,
         dead_letters=dead_letters,
+        latest_per_key=latest_per_key,
         target_options=target_options,
         table_options=table_options,
         sizes=sizes,
@@ -179,6 +185,7 @@ class CopyRequest:
     format: TableKind = "delta"
     partition_by: Sequence[str] | None = None
     dead_letters: bool = False
+    latest_per_key: bool = False
     target_options: Mapping[str, object] | None = field(default=None, repr=False)
     table_options: Mapping[str, object] | None = field(default=None, repr=False)
     sizes: CopySizes = _SIZES
@@ -196,6 +203,12 @@ class CopyRequest:
         if isinstance(self.partition_by, str):
             message = (
                 f"partition_by is a list of texts, such as [{self.partition_by!r}], not a text"
+            )
+            raise OptionError(message)
+        if self.latest_per_key and self.format == "parquet":
+            message = (
+                "the latest row of each key is kept by Delta and Iceberg: files of plain Parquet"
+                " stay as they are written"
             )
             raise OptionError(message)
         check_options(self.topic_options)
@@ -248,12 +261,22 @@ class CopyRequest:
         given = request.beside_catalog() | {"catalog": catalog}
         dataset = open_topic(self.url, topics, **given)
         options = dataset.scan.options
+        # Of several topics, the name has the partition.
+        scope = "__topic__" if is_shared else None
+        if self.latest_per_key and scope is None:
+            is_partitioned = any(each.topic.partition >= 0 for each in catalog.select(topics))
+            scope = "__partition__" if is_partitioned else None
         if request.columns is None:
-            options = _with_default_columns(options, is_shared=is_shared)
+            options = _with_default_columns(options, scope)
+        table = self._table(catalog, target)
+        latest = None
+        if self.latest_per_key:
+            latest, options = _latest_per_key(table, options, scope)
         return TableCopy(
             increments=Increments(catalog, topics, options),
             kind=self.format,
-            table=self._table(catalog, target),
+            table=table,
+            latest=latest,
             letters=self._table(catalog, target.rstrip("/") + DEAD_LETTERS)
             if self.dead_letters
             else None,
@@ -280,12 +303,37 @@ def _raise_first(failures: Mapping[str, PulsarOffloadError], copied: int) -> Non
     raise first
 
 
-def _with_default_columns(options: ReadOptions, *, is_shared: bool) -> ReadOptions:
+def _latest_per_key(
+    table: LakeTable, options: ReadOptions, scope: str | None
+) -> tuple[LatestPerKey, ReadOptions]:
+    """How a table keeps the latest row of each key; and the options, for what is staged.
+
+    Raises:
+        OptionError: The table would not have the columns that tell rows apart.
+    """
+    given = {own: given for given, own in options.projection.columns}
+    identity = ["__key__"] if scope is None else [scope, "__key__"]
+    if missing := [each for each in identity if each not in given]:
+        message = (
+            f"the latest row of each key is told by {' and '.join(identity)}: columns must have"
+            f" {' and '.join(missing)}, too"
+        )
+        raise OptionError(message)
+    only_staged = tuple(each for each in STAGED_COLUMNS if each not in given)
+    names = [*(name for name, _ in options.projection.columns), *only_staged]
+    staged = replace(options, projection=options.filterable.select(names))
+    # The caller has refused the kind of table whose files stay as they are.
+    rewritable = cast("RewritableTable", table)
+    of_scope = None if scope is None else given[scope]
+    return LatestPerKey(rewritable, given["__key__"], of_scope, only_staged), staged
+
+
+def _with_default_columns(options: ReadOptions, scope: str | None) -> ReadOptions:
     """The same, with the columns that a table has unless they are named."""
     of_messages = {each.name for each in ALL_COLUMNS if each.name != VALUE_COLUMN}
     values = [given for given, own in options.projection.columns if own not in of_messages]
     own_names = {own: given for given, own in options.filterable.columns}
-    wanted = [own_names[each] for each in (*["__topic__"][:is_shared], *MESSAGE_COLUMNS)]
+    wanted = [own_names[each] for each in (scope, *MESSAGE_COLUMNS) if each is not None]
     return replace(options, projection=options.filterable.select([*wanted, *values]))
 
 

@@ -31,6 +31,7 @@ from arrow_io.errors import (
     StorageError,
 )
 from arrow_io.storage.redaction import redacted
+from connector.lake.delta_files import data_files, read_file, removals
 from connector.lake.delta_options import delta_storage_options
 from connector.lake.evolution import storable_schema, widened
 from connector.lake.parquet import ParquetTable
@@ -39,11 +40,11 @@ from connector.lake.table import Standing
 from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from arrow_io.storage.location import Location
     from connector.lake.data_file import DataFile
-    from connector.lake.table import Commit
+    from connector.lake.table import Commit, TableFile
     from connector.lake.transforms import PartitionField
 
 _Answer = TypeVar("_Answer")
@@ -114,15 +115,16 @@ class DeltaTable:
         if number is None:
             partitioning = Partitioning.parse(partition_columns, schema)
             return Standing(schema, partitioning, None, token)
-        progress, texts = self._progress(number)
+        progress, texts, latest_per_key = self._progress(number)
         # Columns that hold the values of transforms are no columns of the rows.
         rows = pa.schema(
             [each for each in schema if each.name not in partition_columns or each.name in texts]
         )
-        return Standing(rows, Partitioning.parse(texts, rows), progress, token)
+        partitioning = Partitioning.parse(texts, rows)
+        return Standing(rows, partitioning, progress, token, latest_per_key)
 
     def commit(self, commit: Commit, standing: Standing | None) -> None:
-        """Add the files, and set the transaction to a number that names the progress.
+        """Add and remove files, and set the transaction to a number that names the progress.
 
         Raises:
             ConcurrentCopyError: Another run has set it since, or has changed the table so that
@@ -163,13 +165,18 @@ class DeltaTable:
             # A commit of its own, which adds no row: after a stop behind it, the next run goes on.
             known = {each.name: each for each in snapshot.schema().fields}
             changed = [each for each in schema.fields if known.get(each.name) != each]
+            version = snapshot.version()
             snapshot.alter.add_columns(changed)
             # That went behind whatever others committed, and what follows is checked from there on.
             if snapshot.transaction_version(APPLICATION) != token.number:
                 message = "rows were committed before the columns were added"
                 raise CommitFailedError(message)
+            if commit.removed and snapshot.version() != version + 1:
+                message = "files may have been rewritten before the columns were added"
+                raise CommitFailedError(message)
+        added = [self._action(each, commit) for each in commit.files]
         snapshot.create_write_transaction(
-            [self._action(each, commit) for each in commit.files],
+            [*added, *removals(commit.removed)],
             "append",
             schema,
             partition_by=[each.name for each in commit.partitioning.fields],
@@ -185,6 +192,32 @@ class DeltaTable:
         now_ms = time_ns() // 1_000_000
         return AddAction(file.path, file.size_bytes, values, now_ms, True, _stats(file))  # noqa: FBT003
 
+    def data_files(self, standing: Standing, columns: Sequence[str]) -> Iterator[TableFile]:
+        """The files of the version that `standing` read; see `RewritableTable`.
+
+        Raises:
+            LakeTableError: They cannot be written again.
+        """
+        token = standing.token
+        assert isinstance(token, _Token)  # noqa: S101 - what `standing` gave
+        yield from self._asked(
+            lambda: list(data_files(token.snapshot, standing.partitioning, columns))
+        )
+
+    def read_file(
+        self,
+        standing: Standing,  # noqa: ARG002 - files do not change
+        file: TableFile,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one of these files; see `RewritableTable`.
+
+        Raises:
+            LakeTableError: The file is malformed.
+            StorageError: The store failed.
+        """
+        return read_file(self.location, file, columns)
+
     # ------------------------------------------------------------------------------ the progress
 
     def _write_progress(self, number: int, commit: Commit) -> None:
@@ -192,13 +225,14 @@ class DeltaTable:
             "format": _FORMAT,
             "progress": commit.after,
             "partitioning": list(commit.partitioning.texts),
+            "latest_per_key": commit.latest_per_key,
         }
         data = json.dumps(content, indent=1).encode()
         folder = self.location.child(PROGRESS_FOLDER)
         folder.write_object(_progress_name(number), data, user_metadata={})
 
-    def _progress(self, number: int) -> tuple[str, list[str]]:
-        """The progress and the partitioning that a transaction names."""
+    def _progress(self, number: int) -> tuple[str, list[str], bool]:
+        """The progress and the partitioning that a transaction names, and which rows there are."""
         name = _progress_name(number)
         folder = self.location.child(PROGRESS_FOLDER)
         try:
@@ -214,7 +248,7 @@ class DeltaTable:
         if not is_known:
             message = f"{PROGRESS_FOLDER}/{name} at {self.location} is of another version"
             raise LakeTableError(message)
-        return progress, texts
+        return progress, texts, content.get("latest_per_key", False) is True
 
     # ----------------------------------------------------------------------------- the library
 
@@ -268,7 +302,10 @@ class DeltaTable:
 
 def _properties(commit: Commit, number: int) -> CommitProperties:
     return CommitProperties(
-        custom_metadata=dict(commit.summary), app_transactions=[Transaction(APPLICATION, number)]
+        custom_metadata=dict(commit.summary),
+        # Else the library goes behind a compaction that has rewritten what is removed here.
+        max_commit_retries=0 if commit.removed else None,
+        app_transactions=[Transaction(APPLICATION, number)],
     )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
@@ -26,7 +26,8 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, pyarrow_to_schema
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import ancestors_of
@@ -42,7 +43,7 @@ from arrow_io.errors import (
 from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted, redacted_urls
 from connector.lake.evolution import storable_schema, widened
-from connector.lake.iceberg_files import iceberg_file
+from connector.lake.iceberg_files import Replacing, iceberg_file, table_file, task_of
 from connector.lake.iceberg_schema import (
     arrow_schema,
     misnumbered,
@@ -52,16 +53,19 @@ from connector.lake.iceberg_schema import (
 from connector.lake.table import Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+    from pyiceberg.table.update.snapshot import _SnapshotProducer as _Producer
 
-    from connector.lake.table import Commit
+    from connector.lake.table import Commit, TableFile
 
 PROGRESS: Final = "pulsar-offload.progress"
 """The property of tables and of snapshots that has the progress."""
+LATEST_PER_KEY: Final = "pulsar-offload.latest-per-key"
+"""The property of tables that keep the latest row of each key."""
 PROGRESS_SEQUENCE_NUMBER: Final = "pulsar-offload.progress-sequence-number"
 """The property of tables that says which snapshot the progress came with."""
 
@@ -185,7 +189,36 @@ class IcebergTable:
             partitioning=partitioning_of(table.spec(), table.schema()),
             progress=_progress(table),
             token=table,
+            latest_per_key=table.properties.get(LATEST_PER_KEY) == "true",
         )
+
+    def data_files(self, standing: Standing, columns: Sequence[str]) -> Iterator[TableFile]:
+        """The files of the snapshot that `standing` read; see `RewritableTable`.
+
+        Raises:
+            StorageError: The catalog failed.
+        """
+        table = _table_of(standing)
+        with self._catalog_errors():
+            tasks = list(table.scan().plan_files())
+        for each in tasks:
+            spec = table.specs()[each.file.spec_id]
+            yield table_file(each, table.schema(), spec, columns)
+
+    def read_file(
+        self, standing: Standing, file: TableFile, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one of these files; see `RewritableTable`.
+
+        Raises:
+            StorageError: The file, or what others deleted of it, cannot be read.
+        """
+        table = _table_of(standing)
+        schema = table.schema() if columns is None else table.schema().select(*columns)
+        with self._catalog_errors():
+            yield from ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_record_batches(
+                [task_of(file)]
+            )
 
     def storable(self, schema: pa.Schema, standing: Standing | None) -> pa.Schema:
         """The columns that the table has once it takes rows of a schema, with their numbers.
@@ -216,11 +249,11 @@ class IcebergTable:
                 raise LakeTableError(message) from error
             return arrow_schema(created.table_metadata.schema())
 
-    def commit(self, commit: Commit, standing: Standing | None) -> None:  # noqa: ARG002 - read anew
-        """Create the table, or widen it, if needed; add the files; keep the progress: in one step.
+    def commit(self, commit: Commit, standing: Standing | None) -> None:
+        """Create the table, or widen it; add and remove files; keep the progress: in one step.
 
         Args:
-            commit: What is added; its schema is what `storable` gave.
+            commit: What changes; its schema is what `storable` gave.
             standing: What the table was when the copy began.
 
         Raises:
@@ -240,6 +273,8 @@ class IcebergTable:
                 ):
                     return  # It was made, and the answer that said so was lost.
                 self._check_progress(table, commit)
+                if commit.removed:
+                    self._check_same_files(table, standing)
                 transaction = self._prepared(table, commit)
                 snapshot_id = transaction.table_metadata.current_snapshot_id
                 try:
@@ -276,18 +311,26 @@ class IcebergTable:
             raise ConcurrentCopyError(message)
         metadata = transaction.table_metadata
         schema, spec = metadata.schema(), metadata.spec()
-        transaction.set_properties(
-            {
-                PROGRESS: commit.after,
-                PROGRESS_SEQUENCE_NUMBER: str(metadata.next_sequence_number()),
-            }
-        )
-        update = transaction.update_snapshot({**commit.summary, PROGRESS: commit.after})
+        properties = {
+            PROGRESS: commit.after,
+            PROGRESS_SEQUENCE_NUMBER: str(metadata.next_sequence_number()),
+        }
+        if commit.latest_per_key:
+            properties[LATEST_PER_KEY] = "true"
+        transaction.set_properties(properties)
+        summary = {**commit.summary, PROGRESS: commit.after}
+        update = transaction.update_snapshot(summary)
         merges = metadata.properties.get(TableProperties.MANIFEST_MERGE_ENABLED) == "true"
-        with update.merge_append() if merges else update.fast_append() as append:
+        if commit.removed and table is not None:
+            producer: _Producer[Any] = Replacing(table, transaction, summary)
+        else:
+            producer = update.merge_append() if merges else update.fast_append()
+        with producer:
+            for each in commit.removed:
+                producer.delete_data_file(task_of(each).file)
             for file in commit.files:
                 url = f"{self._url}/{file.path}"
-                append.append_data_file(iceberg_file(file, url, spec, schema))
+                producer.append_data_file(iceberg_file(file, url, spec, schema))
         return transaction
 
     def _table(self) -> Table | None:
@@ -309,6 +352,16 @@ class IcebergTable:
             message = (
                 f"another run copied to the Iceberg table {self.identifier} meanwhile."
                 " Run again to go on behind it"
+            )
+            raise ConcurrentCopyError(message)
+
+    def _check_same_files(self, table: Table | None, standing: Standing | None) -> None:
+        """Refuse to remove files that others may have changed, or deleted rows of, meanwhile."""
+        before = None if standing is None else _table_of(standing).current_snapshot()
+        if table is None or table.current_snapshot() != before:
+            message = (
+                f"others changed the Iceberg table {self.identifier} meanwhile, whose files were to"
+                " be written again. Run again to go on behind that"
             )
             raise ConcurrentCopyError(message)
 
@@ -353,6 +406,11 @@ def _evolved(transaction: Transaction, columns: pa.Schema) -> pa.Schema:
         message = f"the Iceberg table cannot be widened: {error}"
         raise LakeTableError(message) from error
     return arrow_schema(transaction.table_metadata.schema())
+
+
+def _table_of(standing: Standing) -> Table:
+    assert isinstance(standing.token, Table)  # noqa: S101 - what `standing` gave
+    return standing.token
 
 
 def _progress(table: Table) -> str | None:

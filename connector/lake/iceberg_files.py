@@ -6,10 +6,13 @@ import re
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pyiceberg.conversions import to_bytes
+from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import partition_record_value
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, DoubleType, FloatType
@@ -18,9 +21,17 @@ from pyiceberg.utils.truncate import (
     truncate_upper_bound_text_string,
 )
 
+from arrow_io.errors import LakeTableError
+from connector.lake.iceberg_schema import partitioning_of
+from connector.lake.table import TableFile
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyiceberg.manifest import ManifestFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+    from pyiceberg.table import Table, Transaction
     from pyiceberg.types import PrimitiveType
 
     from connector.lake.data_file import ColumnStats, DataFile
@@ -70,6 +81,61 @@ def iceberg_file(file: DataFile, url: str, spec: PartitionSpec, schema: Schema) 
         upper_bounds=upper,
         spec_id=spec.spec_id,
     )
+
+
+class Replacing(_OverwriteFiles, _MergeAppendFiles):
+    """Adds and removes files in one snapshot.
+
+    Of the library's two ways to do so, an overwrite keeps a manifest for each commit for good, even
+    one that names nothing but files that were removed, and an append removes nothing.
+    """
+
+    def __init__(self, table: Table, transaction: Transaction, summary: Mapping[str, str]) -> None:
+        super().__init__(
+            Operation.OVERWRITE, transaction, table.io, snapshot_properties=dict(summary)
+        )
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        """Those that name files which the table has."""
+        found = super()._existing_manifests()
+        return [each for each in found if each.has_added_files() or each.has_existing_files()]
+
+
+def table_file(
+    task: FileScanTask, schema: Schema, spec: PartitionSpec, columns: Sequence[str]
+) -> TableFile:
+    """A file as the table's manifests have it.
+
+    Args:
+        task: The file, and what was deleted of it.
+        schema: Columns of the table.
+        spec: How the file's rows were divided.
+        columns: Columns of which bounds are wanted.
+    """
+    try:
+        fields = partitioning_of(spec, schema).fields
+        values: Sequence[Any] = [task.file.partition[n] for n in range(len(fields))]
+        partition = {str(each): value for each, value in zip(fields, values, strict=True)}
+    except LakeTableError:  # It was written when others divided the table, as no copy can.
+        partition = {}
+    bounds = {}
+    for name in columns:
+        field = schema.find_field(name)
+        low, high = (
+            None if each is None else from_bytes(cast("PrimitiveType", field.field_type), each)
+            for each in (
+                (task.file.lower_bounds or {}).get(field.field_id),
+                (task.file.upper_bounds or {}).get(field.field_id),
+            )
+        )
+        bounds[name] = (partition[name], partition[name]) if name in partition else (low, high)
+    return TableFile(task, bounds, partition)
+
+
+def task_of(file: TableFile) -> FileScanTask:
+    """The file as the library has it."""
+    assert isinstance(file.token, FileScanTask)  # noqa: S101 - what `table_file` gave
+    return file.token
 
 
 def _partition(file: DataFile, spec: PartitionSpec, schema: Schema) -> Record:

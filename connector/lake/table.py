@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -27,18 +27,35 @@ class Standing:
         schema: Its columns.
         partitioning: How its files are split.
         progress: How far it was copied to, as the last commit said; None: nothing was copied yet.
-        token: What the kind of table knows its version by; for its own `commit` alone.
+        token: What the kind of table knows its version by; for its own methods alone.
+        latest_per_key: Whether it keeps the latest row of each key, and no other.
     """
 
     schema: pa.Schema
     partitioning: Partitioning
     progress: str | None
     token: object
+    latest_per_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A file of a table, as the table stands.
+
+    Attributes:
+        token: What the kind of table knows it by; for its own methods alone.
+        bounds: For columns that were asked for, the least and the greatest value; None: not known.
+        partition: The value of each field of the partitioning, by the field's text; None: null.
+    """
+
+    token: object
+    bounds: Mapping[str, tuple[object, object]]
+    partition: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What is added to a table in one step.
+    """What is added to a table, and taken from it, in one step.
 
     Attributes:
         files: Files that lie at the table's location already.
@@ -47,6 +64,8 @@ class Commit:
         before: The progress that the table must have.
         after: The progress that it has then.
         summary: Further words for people, which the table keeps with the commit if it can.
+        removed: Files of the table, as it stood when the copy began, that it has no more then.
+        latest_per_key: As of `Standing`; the same in each commit to a table.
     """
 
     files: tuple[DataFile, ...]
@@ -55,6 +74,8 @@ class Commit:
     before: str | None
     after: str
     summary: Mapping[str, str] = field(default_factory=dict)
+    removed: tuple[TableFile, ...] = ()
+    latest_per_key: bool = False
 
 
 class LakeTable(Protocol):
@@ -100,7 +121,39 @@ class LakeTable(Protocol):
             standing: What the table was when the copy began, by `standing`.
 
         Raises:
-            ConcurrentCopyError: The table's progress is no longer `commit.before`.
+            ConcurrentCopyError: The table's progress is no longer `commit.before`; or others
+                changed it so that what is removed is not what was read.
             LakeTableError: The table cannot take the commit.
             StorageError: The store or the catalog failed; the commit may have been made.
+        """
+
+
+class RewritableTable(LakeTable, Protocol):
+    """A table whose files can be read, and be taken from it in a commit."""
+
+    def data_files(self, standing: Standing, columns: Sequence[str]) -> Iterator[TableFile]:
+        """The files that a table has.
+
+        Args:
+            standing: What the table is.
+            columns: Columns of it, of which bounds are wanted.
+
+        Raises:
+            LakeTableError: It has files that cannot be written again.
+            StorageError: The store or the catalog failed.
+        """
+
+    def read_file(
+        self, standing: Standing, file: TableFile, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, in the same order each time; columns as the file has them.
+
+        Args:
+            standing: What the table is.
+            file: One of its `data_files`.
+            columns: Columns of the table; None: all.
+
+        Raises:
+            LakeTableError: The file is malformed.
+            StorageError: The store failed.
         """

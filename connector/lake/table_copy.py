@@ -13,15 +13,19 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
+from arrow_io.wording import counted
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
 from connector.lake.copy_plan import plan_of
 from connector.lake.dead_letters import LETTERS_SCHEMA
 from connector.lake.executors import in_threads
 from connector.lake.file_writer import FileSettings, delete_files
+from connector.lake.replacement import Replacement
 from connector.lake.table import Commit
 from connector.lake.task_writer import TaskWriter
 from connector.lake.transforms import Partitioning
@@ -29,14 +33,13 @@ from connector.lake.transforms import Partitioning
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import pyarrow as pa
-
     from arrow_io.storage.location import Location
     from connector.increments.increment import Increment, Increments
     from connector.lake.copy_plan import CopyPlan
     from connector.lake.data_file import DataFile
     from connector.lake.evolution import TableKind
     from connector.lake.executors import Executor
+    from connector.lake.replacement import LatestPerKey
     from connector.lake.table import LakeTable, Standing
     from connector.lake.task_writer import WrittenTask
 
@@ -77,6 +80,9 @@ class TableSummary:
     Attributes:
         target: The table.
         rows: Rows that were added.
+        replaced: Rows that they stand for, or that were removed, of a table that keeps the latest
+            row of each key.
+        keyless: Messages without a key, which such a table leaves out.
         files: Files that were added.
         written_bytes: Length of these files.
         dead_letters: Rows that were added to the table of dead letters.
@@ -91,6 +97,8 @@ class TableSummary:
 
     target: str
     rows: int = 0
+    replaced: int = 0
+    keyless: int = 0
     files: int = 0
     written_bytes: int = 0
     dead_letters: int = 0
@@ -111,6 +119,7 @@ class TableCopy:
         kind: Format of the tables.
         table: The table.
         letters: The table of dead letters; None: a value that cannot be decoded is an error.
+        latest: How the table keeps the latest row of each key; None: it keeps all rows.
         partition_by: How a new table is partitioned; None: as it stands, or not at all.
         sizes: How much is put together.
         executor: What runs the tasks.
@@ -122,6 +131,7 @@ class TableCopy:
     kind: TableKind
     table: LakeTable
     letters: LakeTable | None = None
+    latest: LatestPerKey | None = None
     partition_by: Sequence[str] | None = None
     sizes: CopySizes = CopySizes()
     executor: Executor = in_threads
@@ -137,7 +147,14 @@ class TableCopy:
         standing = self.table.standing()
         self._settings(standing)
         increment = self._next_increment(_progress_of(standing))
-        return plan_of(str(self.table.location), increment, self.sizes)
+        plan = plan_of(str(self.table.location), increment, self.sizes)
+        if self.latest is None:
+            return plan
+        notice = (
+            "rows are written twice, and so are files of the table that have older rows of their"
+            " keys: neither is counted here, for nobody knows yet which these are"
+        )
+        return replace(plan, notices=(*plan.notices, notice))
 
     def copy(self) -> TableSummary:
         """Copy all that is new, commit by commit.
@@ -162,6 +179,9 @@ class TableCopy:
             summary.behind_bytes = increment.behind.data_bytes
             summary.notices += [each for each in increment.notices if each not in summary.notices]
             if increment.after == before:
+                if summary.keyless:
+                    messages = counted(summary.keyless, "message")
+                    summary.notices.append(f"{messages} without a key left out")
                 return summary
             total = total or increment.data_bytes + increment.behind.data_bytes
             self._step(increment, settings, standing, summary, partial(self._tell, total))
@@ -191,27 +211,35 @@ class TableCopy:
     ) -> None:
         """Write an increment, and commit it."""
         letters = None if self.letters is None else self._letters(self.letters)
-        writer = TaskWriter(settings) if letters is None else letters.writer(settings)
+        of_tasks = settings if self.latest is None else self.latest.staging(settings)
+        writer = TaskWriter(of_tasks) if letters is None else letters.writer(of_tasks)
         written = self._written(writer, increment, summary.data_bytes, told)
         files = tuple(file for each in written for file in each.files)
         dead = tuple(file for each in written for file in each.letters)
         if letters is not None and dead:
             with _deleted_at_errors(self.table.location, files):
-                letters.commit(dead, increment.after, self._words(dead))
+                letters.commit(dead, increment.after, self._words(_rows(dead)))
+        change = Replacement(files, _rows(files))
+        if self.latest is not None:
+            change = self.latest.replacement(files, settings, standing)
         commit = Commit(
-            files,
+            change.files,
             settings.schema,
             settings.partitioning,
             None if standing is None else standing.progress,
             increment.after.to_json(),
-            self._words(files),
+            self._words(change.rows),
+            change.removed,
+            latest_per_key=self.latest is not None,
         )
-        with _deleted_at_errors(self.table.location, files, *_REFUSALS):
+        with _deleted_at_errors(self.table.location, change.files, *_REFUSALS):
             self.table.commit(commit, standing)
         summary.commits += 1
-        summary.files += len(files)
-        summary.rows += _rows(files)
-        summary.written_bytes += sum(each.size_bytes for each in files)
+        summary.files += len(change.files)
+        summary.rows += change.rows
+        summary.replaced += change.replaced
+        summary.keyless += change.keyless
+        summary.written_bytes += sum(each.size_bytes for each in change.files)
         summary.dead_letters += _rows(dead)
         for each in written:
             summary.data_bytes += each.data_bytes
@@ -240,10 +268,14 @@ class TableCopy:
 
     @property
     def _row_schema(self) -> pa.Schema:
-        return self.increments.options.projection.schema
+        rows = self.increments.options.projection.schema
+        only_staged = () if self.latest is None else self.latest.only_staged
+        return pa.schema([each for each in rows if each.name not in only_staged])
 
     def _settings(self, standing: Standing | None) -> FileSettings:
         """How files are written; raises `LakeTableError` or `OptionError`."""
+        if standing is not None and standing.progress is not None:
+            self._check_same_kind(standing)
         schema = self.table.storable(self._row_schema, standing)
         wanted = self.partition_by
         if standing is None:
@@ -258,6 +290,25 @@ class TableCopy:
                 )
                 raise OptionError(message)
         return self._file_settings(self.table, schema, partitioning)
+
+    def _check_same_kind(self, standing: Standing) -> None:
+        """Refuse a table that was copied to in the other way."""
+        if standing.latest_per_key != (self.latest is not None):
+            has, other = "each row", "without it"
+            if standing.latest_per_key:
+                has, other = "the latest row of each key", "with it"
+            message = (
+                f"{self.table.location} has {has}, which a copy does not change: copy to it"
+                f" {other} (latest_per_key), or to another table"
+            )
+            raise OptionError(message)
+        for each in () if self.latest is None else self.latest.columns:
+            if each not in standing.schema.names:
+                message = (
+                    f"{self.table.location} has no column {each}, which now is needed to tell rows"
+                    " apart: copy to another table"
+                )
+                raise LakeTableError(message)
 
     def _letters(self, table: LakeTable) -> _Letters:
         standing = table.standing()
@@ -278,8 +329,8 @@ class TableCopy:
             file_bytes=self.sizes.file_bytes,
         )
 
-    def _words(self, files: Sequence[DataFile]) -> dict[str, str]:
-        return {"pulsar-offload.source": self.source, "pulsar-offload.rows": str(_rows(files))}
+    def _words(self, rows: int) -> dict[str, str]:
+        return {"pulsar-offload.source": self.source, "pulsar-offload.rows": str(rows)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -139,3 +140,17 @@ def test_a_table_of_another_kind_is_told(tmp_path: Path) -> None:
     arguments = ("copy", URL, "json-orders", str(tmp_path / "t"), *METADATA)
     run(*arguments)
     assert "is a Delta table" in run(*arguments, "--format", "parquet", ends=USAGE).stderr
+
+
+def test_the_latest_row_of_each_key(tmp_path: Path) -> None:
+    """A broker compacted this topic to as many rows; the table stays one of latest rows."""
+    arguments = ("copy", URL, "compacted", str(tmp_path / "t"), *METADATA)
+    [line] = lines_of(*arguments, "--latest-per-key")
+    compacted = GOLDEN / "pulsar-4.0.7" / "public__default__compacted" / "compacted.jsonl.gz"
+    with gzip.open(compacted, "rt") as lines:
+        assert line["rows"] == sum(1 for _ in lines)
+    assert "the latest row of each key" in run(*arguments, ends=USAGE).stderr
+    result = run(*arguments, "--latest-per-key", "--format", "parquet", ends=USAGE)
+    assert "kept by Delta and Iceberg" in result.stderr
+    result = run(*arguments, "--latest-per-key", "--dry-run")
+    assert "rows are written twice" in result.stderr

@@ -120,9 +120,19 @@ def copy(source: MemoryBucket, target: str, kind: str, **options: Any) -> None: 
     copy_topics(source.url, TOPIC, target, schema=SCHEMA, **(given | options))
 
 
-def check(source: MemoryBucket, target: str, kind: str, options: dict[str, Any] | None) -> None:
-    """Compare both tables to what a batch read gives."""
+def check(
+    source: MemoryBucket,
+    target: str,
+    kind: str,
+    options: dict[str, Any] | None,
+    *,
+    latest: bool = False,
+) -> None:
+    """Compare both tables to what a batch read gives, or to the latest of it of each key."""
     rows, dead = sound_rows(source.url)
+    if latest:
+        of_keys = {row["__key__"]: number for number, row in enumerate(rows)}
+        rows = [rows[number] for number in sorted(of_keys.values())]
     table = opened(target, kind, options)
     assert in_order(table_of(table).select(list(COLUMNS))) == rows
     letters = in_order(table_of(opened(letters_target(target), kind, options)))
@@ -137,28 +147,35 @@ def opened(target: str, kind: str, options: dict[str, Any] | None) -> Table:
     return DeltaTable(location) if kind == "delta" else ParquetTable(location)
 
 
-@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize(
+    ("kind", "latest"),
+    [("delta", False), ("parquet", False), ("delta", True)],
+    ids=["delta", "parquet", "delta-latest"],
+)
 def test_killed_at_any_request(
-    kind: str, source: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, latest: bool, source: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever request is the last one, the next run has each row and each dead letter once."""
+    given: dict[str, Any] = {"executor": one_by_one}
+    if latest:
+        given |= {"latest_per_key": True, "partition_by": None}
     for step in itertools.count(1):
         target = str(tmp_path / str(step)) if kind == "delta" else f"memory://killed-copies/{step}"
         with monkeypatch.context() as patches:
             killer = _Killer(patches, step)
             patches.setattr(file_writer, "PART_BYTES", 1 << 10)
             try:
-                copy(source, target, kind, executor=one_by_one)
+                copy(source, target, kind, **given)
                 is_whole = True
             except _Killed:
                 is_whole = False
             killer.revive()
         if is_whole:
-            # Each of three ledgers has files of three partitions and a commit, at the least.
+            # Each of three ledgers has three files, staged ones among them, and a commit at least.
             assert step > 3 * 4
             break
-        copy(source, target, kind, executor=one_by_one)
-        check(source, target, kind, None)
+        copy(source, target, kind, **given)
+        check(source, target, kind, None, latest=latest)
     MemoryFileSystem.store.clear()
 
 

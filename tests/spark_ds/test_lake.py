@@ -21,7 +21,9 @@ from tests.support.lake_copies import (
     sound_rows,
     write_topic,
 )
+from tests.support.lake_kinds import table_in
 from tests.support.lake_tables import table_of
+from tests.support.latest_rows import check_latest, copy_latest, write_keyed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,3 +90,26 @@ def test_an_error_of_an_executor_is_what_it_was_there(spark: SparkSession, tmp_p
         spark_ds.copy_topics(spark, url, "orders", str(target), schema=SCHEMA, sizes=SMALL)
     assert caught.value.ledger_id is not None
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_the_latest_rows_are_staged_by_executors(spark: SparkSession, tmp_path: Path) -> None:
+    """Either engine replaces the rows of keys that the other one copied."""
+    url = str(tmp_path / "bucket")
+    with table_in(tmp_path, "delta") as table:
+        write_keyed(url, [("a", b"1"), ("b", b"2"), ("a", b"3"), (None, b"4"), ("c", b"5")])
+        copy_latest(url, tmp_path, "delta")
+        write_keyed(url, [("b", None), ("a", b"6"), ("d", b"7"), ("a", b"8")], append=True)
+        [there] = spark_ds.copy_topics(
+            spark,
+            url,
+            "orders",
+            str(tmp_path / "t"),
+            latest_per_key=True,
+            value="raw",
+            sizes=SMALL,
+        )
+        assert (there.rows, there.replaced, there.commits) == (2, 2, 1)
+        check_latest(url, table)
+        write_keyed(url, [("a", b"9")], append=True)
+        assert copy_latest(url, tmp_path, "delta").replaced == 1
+        check_latest(url, table)

@@ -1,0 +1,139 @@
+"""The files of a Delta table, as its log has them: what is read again, and taken from the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import time_ns
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+from deltalake.transaction import RemoveAction
+
+from arrow_io.errors import LakeTableError
+from connector.lake.evolution import fitted, storable_schema
+from connector.lake.file_reader import read_rows
+from connector.lake.table import TableFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from deltalake import DeltaTable as Snapshot
+
+    from arrow_io.storage.location import Location
+    from connector.lake.transforms import Partitioning
+
+_PLAIN: Final = "/!$&'()+,:;=@~"
+"""What `deltalake` does not escape in paths, besides what nobody does."""
+_KNOWN_FEATURES: Final = {"timestampNtz"}
+"""Features of the protocol with which a file's rows are just what the file says."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LoggedFile:
+    """A file.
+
+    Attributes:
+        logged_path: Its path as the log has it.
+        path: Its path below the table's folder.
+        size_bytes: Its length.
+        values: By the names of columns, those that all its rows have, and the file has not.
+    """
+
+    logged_path: str
+    path: str
+    size_bytes: int
+    values: Mapping[str, pa.Scalar]
+
+
+def data_files(
+    snapshot: Snapshot, partitioning: Partitioning, columns: Sequence[str]
+) -> Iterator[TableFile]:
+    """The files of a version of a table.
+
+    Args:
+        snapshot: The version.
+        partitioning: How the table is divided.
+        columns: Columns of which bounds are wanted.
+
+    Raises:
+        LakeTableError: They cannot be written again.
+    """
+    _check_features(snapshot)
+    actions = pa.table(snapshot.get_add_actions(flatten=True))
+    for action in actions.to_batches():
+        for place in range(action.num_rows):
+            yield _file(action.slice(place, 1), partitioning, columns)
+
+
+def read_file(
+    location: Location, file: TableFile, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, with the columns that its partition has.
+
+    Raises:
+        LakeTableError: The file is malformed.
+        StorageError: The store failed.
+    """
+    logged = file.token
+    assert isinstance(logged, _LoggedFile)  # noqa: S101 - what `data_files` gave
+    of_rows = None if columns is None else [each for each in columns if each not in logged.values]
+    for batch in read_rows(location, logged.path, logged.size_bytes, of_rows):
+        # Other writers say that texts are views, which Arrow cannot filter.
+        rows = fitted(batch, storable_schema(batch.schema, "delta"), "delta")
+        found = dict(zip(rows.schema.names, rows.columns, strict=True))
+        for name, value in logged.values.items():
+            if columns is None or name in columns:
+                found[name] = pa.repeat(value, batch.num_rows)
+        yield pa.RecordBatch.from_pydict(found)
+
+
+def removals(files: Sequence[TableFile]) -> list[RemoveAction]:
+    """What takes files from a table."""
+    logged = [each.token for each in files]
+    now_ms = time_ns() // 1_000_000
+    return [
+        RemoveAction(each.path, data_change=True, deletion_timestamp=now_ms, size=each.size_bytes)
+        for each in logged
+        if isinstance(each, _LoggedFile)
+    ]
+
+
+def _file(action: pa.RecordBatch, partitioning: Partitioning, columns: Sequence[str]) -> TableFile:
+    def value(name: str) -> Any:  # noqa: ANN401 - of any type
+        return action.column(name)[0] if name in action.schema.names else pa.scalar(None)
+
+    logged_path = value("path").as_py()
+    path = unquote(logged_path)
+    if path.startswith("/") or "://" in path or quote(path, safe=_PLAIN) != logged_path:
+        message = f"the Delta table has a file that a copy cannot write again: {logged_path}"
+        raise LakeTableError(message)
+    values = {
+        each.source: value(f"partition.{each.name}")
+        for each in partitioning.fields
+        if each.transform == "identity"
+    }
+    bounds = {}
+    for name in columns:
+        low, high = value(f"min.{name}").as_py(), value(f"max.{name}").as_py()
+        if name in values:
+            low = high = values[name].as_py()
+        bounds[name] = low, high
+    partition = {str(each): value(f"partition.{each.name}").as_py() for each in partitioning.fields}
+    size_bytes = value("size_bytes").as_py()
+    return TableFile(_LoggedFile(logged_path, path, size_bytes, values), bounds, partition)
+
+
+def _check_features(snapshot: Snapshot) -> None:
+    """Raise `LakeTableError` if rows of files are not all there is to the table."""
+    protocol = snapshot.protocol()
+    unknown = {*(protocol.reader_features or ())} - _KNOWN_FEATURES
+    mapping = snapshot.metadata().configuration.get("delta.columnMapping.mode", "none")
+    if mapping != "none":
+        unknown.add("columnMapping")
+    if unknown:
+        message = (
+            "a copy that keeps the latest row of each key cannot write files again of a Delta table"
+            f" with {', '.join(sorted(unknown))}"
+        )
+        raise LakeTableError(message)

@@ -1,0 +1,180 @@
+"""Staged rows of an increment → the files that they make of a table which has each key once.
+
+Tasks stage all rows, in files that no table names. Of those only the latest of each key go on, and
+the files of the table that have an older one are written again without it. A row of the table is
+older than each of the increment: those of a topic partition follow each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.lake.dead_letters import LETTERS_SCHEMA, POSITION_COLUMNS
+from connector.lake.file_reader import read_rows
+from connector.lake.file_writer import FileWriter, delete_files
+from connector.lake.latest_rows import NULL_VALUE, Identity, LatestRows
+from connector.lake.transforms import Partitioning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from connector.lake.data_file import DataFile
+    from connector.lake.file_writer import FileSettings
+    from connector.lake.latest_rows import KeySet
+    from connector.lake.table import RewritableTable, Standing, TableFile
+
+STAGED_COLUMNS = (*POSITION_COLUMNS, NULL_VALUE)
+"""What is staged of each row besides its columns in the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatestPerKey:
+    """How a table keeps the latest row of each key.
+
+    Attributes:
+        table: The table.
+        key: Name of its column of keys.
+        scope: Name of the column that has the topic partitions which a key is one of: topics or
+            partitions. None: there is but one.
+        only_staged: Those of `STAGED_COLUMNS` that the table does not have.
+    """
+
+    table: RewritableTable
+    key: str
+    scope: str | None = None
+    only_staged: tuple[str, ...] = STAGED_COLUMNS
+
+    @property
+    def columns(self) -> list[str]:
+        """Those that the table must have."""
+        return self._identity.columns
+
+    @property
+    def _identity(self) -> Identity:
+        return Identity(self.key, self.scope)
+
+    def staging(self, settings: FileSettings) -> FileSettings:
+        """How rows are staged.
+
+        Args:
+            settings: How files of the table are written.
+        """
+        schema = settings.schema
+        for each in STAGED_COLUMNS:
+            # The table may stand with a column that others copied.
+            if each not in schema.names:
+                type_ = pa.bool_() if each == NULL_VALUE else LETTERS_SCHEMA.field(each).type
+                schema = schema.append(pa.field(each, type_))
+        return replace(settings, schema=schema, partitioning=Partitioning())
+
+    def replacement(
+        self, staged: Sequence[DataFile], settings: FileSettings, standing: Standing | None
+    ) -> Replacement:
+        """Write what the table gets; whatever happens, nothing is staged then.
+
+        Args:
+            staged: Files that were written by `staging`.
+            settings: How files of the table are written.
+            standing: What the table is; None: there is none yet.
+
+        Raises:
+            LakeTableError: A file of the table cannot be read, or not be written again.
+            PulsarOffloadError: Rows cannot be read or written. Nothing of it is left in the store
+                then, unless a note on the error says so.
+        """
+        try:
+            with FileWriter(settings) as writer:
+                latest = self._latest(staged, settings)
+                rows = 0
+                for batch in self._survivors(latest, staged, settings):
+                    rows += batch.num_rows
+                    writer.write(batch)
+                keys = latest.keys(settings.partitioning)
+                replaced = list(self._write_others(keys, writer, standing))
+                files = writer.finish()
+                settings.location.delete_objects(each.path for each in staged)
+        except BaseException as error:
+            delete_files(settings.location, staged, error)
+            raise
+        removed = tuple(file for file, _ in replaced)
+        return Replacement(files, rows, removed, sum(n for _, n in replaced), latest.keyless)
+
+    def _latest(self, staged: Iterable[DataFile], settings: FileSettings) -> LatestRows:
+        latest = LatestRows(self._identity)
+        for number, file in enumerate(staged):
+            columns = latest.staged_columns
+            batches = read_rows(settings.location, file.path, file.size_bytes, columns)
+            latest.look_at(number, pa.Table.from_batches(batches))
+        return latest
+
+    def _survivors(
+        self, latest: LatestRows, staged: Iterable[DataFile], settings: FileSettings
+    ) -> Iterator[pa.RecordBatch]:
+        for number, file in enumerate(staged):
+            is_wanted = latest.wanted(number, file.rows)
+            if not is_wanted.true_count:
+                continue
+            columns = settings.schema.names
+            batches = read_rows(settings.location, file.path, file.size_bytes, columns)
+            yield from _chosen(batches, is_wanted)
+
+    def _write_others(
+        self, keys: KeySet, writer: FileWriter, standing: Standing | None
+    ) -> Iterator[tuple[TableFile, int]]:
+        """Write the rows beside those of some keys, of each file that has such.
+
+        Returns:
+            These files, and how many rows of the keys each has.
+        """
+        if standing is None or not len(keys):
+            return
+        for file in self.table.data_files(standing, self.columns):
+            if not keys.may_be_in(file):
+                continue
+            batches = list(self.table.read_file(standing, file, self.columns))
+            if not batches:  # Others deleted each of its rows.
+                continue
+            found = pa.Table.from_batches(batches)
+            is_held = keys.rows_in(file, found)
+            held = pc.sum(is_held).as_py() or 0
+            if not held:
+                continue
+            if held < len(found):
+                for batch in _chosen(self.table.read_file(standing, file), pc.invert(is_held)):
+                    writer.write(batch)
+            yield file, held
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What an increment makes of a table.
+
+    Attributes:
+        files: Files that come to it.
+        rows: How many rows are new.
+        removed: Files that go.
+        replaced: How many rows of the table these stand for, or are removed.
+        keyless: How many messages were left out because they have no key.
+    """
+
+    files: tuple[DataFile, ...]
+    rows: int
+    removed: tuple[TableFile, ...] = ()
+    replaced: int = 0
+    keyless: int = 0
+
+
+def _chosen(
+    batches: Iterable[pa.RecordBatch], is_chosen: pa.BooleanArray
+) -> Iterator[pa.RecordBatch]:
+    """Some of the rows that batches have together."""
+    first = 0
+    for batch in batches:
+        chosen = batch.filter(is_chosen.slice(first, batch.num_rows))
+        first += batch.num_rows
+        if chosen.num_rows:
+            yield chosen
