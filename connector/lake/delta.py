@@ -1,4 +1,4 @@
-"""A Delta table, through `deltalake`: files are added, and the progress is kept, in one commit.
+"""A Delta table, through `deltalake`: files come and go, and the progress is kept, in one commit.
 
 A Delta log keeps one number for each application that writes to a table (a *transaction*), through
 checkpoints and the cleaning of old commits; words that stand in a commit are lost with it. So the

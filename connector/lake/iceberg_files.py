@@ -1,4 +1,4 @@
-"""What an Iceberg table says of a file, from what its writer counted: nothing is read again."""
+"""The files of an Iceberg table: as its manifests have them, and as its snapshots change them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every kind of table offers to a copy: what it is now, and one step that adds files to it.
+"""What every kind of table offers to a copy: what it is now, and one step that changes its files.
 
 The files of a commit are written before it, and no table names them until it. So whatever stops a
 copy before the commit leaves garbage, and never half a commit.

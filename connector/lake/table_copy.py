@@ -274,8 +274,8 @@ class TableCopy:
 
     def _settings(self, standing: Standing | None) -> FileSettings:
         """How files are written; raises `LakeTableError` or `OptionError`."""
-        if standing is not None and standing.progress is not None:
-            self._check_same_kind(standing)
+        if standing is not None and (standing.latest_per_key or standing.progress is not None):
+            self._check_same_rows(standing)
         schema = self.table.storable(self._row_schema, standing)
         wanted = self.partition_by
         if standing is None:
@@ -291,7 +291,7 @@ class TableCopy:
                 raise OptionError(message)
         return self._file_settings(self.table, schema, partitioning)
 
-    def _check_same_kind(self, standing: Standing) -> None:
+    def _check_same_rows(self, standing: Standing) -> None:
         """Refuse a table that was copied to in the other way."""
         if standing.latest_per_key != (self.latest is not None):
             has, other = "each row", "without it"

@@ -218,6 +218,58 @@ def test_new_fields_widen_the_table(kind: TableKind, bucket: MemoryBucket, tmp_p
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_row_moves_to_another_partition(
+    kind: TableKind, bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    """The partition of the older row, that of null too, loses it."""
+    schema = _record({"name": "c", "type": ["null", "string"]}, {"name": "n", "type": "long"})
+    options: dict[str, Any] = {"schema": schema, "partition_by": ["c", "n"], "value": "flat"}
+    with table_in(tmp_path, kind) as table:
+        for first, countries in enumerate(([None, "a/b", "DE"], ["DE", None, "DE"])):
+            values = [{"c": each, "n": first} for each in countries]
+            messages = [("xyz"[n], json.dumps(each).encode()) for n, each in enumerate(values)]
+            write_keyed(bucket.url, messages[: 3 - first], append=first > 0)
+            copy_latest(bucket.url, tmp_path, kind, **options)
+        rows = {row["__key__"]: (row["c"], row["n"]) for row in read_back(table).to_pylist()}
+        assert rows == {"x": ("DE", 1), "y": (None, 1), "z": ("DE", 0)}
+        assert read_back(table).num_rows == 3
+
+
+def test_manifests_do_not_pile_up(bucket: MemoryBucket, tmp_path: Path) -> None:
+    """One that names no file which the table has is left out of the next snapshot."""
+    with table_in(tmp_path, "iceberg") as table:
+        assert isinstance(table, IcebergTable)
+        for number in range(4):
+            write_keyed(bucket.url, [("a", b"%d" % number)], append=number > 0)
+            copy_latest(bucket.url, tmp_path, "iceberg")
+        found = table.catalog.load_table(table.identifier)
+        snapshot = found.current_snapshot()
+        assert snapshot is not None
+        # What was added last, and what was removed for that.
+        assert len(snapshot.manifests(found.io)) == 2
+        assert len(found.snapshots()) == 4
+        check_latest(bucket.url, table)
+
+
+def test_a_table_whose_progress_was_forgotten(bucket: MemoryBucket, tmp_path: Path) -> None:
+    """All is copied again, and it keeps the latest rows as before."""
+    write_keyed(bucket.url, [("a", b"1"), ("b", b"2"), ("a", b"3")])
+    with table_in(tmp_path, "iceberg") as table:
+        assert isinstance(table, IcebergTable)
+        copy_latest(bucket.url, tmp_path, "iceberg")
+        for snapshot in table.catalog.load_table(table.identifier).snapshots():
+            found = table.catalog.load_table(table.identifier)
+            found.append(found.scan().to_arrow().slice(0, 0))
+            found.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
+        with found.transaction() as transaction:
+            transaction.remove_properties("pulsar-offload.progress")
+        with pytest.raises(OptionError, match="has the latest row of each key"):
+            copy_latest(bucket.url, tmp_path, "iceberg", latest_per_key=False)
+        assert copy_latest(bucket.url, tmp_path, "iceberg").replaced == 2
+        check_latest(bucket.url, table)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_dead_letter_replaces_nothing(
     kind: TableKind, bucket: MemoryBucket, tmp_path: Path
 ) -> None:
