@@ -89,12 +89,13 @@ def test_each_package_says_that_it_is_typed(package: str) -> None:
 
 
 def test_the_base_install_is_small() -> None:
-    """Without extras, only Arrow, fsspec, protobuf and CRC32C may be installed."""
+    """Without extras, only Arrow, fsspec, protobuf, ZSTD and CRC32C may be installed."""
     assert {name_of(requirement) for requirement in PROJECT["dependencies"]} == {
         "crc32c",
         "fsspec",
         "protobuf",
         "pyarrow",
+        "zstandard",
     }
 
 

@@ -24,6 +24,7 @@ class Build:
     Attributes:
         entries: The walk of entries.
         metadata: The metadata of entries and messages.
+        codecs: The decompression of payloads.
         columns: The gathering of columns.
         is_compiled: Whether this is the compiled build.
 
@@ -38,6 +39,7 @@ class Build:
         self._suffix = suffix
         self.entries = self._module("arrow_io.messages._entries")
         self.metadata = self._module("arrow_io.messages._metadata")
+        self.codecs = self._module("arrow_io.messages._codecs")
         self.columns = self._module("arrow_io.messages._columns")
         self.is_compiled: bool = self.entries.IS_COMPILED
 

@@ -34,12 +34,12 @@ if cython.compiled:
         read_broker_metadata,
         read_message_metadata,
     )
-    from cython.cimports.arrow_io.messages._wire import position_of, uint32_be, varint
+    from cython.cimports.arrow_io.messages._wire import position_of, uint32_be
     from cython.cimports.cpython.memoryview import PyMemoryView_FromMemory
 else:
     from arrow_io.messages import layout, wire
     from arrow_io.messages._metadata_py import read_broker_metadata, read_message_metadata
-    from arrow_io.messages.wire import position_of, uint32_be, varint
+    from arrow_io.messages.wire import position_of, uint32_be
 
 IS_COMPILED = cython.compiled
 
@@ -181,8 +181,9 @@ def next_flagged(
 ) -> int:
     """Index of the first entry in `[first, stop)` that has any flag of `mask`; `stop` if none."""
     i: cython.Py_ssize_t = first
-    while i < stop and table[i * layout.ENTRY_WIDTH + layout.FLAGS] & mask == 0:
-        i += 1
+    with cython.nogil:
+        while i < stop and table[i * layout.ENTRY_WIDTH + layout.FLAGS] & mask == 0:
+            i += 1
     return i
 
 
@@ -258,6 +259,7 @@ def add_singles(
     table: cython.const[cython.longlong][::1],
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
+    field: cython.Py_ssize_t,
     rows: cython.longlong[::1],
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
@@ -268,6 +270,7 @@ def add_singles(
         table: Entry table.
         first: First entry.
         stop: Behind the last entry.
+        field: Where the entry table has the position of the value: `PAYLOAD`, or `BODY`.
         rows: Row table, column-major.
         capacity: Rows that each column of `rows` takes; at least `row + stop - first`.
         row: First row written.
@@ -289,9 +292,7 @@ def add_singles(
             rows[layout.ROW_PROPERTY_COUNT * capacity + row] = table[base + layout.PROPERTY_COUNT]
             rows[layout.ROW_METADATA * capacity + row] = table[base + layout.METADATA]
             rows[layout.ROW_PAYLOAD * capacity + row] = (
-                -1
-                if table[base + layout.FLAGS] & layout.NULL_VALUE
-                else table[base + layout.PAYLOAD]
+                -1 if table[base + layout.FLAGS] & layout.NULL_VALUE else table[base + field]
             )
             row += 1
 
@@ -358,63 +359,3 @@ def add_positions(
     result[1] = first
     result[2] = batch_index
     result[3] = error
-
-
-def lz4_block_length(data: cython.const[cython.uchar][::1]) -> int:
-    """Length in bytes that a raw LZ4 block decompresses to; −1 if its sequences are cut.
-
-    A block is a row of sequences: token (literal length, match length), literals, u16 match offset;
-    the last sequence ends behind its literals.
-    """
-    i: cython.Py_ssize_t = 0
-    stop: cython.Py_ssize_t = data.shape[0] if cython.compiled else len(data)
-    total: cython.longlong = 0
-    token: cython.longlong
-    length: cython.longlong
-    byte: cython.longlong
-    with cython.nogil:
-        while i < stop:
-            token = data[i]
-            i += 1
-            length = token >> 4
-            byte = 255 if length == 15 else 0
-            while byte == 255 and i < stop:
-                byte = data[i]
-                i += 1
-                length += byte
-            total += length
-            if length > stop - i:
-                total = -1
-                break
-            i += length
-            if i == stop:
-                break
-            i += 2
-            length = (token & 15) + 4
-            byte = 255 if length == 19 else 0
-            while byte == 255 and i < stop:
-                byte = data[i]
-                i += 1
-                length += byte
-            total += length
-            if i >= stop:
-                total = -1
-                break
-    return total
-
-
-def snappy_block_length(data: cython.const[cython.uchar][::1]) -> int:
-    """Length in bytes that a raw Snappy block begins with; −1 if it is cut or beyond 32 bits."""
-    value: cython.ulonglong
-    i: cython.Py_ssize_t
-    stop: cython.Py_ssize_t = data.shape[0] if cython.compiled else len(data)
-    if stop == 0:
-        return -1
-    if cython.compiled:
-        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
-    else:
-        p = data
-    value, i = varint(p, 0, stop)
-    if i < 0 or value > wire.MAX31:
-        return -1
-    return value

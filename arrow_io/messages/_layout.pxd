@@ -34,7 +34,8 @@ cdef enum:
     CHUNK_COUNT = 27
     CHUNK_TOTAL_SIZE = 28
     CHUNK_ID = 29
-    ENTRY_WIDTH = 30
+    BODY = 30
+    ENTRY_WIDTH = 31
     KEY_IS_BASE64 = 1
     NULL_VALUE = 2
     NULL_KEY = 4
@@ -46,9 +47,13 @@ cdef enum:
     BATCHED = 256
     COMPRESSED = 512
     HAS_BROKER_INDEX = 1024
-    SPECIAL = 1016
-    SPECIAL_BY_POSITION = 248
+    ALONE = 2048
+    SPECIAL = 248
     BOUND = 168
+    LZ4 = 1
+    ZLIB = 2
+    ZSTD = 3
+    SNAPPY = 4
     ROW_ENTRY = 0
     ROW_BATCH_INDEX = 1
     ROW_EVENT_TIME = 2

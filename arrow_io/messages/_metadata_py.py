@@ -198,47 +198,52 @@ def read_message_metadata(
     return 0
 
 
-def split_batch(
+def split_batches(
     data: cython.const[cython.uchar][::1],
-    position: cython.Py_ssize_t,
-    stop: cython.Py_ssize_t,
     table: cython.const[cython.longlong][::1],
-    entry: cython.Py_ssize_t,
+    field: cython.Py_ssize_t,
+    first: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    position: cython.Py_ssize_t,
     batch_index: cython.longlong,
     rows: cython.longlong[::1],
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
     result: cython.longlong[::1],
 ) -> None:
-    """Split (part of) a batch, `{u32 size, SingleMessageMetadata, payload}` a message, into rows.
+    """Split batches, `{u32 size, SingleMessageMetadata, payload}` a message, into rows.
 
-    Stops when the batch is at its end or the row table is full; call again with the position and
-    batch index it gives to go on. Members that are `compacted_out` get no row, but count in the
-    batch index.
+    Stops behind the last batch, or when the row table is full, or at a bad message; call again with
+    the entry, position and batch index it gives to go on. Members that are `compacted_out` get no
+    row, but count in the batch index.
 
     Args:
-        data: The decompressed payload of the entry.
-        position: Where the next message begins in `data`.
-        stop: End (exclusive) of the batch in `data`.
-        table: Entry table, for what the batch's own metadata says.
-        entry: Index of the entry in `table`.
-        batch_index: Batch index of the next message.
+        data: The buffer that the bodies of the batches stand in.
+        table: Entry table, for what each batch's own metadata says.
+        field: Where the entry table has the position of the body: `PAYLOAD`, or `BODY`.
+        first: First entry.
+        stop: Behind the last entry.
+        position: Where in the body of the first entry the next message begins.
+        batch_index: Batch index of that message.
         rows: Row table, column-major.
         capacity: Rows that each column of `rows` takes.
         row: First row written.
-        result: Receives `[row, position, batch_index, error]`: behind what was read; error 0 or a
-            `BAD_…` code, in which case `position` and `batch_index` are those of the bad message.
+        result: Receives `[row, entry, position, batch_index, error]`: where to go on; error 0,
+            or a `BAD_…` code, in which case the place is that of the bad message.
     """
-    base: cython.Py_ssize_t = entry * layout.ENTRY_WIDTH
+    base: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    begin: cython.Py_ssize_t
     size: cython.longlong
     length: cython.longlong
     error: cython.longlong = 0
     kept: cython.int
-    begin: cython.Py_ssize_t
-    batch_size: cython.longlong = table[base + layout.BATCH_SIZE]
-    event_time: cython.longlong = table[base + layout.EVENT_TIME]
-    sequence_id: cython.longlong = table[base + layout.SEQUENCE_ID]
-    flags: cython.longlong = table[base + layout.FLAGS] & (layout.NULL_VALUE | layout.NULL_KEY)
+    batch_size: cython.longlong
+    event_time: cython.longlong
+    sequence_id: cython.longlong
+    flags: cython.longlong
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
         r: cython.pointer[cython.longlong] = cython.address(rows[0])
@@ -246,45 +251,64 @@ def split_batch(
         p = data
         r = rows
     with cython.nogil:
-        while batch_index < batch_size and row < capacity:
-            if stop - position < 4:
-                error = layout.BAD_MESSAGE_SIZE
+        while first < stop:
+            base = first * layout.ENTRY_WIDTH
+            start = table[base + field] >> 32
+            end = start + (table[base + field] & wire.MASK32)
+            batch_size = table[base + layout.BATCH_SIZE]
+            if batch_size < 0 or batch_size > (end - start) // layout.MIN_MEMBER_BYTES:
+                error = layout.BAD_BATCH_SIZE
                 break
-            size = uint32_be(p, position)
-            begin = position + 4
-            if size > stop - begin:
-                error = layout.BAD_MESSAGE_SIZE
+            event_time = table[base + layout.EVENT_TIME]
+            sequence_id = table[base + layout.SEQUENCE_ID]
+            flags = table[base + layout.FLAGS] & (layout.NULL_VALUE | layout.NULL_KEY)
+            i = start + position
+            while batch_index < batch_size and row < capacity:
+                if end - i < 4:
+                    error = layout.BAD_MESSAGE_SIZE
+                    break
+                size = uint32_be(p, i)
+                begin = i + 4
+                if size > end - begin:
+                    error = layout.BAD_MESSAGE_SIZE
+                    break
+                r[layout.ROW_ENTRY * capacity + row] = first
+                r[layout.ROW_BATCH_INDEX * capacity + row] = batch_index
+                r[layout.ROW_EVENT_TIME * capacity + row] = event_time
+                r[layout.ROW_SEQUENCE_ID * capacity + row] = sequence_id
+                r[layout.ROW_FLAGS * capacity + row] = flags
+                r[layout.ROW_METADATA * capacity + row] = position_of(begin, size)
+                length = _read_single_metadata(p, begin, begin + size, r, capacity, row)
+                if length < 0:
+                    error = -length
+                    break
+                kept = length & 1
+                length >>= 1
+                begin += size
+                if length > end - begin:
+                    error = layout.BAD_PAYLOAD_SIZE
+                    break
+                r[layout.ROW_PAYLOAD * capacity + row] = (
+                    -1
+                    if r[layout.ROW_FLAGS * capacity + row] & layout.NULL_VALUE
+                    else position_of(begin, length)
+                )
+                i = begin + length
+                batch_index += 1
+                row += kept
+            if error == 0 and batch_index >= batch_size and i != end:
+                error = layout.TRAILING_BYTES
+            if error != 0 or batch_index < batch_size:
+                position = i - start
                 break
-            r[layout.ROW_ENTRY * capacity + row] = entry
-            r[layout.ROW_BATCH_INDEX * capacity + row] = batch_index
-            r[layout.ROW_EVENT_TIME * capacity + row] = event_time
-            r[layout.ROW_SEQUENCE_ID * capacity + row] = sequence_id
-            r[layout.ROW_FLAGS * capacity + row] = flags
-            r[layout.ROW_METADATA * capacity + row] = position_of(begin, size)
-            length = _read_single_metadata(p, begin, begin + size, r, capacity, row)
-            if length < 0:
-                error = -length
-                break
-            kept = length & 1
-            length >>= 1
-            begin += size
-            if length > stop - begin:
-                error = layout.BAD_PAYLOAD_SIZE
-                break
-            r[layout.ROW_PAYLOAD * capacity + row] = (
-                -1
-                if r[layout.ROW_FLAGS * capacity + row] & layout.NULL_VALUE
-                else position_of(begin, length)
-            )
-            position = begin + length
-            batch_index += 1
-            row += kept
-        if error == 0 and batch_index >= batch_size and position != stop:
-            error = layout.TRAILING_BYTES
+            first += 1
+            position = 0
+            batch_index = 0
     result[0] = row
-    result[1] = position
-    result[2] = batch_index
-    result[3] = error
+    result[1] = first
+    result[2] = position
+    result[3] = batch_index
+    result[4] = error
 
 
 @cython.cfunc

@@ -16,7 +16,7 @@ from arrow_io.errors import CorruptEntryError, OptionError
 from arrow_io.messages import layout
 from arrow_io.wording import counted
 
-NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
+NONE, LZ4, ZLIB, ZSTD, SNAPPY = 0, layout.LZ4, layout.ZLIB, layout.ZSTD, layout.SNAPPY
 """CompressionType of PulsarApi.proto."""
 
 COMPRESSION_TYPES = {"NONE": NONE, "LZ4": LZ4, "ZLIB": ZLIB, "ZSTD": ZSTD, "SNAPPY": SNAPPY}
@@ -29,8 +29,7 @@ _LEVELS = {ZSTD: 3}
 MAX_MESSAGE_BYTES = 128 << 20
 """Largest uncompressed size believed. A broker's own limit is 5 MiB unless configured."""
 
-_LZ4_LAST_LITERALS = 5
-_MAX_RATIO = {LZ4: 255, ZLIB: 1032, SNAPPY: 22, ZSTD: layout.MAX_COMPRESSION_RATIO}
+MAX_RATIO = {LZ4: 255, ZLIB: 1032, SNAPPY: 22, ZSTD: layout.MAX_COMPRESSION_RATIO}
 """Most bytes that one compressed byte can become (ZSTD: a 128 KiB block from 4 bytes)."""
 
 
@@ -39,18 +38,13 @@ def _arrow_codec(compression: int) -> pa.Codec:
     return pa.Codec(_ARROW_CODECS[compression], compression_level=_LEVELS.get(compression))
 
 
-def decompress(
-    compression: int, data: memoryview, uncompressed_size: int, *, is_size_trusted: bool
-) -> memoryview:
+def decompress(compression: int, data: memoryview, uncompressed_size: int) -> memoryview:
     """Decompress one payload.
 
     Args:
         compression: CompressionType, 1 to 4.
         data: The compressed bytes.
         uncompressed_size: What the message metadata says the result's length is, in bytes.
-        is_size_trusted: Whether a checksum vouches for this size, and the caller finds out where
-            the contents end (a batch). Then the length that an LZ4 block gives, which costs as much
-            as its decompression, is not worked out; only the end of the result is compared.
 
     Returns:
         Exactly `uncompressed_size` bytes.
@@ -62,7 +56,7 @@ def decompress(
     if not LZ4 <= compression <= SNAPPY:
         message = f"unknown compression type {compression}"
         raise CorruptEntryError(message)
-    limit = min(MAX_MESSAGE_BYTES, _MAX_RATIO[compression] * (len(data) + 16))
+    limit = min(MAX_MESSAGE_BYTES, MAX_RATIO[compression] * (len(data) + 16))
     if uncompressed_size > limit:
         message = (
             f"uncompressed size {uncompressed_size} is beyond the {limit} bytes that a payload of "
@@ -71,24 +65,23 @@ def decompress(
         raise CorruptEntryError(message)
     if not data and uncompressed_size == 0:
         return data
+    is_whole = True
     try:
         if compression == ZLIB:
             # Java's deflater flushes its streams and never finishes them: zlib.decompress refuses.
             result = memoryview(zlib.decompressobj().decompress(data, uncompressed_size + 1))
-            actual = len(result)
+            is_whole = len(result) == uncompressed_size
+        elif compression == ZSTD:
+            # Arrow's buffers are of signed bytes; positions are read from unsigned ones.
+            buffer = _arrow_codec(compression).decompress(data, uncompressed_size)
+            result = memoryview(buffer).cast("B")
         else:
-            unchecked = compression == ZSTD or (compression == LZ4 and is_size_trusted)
-            actual = uncompressed_size if unchecked else _block_length(compression, data)
-            if actual == uncompressed_size:
-                codec = _arrow_codec(compression)
-                # Arrow's buffers are of signed bytes; positions are read from unsigned ones.
-                result = memoryview(codec.decompress(data, uncompressed_size)).cast("B")
-                if compression == LZ4 and is_size_trusted and not _ends_as(result, data):
-                    actual = -1
+            result = memoryview(pa.allocate_buffer(uncompressed_size)).cast("B")
+            is_whole = builds.in_use.codecs.decompress_block(compression, data, result)
     except (zlib.error, OSError, pa.ArrowInvalid) as error:
         message = f"the payload cannot be decompressed: {error}"
         raise CorruptEntryError(message) from error
-    if actual != uncompressed_size:
+    if not is_whole:
         declared = counted(uncompressed_size, "byte")
         message = f"the payload does not decompress to the {declared} declared"
         raise CorruptEntryError(message)
@@ -116,20 +109,3 @@ def compress(compression: int, data: bytes) -> bytes:
         raise OptionError(message)
     compressed: bytes = _arrow_codec(compression).compress(data, asbytes=True)
     return compressed
-
-
-def _ends_as(result: memoryview, data: memoryview) -> bool:
-    """Whether a result ends with what its LZ4 block ends with: its last five bytes are literals."""
-    tail = min(_LZ4_LAST_LITERALS, len(result))
-    return result[len(result) - tail :] == data[len(data) - tail :]
-
-
-def _block_length(compression: int, data: memoryview) -> int:
-    """The length that the compressed bytes themselves give, which Arrow's codecs do not compare.
-
-    Arrow leaves what a short LZ4 or Snappy block does not fill as uninitialised memory.
-    """
-    entries = builds.in_use.entries
-    return int(
-        entries.lz4_block_length(data) if compression == LZ4 else entries.snappy_block_length(data)
-    )

@@ -39,7 +39,6 @@ class EntryRun:
         owned: False for entries outside the ranges that a task gives rows of, which are read only
             to close what the task opened.
         before_gap: Whether it is the last before entries that are not owned.
-        verified: Whether the checksums of those entries that have one were compared.
     """
 
     ledger_id: int
@@ -50,7 +49,6 @@ class EntryRun:
     count: int
     owned: bool = True
     before_gap: bool = False
-    verified: bool = False
 
     def fields(self, index: int) -> list[int]:
         """All numbers of one entry."""
@@ -112,6 +110,22 @@ class EntryRun:
                 return
             yield index
 
+    def flag(self, first: int, stop: int, flag: int) -> None:
+        """Give the entries `[first, stop)` a flag."""
+        for base in range(
+            first * layout.ENTRY_WIDTH, stop * layout.ENTRY_WIDTH, layout.ENTRY_WIDTH
+        ):
+            self.table[base + layout.FLAGS] |= flag
+
+    def set_body(self, index: int, body: memoryview | None) -> None:
+        """Say that one entry's body is all of a buffer; None: it has none."""
+        position = layout.ABSENT if body is None else len(body)
+        self.table[index * layout.ENTRY_WIDTH + layout.BODY] = position
+
+    def body_bytes(self, first: int, stop: int) -> int:
+        """Length of the bodies of the entries `[first, stop)`."""
+        return int(builds.in_use.codecs.total_length(self.table, layout.BODY, first, stop))
+
     def view(self, index: int, field: int) -> memoryview:
         """The bytes at a position of one entry; empty if it has none."""
         return self.at(self.number(index, field))
@@ -131,7 +145,6 @@ class EntryRun:
                 self.data, self.table, index, self.count, crc32c.crc32c
             )
             if index == self.count:
-                self.verified = True
                 return
             base = index * layout.ENTRY_WIDTH
             self.table[base + layout.ERROR] = layout.BAD_CHECKSUM

@@ -58,7 +58,9 @@ UUID = 26
 CHUNK_COUNT = 27
 CHUNK_TOTAL_SIZE = 28
 CHUNK_ID = 29
-ENTRY_WIDTH = 30
+BODY = 30
+"""Place of the decompressed payload in the buffer of a stretch of entries; set by that stretch."""
+ENTRY_WIDTH = 31
 
 # Bits of FLAGS, in the entry table and (the first three) in the row table.
 KEY_IS_BASE64 = 1 << 0
@@ -72,12 +74,18 @@ CHUNKED = 1 << 7
 BATCHED = 1 << 8
 COMPRESSED = 1 << 9
 HAS_BROKER_INDEX = 1 << 10
-SPECIAL = BROKEN | MARKER | TRANSACTION | ENCRYPTED | CHUNKED | BATCHED | COMPRESSED
-"""An entry with none of these is one message whose payload stands in the entry as it is."""
-SPECIAL_BY_POSITION = SPECIAL & ~(BATCHED | COMPRESSED)
-"""With none of these, the positions of an entry's messages follow from its metadata."""
+ALONE = 1 << 11
+"""The payload is not decompressed together with those of other entries."""
+SPECIAL = BROKEN | MARKER | TRANSACTION | ENCRYPTED | CHUNKED
+"""An entry with none of these is read together with its neighbours."""
 BOUND = BROKEN | TRANSACTION | CHUNKED
 """With none of these, an entry's rows do not depend on other entries."""
+
+# COMPRESSION, as PulsarApi.proto has it.
+LZ4 = 1
+ZLIB = 2
+ZSTD = 3
+SNAPPY = 4
 
 # Row table.
 ROW_ENTRY = 0

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -56,6 +56,20 @@ class _Segment:
     property_tag: int
 
 
+class Place(NamedTuple):
+    """Where in a run of batches a message stands.
+
+    Attributes:
+        entry: Index of its entry.
+        position: Where in the entry's body it begins, in bytes.
+        batch_index: Its index in the batch.
+    """
+
+    entry: int
+    position: int = 0
+    batch_index: int = 0
+
+
 class MessageColumns:
     """Up to `capacity` messages, filled front to back, read as Arrow arrays of `count` rows.
 
@@ -73,34 +87,29 @@ class MessageColumns:
         self.lost_values: set[int] = set()
         self._buffer, self._rows = int64_view(capacity * layout.ROW_WIDTH)
         self._segments: list[_Segment] = []
-        _, self._result = int64_view(4)
+        _, self._result = int64_view(5)
 
     # Filling
 
-    def add_singles(self, run: EntryRun, first: int, stop: int) -> int:
-        """Add the entries `[first, stop)` of a run, one message each; gives the first not added."""
-        stop = min(stop, first + self.capacity - self.count)
-        builds.in_use.entries.add_singles(
-            run.table, first, stop, self._rows, self.capacity, self.count
-        )
-        self._close_segment(stop - first, run, run.data, run.data, _SINGLE_PROPERTY_TAG)
-        return stop
+    def add_singles(
+        self, run: EntryRun, first: int, stop: int, values: memoryview | None = None
+    ) -> int:
+        """Add entries `[first, stop)` of a run, one message each; gives the first not added.
 
-    def add_single(self, run: EntryRun, index: int, payload: memoryview | None) -> None:
-        """Add one entry whose payload was decompressed or joined; None if it cannot be had."""
+        Args:
+            run: The run.
+            first: First entry.
+            stop: Behind the last entry.
+            values: The buffer that their decompressed values stand in; None: the run's own.
+        """
+        stop = min(stop, first + self.capacity - self.count)
+        field = layout.PAYLOAD if values is None else layout.BODY
         builds.in_use.entries.add_singles(
-            run.table, index, index + 1, self._rows, self.capacity, self.count
+            run.table, first, stop, field, self._rows, self.capacity, self.count
         )
-        column = layout.ROW_PAYLOAD * self.capacity + self.count
-        if payload is None:
-            self._rows[column] = layout.ABSENT
-        elif self._rows[column] != layout.ABSENT:
-            self._rows[column] = len(payload)
-        body = run.data
-        self._close_segment(
-            1, run, body, body if payload is None else payload, _SINGLE_PROPERTY_TAG
-        )
-        self.size_bytes += 0 if payload is None else len(payload)
+        payload = run.data if values is None else values
+        self._close_segment(stop - first, run, run.data, payload, _SINGLE_PROPERTY_TAG)
+        return stop
 
     def add_positions(
         self, run: EntryRun, first: int, batch_index: int, stop: int
@@ -123,22 +132,29 @@ class MessageColumns:
         self._close_segment(result[0] - self.count, run, run.data, run.data, _BATCH_PROPERTY_TAG)
         return result[1], result[2], result[3]
 
-    def split_batch(
-        self, run: EntryRun, index: int, body: memoryview, position: int, batch_index: int
-    ) -> tuple[int, int, int]:
-        """Add members of a batch from one that begins at `position` on, as many as fit.
+    def split_batches(
+        self, run: EntryRun, place: Place, stop: int, bodies: memoryview | None
+    ) -> tuple[Place, int]:
+        """Add messages of batches from a place on, up to entry `stop`, as many as fit.
+
+        Args:
+            run: The run.
+            place: Where the first message stands.
+            stop: Behind the last entry.
+            bodies: The buffer that the decompressed batches stand in; None: the run's own.
 
         Returns:
-            Position and batch index of the next member, and 0 or the code of what is wrong with it.
+            Place of the next message, and 0 or the code of what is wrong with it.
         """
+        data = run.data if bodies is None else bodies
+        field = layout.PAYLOAD if bodies is None else layout.BODY
         result = self._result
-        builds.in_use.metadata.split_batch(
-            body, position, len(body), run.table, index, batch_index,
+        builds.in_use.metadata.split_batches(
+            data, run.table, field, place.entry, stop, place.position, place.batch_index,
             self._rows, self.capacity, self.count, result,
         )  # fmt: skip
-        self._close_segment(result[0] - self.count, run, body, body, _BATCH_PROPERTY_TAG)
-        self.size_bytes += result[1] - position
-        return result[1], result[2], result[3]
+        self._close_segment(result[0] - self.count, run, data, data, _BATCH_PROPERTY_TAG)
+        return Place(*result[1:4]), result[4]
 
     def _close_segment(
         self, rows: int, run: EntryRun, body: memoryview, payload: memoryview, property_tag: int
@@ -336,8 +352,8 @@ class MessageColumns:
                     segment.body, segment.property_tag, metadata, row, stop, found,
                     names, values, offsets, result,
                 )  # fmt: skip
-                row, found, error, _ = result
-                many = many or bool(result[3])
+                row, found, error, more, _ = result
+                many = many or bool(more)
                 if error:
                     tally.lose(Unit.MESSAGE, self.error(row, error))
                     row += 1

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import layout
+from arrow_io.messages.bodies import decompress_bodies
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.messages.codecs import decompress
 from arrow_io.messages.encryption import PayloadDecryptor
-from arrow_io.messages.message_columns import MessageColumns
+from arrow_io.messages.message_columns import MessageColumns, Place
 from arrow_io.messages.transactions import Outcome, TransactionLookahead
 from arrow_io.read_report import Unit
 
@@ -106,7 +107,6 @@ class MessageReader:
         self._outcomes = runs if isinstance(runs, TransactionLookahead) else None
         self._open_transactions: set[tuple[int, int]] = set()
         self._needs = needs
-        self._special = layout.SPECIAL if needs.members else layout.SPECIAL_BY_POSITION
         self._tally = tally
         self._limits = limits or BatchLimits()
         self._decryptor = decryptor or PayloadDecryptor()
@@ -145,39 +145,101 @@ class MessageReader:
     def _read_run(self, run: EntryRun) -> Iterator[MessageColumns]:
         index = 0
         while index < run.count:
-            special = builds.in_use.entries.next_flagged(run.table, index, run.count, self._special)
-            if index < special:
-                yield from self._read_plain(run, index, special)
+            special = builds.in_use.entries.next_flagged(
+                run.table, index, run.count, layout.SPECIAL
+            )
+            if self._needs.members:
+                yield from self._read_stretches(run, index, special)
+            else:
+                yield from self._read_positions(run, index, special)
             if special < run.count:
-                rest = self._read_special(run, special)
-                if rest is not None:
-                    yield from rest
-                elif self._columns.count:
-                    self._columns.size_bytes += run.bytes_of(special)
-                if self._is_full():
-                    yield self._give()
+                yield from self._read_one(run, special)
             index = special + 1
 
-    def _read_plain(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
+    def _read_positions(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
         batch_index = 0
         while index < stop:
             first = index
-            fits = run.stop_with(index, stop, self._max_bytes - self._columns.size_bytes)
-            if self._needs.members:
-                index = self._columns.add_singles(run, index, fits)
-                self._hold(run, first, index)
-            else:
-                index, batch_index, code = self._columns.add_positions(
-                    run, index, batch_index, fits
-                )
-                self._hold(run, first, index)
-                if code:
-                    error = CorruptEntryError(layout.REASONS[code])
-                    run.locate(error, index)
-                    self._tally.lose(Unit.ENTRY, error)
-                    index, batch_index = index + 1, 0
+            fits = run.stop_with(index, stop, self._room)
+            index, batch_index, code = self._columns.add_positions(run, index, batch_index, fits)
+            self._hold(run, first, index)
+            if code:
+                error = CorruptEntryError(layout.REASONS[code])
+                run.locate(error, index)
+                self._tally.lose(Unit.ENTRY, error)
+                index, batch_index = index + 1, 0
             if self._is_full():
                 yield self._give()
+
+    def _read_stretches(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
+        """Read entries that are not special, those of one kind together."""
+        while index < stop:
+            end = builds.in_use.codecs.end_of_kind(run.table, index, stop)
+            flags = run.number(index, layout.FLAGS)
+            bodies = None
+            add = self._add_batches if flags & layout.BATCHED else self._add_singles
+            if flags & layout.COMPRESSED and (flags & layout.BATCHED or self._needs.payload):
+                bodies, end = decompress_bodies(run, index, end, self._room)
+            else:
+                end = run.stop_with(index, end, self._room)
+            while index < end:
+                alone = builds.in_use.entries.next_flagged(run.table, index, end, layout.ALONE)
+                yield from add(run, index, alone, bodies)
+                if alone < end:
+                    yield from self._read_one(run, alone)
+                index = min(alone + 1, end)
+
+    def _add_singles(
+        self, run: EntryRun, index: int, stop: int, bodies: memoryview | None
+    ) -> Iterator[MessageColumns]:
+        while index < stop:
+            first = index
+            index = self._columns.add_singles(run, index, stop, bodies)
+            self._hold(run, first, index)
+            if bodies is not None:
+                self._columns.size_bytes += run.body_bytes(first, index)
+            if self._is_full():
+                yield self._give()
+
+    def _add_batches(
+        self, run: EntryRun, index: int, stop: int, bodies: memoryview | None
+    ) -> Iterator[MessageColumns]:
+        place = Place(index)
+        while place.entry < stop:
+            start = place
+            place, code = self._columns.split_batches(run, start, stop, bodies)
+            if bodies is not None:
+                self._columns.size_bytes += (
+                    run.body_bytes(start.entry, place.entry) - start.position + place.position
+                )
+            if code:
+                self._lose_rest(run, place, code)
+                place = Place(place.entry + 1)
+            self._hold(run, start.entry, place.entry)
+            if self._is_full():
+                yield self._give()
+
+    def _lose_rest(self, run: EntryRun, place: Place, code: int) -> None:
+        """Count a message of a batch that is bad, and those behind it, which cannot be found."""
+        error = CorruptEntryError(layout.REASONS[code])
+        if code == layout.BAD_BATCH_SIZE:
+            run.locate(error, place.entry)
+            self._tally.lose(Unit.ENTRY, error)
+            return
+        error.located(batch_index=place.batch_index)
+        run.locate(error, place.entry)
+        members = run.number(place.entry, layout.BATCH_SIZE)
+        self._tally.lose(Unit.MESSAGE, error, count=max(1, members - place.batch_index))
+
+    def _read_one(self, run: EntryRun, index: int) -> Iterator[MessageColumns]:
+        rows = self._read_special(run, index)
+        if rows is not None:
+            yield from rows
+            return
+        if self._columns.count:
+            self._columns.size_bytes += run.bytes_of(index)
+        if self._is_full():
+            yield self._give()
 
     def _close_chunks(self, run: EntryRun) -> Iterator[MessageColumns]:
         """Outside the ranges whose rows are given, only chunks of what began in them matter."""
@@ -197,6 +259,11 @@ class MessageReader:
         if stop > first and self._columns.count:
             self._columns.size_bytes += run.bytes_between(first, stop)
 
+    @property
+    def _room(self) -> int:
+        """Bytes of entries and bodies after which the columns take no further entry."""
+        return self._max_bytes - self._columns.size_bytes
+
     def _is_full(self) -> bool:
         columns = self._columns
         return columns.count == columns.capacity or (
@@ -210,7 +277,7 @@ class MessageReader:
         return full
 
     def _read_special(self, run: EntryRun, index: int) -> Iterator[MessageColumns] | None:
-        """Read an entry that is not simply one message; gives what is left of a batch, if any."""
+        """Read an entry by itself; gives the rows of a batch, or adds those of anything else."""
         entry = run.fields(index)
         flags = entry[layout.FLAGS]
         try:
@@ -246,15 +313,18 @@ class MessageReader:
         return outcome is Outcome.COMMITTED
 
     def _read_single(self, run: EntryRun, index: int, entry: list[int]) -> None:
-        if not entry[layout.FLAGS] & layout.CHUNKED:
-            self._columns.add_single(run, index, self._value(run, index, entry))
-            return
-        joined = self._chunks.add(run, index)
-        position = run.ledger_id, entry[layout.ENTRY_ID]
-        is_given = run.owned or self._is_wanted is None or self._is_wanted(*position)
-        if joined is not None and is_given:
-            value = self._value(run, index, entry, memoryview(joined))
-            self._columns.add_single(run, index, value)
+        joined = None
+        if entry[layout.FLAGS] & layout.CHUNKED:
+            chunks = self._chunks.add(run, index)
+            position = run.ledger_id, entry[layout.ENTRY_ID]
+            is_given = run.owned or self._is_wanted is None or self._is_wanted(*position)
+            if chunks is None or not is_given:
+                return
+            joined = memoryview(chunks)
+        value = self._value(run, index, entry, joined)
+        run.set_body(index, value)
+        self._columns.add_singles(run, index, index + 1, run.data if value is None else value)
+        self._columns.size_bytes += 0 if value is None else len(value)
 
     def _value(
         self, run: EntryRun, index: int, entry: list[int], joined: memoryview | None = None
@@ -264,57 +334,19 @@ class MessageReader:
         if not self._needs.payload or flags & layout.NULL_VALUE:
             return None
         stored = self._decryptor.payload(run, index) if joined is None else joined
-        return _decompress(run, entry, stored) if flags & layout.COMPRESSED else stored
+        return _decompress(entry, stored) if flags & layout.COMPRESSED else stored
 
-    def _read_batch(
-        self, run: EntryRun, index: int, entry: list[int]
-    ) -> Iterator[MessageColumns] | None:
+    def _read_batch(self, run: EntryRun, index: int, entry: list[int]) -> Iterator[MessageColumns]:
         if not self._needs.members:
             # How many messages it has stands in the clear; what cannot be opened gives none.
             self._decryptor.check(run, index)
-            return self._read_plain(run, index, index + 1)
+            return self._read_positions(run, index, index + 1)
         body = self._decryptor.payload(run, index)
-        is_compressed = entry[layout.FLAGS] & layout.COMPRESSED
-        size = entry[layout.UNCOMPRESSED_SIZE] if is_compressed else len(body)
-        members = entry[layout.BATCH_SIZE]
-        if not 0 <= members <= size // layout.MIN_MEMBER_BYTES:
-            raise CorruptEntryError(layout.REASONS[layout.BAD_BATCH_SIZE])
-        if is_compressed:
-            body = _decompress(run, entry, body)
-        place = self._add_members(run, index, body, members, (0, 0))
-        return self._add_rest(run, index, body, members, place) if place[1] < members else None
-
-    def _add_rest(
-        self, run: EntryRun, index: int, body: memoryview, members: int, place: tuple[int, int]
-    ) -> Iterator[MessageColumns]:
-        while place[1] < members:
-            yield self._give()
-            place = self._add_members(run, index, body, members, place)
-        self._hold(run, index, index + 1)
-
-    def _add_members(
-        self, run: EntryRun, index: int, body: memoryview, members: int, place: tuple[int, int]
-    ) -> tuple[int, int]:
-        """Add as many members of a batch as fit.
-
-        Takes position and batch index of the first of them, and gives those of the next.
-        """
-        position, batch_index, code = self._columns.split_batch(run, index, body, *place)
-        if code:
-            error = CorruptEntryError(layout.REASONS[code], batch_index=batch_index)
-            run.locate(error, index)
-            # What follows a message of unknown length cannot be found.
-            self._tally.lose(Unit.MESSAGE, error, count=max(1, members - batch_index))
-            return position, members
-        return position, batch_index
+        if entry[layout.FLAGS] & layout.COMPRESSED:
+            body = _decompress(entry, body)
+        run.set_body(index, body)
+        return self._add_batches(run, index, index + 1, body)
 
 
-def _decompress(run: EntryRun, entry: list[int], payload: memoryview) -> memoryview:
-    return decompress(
-        entry[layout.COMPRESSION],
-        payload,
-        entry[layout.UNCOMPRESSED_SIZE],
-        is_size_trusted=run.verified
-        and entry[layout.CHECKSUM] != layout.ABSENT
-        and bool(entry[layout.FLAGS] & layout.BATCHED),
-    )
+def _decompress(entry: list[int], payload: memoryview) -> memoryview:
+    return decompress(entry[layout.COMPRESSION], payload, entry[layout.UNCOMPRESSED_SIZE])

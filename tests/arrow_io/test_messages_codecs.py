@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptEntryError, OptionError
 from arrow_io.messages import codecs
-from tests.support.builds import BUILDS, using_build
 from tests.support.codecs import CODECS, Codec, compress, decompress
 
 if TYPE_CHECKING:
@@ -22,13 +21,10 @@ if TYPE_CHECKING:
 _COMPRESSED: list[Codec] = [codec for codec in CODECS if codec != "NONE"]
 _TYPES = {codec: number for number, codec in enumerate(CODECS)}
 _TEXT = b"ledger entry offset " * 40
-_BLOCKS: list[Codec] = ["LZ4", "SNAPPY"]
 
 
-def _decompress(
-    codec: Codec, data: bytes, size: int, *, is_size_trusted: bool = False
-) -> memoryview:
-    return codecs.decompress(_TYPES[codec], memoryview(data), size, is_size_trusted=is_size_trusted)
+def _decompress(codec: Codec, data: bytes, size: int) -> memoryview:
+    return codecs.decompress(_TYPES[codec], memoryview(data), size)
 
 
 def _literals_only(data: bytes) -> bytes:
@@ -38,15 +34,14 @@ def _literals_only(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("other_client", [False, True], ids=["java", "other"])
 @pytest.mark.parametrize("codec", _COMPRESSED)
-@pytest.mark.parametrize("is_size_trusted", [False, True], ids=["compared", "trusted"])
 @pytest.mark.parametrize("payload", [b"", b"a", _TEXT, bytes(1 << 17)], ids=len)
 def test_codec_gives_what_was_compressed(
-    build: Build, codec: Codec, payload: bytes, *, is_size_trusted: bool, other_client: bool
+    build: Build, codec: Codec, payload: bytes, *, other_client: bool
 ) -> None:
     """The forms that Java's client and others write both decompress, the empty payload too."""
     data = compress(codec, payload, other_client=other_client)
 
-    result = _decompress(codec, data, len(payload), is_size_trusted=is_size_trusted)
+    result = _decompress(codec, data, len(payload))
 
     assert result == payload
     assert result.format == "B"
@@ -66,14 +61,6 @@ def test_wrong_size_is_an_error(build: Build, codec: Codec, off_by: int) -> None
     with pytest.raises(CorruptEntryError, match=r"bytes? declared|cannot be|is beyond"):
         _decompress(codec, compress(codec, _TEXT), len(_TEXT) + off_by)
     assert build is not None
-
-
-@pytest.mark.parametrize("codec", ["ZLIB", "ZSTD", "SNAPPY"])
-@pytest.mark.parametrize("off_by", [-1, 1, 1000])
-def test_wrong_size_is_an_error_though_a_checksum_vouches_for_it(codec: Codec, off_by: int) -> None:
-    """Where it costs nothing, what a producer wrote is compared too."""
-    with pytest.raises(CorruptEntryError, match=r"bytes? declared|cannot be|is beyond"):
-        _decompress(codec, compress(codec, _TEXT), len(_TEXT) + off_by, is_size_trusted=True)
 
 
 @pytest.mark.parametrize("codec", _COMPRESSED)
@@ -101,7 +88,7 @@ def test_cut_bytes_are_an_error(codec: Codec) -> None:
 def test_unknown_codec_is_an_error(compression: int) -> None:
     """A compression type that Pulsar does not have is named."""
     with pytest.raises(CorruptEntryError, match=f"unknown compression type {compression}"):
-        codecs.decompress(compression, memoryview(b"x"), 1, is_size_trusted=False)
+        codecs.decompress(compression, memoryview(b"x"), 1)
 
 
 @pytest.mark.parametrize("codec", _COMPRESSED)
@@ -132,68 +119,100 @@ def test_greatest_ratio_of_each_codec_is_accepted(codec: Codec) -> None:
     assert _decompress(codec, compress(codec, payload), len(payload)) == payload
 
 
+def _fits(build: Build, codec: Codec, block: bytes, length: int) -> bytes | None:
+    out = bytearray(length)
+    is_whole = build.codecs.decompress_block(_TYPES[codec], memoryview(block), memoryview(out))
+    return bytes(out) if is_whole else None
+
+
 @pytest.mark.parametrize(
-    ("block", "length"),
+    ("block", "body"),
     [
-        (b"", 0),
-        (b"\x00", 0),
-        (_literals_only(b"abcde"), 5),
-        (b"\xf0\x00" + bytes(15), 15),
-        (b"\xf0\xff\x01" + bytes(15 + 256), 271),
-        (b"\x14a\x01\x00\x50bcdef", 1 + 8 + 5),
-        (b"\x1fa\x01\x00\xff\x02\x10b", 1 + 19 + 257 + 1),
+        (b"\x00", b""),
+        (_literals_only(b"abcde"), b"abcde"),
+        (b"\xf0\x00" + bytes(15), bytes(15)),
+        (b"\xf0\xff\x01" + bytes(15 + 256), bytes(271)),
+        (b"\x14a\x01\x00\x50bcdef", b"a" * 9 + b"bcdef"),
+        (b"\x1fa\x01\x00\xff\x02\x10b", b"a" * 277 + b"b"),
+        (b"\x3fabc\x03\x00\x14\x10d", b"abc" * 14 + b"d"),
+        (b"\xf3\x02" + bytes(range(17)) + b"\x11\x00\x10x", bytes([*range(17), *range(7)]) + b"x"),
     ],
 )
-def test_length_of_lz4_blocks(build: Build, block: bytes, length: int) -> None:
-    """A block's own length is the sum of its literals and matches."""
-    assert build.entries.lz4_block_length(memoryview(block)) == length
+def test_lz4_blocks(build: Build, block: bytes, body: bytes) -> None:
+    """Literals, and matches near and far, short and long; no other length is taken."""
+    assert _fits(build, "LZ4", block, len(body)) == body
+    for other in {0, len(body) - 1, len(body) + 1, len(body) + 100} - {len(body), -1}:
+        assert _fits(build, "LZ4", block, other) is None
 
 
 @pytest.mark.parametrize(
-    "block", [b"\x10", b"\xf0", b"\xf0\xff", b"\x14a\x01", b"\x14a\x01\x00", b"\xf0\x05abc"]
-)
-def test_length_of_cut_lz4_blocks(build: Build, block: bytes) -> None:
-    """A block that ends within a sequence has no length."""
-    assert build.entries.lz4_block_length(memoryview(block)) == -1
-
-
-@pytest.mark.parametrize(
-    ("block", "length"),
+    "block",
     [
-        (b"\x00", 0),
-        (b"\x05rest", 5),
-        (b"\x80\x01", 128),
-        (b"\xff\xff\xff\xff\x07", 2**31 - 1),
-        (b"", -1),
-        (b"\x80", -1),
-        (b"\x80\x80\x80\x80\x08", -1),
-        (b"\xff" * 12, -1),
+        b"",
+        b"\x10",
+        b"\xf0",
+        b"\xf0\xff",
+        b"\x14a\x01",
+        b"\x14a\x01\x00",
+        b"\xf0\x05abc",
+        b"\x14a\x00\x00\x50bcdef",  # an offset of 0
+        b"\x14a\x02\x00\x50bcdef",  # from before the block
+        b"\x1fa\x01\x00",  # a length without its end
+        b"\x1fa\x01\x00\xff",
     ],
 )
-def test_length_of_snappy_blocks(build: Build, block: bytes, length: int) -> None:
-    """The preamble tells the length; one that is cut or beyond what can be held tells none."""
-    assert build.entries.snappy_block_length(memoryview(block)) == length
+@pytest.mark.parametrize("length", [0, 1, 9, 14, 400])
+def test_bad_lz4_blocks(build: Build, block: bytes, length: int) -> None:
+    """A block that is cut, or points before its beginning, has no body of any length."""
+    assert _fits(build, "LZ4", block, length) is None
 
 
-@given(payload=st.binary(max_size=300), data=st.data())
-def test_lengths_of_damaged_blocks_never_disagree(payload: bytes, data: st.DataObject) -> None:
-    """Whatever the bytes, both builds give one length, and decompression gives that or fails."""
-    codec = data.draw(st.sampled_from(_BLOCKS))
-    damaged = bytearray(compress(codec, payload))
-    for _ in range(data.draw(st.integers(0, 3))):
-        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    name = f"{codec.lower()}_block_length"
-    block = memoryview(bytes(damaged))
-    lengths = {getattr(build.entries, name)(block) for build in BUILDS.values()}
+@pytest.mark.parametrize(
+    ("block", "body"),
+    [
+        (b"\x00", b""),
+        (b"\x05\x10abcde", b"abcde"),
+        (b"\x3d\xf0\x3c" + bytes(61), bytes(61)),
+        (b"\x3d\xf4\x3c\x00" + bytes(61), bytes(61)),
+        (b"\x3d\xf8\x3c\x00\x00" + bytes(61), bytes(61)),
+        (b"\x3d\xfc\x3c\x00\x00\x00" + bytes(61), bytes(61)),
+        (b"\x0e\x08abc\x1d\x03", b"abc" * 4 + b"ab"),
+        (b"\x43\x08abc\xfe\x03\x00", b"abc" * 22 + b"a"),
+        (b"\x43\x08abc\xff\x03\x00\x00\x00", b"abc" * 22 + b"a"),
+    ],
+)
+def test_snappy_blocks(build: Build, block: bytes, body: bytes) -> None:
+    """Literals of each width of length, and copies of each width of offset."""
+    assert _fits(build, "SNAPPY", block, len(body)) == body
+    assert decompress("SNAPPY", block, len(body)) == body
 
-    assert len(lengths) == 1
-    for build in BUILDS:
-        with using_build(build):
-            try:
-                result = _decompress(codec, bytes(damaged), len(payload))
-            except CorruptEntryError:
-                continue
-            assert lengths == {len(result)} == {len(payload)}
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"",
+        b"\x80",
+        b"\x80\x80\x80\x80\x08",  # 2**31
+        b"\xff" * 12,
+        b"\x05",
+        b"\x05\x10abcd",
+        b"\x05\x10abcdef",
+        b"\x05\xf0",
+        b"\x05\xf8\x04\x00",
+        b"\x05\xfc\xff\xff\xff\xffabcde",
+        b"\x05\x00a\x01\x00",  # an offset of 0
+        b"\x05\x00a\x01\x02",  # from before the block
+        b"\x05\x00a\x01",
+        b"\x05\x00a\x0e\x01",
+        b"\x05\x00a\x0f\x01\x00\x00",
+        b"\x05\x00a\x0f\x01\x00\x00\xff",
+        b"\x06\x10abcde",
+    ],
+)
+@pytest.mark.parametrize("length", [0, 5, 6])
+def test_bad_snappy_blocks(build: Build, block: bytes, length: int) -> None:
+    """A block that is cut, lies of its length, or points before its beginning, has no body."""
+    assert _fits(build, "SNAPPY", block, length) is None
 
 
 def test_single_lz4_message_shows_no_foreign_memory(build: Build) -> None:
@@ -203,14 +222,6 @@ def test_single_lz4_message_shows_no_foreign_memory(build: Build) -> None:
     with pytest.raises(CorruptEntryError, match="not decompress to the 1000 bytes"):
         _decompress("LZ4", short, 1000)
     assert build is not None
-
-
-def test_short_lz4_block_of_a_trusted_size_is_seen_by_its_end() -> None:
-    """Where a checksum vouches for the size, what Arrow leaves unfilled is still not given."""
-    data = compress("LZ4", _TEXT)
-
-    with pytest.raises(CorruptEntryError, match="does not decompress to the"):
-        _decompress("LZ4", data, len(_TEXT) + 40, is_size_trusted=True)
 
 
 @given(st.sampled_from(CODECS), st.binary(max_size=3000))

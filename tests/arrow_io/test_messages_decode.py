@@ -362,7 +362,8 @@ def test_kinds_of_entries_are_flagged(build: Build) -> None:
     """What needs more than a plain message's way is told by a flag."""
 
     def flags(entry: bytes) -> int:
-        return decode_entry(build, entry)[layout.FLAGS] & layout.SPECIAL
+        looked_at = layout.SPECIAL | layout.BATCHED | layout.COMPRESSED
+        return decode_entry(build, entry)[layout.FLAGS] & looked_at
 
     keys = [EncryptionKeys(key="k", value=b"v")]
     chunks = encode_chunks(Message(payload=b"ab"), chunk_count=2, uuid="u")
@@ -400,11 +401,12 @@ def test_batch_is_split(build: Build, capacity: int) -> None:
 @pytest.mark.parametrize(
     ("body", "members", "error", "sound"),
     [
-        (b"", 1, layout.BAD_MESSAGE_SIZE, 0),
-        (b"\x00\x00\x00", 1, layout.BAD_MESSAGE_SIZE, 0),
+        (b"", 1, layout.BAD_BATCH_SIZE, 0),
+        (b"\x00" * 5, 1, layout.BAD_BATCH_SIZE, 0),
+        (_member(b"\x18\x00") * 2, 3, layout.BAD_BATCH_SIZE, 0),
         (b"\xff\xff\xff\xff\x18\x00", 1, layout.BAD_MESSAGE_SIZE, 0),
         (b"\x00\x00\x00\x03\x18\x00", 1, layout.BAD_MESSAGE_SIZE, 0),
-        (_member(b""), 1, layout.MISSING_FIELD, 0),
+        (_member(b"", b"--"), 1, layout.MISSING_FIELD, 0),
         (_member(b"\x28\x01"), 1, layout.MISSING_FIELD, 0),
         (_member(b"\x18\x01"), 1, layout.BAD_PAYLOAD_SIZE, 0),
         (
@@ -415,17 +417,18 @@ def test_batch_is_split(build: Build, capacity: int) -> None:
         ),
         (_member(b"\x18\x80\x80\x80\x80\x08"), 1, layout.BAD_PAYLOAD_SIZE, 0),  # -2**31
         (_member(b"\x18\xff\xff\xff\xff\x07"), 1, layout.BAD_PAYLOAD_SIZE, 0),  # 2**31 - 1
-        (_member(b"\x18"), 1, layout.BAD_MESSAGE_METADATA, 0),
+        (_member(b"\x18", b"-"), 1, layout.BAD_MESSAGE_METADATA, 0),
         (_member(b"\x18\x00\x00"), 1, layout.BAD_MESSAGE_METADATA, 0),
         (_member(b"\x18\x00\x1b"), 1, layout.BAD_MESSAGE_METADATA, 0),
         (_member(b"\x18\x00\x12\x05"), 1, layout.BAD_MESSAGE_METADATA, 0),
         (_member(b"\x18\x00\x12" + b"\xff" * 9 + b"\x01"), 1, layout.BAD_MESSAGE_METADATA, 0),
-        (_member(b"\x18\x00"), 2, layout.BAD_MESSAGE_SIZE, 1),
+        (_member(b"\x18\x06", b"abcdef"), 2, layout.BAD_MESSAGE_SIZE, 1),
+        (_member(b"\x18\x03", b"abc") + bytes(3), 2, layout.BAD_MESSAGE_SIZE, 1),
         (_member(b"\x18\x00") * 3, 2, layout.TRAILING_BYTES, 2),
         (_member(b"\x18\x00") + b"\x00", 1, layout.TRAILING_BYTES, 1),
         (_member(b"\x18\x00"), 0, layout.TRAILING_BYTES, 0),
-        (_member(b"\x18\x00"), -5, layout.TRAILING_BYTES, 0),
-        (_member(b"\x18\x00"), 2**31 - 1, layout.BAD_MESSAGE_SIZE, 1),
+        (_member(b"\x18\x00"), -5, layout.BAD_BATCH_SIZE, 0),
+        (_member(b"\x18\x00"), 2**31 - 1, layout.BAD_BATCH_SIZE, 0),
         (b"", 0, 0, 0),
         (_member(b"\x1a\x01x\x18\x00"), 1, 0, 1),  # payload size as a text is unknown
         (_member(b"\x18\x05\x18\x00"), 1, 0, 1),  # the last occurrence counts

@@ -48,7 +48,7 @@ def _batches() -> list[tuple[bytes, int]]:
     batches = []
     for entry in _entries():
         decoded = decode_entry(BUILDS["compiled"], entry)
-        if decoded[layout.FLAGS] & layout.SPECIAL & ~layout.COMPRESSED == layout.BATCHED:
+        if decoded[layout.FLAGS] & (layout.SPECIAL | layout.BATCHED) == layout.BATCHED:
             start, length = divmod(decoded[layout.METADATA], 2**32)
             metadata = MessageMetadata.FromString(entry[start - 12 : start - 12 + length])
             payload = entry[start - 12 + length :]

@@ -19,7 +19,7 @@ from arrow_io.errors import (
     OptionError,
 )
 from arrow_io.format.index_block import read_index_block
-from arrow_io.messages import chunks, codecs
+from arrow_io.messages import chunks
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport, Unit
 from connector import open_topic
@@ -283,34 +283,6 @@ def _body_bytes(members: Sequence[Message]) -> int:
     """How many bytes the members of a batch take before compression."""
     entry = _without_checksum(encode_entry(members, batched=True))
     return len(entry) - 4 - int.from_bytes(entry[:4])
-
-
-@pytest.mark.parametrize("batched", [True, False])
-@pytest.mark.parametrize(("checksum", "verify"), [(True, True), (True, False), (False, True)])
-def test_size_that_a_checksum_vouches_for_is_trusted(
-    monkeypatch: pytest.MonkeyPatch, *, batched: bool, checksum: bool, verify: bool
-) -> None:
-    """A batch is not walked for its length where a checksum says that the size is the writer's.
-
-    The length costs as much as the decompression; and a batch shows where it ends.
-    """
-    walked: list[int] = []
-    length = codecs._block_length
-
-    def counted(compression: int, data: memoryview) -> int:
-        walked.append(compression)
-        return length(compression, data)
-
-    monkeypatch.setattr(codecs, "_block_length", counted)
-    framing = Framing(codec="LZ4", checksum=checksum)
-    members = _MEMBERS if batched else _MEMBERS[:1]
-
-    values, _ = _values(
-        [encode_entry(members, batched=batched, framing=framing)], verify_checksums=verify
-    )
-
-    assert values == [member.payload for member in members]
-    assert len(walked) == (0 if batched and checksum and verify else 1)
 
 
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)

@@ -1,4 +1,4 @@
-"""Changed bytes of real ledgers, one round after the other, through the decoders and the shredders.
+"""Changed bytes of real ledgers, round after round, through the decoders, codecs and shredders.
 
 A round fails where a read raises what is no error of ours, gives an array that Arrow finds invalid,
 or writes beside its place. What is read beyond the bytes is for the sanitizers to notice.
@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.columns import ALL_COLUMNS, Origin, projection
 from arrow_io.errors import PulsarOffloadError
+from arrow_io.messages import layout
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.payloads import value_columns
 from arrow_io.payloads.value_columns import ValueColumns
 from arrow_io.tally import Tally
 from tests.support.arenas import GuardedShredding, TightShredding
+from tests.support.codecs import Codec, compress
 from tests.support.golden import golden_topics, row_payload
 from tests.support.golden_entries import golden_entries
 from tests.support.golden_values import golden_schema, topics_with_values
 from tests.support.payloads import shredded
+from tests.support.pulsar_proto import COMPRESSION_TYPES, MessageMetadata
 from tests.support.runs import entry_run
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ _EDGES: Final = (
     b"\\",
 )
 _MAX_BYTES: Final = 1 << 16
+_CODECS: Final[tuple[Codec, ...]] = ("LZ4", "SNAPPY", "ZSTD", "ZLIB")
 
 
 def changed(random: Random, data: bytes) -> bytes:
@@ -133,5 +137,28 @@ def shred(random: Random) -> int:
     return len(some) - len(found.misfits)
 
 
-ROUNDS: Final = {"decoders": decode, "shredders": shred}
+def decompress(random: Random) -> int:
+    """Decompress some changed payloads, each compressed by itself; how many gave a message."""
+    codec = random.choice(_CODECS)
+    _, payloads = random.choice(_programs()[random.choice(("avro", "json", "protobuf"))])
+    some = []
+    for _ in range(random.randint(1, 8)):
+        payload = random.choice(payloads) * random.choice((0, 1, 1, 2, 9, 200))
+        stored = compress(codec, payload, other_client=random.random() < 0.2)
+        size = len(payload) + random.choice((0, 0, 0, 0, -1, 1, 30))
+        metadata = MessageMetadata(
+            producer_name="p",
+            sequence_id=1,
+            publish_time=1,
+            compression=COMPRESSION_TYPES[codec],
+            uncompressed_size=max(0, size),
+        ).SerializeToString()
+        some.append(len(metadata).to_bytes(4) + metadata + changed(random, stored))
+    values = 0
+    for columns in MessageReader([entry_run(some)], Needs(), Tally(salvage=True)):
+        values += len(columns.row_bytes(layout.ROW_PAYLOAD).drop_null())
+    return values
+
+
+ROUNDS: Final = {"decoders": decode, "codecs": decompress, "shredders": shred}
 """By what is tried."""

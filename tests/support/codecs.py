@@ -1,4 +1,4 @@
-"""Compression of payloads for tests, by libraries other than Arrow's, which are under test.
+"""Compression of payloads for tests, apart from what is under test: one payload at a time.
 
 Names and forms follow Pulsar's `CompressionCodecProvider`: LZ4 is one raw block, ZLIB is flushed
 but never finished, ZSTD is a standard frame, SNAPPY is a raw block.

@@ -90,7 +90,7 @@ def error_of(build: Build, entry: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What `split_batch` found.
+    """What `split_batches` found of one.
 
     Attributes:
         rows: The row table, by row.
@@ -111,18 +111,22 @@ def split(build: Build, body: bytes, members: int, *, capacity: int = 50, flags:
     entry[layout.BATCH_SIZE] = members
     entry[layout.FLAGS] = layout.BATCHED | flags
     entry[layout.EVENT_TIME], entry[layout.SEQUENCE_ID] = 77, 88
-    result = array("q", [0, 0, 0, 0])
+    entry[layout.BODY] = len(body)
+    result = array("q", bytes(40))
     found: list[tuple[int, ...]] = []
     while True:
         rows = array("q", bytes(8 * capacity * layout.ROW_WIDTH))
-        _, position, batch_index, _ = result
-        build.metadata.split_batch(
-            memoryview(body), position, len(body), entry, 0, batch_index, rows, capacity, 0, result
-        )
+        _, _, position, batch_index, _ = result
+        build.metadata.split_batches(
+            memoryview(body), entry, layout.BODY, 0, 1, position, batch_index,
+            rows, capacity, 0, result,
+        )  # fmt: skip
         columns = [rows[n * capacity :][: result[0]] for n in range(layout.ROW_WIDTH)]
         found += zip(*columns, strict=True)
-        if result[3] or result[2] >= members:
-            return Split(found, result[1], result[2], result[3])
+        if result[1]:
+            return Split(found, len(body), members, 0)
+        if result[4]:
+            return Split(found, result[2], result[3], result[4])
         # A table that was not filled, with messages left, would be asked for ever.
         assert result[0] == capacity
 

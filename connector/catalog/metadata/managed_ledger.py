@@ -193,11 +193,7 @@ def _uncompressed(data: memoryview) -> bytes:
         return bytes(compressed)
     _check_size(header.uncompressedSize)
     try:
-        return bytes(
-            codecs.decompress(
-                header.compressionType, compressed, header.uncompressedSize, is_size_trusted=False
-            )
-        )
+        return bytes(codecs.decompress(header.compressionType, compressed, header.uncompressedSize))
     except CorruptEntryError as error:
         text = f"the compressed managed ledger cannot be read: {error.message}"
         raise CorruptMetadataError(text) from error

@@ -1,0 +1,108 @@
+"""Payloads of neighbouring entries, decompressed into one buffer by as few calls as there can be.
+
+A call of Python, and a new context of a library, take longer than the payload of one message. What
+is not surely sound is left to `codecs`, which looks at one payload and says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import zstandard
+
+from arrow_io.core import builds
+from arrow_io.messages import layout
+from arrow_io.messages.codecs import MAX_MESSAGE_BYTES, MAX_RATIO
+from arrow_io.messages.entry_run import int64_view
+
+if TYPE_CHECKING:
+    from arrow_io.messages.entry_run import EntryRun
+
+_SLACK_BYTES = 64
+"""Behind the last body, so that its end can be copied as fast as the rest."""
+
+
+class _Contexts(threading.local):
+    """What can be used again, but by one thread at a time."""
+
+    def __init__(self) -> None:
+        self.zstd = zstandard.ZstdDecompressor()
+
+
+_CONTEXTS = _Contexts()
+
+
+def decompress_bodies(
+    run: EntryRun, first: int, stop: int, room_bytes: int
+) -> tuple[memoryview, int]:
+    """Decompress the payloads of entries `[first, stop)`, all compressed by the same codec.
+
+    The entry table receives where each body stands in the buffer. Entries that have to be looked at
+    one by one, because they may be damaged, are flagged as `ALONE`.
+
+    Args:
+        run: The run.
+        first: First entry.
+        stop: Behind the last entry.
+        room_bytes: Bytes of entries and bodies together after which no further entry is taken.
+
+    Returns:
+        The buffer, and the first entry that is not taken.
+    """
+    compression = run.number(first, layout.COMPRESSION)
+    _, result = int64_view(3)
+    builds.in_use.codecs.place_bodies(
+        run.data,
+        run.table,
+        first,
+        stop,
+        MAX_RATIO.get(compression, 0),
+        MAX_MESSAGE_BYTES,
+        room_bytes,
+        result,
+    )
+    stop, body_bytes, payload_bytes = result
+    out = memoryview(pa.allocate_buffer(body_bytes + _SLACK_BYTES)).cast("B")
+    if not body_bytes:
+        return out, stop
+    if compression in {layout.LZ4, layout.SNAPPY}:
+        builds.in_use.codecs.decompress_blocks(run.data, run.table, first, stop, out)
+    elif compression == layout.ZSTD:
+        if not _decompress_frames(run, first, stop, payload_bytes, out[:body_bytes]):
+            run.flag(first, stop, layout.ALONE)
+    else:
+        _inflate(run, first, stop, out)
+    return out, stop
+
+
+def _decompress_frames(
+    run: EntryRun, first: int, stop: int, payload_bytes: int, out: memoryview
+) -> bool:
+    """Whether ZSTD frames, each of which says how long it becomes, are sound."""
+    joined = memoryview(pa.allocate_buffer(payload_bytes)).cast("B")
+    builds.in_use.codecs.join_payloads(run.data, run.table, first, stop, joined)
+    reader = _CONTEXTS.zstd.stream_reader(joined, read_across_frames=True)
+    try:
+        return reader.readinto(out) == len(out)
+    except zstandard.ZstdError:
+        return False
+
+
+def _inflate(run: EntryRun, first: int, stop: int, out: memoryview) -> None:
+    for index in range(first, stop):
+        body = run.number(index, layout.BODY)
+        if body < 0:
+            continue
+        start, size = body >> 32, body & 0xFFFFFFFF
+        try:
+            # Java's deflater flushes its streams and never finishes them.
+            value = zlib.decompressobj().decompress(run.view(index, layout.PAYLOAD), size + 1)
+        except zlib.error:
+            value = b""
+        if len(value) == size:
+            out[start : start + size] = value
+        else:
+            run.flag(index, index + 1, layout.ALONE)
