@@ -30,18 +30,21 @@ except ImportError:
 if cython.compiled:
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
+    from cython.cimports.arrow_io.messages._checksum import choose_crc32c, crc32c
     from cython.cimports.arrow_io.messages._metadata_c import (
         read_broker_metadata,
         read_message_metadata,
     )
     from cython.cimports.arrow_io.messages._wire import position_of, uint32_be
-    from cython.cimports.cpython.memoryview import PyMemoryView_FromMemory
 else:
     from arrow_io.messages import layout, wire
     from arrow_io.messages._metadata_py import read_broker_metadata, read_message_metadata
+    from arrow_io.messages.checksum import choose_crc32c, crc32c
     from arrow_io.messages.wire import position_of, uint32_be
 
 IS_COMPILED = cython.compiled
+
+choose_crc32c(False)
 
 _ENTRY_HEADER_BYTES = cython.declare(cython.Py_ssize_t, 12)
 
@@ -187,44 +190,42 @@ def next_flagged(
     return i
 
 
-def next_bad_checksum(
-    data: cython.const[cython.uchar][::1],
-    table: cython.const[cython.longlong][::1],
-    first: cython.Py_ssize_t,
-    stop: cython.Py_ssize_t,
-    crc32c,
-) -> int:
-    """Index of the first entry in `[first, stop)` whose CRC32C is not as stored; `stop` if none.
+def mark_bad_checksums(
+    data: cython.const[cython.uchar][::1], table: cython.longlong[::1], count: cython.Py_ssize_t
+) -> None:
+    """Mark each of `count` entries whose CRC32C is not as stored as `BROKEN`.
 
     Args:
         data: The buffer that the entry table was read from.
         table: Entry table.
-        first: First entry looked at.
-        stop: Behind the last entry looked at.
-        crc32c: `crc32c(bytes_like) -> int`.
+        count: How many entries it has.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
     where: cython.longlong
-    begin: cython.Py_ssize_t
-    length: cython.Py_ssize_t
-    for i in range(first, stop):
-        base = i * layout.ENTRY_WIDTH
-        where = table[base + layout.CHECKED]
-        if where < 0:
-            continue
-        begin = where >> 32
-        length = where & wire.MASK32
-        if cython.compiled:
-            # A memoryview over the pointer costs a third of a slice of the typed view.
-            covered = PyMemoryView_FromMemory(
-                cython.cast(cython.p_char, cython.address(data[begin])), length, 0x100
-            )
-        else:
-            covered = data[begin : begin + length]
-        if crc32c(covered) != table[base + layout.CHECKSUM]:
-            return i
-    return stop
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        p = data
+    with cython.nogil:
+        for i in range(count):
+            base = i * layout.ENTRY_WIDTH
+            where = table[base + layout.CHECKED]
+            if (
+                where >= 0
+                and crc32c(p, where >> 32, where & wire.MASK32) != table[base + layout.CHECKSUM]
+            ):
+                table[base + layout.ERROR] = layout.BAD_CHECKSUM
+                table[base + layout.FLAGS] = layout.BROKEN
+
+
+def choose_checksum(by_tables: cython.bint) -> bool:
+    """Choose how checksums are made: by the processor's instruction, or by tables; for tests.
+
+    Returns:
+        Whether it is by an instruction.
+    """
+    return choose_crc32c(by_tables)
 
 
 def count_messages(

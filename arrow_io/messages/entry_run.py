@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import crc32c
 import pyarrow as pa
 
 from arrow_io.core import builds
@@ -139,17 +138,7 @@ class EntryRun:
 
     def verify_checksums(self) -> None:
         """Compare the CRC32C of each entry that has one; if it differs, mark the entry `BROKEN`."""
-        index = 0
-        while True:
-            index = builds.in_use.entries.next_bad_checksum(
-                self.data, self.table, index, self.count, crc32c.crc32c
-            )
-            if index == self.count:
-                return
-            base = index * layout.ENTRY_WIDTH
-            self.table[base + layout.ERROR] = layout.BAD_CHECKSUM
-            self.table[base + layout.FLAGS] = layout.BROKEN
-            index += 1
+        builds.in_use.entries.mark_bad_checksums(self.data, self.table, self.count)
 
     def error(self, index: int) -> CorruptEntryError:
         """The typed error of a `BROKEN` entry."""

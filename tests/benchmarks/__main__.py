@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrow_io.core import builds
-from tests.benchmarks import copying, spark_copying
+from tests.benchmarks import copying, spark_copying, threads
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
     SCANS,
@@ -31,12 +31,20 @@ from tests.benchmarks.decoding import (
 )
 from tests.benchmarks.offloading import ENTRY_SIZES, offload
 from tests.benchmarks.resident import RESIDENT_URL, ResidentFileSystem
-from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS, JSON_LZ4, SINGLE_UNCOMPRESSED
+from tests.support.benchmark_ledgers import (
+    AVRO_ZSTD,
+    BENCHMARK_LEDGERS,
+    JSON_LZ4,
+    SINGLE_UNCOMPRESSED,
+    SINGLES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
+
+    from tests.benchmarks.threads import MeasuredThreads
 
 OFFLOADED_BYTES = 256 << 20
 """Length of the ledgers that are offloaded."""
@@ -115,6 +123,44 @@ def measure(*, messages: int | None = None, rounds: int = 7) -> list[Measured]:
         with tempfile.TemporaryDirectory() as folder:
             peak = _peak_bytes(store(ledger, folder, count))
         rows.append(Measured(ledger.name, count, floor, base, seconds, peak))
+    return rows
+
+
+def measure_singles(*, messages: int | None = None, rounds: int = 7) -> dict[str, float]:
+    """CPU time of all columns of messages that are not batched, by codec; uncompressed first.
+
+    Args:
+        messages: Messages of each ledger; None: those of the ledger.
+        rounds: How often each is done; the least CPU time counts.
+    """
+    seconds: dict[str, float] = {}
+    for ledger in SINGLES:
+        stored = store(ledger, RESIDENT_URL, messages or ledger.message_count)
+        dataset = stored.open(BLOCK_RANGE_BYTES)
+        seconds[ledger.codec] = _least(partial(scan, dataset, SCANS["all columns"]), rounds)
+        ResidentFileSystem.objects.clear()
+    return seconds
+
+
+def measure_threads(*, messages: int | None = None, rounds: int = 7) -> list[MeasuredThreads]:
+    """Measure two threads that read the same at a time, each for itself.
+
+    Args:
+        messages: Messages of each ledger; None: those of the ledger.
+        rounds: How often each is done; the least times count.
+    """
+    rows = []
+    for ledger in (JSON_LZ4, AVRO_ZSTD):
+        stored = store(ledger, RESIDENT_URL, messages or ledger.message_count)
+        typed = stored.typed_columns()
+        for columns, dataset in (
+            (SCANS["all columns"], stored.open(BLOCK_RANGE_BYTES)),
+            (typed["typed columns"], stored.open(BLOCK_RANGE_BYTES, typed=True)),
+        ):
+            kind = "typed columns" if columns is typed["typed columns"] else "all columns"
+            tasks = dataset.scanner(columns).scan.plan()
+            rows.append(threads.measure(f"{ledger.name}, {kind}", tasks, rounds))
+        ResidentFileSystem.objects.clear()
     return rows
 
 
@@ -254,6 +300,26 @@ def _print_table(rows: list[Measured]) -> None:
     print(f"Build of the core: {'compiled' if builds.in_use.is_compiled else 'pure'}.")  # noqa: T201
 
 
+def _print_singles(seconds: dict[str, float]) -> None:
+    lines = [("single messages", "all columns", "ratio to uncompressed")]
+    lines.extend(
+        (codec, f"{each:.3f} s", f"{each / seconds['NONE']:.1f}×")
+        for codec, each in seconds.items()
+    )
+    print()  # noqa: T201
+    _print_aligned(lines)
+
+
+def _print_threads(rows: list[MeasuredThreads]) -> None:
+    lines = [("two threads", "times as fast", "CPU time", "holds Python's lock")]
+    lines.extend(
+        (row.name, f"{row.speed_up:.2f}", f"{row.cpu_ratio:.2f}×", f"≤ {row.locked:.0%}")
+        for row in rows
+    )
+    print()  # noqa: T201
+    _print_aligned(lines)
+
+
 def _print_offloads(rows: list[MeasuredOffload]) -> None:
     lines = [("offload", "entries of", "MB", "MB/s")]
     lines.extend(
@@ -331,6 +397,8 @@ def main() -> None:
         _print_peak_bytes(*given.peak_of)
         return
     _print_table(measure(messages=given.messages, rounds=given.rounds))
+    _print_singles(measure_singles(messages=given.messages, rounds=given.rounds))
+    _print_threads(measure_threads(messages=given.messages, rounds=given.rounds))
     _print_offloads(measure_offloads(rounds=given.rounds))
     _print_copies(measure_copies(messages=given.messages, rounds=given.rounds))
     _print_spark_copy(given.messages, given.rounds)

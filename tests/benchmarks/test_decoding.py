@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.benchmarks.__main__ import measure
+from tests.benchmarks.__main__ import measure, measure_singles, measure_threads
 from tests.benchmarks.decoding import SCANS, TYPED_SCANS, decompress_all, payloads, scan, store
 from tests.benchmarks.resident import RESIDENT_URL
 from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS
+from tests.support.codecs import CODECS
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
@@ -62,3 +63,20 @@ def test_measure_gives_each_scan_of_each_ledger() -> None:
     for row, ledger in zip(rows, BENCHMARK_LEDGERS, strict=True):
         assert set(row.seconds) == {*SCANS, *(TYPED_SCANS if ledger.schema else ())}
     assert all(row.peak_bytes > 0 for row in rows)
+
+
+def test_singles_of_each_codec_are_measured() -> None:
+    """The table of single messages has each codec, the uncompressed ones first."""
+    seconds = measure_singles(messages=50, rounds=1)
+
+    assert list(seconds) == list(CODECS)
+    assert all(each > 0 for each in seconds.values())
+
+
+def test_threads_are_measured() -> None:
+    """Of what holds Python's lock, and of what gives it up, there is some in each read."""
+    rows = measure_threads(messages=MESSAGES, rounds=1)
+
+    assert len({row.name for row in rows}) == len(rows) == 4
+    assert all(0 < row.locked < 1 for row in rows)
+    assert all(row.speed_up > 0 and row.cpu_ratio > 0 for row in rows)

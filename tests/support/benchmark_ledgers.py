@@ -10,6 +10,7 @@ would take minutes. The same count always gives the same bytes.
 | `PROTOBUF_LZ4` | reading of a vehicle as protobuf, about 165 bytes | LZ4 | 500 | none |
 | `TEXT_UNCOMPRESSED` | text, 1,100 bytes | none | 200 | none |
 | `SINGLE_UNCOMPRESSED` | text, 100 bytes | none | not batched | none |
+| `SINGLES` | three orders as JSON text, about 1,050 bytes | each | not batched | none |
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from typing import TYPE_CHECKING, Any, Final
 import crc32c
 import pyarrow as pa
 
+from tests.support.codecs import CODECS, compress
 from tests.support.golden import golden_topic
 from tests.support.pulsar_proto import COMPRESSION_TYPES
 from tests.support.reference import BROKER_METADATA_MAGIC, CHECKSUM_MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from tests.support.codecs import Codec
 
 _FIRST_PUBLISH_TIME_MS: Final = 1_795_265_305_000
 _PRODUCER: Final = b"standalone-0-7"
@@ -78,7 +82,7 @@ class BenchmarkLedger:
     name: str
     message_count: int
     batch_size: int | None
-    codec: str
+    codec: Codec
     members: Callable[[], Iterator[tuple[bytes, bytes]]]
     schema_type: str = "BYTES"
     schema: str | None = None
@@ -98,7 +102,7 @@ class BenchmarkLedger:
         wanted = self.message_count if message_count is None else message_count
         members = itertools.islice(self.members(), wanted)
         if self.batch_size is None:
-            frames = _single_frames(members)
+            frames = _single_frames(members, self.codec)
         else:
             frames = _batch_frames(members, self.batch_size, self.codec)
         for last_index, frame in frames:
@@ -120,6 +124,12 @@ def _json_orders() -> Iterator[tuple[bytes, bytes]]:
             + b"\x30\x00"
         )
         yield own_metadata, payload
+
+
+def _three_orders() -> Iterator[tuple[bytes, bytes]]:
+    order = _Orders()
+    for number in itertools.count():
+        yield b"", b"[%b]" % b",".join(order.as_json(3 * number + k) for k in range(3))
 
 
 def _avro_orders() -> Iterator[tuple[bytes, bytes]]:
@@ -403,11 +413,20 @@ def _batch_frames(
         sequence_id = last + 1
 
 
-def _single_frames(members: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[int, bytes]]:
+def _single_frames(
+    members: Iterator[tuple[bytes, bytes]], codec: Codec
+) -> Iterator[tuple[int, bytes]]:
     """Give `(number of the message, entry without broker metadata)` of each message."""
+    compression = b"" if codec == "NONE" else b"\x40%c" % COMPRESSION_TYPES[codec]
     for sequence_id, (own_metadata, payload) in enumerate(members):
-        metadata = _required_fields(sequence_id) + own_metadata + b"\x48" + _varint(len(payload))
-        yield sequence_id, _frame(metadata, payload)
+        metadata = (
+            _required_fields(sequence_id)
+            + own_metadata
+            + compression
+            + b"\x48"
+            + _varint(len(payload))
+        )
+        yield sequence_id, _frame(metadata, compress(codec, payload))
 
 
 def _required_fields(sequence_id: int) -> bytes:
@@ -470,3 +489,9 @@ BENCHMARK_LEDGERS: Final = (
     TEXT_UNCOMPRESSED,
     SINGLE_UNCOMPRESSED,
 )
+
+SINGLES: Final = tuple(
+    BenchmarkLedger(f"single-{codec.lower()}", 100_000, None, codec, _three_orders)
+    for codec in CODECS
+)
+"""Messages that are not batched, three orders as JSON in each, uncompressed and by each codec."""

@@ -1,0 +1,68 @@
+"""The CRC32C of entries, by whichever way the processor allows, is that of another library."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from typing import TYPE_CHECKING
+
+import crc32c
+import pytest
+
+from arrow_io.messages import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arrow_io.core.builds import Build
+
+_DATA = random.Random(7).randbytes(9000)
+_LENGTHS = [*range(40), *range(1530, 1560), *range(3080, 3100), 5000, 8192, 8999]
+
+
+@pytest.fixture(params=[False, True], ids=["instruction", "tables"])
+def by_tables(request: pytest.FixtureRequest, build: Build) -> Iterator[bool]:
+    """Whether checksums are made by tables, as on a processor that has no instruction for them."""
+    build.entries.choose_checksum(by_tables=request.param)
+    yield request.param
+    build.entries.choose_checksum(by_tables=False)
+
+
+def _bad(build: Build, spans: list[tuple[int, int]], stored: list[int]) -> list[int]:
+    """Which of the spans (start, length) have another checksum than the one stored."""
+    table = array("q", bytes(8 * len(spans) * layout.ENTRY_WIDTH))
+    for n, ((start, length), checksum) in enumerate(zip(spans, stored, strict=True)):
+        table[n * layout.ENTRY_WIDTH + layout.CHECKED] = start << 32 | length
+        table[n * layout.ENTRY_WIDTH + layout.CHECKSUM] = checksum
+    build.entries.mark_bad_checksums(memoryview(_DATA), table, len(spans))
+    entries = [table[n * layout.ENTRY_WIDTH :][: layout.ENTRY_WIDTH] for n in range(len(spans))]
+    bad = [n for n, entry in enumerate(entries) if entry[layout.FLAGS] == layout.BROKEN]
+    assert bad == [n for n, entry in enumerate(entries) if entry[layout.ERROR]]
+    assert {entries[n][layout.ERROR] for n in bad} <= {layout.BAD_CHECKSUM}
+    return bad
+
+
+@pytest.mark.usefixtures("by_tables")
+def test_checksums_of_every_length(build: Build) -> None:
+    """From any place on and of any length, the checksum is the same; another one is told."""
+    spans = [(n % 3 if length < 8990 else 0, length) for n, length in enumerate(_LENGTHS)]
+    stored = [crc32c.crc32c(_DATA[start : start + length]) for start, length in spans]
+
+    assert _bad(build, spans, stored) == []
+    assert _bad(build, spans, [each ^ 1 << 31 for each in stored]) == list(range(len(spans)))
+    assert _bad(build, spans, [stored[0] ^ 1, *stored[1:]]) == [0]
+
+
+def test_tables_are_chosen(build: Build, *, by_tables: bool) -> None:
+    """What the test above compares is not twice the same."""
+    assert not (by_tables and build.entries.choose_checksum(by_tables=by_tables))
+
+
+def test_entries_without_a_checksum_are_not_compared(build: Build) -> None:
+    """Old clients write none."""
+    table = array("q", bytes(8 * layout.ENTRY_WIDTH))
+    table[layout.CHECKED] = table[layout.CHECKSUM] = layout.ABSENT
+
+    build.entries.mark_bad_checksums(memoryview(_DATA), table, 1)
+
+    assert table[layout.FLAGS] == 0

@@ -1,0 +1,139 @@
+"""Two threads, each of which reads a ledger of its own, and how long a read holds Python's lock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from arrow_io.core import builds
+from arrow_io.messages import bodies
+from connector.scan.execution import execute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from connector.scan.topic_read import ScanTask
+
+_MODULES = ("entries", "metadata", "codecs", "columns")
+
+
+@dataclass(frozen=True)
+class MeasuredThreads:
+    """One row of the table of threads.
+
+    Attributes:
+        name: The ledger, and what is read of it.
+        speed_up: How many times as fast two threads are as one, by the clock.
+        cpu_ratio: CPU time of the two, divided by twice that of one.
+        locked: The part of its CPU time that one thread holds Python's lock, at the most.
+    """
+
+    name: str
+    speed_up: float
+    cpu_ratio: float
+    locked: float
+
+
+def measure(name: str, tasks: list[ScanTask], rounds: int) -> MeasuredThreads:
+    """Measure reads of the same tasks, of which the batches are thrown away.
+
+    Args:
+        name: What is read.
+        tasks: What one thread reads.
+        rounds: How often each is done; the least times count.
+    """
+
+    def read() -> None:
+        for task in tasks:
+            for _batch in execute(task):
+                pass
+
+    read()
+    one = [_times(read, 1) for _ in range(rounds)]
+    two = [_times(read, 2) for _ in range(rounds)]
+    return MeasuredThreads(
+        name,
+        speed_up=2 * min(wall for wall, _ in one) / min(wall for wall, _ in two),
+        cpu_ratio=min(cpu for _, cpu in two) / 2 / min(cpu for _, cpu in one),
+        locked=min(_locked(read) for _ in range(rounds)),
+    )
+
+
+def _times(action: Callable[[], None], count: int) -> tuple[float, float]:
+    """Wall and CPU time in seconds of as many threads that do the same."""
+    threads = [threading.Thread(target=action) for _ in range(count)]
+    wall, cpu = time.perf_counter(), time.process_time()
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def _locked(action: Callable[[], None]) -> float:
+    """The part of the CPU time that is spent outside of calls which give up the lock."""
+    with _watched() as unlocked:
+        start = time.thread_time()
+        action()
+        return 1 - sum(unlocked) / (time.thread_time() - start)
+
+
+@contextmanager
+def _watched() -> Iterator[list[float]]:
+    """Note the CPU time of each call of the core, and of ZSTD's, while the context lasts."""
+    unlocked: list[float] = []
+
+    def watch(function: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*args: object) -> object:
+            start = time.thread_time()
+            try:
+                return function(*args)
+            finally:
+                unlocked.append(time.thread_time() - start)
+
+        return watched
+
+    before, decompress_frames = builds.in_use, bodies._decompress_frames
+    builds.in_use = _WatchedBuild(before, watch)  # type: ignore[assignment]
+    bodies._decompress_frames = watch(decompress_frames)
+    try:
+        yield unlocked
+    finally:
+        builds.in_use, bodies._decompress_frames = before, decompress_frames
+
+
+class _WatchedModule:
+    def __init__(self, module: object, watch: Callable[..., Any]) -> None:
+        for name, each in vars(module).items():
+            if name == "Shredder":
+                setattr(self, name, partial(_WatchedShredder, each, watch))
+            else:
+                setattr(self, name, watch(each) if callable(each) else each)
+
+
+class _WatchedShredder:
+    def __init__(self, kind: type, watch: Callable[..., Any], *args: object) -> None:
+        self._shredder = kind(*args)
+        self.shred = watch(self._shredder.shred)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._shredder, name)
+
+
+class _WatchedBuild:
+    def __init__(self, build: builds.Build, watch: Callable[..., Any]) -> None:
+        self.is_compiled = build.is_compiled
+        for name in _MODULES:
+            setattr(self, name, _WatchedModule(getattr(build, name), watch))
+        self._watch = watch
+        self._build = build
+        self._payloads: dict[str, _WatchedModule] = {}
+
+    def payloads(self, name: str) -> _WatchedModule:
+        if name not in self._payloads:
+            self._payloads[name] = _WatchedModule(self._build.payloads(name), self._watch)
+        return self._payloads[name]
