@@ -2,10 +2,10 @@
 # cython: initializedcheck=False, cdivision=True
 """Compressed payloads of many entries → one buffer; see `_entries_py`.
 
-Raw blocks of LZ4 and Snappy are decompressed here. A body, the decompressed payload of an entry, is
-exactly as long as the entry's metadata says; whatever else a block gives, it is not sound. While
-bodies are made in the order in which they stand, what a copy writes beyond the end of one is
-overwritten by the next.
+Raw blocks of LZ4 and Snappy are decompressed here, streams of ZLIB by `_inflate_py`. A body, the
+decompressed payload of an entry, is exactly as long as the entry's metadata says; whatever else a
+block gives, it is not sound. While bodies are made in the order in which they stand, what a copy
+writes beyond the end of one is overwritten by the next.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ if cython.compiled:
         copy_word,
         copy_words_back,
     )
+    from cython.cimports.arrow_io.messages._inflate_c import inflate
     from cython.cimports.arrow_io.messages._wire import position_of, varint
     from cython.cimports.libc.string import memcpy
 else:
     from arrow_io.messages import layout, wire
+    from arrow_io.messages._inflate_py import inflate
     from arrow_io.messages.copies import WORD, copy_literals, copy_match, copy_word, copy_words_back
     from arrow_io.messages.wire import position_of, varint
 
@@ -176,10 +178,11 @@ def decompress_blocks(
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
     out: cython.uchar[::1],
+    scratch: cython.int[::1],
 ) -> None:
-    """Decompress the payloads of entries in `[first, stop)`, LZ4 or Snappy, to their places.
+    """Decompress the payloads of entries in `[first, stop)`, LZ4, Snappy or ZLIB, to places.
 
-    An entry whose block does not give its body is flagged as `ALONE`.
+    An entry whose payload does not surely give its body is flagged as `ALONE`.
 
     Args:
         data: The buffer that the entry table was read from.
@@ -187,20 +190,27 @@ def decompress_blocks(
         first: First entry.
         stop: Behind the last entry.
         out: Receives the bodies; what stands behind them is undefined.
+        scratch: Room for the tables of ZLIB, `SCRATCH_WIDTH` numbers.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
     where: cython.longlong
     body: cython.longlong
+    begin: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    place: cython.Py_ssize_t
+    until: cython.Py_ssize_t
     readable: cython.Py_ssize_t = data.shape[0] if cython.compiled else len(data)
     writable: cython.Py_ssize_t = out.shape[0] if cython.compiled else len(out)
     sound: cython.bint
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
         q: cython.pointer[cython.uchar] = cython.address(out[0])
+        s: cython.pointer[cython.int] = cython.address(scratch[0])
     else:
         p = data
         q = out
+        s = scratch
     with cython.nogil:
         for i in range(first, stop):
             base = i * layout.ENTRY_WIDTH
@@ -208,17 +218,24 @@ def decompress_blocks(
             if body < 0:
                 continue
             where = table[base + layout.PAYLOAD]
-            sound = _decompress_block(
-                table[base + layout.COMPRESSION],
-                p,
-                where >> 32,
-                (where >> 32) + (where & wire.MASK32),
-                readable,
-                q,
-                body >> 32,
-                (body >> 32) + (body & wire.MASK32),
-                writable,
-            )
+            begin = where >> 32
+            end = begin + (where & wire.MASK32)
+            place = body >> 32
+            until = place + (body & wire.MASK32)
+            if table[base + layout.COMPRESSION] == layout.ZLIB:
+                sound = inflate(p, begin, end, readable, q, place, until, writable, s)
+            else:
+                sound = _decompress_block(
+                    table[base + layout.COMPRESSION],
+                    p,
+                    begin,
+                    end,
+                    readable,
+                    q,
+                    place,
+                    until,
+                    writable,
+                )
             if not sound:
                 table[base + layout.FLAGS] |= layout.ALONE
 

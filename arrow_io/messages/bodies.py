@@ -7,7 +7,7 @@ is not surely sound is left to `codecs`, which looks at one payload and says wha
 from __future__ import annotations
 
 import threading
-import zlib
+from array import array
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ import zstandard
 
 from arrow_io.core import builds
 from arrow_io.messages import layout
+from arrow_io.messages._inflate_py import SCRATCH_WIDTH
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES, MAX_RATIO
 from arrow_io.messages.entry_run import int64_view
 
@@ -30,6 +31,7 @@ class _Contexts(threading.local):
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
+        self.scratch = array("i", bytes(4 * SCRATCH_WIDTH))
 
 
 _CONTEXTS = _Contexts()
@@ -68,13 +70,13 @@ def decompress_bodies(
     out = memoryview(pa.allocate_buffer(body_bytes + _SLACK_BYTES)).cast("B")
     if not body_bytes:
         return out, stop
-    if compression in {layout.LZ4, layout.SNAPPY}:
-        builds.in_use.codecs.decompress_blocks(run.data, run.table, first, stop, out)
-    elif compression == layout.ZSTD:
+    if compression == layout.ZSTD:
         if not _decompress_frames(run, first, stop, payload_bytes, out[:body_bytes]):
             run.flag(first, stop, layout.ALONE)
     else:
-        _inflate(run, first, stop, out)
+        builds.in_use.codecs.decompress_blocks(
+            run.data, run.table, first, stop, out, _CONTEXTS.scratch
+        )
     return out, stop
 
 
@@ -89,20 +91,3 @@ def _decompress_frames(
         return reader.readinto(out) == len(out)
     except zstandard.ZstdError:
         return False
-
-
-def _inflate(run: EntryRun, first: int, stop: int, out: memoryview) -> None:
-    for index in range(first, stop):
-        body = run.number(index, layout.BODY)
-        if body < 0:
-            continue
-        start, size = body >> 32, body & 0xFFFFFFFF
-        try:
-            # Java's deflater flushes its streams and never finishes them.
-            value = zlib.decompressobj().decompress(run.view(index, layout.PAYLOAD), size + 1)
-        except zlib.error:
-            value = b""
-        if len(value) == size:
-            out[start : start + size] = value
-        else:
-            run.flag(index, index + 1, layout.ALONE)

@@ -1,0 +1,434 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+# cython: initializedcheck=False, cdivision=True
+"""Streams of ZLIB (RFC 1950 and 1951) → their bytes; see `_entries_py`.
+
+A library takes longer to begin a stream than the payload of one message takes. Only what is surely
+sound is taken: of anything else the library, which the caller asks, says what it is.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from arrow_io.core import _no_cython as cython
+
+if cython.compiled:
+    from cython.cimports.arrow_io.core._bits import word
+    from cython.cimports.arrow_io.messages._copies import copy_literals, copy_match
+    from cython.cimports.libc.string import memcpy
+else:
+    from arrow_io.messages.copies import copy_literals, copy_match
+
+# Where in the scratch stands what: tables by the next bits, and for longer codes how many there are
+# of each length, and their symbols in order.
+_LITERAL_BITS = cython.declare(cython.int, 10)
+_DISTANCE_BITS = cython.declare(cython.int, 8)
+_LITERALS = cython.declare(cython.int, 0)
+_LITERAL_COUNTS = cython.declare(cython.int, 1024)
+_LITERAL_SYMBOLS = cython.declare(cython.int, 1040)
+_DISTANCES = cython.declare(cython.int, 1328)
+_DISTANCE_COUNTS = cython.declare(cython.int, 1584)
+_DISTANCE_SYMBOLS = cython.declare(cython.int, 1600)
+_LENGTHS = cython.declare(cython.int, 1632)
+_STARTS = cython.declare(cython.int, 1952)
+SCRATCH_WIDTH = 1968
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.bint)
+def inflate(
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    readable: cython.Py_ssize_t,
+    q: cython.pointer[cython.uchar],
+    o: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    writable: cython.Py_ssize_t,
+    s: cython.pointer[cython.int],
+):
+    """Decompress the stream `p[i:stop]` to `q[o:end]`; whether it surely is that.
+
+    The stream is finished, with its checksum, or ends behind a whole block, as Java flushes it.
+    """
+    begin: cython.Py_ssize_t = o
+    hold: cython.ulonglong = 0
+    bits: cython.int = 0
+    last: cython.int = 0
+    kind: cython.int
+    entry: cython.int
+    symbol: cython.int
+    extra: cython.int
+    length: cython.Py_ssize_t
+    offset: cython.Py_ssize_t
+    byte: cython.ulonglong
+    if stop - i < 2 or p[i] != 0x78 or p[i + 1] & 0x20 != 0 or (0x7800 + p[i + 1]) % 31 != 0:
+        return False
+    i += 2
+    while last == 0:
+        while bits <= 56 and i < stop:
+            byte = p[i]
+            hold |= byte << bits
+            bits += 8
+            i += 1
+        if bits < 3:
+            return bits == 0 and o == end
+        last = hold & 1
+        kind = (hold >> 1) & 3
+        hold >>= 3
+        bits -= 3
+        if kind == 0:
+            i -= bits >> 3
+            hold = 0
+            bits = 0
+            if stop - i < 4:
+                return False
+            length = p[i] | (p[i + 1] << 8)
+            if length != (p[i + 2] | (p[i + 3] << 8)) ^ 0xFFFF:
+                return False
+            i += 4
+            if length > stop - i or length > end - o:
+                return False
+            copy_literals(q, o, writable, p, i, readable, length)
+            i += length
+            o += length
+            continue
+        if kind == 1:
+            if not _fixed(s):
+                return False
+        elif kind == 2:
+            i = _dynamic(p, i, stop, hold, bits, s)
+            if i < 0:
+                return False
+            # The header ends within a byte: how many of its bits are left stands behind the rest.
+            hold = 0
+            bits = s[_STARTS]
+            if bits > 0:
+                byte = p[i - 1]
+                hold = byte >> (8 - bits)
+        else:
+            return False
+        while True:
+            if bits < 48:
+                if cython.compiled and stop - i >= 8:
+                    hold |= word(p + i) << bits
+                    i += (63 - bits) >> 3
+                    bits |= 56
+                else:
+                    while bits <= 56 and i < stop:
+                        byte = p[i]
+                        hold |= byte << bits
+                        bits += 8
+                        i += 1
+            entry = s[_LITERALS + (hold & 1023)]
+            if entry == 0:
+                entry = _long_code(s, _LITERAL_COUNTS, _LITERAL_SYMBOLS, hold)
+            extra = entry & 15
+            if extra == 0 or extra > bits:
+                return False
+            hold >>= extra
+            bits -= extra
+            symbol = entry >> 4
+            if symbol < 256:
+                if o >= end:
+                    return False
+                q[o] = symbol
+                o += 1
+                continue
+            if symbol == 256:
+                break
+            symbol -= 257
+            if symbol < 8:
+                length = 3 + symbol
+            elif symbol == 28:
+                length = 258
+            elif symbol > 28:
+                return False
+            else:
+                extra = (symbol >> 2) - 1
+                if extra > bits:
+                    return False
+                length = 3 + ((4 + (symbol & 3)) << extra) + (hold & ((1 << extra) - 1))
+                hold >>= extra
+                bits -= extra
+            entry = s[_DISTANCES + (hold & 255)]
+            if entry == 0:
+                entry = _long_code(s, _DISTANCE_COUNTS, _DISTANCE_SYMBOLS, hold)
+            extra = entry & 15
+            if extra == 0 or extra > bits:
+                return False
+            hold >>= extra
+            bits -= extra
+            symbol = entry >> 4
+            if symbol < 4:
+                offset = symbol + 1
+            elif symbol > 29:
+                return False
+            else:
+                extra = (symbol >> 1) - 1
+                if extra > bits:
+                    return False
+                offset = 1 + ((2 + (symbol & 1)) << extra) + (hold & ((1 << extra) - 1))
+                hold >>= extra
+                bits -= extra
+            if offset > o - begin or length > end - o:
+                return False
+            copy_match(q, o, writable, offset, length)
+            o += length
+    i -= bits >> 3
+    if o != end or stop - i != 4:
+        return False
+    byte = p[i]
+    return _adler32(q, begin, end) == ((byte << 24) | (p[i + 1] << 16) | (p[i + 2] << 8) | p[i + 3])
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.bint)
+def _fixed(s: cython.pointer[cython.int]):
+    """Make the tables of a block with fixed codes."""
+    k: cython.int
+    for k in range(288):
+        s[_LENGTHS + k] = 8 if k < 144 else 9 if k < 256 else 7 if k < 280 else 8
+    if _construct(s, 0, 288, _LITERAL_BITS, _LITERALS, _LITERAL_COUNTS, _LITERAL_SYMBOLS) != 0:
+        return False
+    for k in range(30):
+        s[_LENGTHS + k] = 5
+    # Two of the 32 codes are never used.
+    return (
+        _construct(s, 0, 30, _DISTANCE_BITS, _DISTANCES, _DISTANCE_COUNTS, _DISTANCE_SYMBOLS) >= 0
+    )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def _dynamic(
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    hold: cython.ulonglong,
+    bits: cython.int,
+    s: cython.pointer[cython.int],
+):
+    """Make the tables of a block that brings its codes; gives the position behind them, or −1.
+
+    How many bits of the byte before that position are left is put at `_STARTS`.
+    """
+    byte: cython.ulonglong
+    literals: cython.int
+    distances: cython.int
+    codes: cython.int
+    entry: cython.int
+    symbol: cython.int
+    before: cython.int
+    k: cython.int
+    n: cython.int
+    if bits < 14:
+        return -1
+    literals = 257 + (hold & 31)
+    distances = 1 + ((hold >> 5) & 31)
+    codes = 4 + ((hold >> 10) & 15)
+    hold >>= 14
+    bits -= 14
+    if literals > 286 or distances > 30:
+        return -1
+    for k in range(19):
+        s[_LENGTHS + k] = 0
+    for k in range(codes):
+        if bits < 3:
+            while bits <= 56 and i < stop:
+                byte = p[i]
+                hold |= byte << bits
+                bits += 8
+                i += 1
+            if bits < 3:
+                return -1
+        if k < 3:
+            n = 16 + k
+        elif k == 3:
+            n = 0
+        elif k & 1 == 0:
+            n = 6 + (k >> 1)
+        else:
+            n = 7 - ((k - 5) >> 1)
+        s[_LENGTHS + n] = hold & 7
+        hold >>= 3
+        bits -= 3
+    if _construct(s, 0, 19, 7, _LITERALS, _LITERAL_COUNTS, _LITERAL_SYMBOLS) != 0:
+        return -1
+    k = 0
+    while k < literals + distances:
+        if bits < 16:
+            while bits <= 56 and i < stop:
+                byte = p[i]
+                hold |= byte << bits
+                bits += 8
+                i += 1
+        entry = s[_LITERALS + (hold & 127)]
+        n = entry & 15
+        if n == 0 or n > bits:
+            return -1
+        hold >>= n
+        bits -= n
+        symbol = entry >> 4
+        if symbol < 16:
+            s[_LENGTHS + k] = symbol
+            k += 1
+            continue
+        before = 0
+        if symbol == 16:
+            if k == 0 or bits < 2:
+                return -1
+            before = s[_LENGTHS + k - 1]
+            n = 3 + (hold & 3)
+            hold >>= 2
+            bits -= 2
+        elif symbol == 17:
+            if bits < 3:
+                return -1
+            n = 3 + (hold & 7)
+            hold >>= 3
+            bits -= 3
+        else:
+            if bits < 7:
+                return -1
+            n = 11 + (hold & 127)
+            hold >>= 7
+            bits -= 7
+        if n > literals + distances - k:
+            return -1
+        while n > 0:
+            s[_LENGTHS + k] = before
+            k += 1
+            n -= 1
+    if s[_LENGTHS + 256] == 0:
+        return -1
+    if (
+        _construct(s, 0, literals, _LITERAL_BITS, _LITERALS, _LITERAL_COUNTS, _LITERAL_SYMBOLS) != 0
+        or _construct(
+            s,
+            literals,
+            distances,
+            _DISTANCE_BITS,
+            _DISTANCES,
+            _DISTANCE_COUNTS,
+            _DISTANCE_SYMBOLS,
+        )
+        != 0
+    ):
+        return -1
+    i -= bits >> 3
+    s[_STARTS] = bits & 7
+    return i
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.int)
+def _construct(
+    s: cython.pointer[cython.int],
+    first: cython.int,
+    n: cython.int,
+    root: cython.int,
+    table: cython.int,
+    counts: cython.int,
+    symbols: cython.int,
+):
+    """Make the tables of `n` codes from their lengths, which begin at `_LENGTHS + first`.
+
+    Gives how many codes of 15 bits are left over: less than 0 if there are too many codes.
+    """
+    k: cython.int
+    length: cython.int
+    left: cython.int = 1
+    index: cython.int = 0
+    code: cython.int = 0
+    step: cython.int
+    size: cython.int
+    for k in range(16):
+        s[counts + k] = 0
+    for k in range(n):
+        s[counts + s[_LENGTHS + first + k]] += 1
+    s[_STARTS + 1] = 0
+    for length in range(1, 16):
+        left = 2 * left - s[counts + length]
+        if left < 0:
+            return left
+        if length < 15:
+            s[_STARTS + length + 1] = s[_STARTS + length] + s[counts + length]
+    for k in range(n):
+        length = s[_LENGTHS + first + k]
+        if length != 0:
+            s[symbols + s[_STARTS + length]] = k
+            s[_STARTS + length] += 1
+    # Codes stand with their highest bit first, so they are counted from the other end. What stands
+    # at the end of a shorter code stands at that of each longer number that ends in it.
+    s[table] = 0
+    for length in range(1, root + 1):
+        size = 1 << (length - 1)
+        if cython.compiled:
+            memcpy(s + table + size, s + table, size * 4)
+        else:
+            s[table + size : table + 2 * size] = s[table : table + size]
+        for _ in range(s[counts + length]):
+            s[table + code] = s[symbols + index] << 4 | length
+            index += 1
+            step = size
+            while code & step != 0:
+                step >>= 1
+            code = (code & (step - 1)) + step if step != 0 else 0
+    return left
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.int)
+def _long_code(
+    s: cython.pointer[cython.int],
+    counts: cython.int,
+    symbols: cython.int,
+    hold: cython.ulonglong,
+):
+    """Symbol and length of the code that the next bits begin with, as in the table; 0: none."""
+    code: cython.int = 0
+    first: cython.int = 0
+    index: cython.int = 0
+    length: cython.int
+    for length in range(1, 16):
+        code |= hold & 1
+        hold >>= 1
+        if code - s[counts + length] < first:
+            return s[symbols + index + code - first] << 4 | length
+        index += s[counts + length]
+        first = (first + s[counts + length]) << 1
+        code <<= 1
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.ulonglong)
+def _adler32(q: cython.pointer[cython.uchar], i: cython.Py_ssize_t, stop: cython.Py_ssize_t):
+    """The checksum of a finished stream."""
+    a: cython.ulonglong = 1
+    b: cython.ulonglong = 0
+    end: cython.Py_ssize_t
+    while i < stop:
+        # So many bytes do not carry the sums beyond 32 bits.
+        end = min(stop, i + 5552)
+        while i < end:
+            a += q[i]
+            b += a
+            i += 1
+        a %= 65521
+        b %= 65521
+    return b << 16 | a
