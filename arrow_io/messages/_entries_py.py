@@ -2,13 +2,15 @@
 # cython: initializedcheck=False, cdivision=True
 """The walk of entries: the bytes of a block → the entry table (`arrow_io.messages.layout`).
 
-Cython in pure-Python mode, as are `_metadata_py` and `_columns_py`. Each of these files is also
-compiled, under a name that ends in `_c` instead of `_py`; `arrow_io.core.builds` chooses. Both
-builds give the same numbers for every input, hostile input included.
+Cython in pure-Python mode, as are `_metadata_py`, `_codecs_py`, `_inflate_py` and `_columns_py`.
+Each of these files is also compiled, under a name that ends in `_c` instead of `_py`;
+`arrow_io.core.builds` chooses. Both builds give the same numbers for every input, hostile input
+included.
 
 Rules of these files:
 
 * Input is a read-only byte view and is never copied, but for the gathering of asked-for columns.
+* What takes long is one call for many entries, and gives up Python's lock.
 * Bounds checks are off in the compiled build, so every length read from the bytes is compared with
   what remains *before* it is used, and every shift is masked to 64 bits.
 * No Python object is made and no error is raised for bad bytes: a code is left in the table (or
