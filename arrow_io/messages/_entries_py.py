@@ -192,6 +192,27 @@ def next_flagged(
     return i
 
 
+def end_of_kind(
+    table: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> int:
+    """The entry behind those from `first` on, up to `stop`, that are of its kind.
+
+    They are all batches or none is, and all are compressed by the same codec or none is.
+    """
+    i: cython.Py_ssize_t = first
+    mask: cython.longlong = layout.BATCHED | layout.COMPRESSED
+    kind: cython.longlong = table[first * layout.ENTRY_WIDTH + layout.FLAGS] & mask
+    codec: cython.longlong = table[first * layout.ENTRY_WIDTH + layout.COMPRESSION]
+    with cython.nogil:
+        while (
+            i < stop
+            and table[i * layout.ENTRY_WIDTH + layout.FLAGS] & mask == kind
+            and table[i * layout.ENTRY_WIDTH + layout.COMPRESSION] == codec
+        ):
+            i += 1
+    return i
+
+
 def mark_bad_checksums(
     data: cython.const[cython.uchar][::1], table: cython.longlong[::1], count: cython.Py_ssize_t
 ) -> None:

@@ -174,7 +174,7 @@ class MessageReader:
     def _read_stretches(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
         """Read entries that are not special, those of one kind together."""
         while index < stop:
-            end = builds.in_use.codecs.end_of_kind(run.table, index, stop)
+            end = builds.in_use.entries.end_of_kind(run.table, index, stop)
             flags = run.number(index, layout.FLAGS)
             bodies = None
             add = self._add_batches if flags & layout.BATCHED else self._add_singles
