@@ -43,9 +43,9 @@ class Written:
         return encode_entry(self._messages, batched=self.members > 0, framing=framing)
 
     def held_bytes(self, *, is_split: bool) -> int:
-        """Bytes of the entry, and of what it has to be split or decompressed to."""
+        """Bytes of the entry, and of what it has to be decompressed to."""
         length = len(self.encoded(Framing(codec=self.codec)))
-        if not is_split or (self.members == 0 and self.codec == "NONE"):
+        if not is_split or self.codec == "NONE":
             return length
         plain = self.encoded(_BARE)
         return length + len(plain) - 4 - int.from_bytes(plain[:4])
