@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -13,6 +14,7 @@ import pyarrow.dataset as pads
 
 from arrow_io.errors import OptionError
 from arrow_io.option_values import check_whole_number
+from arrow_io.read_report import ReadReport
 from arrow_io.wording import counted
 from connector.plain_text import size_text
 from connector.read_ahead import read_ahead
@@ -81,10 +83,15 @@ class TopicScanner:
         first is asked for, and little beyond the last one asked for.
         """
         self.report = TopicReport().add(self.unsound)
-        units = scan_units(self.scan.plan())
-        for done in read_ahead(units, threads=os.cpu_count() or 1):
-            self.report.add(done.report)
-            yield from done.batches
+        reading = ReadReport()
+        units = scan_units(self.scan.plan(), reading)
+        try:
+            with closing(read_ahead(units, threads=os.cpu_count() or 1)) as ahead:
+                for done in ahead:
+                    self.report.add(done.report)
+                    yield from done.batches
+        finally:
+            self.report.add(reading)
         self._tell()
 
     def to_reader(self) -> pa.RecordBatchReader:

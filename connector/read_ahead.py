@@ -9,7 +9,7 @@ from threading import Event, Semaphore, Thread
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
 _T = TypeVar("_T")
 
@@ -20,7 +20,7 @@ class _Finished:
     """Stands behind the last unit."""
 
 
-def read_ahead(units: Iterator[Callable[[], _T]], *, threads: int) -> Iterator[_T]:
+def read_ahead(units: Iterator[Callable[[], _T]], *, threads: int) -> Generator[_T, None, None]:
     """What comes of units, in their order, while the next ones are already being done.
 
     The first is done alone; with each that the consumer takes, the number of those that are under

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -99,6 +99,33 @@ class EntryRun:
     def decoded_bytes(self) -> int:
         """How many bytes the entries and their decompressed payloads are said to have."""
         return int(builds.in_use.entries.decoded_bytes(self.table, 0, self.count))
+
+    def parts(self, max_messages: int, max_bytes: int) -> Iterator[EntryRun]:
+        """The entries in as few runs as have no more than that each, or else a single entry.
+
+        Args:
+            max_messages: Most messages (`message_count`).
+            max_bytes: Most bytes (`decoded_bytes`).
+        """
+        if self.message_count <= max_messages and self.decoded_bytes <= max_bytes:
+            yield self
+            return
+        entries = builds.in_use.entries
+        first = messages = size_bytes = 0
+        for index in range(self.count):
+            more_messages = entries.count_messages(self.table, index, index + 1)
+            more_bytes = entries.decoded_bytes(self.table, index, index + 1)
+            messages += more_messages
+            size_bytes += more_bytes
+            if first < index and (messages > max_messages or size_bytes > max_bytes):
+                yield self._part(first, index)
+                first, messages, size_bytes = index, more_messages, more_bytes
+        yield self._part(first, self.count)
+
+    def _part(self, first: int, stop: int) -> EntryRun:
+        table = self.table[first * layout.ENTRY_WIDTH : stop * layout.ENTRY_WIDTH]
+        is_last = self.before_gap and stop == self.count
+        return replace(self, table=table, count=stop - first, before_gap=is_last)
 
     def flagged(self, mask: int) -> Iterator[int]:
         """Indexes of the entries that have any flag of `mask`."""

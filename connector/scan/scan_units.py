@@ -14,6 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from arrow_io.core import builds
+from arrow_io.errors import PulsarOffloadError
 from arrow_io.messages import layout
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
@@ -23,7 +24,7 @@ from connector.scan.entry_stream import EntryStream
 from connector.scan.execution import RowGiver, bound_rows, byte_spans, tally_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -41,20 +42,22 @@ class Done:
 
     Attributes:
         batches: Its rows, in order; none of them is empty.
-        report: What was counted besides.
+        report: What was counted as they were made.
     """
 
     batches: Sequence[pa.RecordBatch] = ()
     report: ReadReport = field(default_factory=ReadReport)
 
 
-def scan_units(tasks: Sequence[ScanTask]) -> Iterator[ScanUnit]:
+def scan_units(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanUnit, None, None]:
     """Cut tasks into units; whoever takes a unit has it done, in any thread.
 
     The first unit is small, so that its rows come soon.
 
     Args:
         tasks: The tasks, in the order of their rows.
+        report: Receives what is counted while entries are read: of each task when it has been read,
+            or is given up. What units count stands in what comes of them.
 
     Raises:
         PulsarOffloadError: Data cannot be read, or decoded where rows depend on other entries. The
@@ -63,19 +66,22 @@ def scan_units(tasks: Sequence[ScanTask]) -> Iterator[ScanUnit]:
     with RangesAhead(byte_spans(tasks)) as ahead:
         limits = tasks[0].read.options.limits if tasks else None
         for task in tasks:
-            for unit in _Cutter(task, ahead).units(limits):
-                yield unit
-                limits = None
+            reading = ReadReport()
+            try:
+                for unit in _Cutter(task, reading, ahead).units(limits):
+                    yield unit
+                    limits = None
+            finally:
+                report.add(reading)
 
 
 class _Cutter:
     """Cuts one task into units."""
 
-    def __init__(self, task: ScanTask, ahead: RangesAhead) -> None:
+    def __init__(self, task: ScanTask, report: ReadReport, ahead: RangesAhead) -> None:
         self._task = task
         self._options = task.read.options
-        self._reading = ReadReport()
-        self._tally = tally_of(self._options, self._reading)
+        self._tally = tally_of(self._options, report)
         self._stream = EntryStream(task, self._tally, ahead, verify_owned=False)
         self._decryptor = PayloadDecryptor(self._options.decryption_keys)
         self._giver = RowGiver.of(task.read)
@@ -83,24 +89,32 @@ class _Cutter:
     def units(self, first_limits: BatchLimits | None) -> Iterator[ScanUnit]:
         """The units; the first with limits of its own, if they are given."""
         runs = iter(self._stream)
-        taken = _Taken(self._options.limits)
-        for run in runs:
-            if _is_bound(run):
-                if taken.runs:
-                    yield self._decoding(taken, first_limits)
-                yield from self._bound_units(chain([run], runs))
-                break
-            if taken.runs and (first_limits is not None or not taken.has_room(run)):
-                yield self._decoding(taken, first_limits)
-                taken, first_limits = _Taken(self._options.limits), None
-            taken.add(run)
-            if run.before_gap:
-                # Nothing that began is open.
-                self._stream.skip_gap()
-        else:
+        limits = self._options.limits
+        taken = _Taken(limits)
+        bound: Iterator[EntryRun] = iter(())
+        try:
+            for run in runs:
+                if _is_bound(run):
+                    bound = chain([run], runs)
+                    break
+                if run.before_gap or not run.owned:
+                    # Nothing that began is open.
+                    self._stream.skip_gap()
+                for part in run.parts(limits.max_rows, limits.max_bytes) if run.owned else ():
+                    if not taken.has_room(part):
+                        yield self._decoding(taken, None)
+                        taken = _Taken(limits)
+                    taken.add(part)
+                    if first_limits is not None:
+                        yield self._decoding(taken, first_limits)
+                        taken, first_limits = _Taken(limits), None
+        except PulsarOffloadError:
             if taken.runs:
-                yield self._decoding(taken, first_limits)
-        yield partial(Done, report=self._reading)
+                yield self._decoding(taken, None)
+            raise
+        if taken.runs:
+            yield self._decoding(taken, None)
+        yield from self._bound_units(bound)
 
     def _decoding(self, taken: _Taken, limits: BatchLimits | None) -> ScanUnit:
         if limits is None:
@@ -137,8 +151,8 @@ class _Taken:
         self._bytes = 0
 
     def has_room(self, run: EntryRun) -> bool:
-        """Whether one record batch has room for another run too."""
-        return (
+        """Whether one record batch has room for another run too; the first is always taken."""
+        return not self.runs or (
             self.messages + run.message_count <= self._limits.max_rows
             and self._bytes + run.decoded_bytes <= self._limits.max_bytes
         )

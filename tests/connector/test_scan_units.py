@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.errors import PulsarOffloadError
-from arrow_io.read_report import ReadReport
+from arrow_io.errors import CorruptBlockError, PulsarOffloadError
+from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
 from connector.scan.execution import execute
 from connector.scan.scan_units import scan_units
-from tests.support.buckets import TOPIC, golden_objects, memory_bucket, object_name, offload_ledger
-from tests.support.entries import Message, encode_entry
+from tests.support.buckets import (
+    TOPIC,
+    golden_objects,
+    memory_bucket,
+    object_name,
+    offload_ledger,
+    with_lost_entries,
+)
+from tests.support.entries import Framing, Message, encode_entry
 from tests.support.golden import GOLDEN, golden_topics
 from tests.support.golden_datasets import open_golden
 
@@ -66,8 +76,9 @@ def _by_units(tasks: Sequence[ScanTask], chance: random.Random) -> Result:
     """The units are done in any order, those behind an error too."""
     failure = ""
     units: list[ScanUnit] = []
+    report = ReadReport()
     try:
-        units.extend(scan_units(tasks))
+        units.extend(scan_units(tasks, report))
     except PulsarOffloadError as error:
         failure = repr(error)
     done: dict[int, Any] = {}
@@ -76,7 +87,6 @@ def _by_units(tasks: Sequence[ScanTask], chance: random.Random) -> Result:
             done[number] = units[number]()
         except PulsarOffloadError as error:
             done[number] = error
-    report = ReadReport()
     batches: list[pa.RecordBatch] = []
     for number in range(len(units)):
         if isinstance(done[number], PulsarOffloadError):
@@ -145,11 +155,11 @@ def test_first_unit_is_small_and_the_others_fill_record_batches() -> None:
         limits = replace(scan.options.limits, max_rows=1000, first_rows=10, max_bytes=1 << 20)
         scan = replace(scan, options=replace(scan.options, limits=limits))
 
-        first, *others, end = [unit().batches for unit in scan_units(scan.plan())]
+        units = scan_units(scan.plan(), ReadReport())
+        first, *others = [unit().batches for unit in units]
 
     assert next(iter(first)).num_rows == 10
     assert sum(batch.num_rows for batch in first) <= 40
-    assert end == ()
     sizes = [[batch.num_rows for batch in each] for each in others]
     assert all(len(each) == 1 for each in sizes)
     assert all(900 < rows <= 1000 for rows, *_ in sizes[:-1])
@@ -158,4 +168,104 @@ def test_first_unit_is_small_and_the_others_fill_record_batches() -> None:
 
 def test_no_tasks_are_no_units() -> None:
     """A topic without ledgers."""
-    assert list(scan_units([])) == []
+    assert list(scan_units([], ReadReport())) == []
+
+
+@given(
+    entries=st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=30),
+    max_rows=st.integers(1, 60),
+    max_bytes=st.sampled_from((1, 100, 5000, 1 << 20)),
+)
+def test_units_hold_no_more_than_record_batches(
+    entries: list[tuple[int, bool]], max_rows: int, max_bytes: int
+) -> None:
+    """Or else one entry: however much the entries that were fetched together decompress to."""
+    encoded = [
+        encode_entry(
+            [Message(payload=bytes(100))] * messages,
+            batched=True,
+            framing=Framing(codec="ZLIB" if compressed else "NONE"),
+        )
+        for messages, compressed in entries
+    ]
+    with memory_bucket(offload_ledger(object_name(1), encoded)) as bucket:
+        scan = open_topic(bucket.url, TOPIC, value="raw").scan
+        limits = replace(scan.options.limits, max_rows=max_rows, max_bytes=max_bytes)
+        scan = replace(scan, options=replace(scan.options, limits=limits))
+        found = [unit().batches for unit in scan_units(scan.plan(), ReadReport())]
+
+    rows = [
+        [row for each in batches for row in each["__entry_id__"].to_pylist()] for batches in found
+    ]
+    expected = [entry for entry, (messages, _) in enumerate(entries) for _ in range(messages)]
+    assert [row for each in rows for row in each] == expected
+    for each in rows:
+        assert len(set(each)) == 1 or (len(each) <= max_rows and 100 * len(each) <= max_bytes)
+
+
+def _ledger(
+    number: int, count: int, *, damaged: int | None = None, lost: int = 0
+) -> dict[str, bytes]:
+    """A ledger of entries of about 1,000 bytes; one may have another id than it should."""
+    name = object_name(number)
+    entry = encode_entry([Message(payload=bytes(900))], batched=False)
+    objects = offload_ledger(name, [entry] * count)
+    if damaged is not None:
+        data = bytearray(objects[name.data_name])
+        data[data.index(entry) + damaged * (12 + len(entry)) - 1] ^= 64
+        objects[name.data_name] = bytes(data)
+    if lost:
+        objects[name.index_name] = with_lost_entries(objects[name.index_name], lost)
+    return objects
+
+
+@pytest.mark.parametrize("sound", [1, 2, 30])
+def test_rows_before_damage_are_given(sound: int) -> None:
+    """All of them: they stand before the error, whatever they would have been put together with."""
+    given_rows: list[int] = []
+    with memory_bucket(_ledger(1, 40, damaged=sound)) as bucket:
+        dataset = open_topic(bucket.url, TOPIC, value="raw", range_bytes=1000)
+        rows = (batch.num_rows for batch in dataset.to_batches())
+        with pytest.raises(CorruptBlockError):
+            given_rows.extend(rows)
+
+    assert sum(given_rows) == sound
+
+
+def test_first_rows_need_no_second_request() -> None:
+    """They are given before anything behind them is asked for."""
+    trace = RequestTrace()
+    with memory_bucket(_ledger(1, 40)) as bucket:
+        tasks = open_topic(
+            bucket.url, TOPIC, value="raw", range_bytes=2500, trace=trace
+        ).scan.plan()
+        with closing(scan_units(tasks, ReadReport())) as units:
+            assert [batch.num_rows for batch in next(units)().batches] == [2]
+            assert trace.counts.range_requests == 1
+
+
+def test_what_stands_between_ranges_is_not_read_for_want_of_the_last_entry() -> None:
+    """It was lost, so that none says that the range ends with it."""
+    objects = _ledger(1, 3, lost=2) | _ledger(2, 40) | _ledger(3, 3)
+    with memory_bucket(objects) as bucket:
+        trace = RequestTrace()
+        options: dict[str, Any] = {"on_corruption": "salvage", "range_bytes": 1000, "trace": trace}
+        scan = open_topic(bucket.url, TOPIC, value="raw", **options).scan
+        tasks = scan.where(pc.field("__ledger_id__") != 2).plan()
+        report = ReadReport()
+        rows = [row for unit in scan_units(tasks, report) for row in unit().batches]
+
+    assert sum(batch.num_rows for batch in rows) == 6
+    assert report.lost == {(Unit.ENTRY, "MissingEntriesError"): 2}
+    assert trace.counts.range_requests < 12
+
+
+def test_report_of_an_unfinished_read_has_what_was_lost() -> None:
+    """Nothing is left out before rows that are given, and not told."""
+    with memory_bucket(_ledger(1, 3, lost=2) | _ledger(2, 40)) as bucket:
+        dataset = open_topic(bucket.url, TOPIC, value="raw", on_corruption="salvage", batch_rows=5)
+        batches = dataset.to_batches()
+        assert {next(batches)["__ledger_id__"][0].as_py() for _ in range(3)} == {1, 2}
+        del batches
+
+    assert dataset.report.lost == {(Unit.ENTRY, "MissingEntriesError"): 2}
