@@ -61,6 +61,8 @@ class LazySequence(Sequence[_T]):
 class LedgerPages(LazySequence[TopicLedger]):
     """All ledgers of a topic, some to a page. Only the pages used last are kept.
 
+    Several threads may ask at once.
+
     Args:
         count: How many ledgers there are.
         page_ledgers: How many there are on each page but the last.
@@ -95,9 +97,10 @@ class LedgerPages(LazySequence[TopicLedger]):
             return self._kept[place]
         number, row = divmod(place, self._page_ledgers)
         page = self._page(number)
-        if not isinstance(page[row], TopicLedger):
-            page[row] = self._read_ledger(page[row], place)
-        found: TopicLedger = page[row]
+        # Read once: another thread may put the ledger there meanwhile.
+        found = page[row]
+        if not isinstance(found, TopicLedger):
+            found = page[row] = self._read_ledger(found, place)
         return found
 
 

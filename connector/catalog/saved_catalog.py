@@ -182,7 +182,12 @@ class SavedCatalog:
             return None if answer is None else read_base64(answer)
 
     def ledgers(self, topic: TopicName) -> TopicLedgers:
-        """One topic, of which only those ledgers are made now that are not read."""
+        """One topic, of which only those ledgers are made now that are not read.
+
+        One that is not there has no ledgers.
+        """
+        if topic not in self._places:
+            return gathered(topic, (), (), ())
         with self._lock:
             if topic not in self._opened:
                 with self._documents.corruption_told():
@@ -378,7 +383,7 @@ class SnapshotSource:
 
     def topic_metadata(self, topic: TopicName) -> TopicMetadata | None:
         """What was known of a topic; None if nothing was."""
-        return self._saved.ledgers(topic).metadata if topic in self._saved.topics else None
+        return self._saved.ledgers(topic).metadata
 
     def named_attempts(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from connector import open_catalog, open_topic
 from connector.catalog.ledger_pages import LedgerPages, Picked
 from connector.catalog.snapshot_documents import Documents
-from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger
+from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger, TopicLedgers
+from connector.topic_name import TopicName
 from tests.support.large_bucket import LargeBucket
 
 if TYPE_CHECKING:
@@ -126,3 +127,28 @@ def test_lazy_sequences_are_tuples(count: int, page: int, data: st.DataObject) -
                 assert lazy[place] == expected[place]
         with pytest.raises(IndexError):
             lazy[len(expected)]
+
+
+class _ReadByAnother(list[Any]):
+    """A page of which another thread makes each ledger while it is asked for."""
+
+    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - as of any list
+        value = super().__getitem__(row)
+        self[row] = _ledger(row)
+        return value
+
+
+def test_ledgers_may_be_made_by_several_threads_at_once() -> None:
+    """Each finds what it needs, whoever is quicker."""
+    pages = LedgerPages(3, 3, lambda _: _ReadByAnother(range(3)), lambda value, _: _ledger(value))
+
+    assert tuple(pages) == tuple(map(_ledger, range(3)))
+
+
+def test_topic_that_is_not_in_the_snapshot_has_no_ledgers(saved: Catalog, opened: Catalog) -> None:
+    """As in the catalog that was saved; it is not the snapshot that is at fault."""
+    topic = TopicName.parse("persistent://public/default/other")
+
+    assert opened.ledgers(topic) == saved.ledgers(topic) == TopicLedgers(topic, ())
+    assert opened.metadata(topic) is saved.metadata(topic) is None
+    assert opened.opening([topic]) == saved.opening([topic])
