@@ -63,13 +63,8 @@ class Planned:
 
     def is_for(self, span: ByteSpan) -> bool:
         """Whether a stream of another span can go on with what was requested of this one."""
-        mine, other = self.span.reader, span.reader
-        return (
-            mine.name == other.name
-            and self.span.stop == span.stop
-            and self.span.start <= span.start
-            and mine.location == other.location
-        )
+        mine = self.span
+        return mine.reader == span.reader and mine.stop == span.stop and mine.start <= span.start
 
 
 class RangesAhead:
@@ -204,7 +199,7 @@ class RangesAhead:
             self._window = _WIDER[self._window] if self._window < len(_WIDER) else 4 * self._window
             return
         self._waits += 1
-        if self._waits == location.max_connections and self._growth < _MAX_GROWTH:
+        if self._waits >= location.max_connections and self._growth < _MAX_GROWTH:
             self._waits = 0
             self._growth *= 2
 

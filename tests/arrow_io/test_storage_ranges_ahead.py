@@ -212,6 +212,20 @@ def test_version_of_an_object_of_one_range_is_asked_for_behind_it(version: str) 
         assert trace.counts.head_requests == 3
 
 
+def test_bytes_of_another_version_than_the_stream_s_are_not_taken() -> None:
+    """Though they were requested, and the object has the same name and length."""
+    script = _ToldByHead(_objects(2))
+    location = replace(script.location(is_async=True), range_bytes=10)
+    wanted = RangeReader(location, "object-1", 10, ETag("second")).span(0, 10)
+    planned = replace(wanted, reader=replace(wanted.reader, version=ETag("first")))
+
+    with RangesAhead([*_spans(location, 1), planned], at_once=True) as ahead:
+        _all_of(_spans(location, 1)[0], ahead)
+        with pytest.raises(ObjectChangedError):
+            _all_of(wanted, ahead)
+        assert _all_of(planned, ahead) == script.objects["object-1"]
+
+
 @settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 60), max_size=12),
