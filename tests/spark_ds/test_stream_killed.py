@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -27,9 +28,12 @@ from tests.spark_ds.stream_program import (
 from tests.support.golden import golden_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from tests.support.golden import GoldenLedger
 
 pytestmark = pytest.mark.spark
 
@@ -45,6 +49,8 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
 }
 TIMEOUT_SECONDS = 240
+_STEPS = {OFFSETS_WRITTEN: 2, READING: 1, SINK_WRITTEN: 1, COMMITTED: 2}
+"""How many ledgers come before a process is killed at each step."""
 
 
 def _run(
@@ -81,6 +87,18 @@ def _options(folder: Path) -> dict[str, str]:
     }
 
 
+def _give(bucket: Path, ledgers: Iterator[GoldenLedger], count: int | None = None) -> None:
+    """Let so many more ledgers be in the bucket; None: all that are left."""
+    for ledger in islice(ledgers, count):
+        shutil.copy(ledger.data_object, bucket)
+        shutil.copy(ledger.index_object, bucket)
+
+
+def _check_rows(folder: Path) -> None:
+    table = pq.read_table(folder / "rows", partitioning=None)
+    assert table_rows(table) == golden_rows([TOPIC])
+
+
 def test_each_row_once_whatever_is_killed(
     spark: SparkSession, spark_environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -93,10 +111,8 @@ def test_each_row_once_whatever_is_killed(
     bucket.mkdir()
     coming = iter(TOPIC.ledgers)
 
-    for count, step in ((2, OFFSETS_WRITTEN), (1, READING), (1, SINK_WRITTEN), (2, COMMITTED)):
-        for _, ledger in zip(range(count), coming, strict=False):
-            shutil.copy(ledger.data_object, bucket)
-            shutil.copy(ledger.index_object, bucket)
+    for step, count in _STEPS.items():
+        _give(bucket, coming, count)
         if step == SINK_WRITTEN:
             done = _run(tmp_path, step, spark_environment, with_driver=True)
             assert done.returncode == -signal.SIGKILL, done.stdout[-4000:]
@@ -107,12 +123,27 @@ def test_each_row_once_whatever_is_killed(
         with pytest.raises(StreamingQueryException):
             query.awaitTermination(TIMEOUT_SECONDS)
         assert (tmp_path / step).exists()
-    for ledger in coming:
-        shutil.copy(ledger.data_object, bucket)
-        shutil.copy(ledger.index_object, bucket)
+    _give(bucket, coming)
     done = _run(tmp_path, READING, spark_environment, with_driver=False)
     assert done.returncode == 0, done.stdout[-4000:]
     assert (tmp_path / f"{READING} there").exists()
+    _check_rows(tmp_path)
 
-    table = pq.read_table(tmp_path / "rows", partitioning=None)
-    assert table_rows(table) == golden_rows([TOPIC])
+
+@pytest.mark.exhaustive
+def test_each_row_once_if_the_driver_is_killed_at_every_step(
+    spark_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """With all of its processes, each time in a session of its own."""
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    coming = iter(TOPIC.ledgers)
+    for step, count in _STEPS.items():
+        _give(bucket, coming, count)
+        done = _run(tmp_path, step, spark_environment, with_driver=True)
+        assert done.returncode == -signal.SIGKILL, done.stdout[-4000:]
+        assert (tmp_path / f"{step} there").exists()
+    _give(bucket, coming)
+    done = _run(tmp_path, "no step", spark_environment, with_driver=True)
+    assert done.returncode == 0, done.stdout[-4000:]
+    _check_rows(tmp_path)
