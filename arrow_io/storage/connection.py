@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from fsspec.asyn import AsyncFileSystem
 from fsspec.core import url_to_fs
@@ -17,12 +18,17 @@ from arrow_io.storage.object_store import (
     ObjectStore,
     protocols,
 )
+from arrow_io.storage.obstore_options import obstore_place
+from arrow_io.storage.own_options import uses_obstore, without_ours
 from arrow_io.storage.s3_object_store import S3ObjectStore
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 
+if TYPE_CHECKING:
+    from arrow_io.storage.failures import RetryPolicy
+
 
 def open_store(
-    url: str, storage_options: Mapping[str, object], max_connections: int
+    url: str, storage_options: Mapping[str, object], max_connections: int, retry: RetryPolicy
 ) -> ObjectStore:
     """Connect to the store of a URL.
 
@@ -31,14 +37,19 @@ def open_store(
 
     Args:
         url: Any fsspec URL of a folder, bucket or prefix.
-        storage_options: Options of the file system.
+        storage_options: Options of the file system, and ours.
         max_connections: Most requests at a time.
+        retry: How often a request is sent, and how long it may take.
 
     Raises:
+        OptionError: The client is not known, or none for this store or these options.
         Exception: What fsspec or the file system's library raises.
     """
+    of_library = without_ours(storage_options)
+    if uses_obstore(storage_options):
+        return _open_obstore(url, of_library, max_connections, retry)
     # fsspec keeps file systems by the text of their options, which hidden ones would share.
-    options = _with_pool(url, shown_to_library(storage_options), max_connections)
+    options = _with_pool(url, shown_to_library(of_library), max_connections)
     file_system, root = url_to_fs(str(url), **options)
     if isinstance(file_system, AsyncFileSystem) and hasattr(file_system, "_call_s3"):
         return S3ObjectStore(file_system, root)
@@ -49,6 +60,14 @@ def open_store(
     if ClosingObjectStore.PROTOCOLS.intersection(protocols(file_system)):
         return ClosingObjectStore(file_system, root)
     return ObjectStore(file_system, root)
+
+
+def _open_obstore(
+    url: str, options: Mapping[str, object], max_connections: int, retry: RetryPolicy
+) -> ObjectStore:
+    from arrow_io.storage.obstore_object_store import ObstoreObjectStore  # noqa: PLC0415 - an extra
+
+    return ObstoreObjectStore(obstore_place(url, options), max_connections, retry)
 
 
 def _with_pool(

@@ -26,7 +26,7 @@ from arrow_io.storage.object_store import (
     ObjectStore,
     UnfinishedUpload,
 )
-from arrow_io.storage.own_options import max_connections, with_options
+from arrow_io.storage.own_options import max_connections, uses_obstore, with_options
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.request_errors import check_version, no_bytes, of_version
 from arrow_io.storage.request_sender import RequestSender
@@ -67,7 +67,7 @@ class Location:
     """Local path (made absolute), `memory://`, `s3://bucket/prefix`, or any other fsspec URL."""
     storage_options: Mapping[str, object] | None = field(default=None, hash=False)
     """Options of the fsspec file system, such as `key`, `secret` and `endpoint_url` of s3fs; and
-    ours: `request_attempts` and `request_deadline_s` of `retry`, and `max_connections`."""
+    ours: `request_attempts` and `request_deadline_s` of `retry`, `max_connections`, `client`."""
     retry: RetryPolicy = field(default=RetryPolicy(), compare=False)
     """How often a request that failed is sent again, and how long it may take."""
     range_bytes: int | None = field(default=None, compare=False)
@@ -87,7 +87,7 @@ class Location:
         Raises:
             OptionError: The URL is not text, is empty, names no bucket, holds credentials that
                 belong in the options, has a `?` on S3, from which on s3fs would cut it off, or
-                leads through a cache; or a number among the options is out of bounds.
+                leads through a cache; or one of our options has a value that it cannot have.
         """
         object.__setattr__(self, "url", path_or_url("url", self.url))
         if not isinstance(self.storage_options or {}, Mapping):
@@ -99,6 +99,7 @@ class Location:
         options = self.storage_options or {}
         object.__setattr__(self, "retry", with_options(self.retry, options))
         object.__setattr__(self, "max_connections", max_connections(options))
+        uses_obstore(options)
         if "://" not in self.url and "::" not in self.url:
             object.__setattr__(self, "url", str(Path(self.url).expanduser().absolute()))
         check_url(self.url, str(self))
@@ -135,27 +136,31 @@ class Location:
         return self.range_bytes or LONGEST_RANGE_BYTES
 
     def check_writable(self) -> None:
-        """Refuse a chain of URLs, such as `dir::s3://bucket`.
+        """Refuse a chain of URLs, such as `dir::s3://bucket`, and a client that only reads.
 
         It is not known whether a chain writes an object whole or not at all.
 
         Raises:
-            OptionError: The URL is a chain.
+            OptionError: The URL is a chain; or it is of S3, and `client` is obstore.
         """
         if "::" in self.url:
             message = f"{self} is a chain of URLs, which cannot be written to: give the last alone"
+            raise OptionError(message)
+        reason = self._sender.store().read_only_because
+        if reason:
+            message = f"{self}: {reason}"
             raise OptionError(message)
 
     def check_writes_new_objects(self) -> None:
         """Refuse a place where `write_new_object` is not known to be one step.
 
         Raises:
-            OptionError: It is known of S3, folders and memory alone.
+            OptionError: It is known of S3, obstore, folders and memory alone.
         """
         self.check_writable()
         if not self._sender.store().puts_new:
             raise OptionError(
-                f"{self}: on S3 and in folders alone is a name taken only if it is free"
+                f"{self}: on S3, by obstore and in folders alone is a name taken only if it is free"
             )
 
     @property

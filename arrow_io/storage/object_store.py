@@ -98,9 +98,11 @@ class ObjectStore:
 
     puts_new: ClassVar[bool] = False
     """Whether `put_new_object` is known to be one step here."""
+    read_only_because: str = ""
+    """Why nothing can be written here; empty if it can."""
     _LIST_OPTIONS: ClassVar[dict[str, object]] = {}
 
-    def __init__(self, file_system: AbstractFileSystem, root: str) -> None:
+    def __init__(self, file_system: AbstractFileSystem | None, root: str) -> None:
         self._file_system: Any = file_system
         self._root = root
         self._folder = root.rstrip("/") + "/"

@@ -1,4 +1,4 @@
-"""Storage options that are ours and not the file system's: how long, and how many at a time."""
+"""Storage options of ours and not the file system's: by what, how long, how many at a time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 ATTEMPTS_OPTION: Final = "request_attempts"
 DEADLINE_OPTION: Final = "request_deadline_s"
 CONNECTIONS_OPTION: Final = "max_connections"
+CLIENT_OPTION: Final = "client"
+OBSTORE: Final = "obstore"
 DEFAULT_MAX_CONNECTIONS: Final = 32
 _MAX_ATTEMPTS: Final = 1000
 _MAX_DEADLINE_S: Final = 86_400
 _MAX_CONNECTIONS: Final = 1024
+_CLIENTS: Final = ("fsspec", OBSTORE)
 
 
 def with_options(policy: RetryPolicy, storage_options: Mapping[str, object]) -> RetryPolicy:
@@ -56,9 +59,22 @@ def max_connections(storage_options: Mapping[str, object]) -> int:
     return _whole_number(storage_options, CONNECTIONS_OPTION, _MAX_CONNECTIONS)
 
 
+def uses_obstore(storage_options: Mapping[str, object]) -> bool:
+    """Whether requests go through obstore, and not through a file system of fsspec.
+
+    Raises:
+        OptionError: The option names neither.
+    """
+    client = shown_to_library(storage_options.get(CLIENT_OPTION, _CLIENTS[0]))
+    if client not in _CLIENTS:
+        message = f"{CLIENT_OPTION} must be 'fsspec' or 'obstore', not {client!r}"
+        raise OptionError(message)
+    return client == OBSTORE
+
+
 def without_ours(storage_options: Mapping[str, object]) -> dict[str, object]:
     """The options that the file system takes."""
-    ours = (ATTEMPTS_OPTION, DEADLINE_OPTION, CONNECTIONS_OPTION)
+    ours = (ATTEMPTS_OPTION, DEADLINE_OPTION, CONNECTIONS_OPTION, CLIENT_OPTION)
     return {name: value for name, value in storage_options.items() if name not in ours}
 
 

@@ -12,7 +12,7 @@ MASK = "***"
 _CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "adl", "az", "wasb", "wasbs"})
 """Azure's schemes, in whose URLs the container stands before the `@`."""
 
-_PLAIN_OPTIONS = frozenset({"endpoint_url", "region_name"})
+_PLAIN_OPTIONS = frozenset({"client", "endpoint_url", "region_name"})
 """Options that an error message is of little use without, and that are not secrets."""
 
 _MIN_SECRET_LENGTH = 4

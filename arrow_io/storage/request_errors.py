@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import (
     MissingObjectError,
@@ -15,6 +15,7 @@ from arrow_io.errors import (
 from arrow_io.extras import install_command
 from arrow_io.storage.failures import http_status, is_transient, s3_error_code, storage_errors
 from arrow_io.storage.object_version import agree
+from arrow_io.storage.own_options import uses_obstore
 from arrow_io.storage.redaction import redacted
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 from arrow_io.wording import counted
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_version import ObjectVersion
 
 _HTTP_PRECONDITION_FAILED = 412
+_PACKAGES: Final[Mapping[StoreKind | None, tuple[str, str]]] = {
+    StoreKind.S3: ("s3fs", "s3"),
+    StoreKind.GCS: ("gcsfs", "gcs"),
+    StoreKind.AZURE: ("adlfs", "azure"),
+}
+"""Package of a store's file system, and our extra that brings it."""
 
 
 class RequestErrors:
@@ -75,8 +82,11 @@ class RequestErrors:
             message = (
                 f"storage options or URL not usable for {self._shown_url}: {self.shown(error)}"
             )
-        elif store_kind(self._url) is StoreKind.S3:
-            message = f"{self._shown_url} needs s3fs: {install_command('s3')}"
+        elif uses_obstore(self._options):
+            message = f"{self._shown_url} needs obstore: {install_command('obstore')}"
+        elif (kind := store_kind(self._url)) in _PACKAGES:
+            package, extra = _PACKAGES[kind]
+            message = f"{self._shown_url} needs {package}: {install_command(extra)}"
         else:
             message = (
                 f"{self._shown_url} needs a package that is not installed: {self.shown(error)}"

@@ -11,7 +11,6 @@ from arrow_io.storage.attempts import Attempts
 from arrow_io.storage.connection import open_store
 from arrow_io.storage.failures import RequestGivenUpError, storage_errors
 from arrow_io.storage.listing_pages import ListingPages
-from arrow_io.storage.own_options import without_ours
 from arrow_io.storage.request_errors import RequestErrors
 from arrow_io.storage.s3_object_store import S3ObjectStore
 from arrow_io.storage.trace import RequestKind
@@ -119,8 +118,7 @@ class RequestSender:
 
     def _connect(self) -> ObjectStore:
         try:
-            options = without_ours(self._storage_options)
-            store = open_store(self._url, options, self._max_connections)
+            store = open_store(self._url, self._storage_options, self._max_connections, self._retry)
             if isinstance(store, S3ObjectStore):
                 store.connect()
         except (ImportError, TypeError, ValueError, KeyError) as error:

@@ -7,25 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import shown_to_library
+from arrow_io.storage.obstore_options import S3_NAMES
 from arrow_io.storage.own_options import without_ours
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
 
-_S3_NAMES: Final = {
-    "key": "AWS_ACCESS_KEY_ID",
-    "username": "AWS_ACCESS_KEY_ID",
-    "secret": "AWS_SECRET_ACCESS_KEY",
-    "password": "AWS_SECRET_ACCESS_KEY",
-    "token": "AWS_SESSION_TOKEN",
-    "endpoint_url": "AWS_ENDPOINT_URL",
-    "region_name": "AWS_REGION",
-    "aws_access_key_id": "AWS_ACCESS_KEY_ID",
-    "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
-    "aws_session_token": "AWS_SESSION_TOKEN",
-}
-"""By the names of s3fs, and of boto's client (`client_kwargs`)."""
 _OF_TRANSFER: Final = frozenset(
     {
         "asynchronous",
@@ -63,8 +51,8 @@ def delta_storage_options(location: Location) -> dict[str, str]:
     client = options.get("client_kwargs")
     flat = {**options, **(client if isinstance(client, Mapping) else {})}
     for name, value in flat.items():
-        if name in _S3_NAMES:
-            found[_S3_NAMES[name]] = str(value)
+        if name in S3_NAMES:
+            found[S3_NAMES[name]] = str(value)
         elif name == "anon":
             found["AWS_SKIP_SIGNATURE"] = "true" if value else "false"
         elif name not in {*_OF_TRANSFER, "client_kwargs"} and value is not None:

@@ -50,15 +50,18 @@ def s3_server() -> Iterator[S3Server]:
         yield server
 
 
-@pytest.fixture(params=["folder", "file-url", "memory", "bucket", "prefix"])
+@pytest.fixture(
+    params=["folder", "file-url", "memory", "bucket", "prefix", "obstore-bucket", "obstore-prefix"]
+)
 def make_location(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLocation:
     """Puts objects somewhere and tells where."""
 
     def make(objects: Mapping[str, bytes]) -> Location:
-        if request.param in {"bucket", "prefix"}:
+        client, _, place = request.param.rpartition("-")
+        if place in {"bucket", "prefix"}:
             server: S3Server = request.getfixturevalue("s3_server")
-            address = server.upload(objects, prefix="some/prefix" * (request.param == "prefix"))
-            return Location(address.url, address.storage_options)
+            address = server.upload(objects, prefix="some/prefix" * (place == "prefix"))
+            return Location(address.url, address.storage_options | {"client": client or "fsspec"})
         if request.param == "memory":
             url = f"memory://location-{next(_memory_folders)}"
         else:

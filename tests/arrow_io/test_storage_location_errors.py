@@ -216,23 +216,40 @@ class TestOptions:
         assert location.url == str(tmp_path / "data")
         assert [info.name for info in location.list_objects()] == ["a"]
 
-    def test_a_missing_package_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without s3fs the error says what to install."""
-        monkeypatch.delitem(_registry, "s3", raising=False)
-        monkeypatch.setitem(sys.modules, "s3fs", None)
+    @pytest.mark.parametrize(
+        ("url", "package", "extra"),
+        [
+            ("s3://bucket", "s3fs", "s3"),
+            ("gs://bucket", "gcsfs", "gcs"),
+            ("abfs://container", "adlfs", "azure"),
+        ],
+    )
+    def test_a_missing_package_is_named(
+        self, monkeypatch: pytest.MonkeyPatch, url: str, package: str, extra: str
+    ) -> None:
+        """Without the file system of a store the error says what to install."""
+        monkeypatch.delitem(_registry, url.partition("://")[0], raising=False)
+        monkeypatch.setitem(sys.modules, package, None)
 
-        with pytest.raises(OptionError, match=re.escape(install_command("s3"))):
-            Location("s3://bucket").list_objects()
+        with pytest.raises(OptionError, match=f"needs {package}: .*{extra}\\]"):
+            Location(url, {"account_name": "me"} if extra == "azure" else {}).list_objects()
+
+    def test_missing_obstore_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """If it was asked for by name."""
+        monkeypatch.setitem(sys.modules, "arrow_io.storage.obstore_object_store", None)
+
+        with pytest.raises(OptionError, match=re.escape(install_command("obstore"))):
+            Location("s3://bucket", {"client": "obstore"}).list_objects()
 
     def test_another_missing_package_is_named_by_fsspec(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """For stores without an extra of ours fsspec's own words are given."""
-        monkeypatch.delitem(_registry, "gs", raising=False)
-        monkeypatch.setitem(sys.modules, "gcsfs", None)
+        monkeypatch.delitem(_registry, "oss", raising=False)
+        monkeypatch.setitem(sys.modules, "ossfs", None)
 
-        with pytest.raises(OptionError, match="install gcsfs"):
-            Location("gs://bucket").list_objects()
+        with pytest.raises(OptionError, match="ossfs"):
+            Location("oss://bucket").list_objects()
 
     def test_an_unknown_option_is_an_option_error(self) -> None:
         """A mistyped option is named, its value is not."""

@@ -1,0 +1,242 @@
+"""A URL and storage options of fsspec → what obstore is told, by the names of `object_store`.
+
+What is not translated is refused: an option that is left out without a word may be the one that
+keeps somebody out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.hidden import shown_to_library
+from arrow_io.storage.store_kinds import StoreKind, prefix_in_store, store_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+S3_NAMES: Final = {
+    "key": "AWS_ACCESS_KEY_ID",
+    "username": "AWS_ACCESS_KEY_ID",
+    "secret": "AWS_SECRET_ACCESS_KEY",
+    "password": "AWS_SECRET_ACCESS_KEY",
+    "token": "AWS_SESSION_TOKEN",
+    "endpoint_url": "AWS_ENDPOINT_URL",
+    "region_name": "AWS_REGION",
+    "aws_access_key_id": "AWS_ACCESS_KEY_ID",
+    "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "aws_session_token": "AWS_SESSION_TOKEN",
+}
+"""By the names of s3fs, and of boto's client (`client_kwargs`)."""
+
+_GCS_NAMES: Final = {"endpoint_url": "base_url"}
+"""By the names of gcsfs."""
+
+_AZURE_NAMES: Final = {
+    "account_name": "account_name",
+    "account_key": "account_key",
+    "sas_token": "sas_key",
+    "tenant_id": "tenant_id",
+    "client_id": "client_id",
+    "client_secret": "client_secret",
+}
+"""By the names of adlfs."""
+
+_CONNECTION_NAMES: Final = {
+    "AccountName": "account_name",
+    "AccountKey": "account_key",
+    "SharedAccessSignature": "sas_key",
+    "BlobEndpoint": "endpoint",
+}
+"""By the names in a connection string of Azure."""
+
+_OF_TRANSFER: Final = frozenset(
+    {
+        "asynchronous",
+        "block_size",
+        "cache_regions",
+        "cache_timeout",
+        "default_block_size",
+        "default_cache_type",
+        "default_fill_cache",
+        "fixed_upload_size",
+        "loop",
+        "max_concurrency",
+        "skip_instance_cache",
+        "use_listings_cache",
+    }
+)
+"""How a file system of fsspec sends its requests."""
+
+_OF_BOTOCORE: Final = frozenset(
+    {"connect_timeout", "max_pool_connections", "read_timeout", "retries", "tcp_keepalive"}
+)
+"""How botocore sends its requests, in `config_kwargs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObstorePlace:
+    """A bucket or container, a folder in it, and how to get at it."""
+
+    kind: StoreKind
+    bucket: str
+    prefix: str
+    """Without slashes around it; empty for the bucket itself."""
+    config: Mapping[str, str]
+    client_options: Mapping[str, object]
+
+
+def obstore_place(url: str, storage_options: Mapping[str, object]) -> ObstorePlace:
+    """What obstore is told of a location.
+
+    Args:
+        url: URL of S3, Google Cloud Storage or Azure.
+        storage_options: Options of s3fs, gcsfs or adlfs; what is of their transfer is passed over.
+
+    Raises:
+        OptionError: The URL is of another store, or an option has no counterpart.
+    """
+    kind = store_kind(url)
+    if "::" in url or kind is None or kind not in _TRANSLATORS:
+        message = "client 'obstore' is for URLs of S3, Google Cloud Storage and Azure, without '::'"
+        raise OptionError(message)
+    options = {
+        name: value
+        for name, value in shown_to_library(storage_options).items()
+        if value is not None and name not in _OF_TRANSFER
+    }
+    bucket, _, host = url.partition("://")[2].partition("/")[0].partition("@")
+    if host:
+        options.setdefault("account_name", host.partition(".")[0])
+    client_options: dict[str, object] = {}
+    config = _TRANSLATORS[kind](options, client_options)
+    endpoint = next((config[name] for name in _ENDPOINTS if name in config), "")
+    if endpoint.startswith("http://"):
+        client_options["allow_http"] = True
+    return ObstorePlace(kind, bucket, prefix_in_store(url), config, client_options)
+
+
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL", "base_url", "endpoint")
+
+
+def _s3_config(options: dict[str, Any], client_options: dict[str, object]) -> dict[str, str]:
+    config: dict[str, str] = {}
+    client = options.pop("client_kwargs", {})
+    for name, value in {**options, **client}.items():
+        if name in S3_NAMES:
+            config[S3_NAMES[name]] = str(value)
+        elif name == "anon":
+            config["AWS_SKIP_SIGNATURE"] = _flag(value)
+        elif name == "requester_pays":
+            config["AWS_REQUEST_PAYER"] = _flag(value)
+        elif name == "config_kwargs":
+            config |= _botocore_config(value)
+        elif name == "verify":
+            client_options |= _verification(value)
+        elif name != "use_ssl":
+            raise _refused(name, "key, secret, token, endpoint_url, client_kwargs and anon")
+    return config
+
+
+def _botocore_config(given: Mapping[str, Any]) -> dict[str, str]:
+    config: dict[str, str] = {}
+    for name, value in given.items():
+        if name == "s3" and set(value) == {"addressing_style"}:
+            config["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = _flag(
+                value["addressing_style"] == "virtual"
+            )
+        elif name not in _OF_BOTOCORE:
+            raise _refused(f"config_kwargs[{name!r}]", "addressing_style alone of it")
+    return config
+
+
+def _verification(verify: object) -> dict[str, object]:
+    if isinstance(verify, str):
+        return {"root_certificate": Path(verify).read_bytes()}
+    return {} if verify else {"allow_invalid_certificates": True}
+
+
+def _gcs_config(options: dict[str, Any], client_options: dict[str, object]) -> dict[str, str]:
+    del client_options
+    config: dict[str, str] = {}
+    for name, value in options.items():
+        if name in _GCS_NAMES:
+            config[_GCS_NAMES[name]] = str(value)
+        elif name == "token":
+            config |= _gcs_token(value)
+        # The project is for making and listing buckets.
+        elif name not in {"project", "consistency"}:
+            raise _refused(name, "token and endpoint_url")
+    return config
+
+
+def _gcs_token(token: object) -> dict[str, str]:
+    if isinstance(token, Mapping):
+        return {"service_account_key": json.dumps(token)}
+    if token == "anon":  # noqa: S105 - a word of gcsfs
+        return {"skip_signature": "true"}
+    if token in {"google_default", "cloud"}:
+        return {}
+    if isinstance(token, str) and Path(token).is_file():
+        return {"application_credentials": token}
+    message = (
+        "client 'obstore' takes as token what a service account's file says, the path of such a"
+        " file, 'anon', 'google_default' or 'cloud'"
+    )
+    raise OptionError(message)
+
+
+def _azure_config(options: dict[str, Any], client_options: dict[str, object]) -> dict[str, str]:
+    del client_options
+    config: dict[str, str] = {}
+    for name, value in options.items():
+        if name in _AZURE_NAMES:
+            config[_AZURE_NAMES[name]] = str(value)
+        elif name == "connection_string":
+            config |= _connection(str(value))
+        elif name == "account_host":
+            config["endpoint"] = f"https://{value}"
+        elif name == "anon":
+            config["skip_signature"] = _flag(value)
+        else:
+            names = (*_AZURE_NAMES, "account_host", "connection_string", "anon")
+            raise _refused(name, ", ".join(names))
+    # adlfs asks for the account without a signature only if nothing else is known.
+    if config.get("skip_signature") == "true" and {"account_key", "sas_key"} & config.keys():
+        del config["skip_signature"]
+    return config
+
+
+def _connection(text: str) -> dict[str, str]:
+    parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
+    config = {ours: parts[name] for name, ours in _CONNECTION_NAMES.items() if name in parts}
+    if "endpoint" not in config and "EndpointSuffix" in parts and "AccountName" in parts:
+        protocol = parts.get("DefaultEndpointsProtocol", "https")
+        host = f"{parts['AccountName']}.blob.{parts['EndpointSuffix']}"
+        config["endpoint"] = f"{protocol}://{host}"
+    return config
+
+
+def _flag(value: object) -> str:
+    return "true" if value else "false"
+
+
+def _refused(name: str, known: str) -> OptionError:
+    message = (
+        f"the storage option {name} is not known of client 'obstore', which takes {known}: leave"
+        " client out to go through fsspec"
+    )
+    return OptionError(message)
+
+
+_TRANSLATORS: Final[
+    Mapping[StoreKind, Callable[[dict[str, Any], dict[str, object]], dict[str, str]]]
+] = {
+    StoreKind.S3: _s3_config,
+    StoreKind.GCS: _gcs_config,
+    StoreKind.AZURE: _azure_config,
+}

@@ -1,0 +1,128 @@
+"""Requests of a library that blocks, given up when their time is over.
+
+A thread that sends a request cannot be stopped, so somebody else waits for it, who can be: by the
+end of the time, or by an interrupt. The thread ends by itself, at the latest when the library's own
+limits end the request, and keeps no process from ending.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from arrow_io.storage.failures import RequestGivenUpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Result = TypeVar("_Result")
+
+
+class BodyTime:
+    """The time of one request, which the bytes of its answer extend.
+
+    Args:
+        seconds: Time from now, in seconds; None: as long as it likes.
+        least_bytes_per_s: So many bytes add one second.
+
+    Attributes:
+        is_over: Set when nobody waits for the request any more.
+    """
+
+    def __init__(self, seconds: float | None, least_bytes_per_s: float) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self._least_bytes_per_s = least_bytes_per_s
+        self.is_over = False
+
+    def received(self, size_bytes: int) -> None:
+        """Put off the end of the time for bytes that came."""
+        if self._end is not None:
+            self._end += size_bytes / self._least_bytes_per_s
+
+    def left_s(self) -> float | None:
+        """What is left of the time, in seconds; at least 0; None: it has no end."""
+        return None if self._end is None else max(0, self._end - time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """How long requests may take, each by itself."""
+
+    seconds: float | None = None
+    """None: as long as they like."""
+    least_bytes_per_s: float = 1.0
+    """So many bytes of a body, received or to be sent, add one second."""
+
+    def wait_for(self, send: Callable[[BodyTime], _Result], sent_bytes: int = 0) -> _Result:
+        """Send a request in another thread, and wait for what it gives.
+
+        Args:
+            send: Sends the request; is told what puts off the end of its time.
+            sent_bytes: Length of the body that it sends, in bytes.
+
+        Raises:
+            RequestGivenUpError: Its time was over.
+            Exception: What `send` raised.
+        """
+        seconds = self.seconds
+        if seconds is not None:
+            seconds += sent_bytes / self.least_bytes_per_s
+        body_time = BodyTime(seconds, self.least_bytes_per_s)
+        answer = _threads.run(lambda: send(body_time))
+        try:
+            while True:
+                try:
+                    return answer.result(body_time.left_s())
+                except TimeoutError:
+                    if answer.done():
+                        raise
+                    if body_time.left_s():
+                        continue
+                message = f"no sound and whole answer within {seconds:.3g} s"
+                raise RequestGivenUpError(message)
+        finally:
+            body_time.is_over = True
+
+
+class _Threads:
+    """Threads that each take the next request when they are done with one."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+
+    def run(self, call: Callable[[], _Result]) -> Future[_Result]:
+        """Have a thread call something."""
+        result: Future[_Result] = Future()
+        self._calls.put((call, result))
+        if not self._idle.acquire(blocking=False):
+            threading.Thread(target=self._work, daemon=True).start()
+        return result
+
+    def _work(self) -> None:
+        while True:
+            call, result = self._calls.get()
+            try:
+                result.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+                result.set_exception(error)
+            # What was read is not kept until the next request.
+            del call, result
+            self._idle.release()
+
+
+_threads = _Threads()
+
+
+def _forget_threads() -> None:
+    global _threads  # noqa: PLW0603 - there is one of them in a process
+    _threads = _Threads()
+
+
+# None of them followed into the child.
+os.register_at_fork(after_in_child=_forget_threads)

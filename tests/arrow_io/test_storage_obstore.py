@@ -1,0 +1,381 @@
+"""Through obstore S3 is read as through s3fs: the same bytes, versions, errors and limits."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from arrow_io.errors import (
+    MissingObjectError,
+    ObjectChangedError,
+    OptionError,
+    StorageError,
+)
+from arrow_io.storage.failures import RequestGivenUpError, RetryPolicy
+from arrow_io.storage.location import Location
+from arrow_io.storage.object_store import ObjectContent
+from arrow_io.storage.ranges import RangeReader
+from arrow_io.storage.request_threads import BodyTime, TimeLimit
+from arrow_io.storage.trace import RequestTrace
+from connector import open_topic
+from tests.support.faulty_s3 import Fault, S3Faults
+from tests.support.golden import GOLDEN
+from tests.support.s3_server import S3Address, S3Server, running_s3_server
+from tests.support.stalling_server import (
+    StallingServer,
+    answer_with,
+    fail_503,
+    never,
+    stalling_server,
+    stop_in_the_body,
+    trickle,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from http.server import BaseHTTPRequestHandler
+
+GOLDEN_SET = GOLDEN / "pulsar-4.0.7-small"
+_DEADLINE_S = 0.3
+_TOO_FAST = 1 << 40
+"""No byte that comes puts off the end of a request by anything that counts."""
+_FAULTS = S3Faults()
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server, perhaps with faults."""
+    with running_s3_server(_FAULTS.wrap) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _no_faults() -> None:
+    _FAULTS.heal()
+
+
+def _location(address: S3Address, retry: RetryPolicy | None = None, **options: object) -> Location:
+    retry = retry or RetryPolicy(sleep=lambda _seconds: None)
+    return Location(address.url, address.storage_options | {"client": "obstore"} | options, retry)
+
+
+def _stalling(server: StallingServer, url: str = "s3://bucket/folder") -> Location:
+    options = {"client": "obstore", "request_deadline_s": _DEADLINE_S, "request_attempts": 2}
+    retry = RetryPolicy(least_bytes_per_s=_TOO_FAST, sleep=lambda _seconds: None)
+    return Location(url, server.storage_options | options, retry)
+
+
+def test_golden_objects_come_with_their_user_metadata(s3_server: S3Server) -> None:
+    """One GET brings the bytes and the metadata that the broker wrote; HEAD brings the same."""
+    descriptions = json.loads((GOLDEN_SET / "objects.json").read_text())
+    name = next(name for name in descriptions if name.endswith("-index"))
+    location = _location(s3_server.upload_golden(GOLDEN_SET, prefix="offloaded"))
+
+    expected = descriptions[name]["user_metadata"]
+    data = (GOLDEN_SET / "objects" / name).read_bytes()
+    assert location.read_object(name, max_bytes=1 << 20) == ObjectContent(data, expected)
+    assert location.user_metadata(name) == expected
+
+
+def test_a_topic_is_read_as_through_s3fs(s3_server: S3Server) -> None:
+    """Rows, and the requests that they take."""
+    address = s3_server.upload_golden(GOLDEN_SET)
+    reads = []
+    for client in ("fsspec", "obstore"):
+        options = address.storage_options | {"client": client}
+        trace = RequestTrace()
+        dataset = open_topic(
+            address.url, "small-chunked", storage_options=options, value="raw", trace=trace
+        )
+        reads.append((dataset.to_table(), trace.counts))
+
+    assert reads[0][0].num_rows > 0
+    assert reads[0][0].equals(reads[1][0])
+    assert reads[0][1] == reads[1][1]
+
+
+def test_a_version_is_the_same_whoever_tells_it(s3_server: S3Server) -> None:
+    """A listing, a HEAD and a GET; another client says the same."""
+    address = s3_server.upload({"a": b"0123456789"})
+    location = _location(address)
+
+    listed = location.list_objects()[0].version
+    assert listed is not None
+    assert listed == location._head("a").version
+    assert listed == location.read_object("a", max_bytes=10).version
+    assert listed == location.read_range("a", 2, 5).version
+    assert listed == Location(address.url, address.storage_options).list_objects()[0].version
+
+
+def test_another_version_is_not_read(s3_server: S3Server) -> None:
+    """Neither a part of an object that was replaced, nor all of it."""
+    address = s3_server.upload({"a": b"0123456789"})
+    location = _location(address)
+    version = location.list_objects()[0].version
+    bucket = address.url.removeprefix("s3://")
+    s3_server.client.put_object(Bucket=bucket, Key="a", Body=b"9876543210")
+
+    reads: list[Callable[[], object]] = [
+        lambda: location.read_range("a", 2, 5, version=version),
+        lambda: location.read_object("a", max_bytes=10, version=version),
+    ]
+    for read in reads:
+        with pytest.raises(ObjectChangedError):
+            read()
+
+
+def test_a_listing_of_several_pages_is_whole(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that is asked for what is behind it."""
+    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "3")
+    monkeypatch.setattr("arrow_io.storage.obstore_object_store._PAGE_KEYS", 5)
+    objects = {f"{number}/x" if number % 3 == 0 else str(number): b"" for number in range(1, 10)}
+    location = _location(s3_server.upload(objects))
+
+    assert [info.name for info in location.list_objects()] == ["1", "2", "4", "5", "7", "8"]
+    assert location.list_folders() == ["3", "6", "9"]
+
+
+def _page(names: list[str], token: str = "") -> bytes:
+    keys = "".join(
+        f"<Contents><Key>folder/{name}</Key><Size>1</Size><ETag>x</ETag>"
+        "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+        for name in names
+    )
+    more = f"<NextContinuationToken>{token}</NextContinuationToken>" if token else ""
+    return f"<ListBucketResult>{keys}{more}</ListBucketResult>".encode()
+
+
+def test_a_page_that_is_none_does_not_end_a_listing() -> None:
+    """Any XML is a page without keys to obstore: that there is more is learned by asking."""
+    pages = {
+        "first": _page([f"{number:04}" for number in range(1000)], "next"),
+        "next": b"<html><body>Please log in</body></html>",
+        "behind": _page(["1000"]),
+    }
+
+    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        is_next = "continuation-token=" in request.path
+        page = "behind" if "start-after=" in request.path else "next" if is_next else "first"
+        answer_with(request, pages[page])
+
+    with (
+        stalling_server(answer) as server,
+        pytest.raises(StorageError, match=r"1000 objects, and there are more"),
+    ):
+        _stalling(server).list_objects()
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/folder"])
+def test_a_server_that_knows_every_name_is_no_store(url: str) -> None:
+    """A page of some proxy is not taken for an empty bucket."""
+
+    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        answer_with(request, b"<html><body>Please log in</body></html>")
+
+    with stalling_server(answer) as server, pytest.raises(StorageError):
+        _stalling(server, url).list_objects()
+
+
+def test_an_empty_bucket_has_no_objects(s3_server: S3Server) -> None:
+    """And is no error, as it is none through s3fs."""
+    address = s3_server.upload({})
+
+    assert _location(address).list_objects() == []
+    assert _location(address).list_folders() == []
+
+
+@pytest.mark.parametrize("answer", [never, stop_in_the_body, trickle, fail_503])
+@pytest.mark.parametrize("what", ["list", "object", "range"])
+def test_a_server_that_never_ends_is_given_up(answer: Callable[..., None], what: str) -> None:
+    """Silent, silent in the middle of a body, a byte at a time, or in an endless storm of 503."""
+    with stalling_server(answer) as server:
+        location = _stalling(server)
+        reader = RangeReader(location, "name", 100)
+        requests: dict[str, Callable[[], object]] = {
+            "list": location.list_objects,
+            "object": lambda: location.read_object("name", max_bytes=1 << 20),
+            "range": lambda: reader.read(0, 100),
+        }
+
+        with pytest.raises(StorageError, match=r"storage option request_|bytes \[0, 100\)"):
+            requests[what]()
+
+
+def test_a_request_of_ours_is_one_of_obstore(s3_server: S3Server) -> None:
+    """Attempts are counted by us alone, and what fails at last is told with its status."""
+    location = _location(s3_server.upload({"a": b"data"}), request_attempts=3)
+
+    _FAULTS.plan(Fault.ERROR_503, first=1, last=2)
+    assert location.read_range("a", 0, 4).data == b"data"
+    assert len(_FAULTS.requests) == 3
+
+    _FAULTS.plan(Fault.ERROR_503, first=1, last=99)
+    with pytest.raises(StorageError, match="after 3 attempts, the last answer of status 503"):
+        location.read_object("a", max_bytes=4)
+    assert len(_FAULTS.requests) == 3
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR_500, Fault.ERROR_503, Fault.CUT, Fault.LOST_ANSWER])
+def test_what_may_pass_is_sent_again(s3_server: S3Server, fault: Fault) -> None:
+    """A listing too, of which obstore itself sends a page again."""
+    location = _location(s3_server.upload({"a": b"data"}))
+
+    for request in (location.list_objects, lambda: location.read_object("a", max_bytes=4)):
+        _FAULTS.plan(fault, first=1)
+        assert request()
+
+
+def test_a_cut_range_keeps_what_came() -> None:
+    """The bytes before the cut are returned, so that the next request goes on behind them."""
+
+    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        request.send_response(206)
+        request.send_header("Content-Length", "6")
+        request.send_header("Content-Range", "bytes 3-8/10")
+        request.send_header("ETag", '"x"')
+        request.send_header("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
+        request.end_headers()
+        request.wfile.write(b"345")
+
+    with stalling_server(answer) as server:
+        assert _stalling(server).read_range("b", 3, 9).data == b"345"
+
+
+@pytest.mark.parametrize("content_range", [None, "bytes 0-5/10", "bytes 30-35/99"])
+def test_another_range_is_never_taken(content_range: str | None) -> None:
+    """An answer from elsewhere in the object is an error even if its length is right."""
+
+    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        request.send_response(206 if content_range else 200)
+        request.send_header("Content-Length", "6")
+        if content_range:
+            request.send_header("Content-Range", content_range)
+        request.send_header("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
+        request.end_headers()
+        request.wfile.write(b"012345")
+
+    with stalling_server(answer) as server:
+        with pytest.raises(StorageError, match=r"bytes \[3, 9\)"):
+            _stalling(server).read_range("b", 3, 9)
+        assert server.requests == 1
+
+
+def test_a_missing_bucket_is_a_storage_error(s3_server: S3Server) -> None:
+    """A wrong bucket is not reported as a missing object."""
+    for url in ("s3://no-such-bucket", "s3://no-such-bucket/prefix"):
+        location = _location(S3Address(url, s3_server.storage_options))
+        with pytest.raises(StorageError, match="bucket does not exist"):
+            location.list_objects()
+        with pytest.raises(StorageError, match="bucket does not exist"):
+            location.read_object("a", max_bytes=9)
+
+
+@pytest.mark.parametrize("name", ["../a", "a//b", "."])
+def test_a_name_that_obstore_cannot_say_is_an_error(s3_server: S3Server, name: str) -> None:
+    """Which names it, and is not taken for an object that is not there."""
+    location = _location(s3_server.upload({"a": b"data"}))
+
+    with pytest.raises(StorageError, match="path") as raised:
+        location.read_object(name, max_bytes=9)
+    assert not isinstance(raised.value, MissingObjectError)
+
+
+def test_s3_is_not_written_to(s3_server: S3Server) -> None:
+    """Nor are uploads that nobody completes said to be none."""
+    location = _location(s3_server.upload({"a": b"data"}))
+
+    for write in (
+        lambda: location.write_object("b", b"", user_metadata={}),
+        lambda: location.write_new_object("b", b"x"),
+        lambda: location.upload("b", user_metadata={}),
+        location.check_writable,
+    ):
+        with pytest.raises(OptionError, match="without the storage option client"):
+            write()
+    with pytest.raises(StorageError, match="unfinished uploads"):
+        location.unfinished_uploads()
+
+
+def test_objects_are_deleted(s3_server: S3Server) -> None:
+    """One that is gone already is no error."""
+    location = _location(s3_server.upload({"a": b"data", "b": b""}))
+
+    location.delete_objects(["a", "none"])
+
+    assert [info.name for info in location.list_objects()] == ["b"]
+
+
+def test_an_error_shows_no_secret() -> None:
+    """What the server answers may repeat what it was sent."""
+
+    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        answer_with(request, b"<Error><Code>AccessDenied</Code>very-secret</Error>", status=403)
+
+    with stalling_server(answer) as server:
+        options = server.storage_options | {"client": "obstore", "secret": "very-secret"}
+        with pytest.raises(StorageError, match="AccessDenied") as raised:
+            Location("s3://bucket", options).read_object("a", max_bytes=9)
+    assert "very-secret" not in str(raised.value)
+    assert server.requests == 1
+
+
+def test_a_forked_process_hears_that_obstore_does_not_follow(s3_server: S3Server) -> None:
+    """At once, and not at the end of a deadline."""
+    location = _location(s3_server.upload({"a": b"data"}))
+    location.list_objects()
+
+    child = os.fork()
+    if child == 0:
+        try:
+            location.read_object("a", max_bytes=4)
+        except StorageError as error:
+            os._exit(0 if "fork" in str(error).lower() else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+class TestTimeLimit:
+    """A request that blocks ends for whoever waits for it."""
+
+    def test_what_is_late_is_given_up(self) -> None:
+        """The thread hears of it, and sends the next request when it is free."""
+        free, heard = threading.Event(), []
+
+        def send(time: BodyTime) -> None:
+            free.wait()
+            heard.append(time.is_over)
+
+        with pytest.raises(RequestGivenUpError, match=r"within 0\.01 s"):
+            TimeLimit(0.01).wait_for(send)
+        free.set()
+        TimeLimit().wait_for(send)
+        while len(heard) < 2:
+            threading.Event().wait(0.001)
+        assert sorted(heard) == [False, True]
+
+    def test_bytes_put_off_the_end(self) -> None:
+        """What is received does, and what is to be sent."""
+        limit = TimeLimit(0.0, least_bytes_per_s=1)
+
+        def send(time: BodyTime) -> float:
+            time.received(1000)
+            return time.left_s() or 0
+
+        assert 1000 < limit.wait_for(send, sent_bytes=100) <= 1100
+
+    def test_an_error_is_raised_as_it_is(self) -> None:
+        """One of a time that is over too, if the time is not."""
+
+        def send(_time: BodyTime) -> None:
+            raise TimeoutError
+
+        with pytest.raises(TimeoutError) as raised:
+            TimeLimit(60).wait_for(send)
+        assert not isinstance(raised.value, RequestGivenUpError)
