@@ -20,6 +20,9 @@ BUILT_FROM := pyproject.toml $(wildcard arrow_io/*/_*_py.py arrow_io/*/*.pxd)
 DEMO_URL := tests/data/golden/pulsar-4.0.7/objects
 DEMO_SQL := sql_examples/duckdb/1_revenue_by_status.sql
 
+FAKE_GCS := build/stores/fake-gcs-server-1.56.1
+AZURITE := build/stores/azurite-3.35.0
+
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +49,14 @@ test-broker: broker ## Run the tests against a real Pulsar, which Maven download
 
 .PHONY: broker
 broker: .venv/broker-installed build/broker/classpath.txt ## Download the Pulsar of test-broker
+
+.PHONY: test-stores
+test-stores: stores ## Run the tests against emulators of GCS and Azure, from Go and npm
+	@FAKE_GCS_SERVER=$(FAKE_GCS)/fake-gcs-server AZURITE=$(AZURITE)/node_modules/.bin/azurite-blob \
+		GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT=false $(BIN)/python -m pytest -m stores tests/stores
+
+.PHONY: stores
+stores: install $(FAKE_GCS)/fake-gcs-server $(AZURITE)/package.json ## Download the emulators of test-stores
 
 .PHONY: lint
 lint: install docs ## Check style, spelling, types, import contracts and the links of docs/
@@ -129,3 +140,13 @@ build/broker/classpath.txt: tests/broker/pom.xml
 	@$(call with_maven,mvn --batch-mode --no-transfer-progress --quiet --file $< \
 		-Dmaven.repo.local="$(CURDIR)/build/broker/maven" -Dfolder="$(CURDIR)/build/broker" package)
 	@touch $@
+
+$(FAKE_GCS)/fake-gcs-server:
+	@echo "Building an emulator of Google Cloud Storage in $(FAKE_GCS) ..."
+	@go=$$(.ci/provide go); GOBIN="$(CURDIR)/$(FAKE_GCS)" "$$go" install \
+		github.com/fsouza/fake-gcs-server@v$(lastword $(subst -, ,$(FAKE_GCS)))
+
+$(AZURITE)/package.json:
+	@echo "Downloading an emulator of Azure into $(AZURITE) ..."
+	@npm=$$(.ci/provide npm); "$$npm" install --silent --no-audit --no-fund --prefix $(AZURITE) \
+		azurite@$(lastword $(subst -, ,$(AZURITE)))

@@ -141,7 +141,7 @@ class Location:
         It is not known whether a chain writes an object whole or not at all.
 
         Raises:
-            OptionError: The URL is a chain; or it is of S3, and `client` is obstore.
+            OptionError: The URL is a chain; or it is not of Azure, and `client` is obstore.
         """
         if "::" in self.url:
             message = f"{self} is a chain of URLs, which cannot be written to: give the last alone"
@@ -155,12 +155,12 @@ class Location:
         """Refuse a place where `write_new_object` is not known to be one step.
 
         Raises:
-            OptionError: It is known of S3, obstore, folders and memory alone.
+            OptionError: It is known of S3, GCS, Azure, folders and memory alone.
         """
         self.check_writable()
         if not self._sender.store().puts_new:
             raise OptionError(
-                f"{self}: on S3, by obstore and in folders alone is a name taken only if it is free"
+                f"{self}: in buckets and folders alone is a name taken only if it is free"
             )
 
     @property

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from fsspec.implementations.memory import MemoryFile
 
 from arrow_io.errors import StorageError
-from arrow_io.storage.failures import storage_errors
+from arrow_io.storage.failures import http_status, storage_errors
 from arrow_io.storage.object_version import WriteTime, modified_in, version_in
 from arrow_io.storage.store_uploads import (
     AsideUpload,
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from arrow_io.storage.attempts import Attempts
     from arrow_io.storage.listing_pages import ListingPages
     from arrow_io.storage.object_version import ObjectVersion
+
+_HTTP_RANGE_NOT_SATISFIABLE = 416
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +366,24 @@ class MemoryObjectStore(_WithoutLeftovers):
 class ClosingObjectStore(_WithoutLeftovers):
     """A bucket of Google Cloud Storage or a container of Azure, which expire what is unfinished."""
 
+    puts_new: ClassVar[bool] = True
     PROTOCOLS: ClassVar = frozenset({"abfs", "abfss", "az", "gcs", "gs"})
+
+    def get_object(
+        self, name: str, limit_bytes: int, version: ObjectVersion | None = None
+    ) -> ObjectContent:
+        """The first `limit_bytes` bytes of an object, or all of it if it is shorter."""
+        try:
+            return super().get_object(name, limit_bytes, version)
+        except storage_errors() as error:
+            # Of an object without a byte no range can be asked for.
+            if http_status(error) != _HTTP_RANGE_NOT_SATISFIABLE:
+                raise
+        return ObjectContent(b"", None)
+
+    def put_new_object(self, name: str, data: bytes) -> None:
+        """Write a whole object unless there is one of its name: one conditional request."""
+        self._file_system.pipe_file(self._path(name), data, mode="create")
 
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin an object that is written in parts."""

@@ -188,11 +188,11 @@ class ObstoreObjectStore(ObjectStore):
         self._clients = _Clients(place, max_connections, retry)
         self._attempts: Attempts | None = None
         self._limit = TimeLimit()
-        if place.kind is StoreKind.S3:
+        if place.kind is not StoreKind.AZURE:
             # A process that is killed leaves uploads, which are paid for until somebody finds them.
             self.read_only_because = (
-                "obstore does not list the unfinished uploads of S3: write without the storage"
-                " option client, which takes s3fs"
+                f"obstore does not list unfinished uploads, which {place.kind} keeps for ever:"
+                " write without the storage option client"
             )
 
     @property
@@ -402,10 +402,10 @@ class ObstoreObjectStore(ObjectStore):
                 raise
 
     def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        """None that obstore could list.
+        """None: Azure shows no blocks of a blob that is not complete, and drops them in a week.
 
         Raises:
-            StorageError: On S3, which would show them to another client.
+            StorageError: On other stores, of which obstore cannot tell.
         """
         del prefix
         if self.read_only_because:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 PART_BYTES: Final = 16 << 20
-"""Length of the parts: 10,000 of them, the most that GCS takes, are 156 GiB."""
+"""Length of the blocks: 50,000 of them, the most of a blob, are 781 GiB."""
 _PARTS_AT_A_TIME: Final = 2
 
 
@@ -25,7 +25,7 @@ class _AbortedError(Exception):
 
 
 class ObstoreUpload:
-    """A multipart upload of GCS, or blocks of Azure, which a thread sends as they come.
+    """Blocks of a blob of Azure, which a thread sends as they come.
 
     Args:
         client: obstore's client of the bucket; sends parts again by itself.

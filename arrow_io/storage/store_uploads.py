@@ -8,7 +8,7 @@ Store          How the object comes to be there
 S3             a multipart upload, completed
 a local folder a file of another name in the same folder, flushed to the disk and renamed
 memory         a buffer, put in its place
-GCS, Azure     a file of fsspec, which the library publishes when it is closed
+GCS, Azure     a file of fsspec, which the library publishes when it is closed; blocks of obstore
 any other      a file of another name in the same folder, moved
 ============== =========================================================================
 """
@@ -16,6 +16,7 @@ any other      a file of another name in the same folder, moved
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from arrow_io.storage.failures import s3_error_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from fsspec.implementations.memory import MemoryFile
     from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
@@ -199,11 +200,13 @@ class ClosingUpload:
     def write_part(self, number: int, data: bytes) -> None:
         """Write on."""
         del number
-        self._file.write(data)
+        with _of_adlfs():
+            self._file.write(data)
 
     def complete(self) -> None:
         """Close the file."""
-        self._file.close()
+        with _of_adlfs():
+            self._file.close()
 
     def abort(self) -> None:
         """Discard the file."""
@@ -211,6 +214,15 @@ class ClosingUpload:
             # When it is collected, a file closes itself, and so publishes itself.
             self._file.closed = True
             self._file.discard()
+
+
+@contextlib.contextmanager
+def _of_adlfs() -> Iterator[None]:
+    """Make an error of the storage of what adlfs raises, whatever goes wrong with a block."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise OSError(errno.EINVAL, str(error)) from error
 
 
 def aside_path(path: str, upload_id: str) -> str:

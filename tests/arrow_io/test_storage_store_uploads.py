@@ -11,6 +11,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractBufferedFile
 
+from arrow_io.errors import StorageError
 from arrow_io.storage.location import Location
 
 NAME = "00000000-0000-0000-0000-000000000001-ledger-42"
@@ -104,6 +105,51 @@ class TestClosingStores:
         assert len(ClosingFileSystem.published) == 2
         assert ClosingFileSystem.discarded == []
         assert location.unfinished_uploads() == []
+
+    def test_a_name_is_taken_only_if_it_is_free(self, location: Location) -> None:
+        """Other bytes do not take the place of those that are there."""
+        assert location.write_new_object("name", b"first")
+        assert not location.write_new_object("name", b"other")
+        assert location.write_new_object("name", b"first")
+        assert read(location, "name") == b"first"
+
+    @pytest.mark.parametrize("status", [416, 400])
+    def test_an_empty_object_has_no_range(
+        self, location: Location, monkeypatch: pytest.MonkeyPatch, status: int
+    ) -> None:
+        """Stores refuse each range of it, which is no failure; what else they refuse is one."""
+
+        def refuse(*_arguments: object, **_options: object) -> bytes:
+            error = OSError("refused")
+            error.code = status  # type: ignore[attr-defined]
+            raise error
+
+        monkeypatch.setattr(ClosingFileSystem, "cat_file", refuse)
+        if status == 416:
+            assert read(location, "empty") == b""
+        else:
+            with pytest.raises(StorageError, match="refused"):
+                read(location, "empty")
+
+    @pytest.mark.parametrize("when", ["writing", "closing"])
+    def test_an_upload_that_fails_is_a_storage_error(
+        self, location: Location, monkeypatch: pytest.MonkeyPatch, when: str
+    ) -> None:
+        """Though adlfs makes a `RuntimeError` of whatever goes wrong."""
+
+        def fail(file: ClosingFile, final: bool = False) -> bool:  # noqa: FBT002 - fsspec's
+            if final == (when == "closing"):
+                raise RuntimeError("Failed to upload block: no such container!")
+            file._sent = b""
+            return True
+
+        monkeypatch.setattr(ClosingFile, "_upload_chunk", fail)
+
+        with (
+            pytest.raises(StorageError, match="no such container"),
+            location.upload("data", user_metadata={}) as upload,
+        ):
+            upload.write_part(PARTS[0])
 
     def test_a_discarded_file_is_not_published_when_it_is_collected(
         self, location: Location

@@ -1,0 +1,118 @@
+"""Emulators of Google Cloud Storage and of Azure on loopback, each of which keeps all in memory.
+
+`make stores` brings them: fake-gcs-server, built by Go, and Azurite, by npm. The first knows GCS's
+JSON interface, which gcsfs speaks; of the XML interface, which obstore speaks, it knows reading.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+import subprocess
+import threading
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import fsspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_AZURE_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+"""Of the account that every Azurite has."""
+_PATIENCE_S = 60
+"""So long an emulator may take to start."""
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """A running emulator.
+
+    Attributes:
+        scheme: Of URLs that lead to it.
+        options: Storage options by client, `fsspec` and `obstore`.
+    """
+
+    scheme: str
+    options: dict[str, dict[str, object]]
+    make_container: Callable[[str], None]
+
+    def new_container(self) -> str:
+        """Make an empty bucket or container and return its URL."""
+        name = f"offloaded-{next(_numbers)}"
+        self.make_container(name)
+        return f"{self.scheme}://{name}"
+
+
+@contextmanager
+def running_gcs() -> Iterator[Emulator]:
+    """Run an emulator of Google Cloud Storage, with no buckets."""
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    arguments = ("-scheme=http", "-backend=memory", "-host=127.0.0.1", "-log-level=error")
+    address = (f"-port={port}", f"-public-host=127.0.0.1:{port}", f"-external-url={url}")
+
+    def make(name: str) -> None:
+        body = json.dumps({"name": name}).encode()
+        with urllib.request.urlopen(f"{url}/storage/v1/b?project=none", body):  # noqa: S310
+            pass
+
+    account = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+    options: dict[str, dict[str, object]] = {
+        "fsspec": {"endpoint_url": url, "token": "anon", "project": "none"},
+        "obstore": {"endpoint_url": url, "token": account},
+    }
+    with _running(port, os.environ["FAKE_GCS_SERVER"], *arguments, *address):
+        yield Emulator("gs", options, make)
+
+
+@contextmanager
+def running_azure() -> Iterator[Emulator]:
+    """Run an emulator of Azure Blob Storage, with no containers."""
+    port = _free_port()
+    connection = (
+        f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={_AZURE_KEY};"
+        f"BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1;"
+    )
+    options: dict[str, object] = {"connection_string": connection}
+
+    def make(name: str) -> None:
+        fsspec.filesystem("az", **options).mkdir(name)
+
+    address = ("--blobHost=127.0.0.1", f"--blobPort={port}")
+    settings = ("--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry")
+    with _running(port, os.environ["AZURITE"], *address, *settings):
+        yield Emulator("az", {"fsspec": options, "obstore": options}, make)
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _running(port: int, *command: str) -> Iterator[None]:
+    """Run a program until the context ends, and wait at first until it listens."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(_PATIENCE_S * 10):
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except ConnectionRefusedError:
+                assert process.poll() is None, f"{command[0]} ended"
+                threading.Event().wait(0.1)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
