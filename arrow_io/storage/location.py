@@ -26,6 +26,7 @@ from arrow_io.storage.object_store import (
     ObjectStore,
     UnfinishedUpload,
 )
+from arrow_io.storage.obstore_options import check_obstore_writes
 from arrow_io.storage.own_options import max_connections, uses_obstore, with_options
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.request_errors import check_version, no_bytes, of_version
@@ -144,12 +145,9 @@ class Location:
             OptionError: The URL is a chain; or it is not of Azure, and `client` is obstore.
         """
         if "::" in self.url:
-            message = f"{self} is a chain of URLs, which cannot be written to: give the last alone"
-            raise OptionError(message)
-        reason = self._sender.store().read_only_because
-        if reason:
-            message = f"{self}: {reason}"
-            raise OptionError(message)
+            raise OptionError(f"{self}: a chain of URLs cannot be written to: give the last alone")
+        if uses_obstore(self.storage_options or {}):
+            check_obstore_writes(self.url)
 
     def check_writes_new_objects(self) -> None:
         """Refuse a place where `write_new_object` is not known to be one step.

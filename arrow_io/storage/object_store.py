@@ -100,8 +100,6 @@ class ObjectStore:
 
     puts_new: ClassVar[bool] = False
     """Whether `put_new_object` is known to be one step here."""
-    read_only_because: str = ""
-    """Why nothing can be written here; empty if it can."""
     _LIST_OPTIONS: ClassVar[dict[str, object]] = {}
 
     def __init__(self, file_system: AbstractFileSystem | None, root: str) -> None:

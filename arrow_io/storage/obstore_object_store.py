@@ -29,6 +29,7 @@ from arrow_io.storage.object_store import (
 )
 from arrow_io.storage.object_version import ETag, modified_in, version_in
 from arrow_io.storage.obstore_errors import OBSTORE_ERRORS, OtherBytesError, translated
+from arrow_io.storage.obstore_options import NO_UPLOADS_LISTED
 from arrow_io.storage.obstore_upload import PART_BYTES, ObstoreUpload
 from arrow_io.storage.request_threads import TimeLimit
 from arrow_io.storage.store_kinds import StoreKind
@@ -188,12 +189,6 @@ class ObstoreObjectStore(ObjectStore):
         self._clients = _Clients(place, max_connections, retry)
         self._attempts: Attempts | None = None
         self._limit = TimeLimit()
-        if place.kind is not StoreKind.AZURE:
-            # A process that is killed leaves uploads, which are paid for until somebody finds them.
-            self.read_only_because = (
-                f"obstore does not list unfinished uploads, which {place.kind} keeps for ever:"
-                " write without the storage option client"
-            )
 
     @property
     def is_async(self) -> bool:
@@ -408,13 +403,21 @@ class ObstoreObjectStore(ObjectStore):
             StorageError: On other stores, of which obstore cannot tell.
         """
         del prefix
-        if self.read_only_because:
-            raise StorageError(self.read_only_because)
+        self._check_no_uploads()
         return []
 
     def abort_upload(self, name: str, upload_id: str) -> None:
-        """None is ever listed."""
-        raise NotImplementedError(name, upload_id)
+        """There is nothing to remove.
+
+        Raises:
+            StorageError: As of `list_uploads`.
+        """
+        del name, upload_id
+        self._check_no_uploads()
+
+    def _check_no_uploads(self) -> None:
+        if self._kind is not StoreKind.AZURE:
+            raise StorageError(NO_UPLOADS_LISTED)
 
     def _wait_for(
         self,

@@ -33,6 +33,12 @@ S3_NAMES: Final = {
 }
 """By the names of s3fs, and of boto's client (`client_kwargs`)."""
 
+NO_UPLOADS_LISTED: Final = (
+    "client 'obstore' does not list unfinished uploads, which S3 and Google Cloud Storage keep and"
+    " bill until they are found: write without the storage option client"
+)
+"""Why it only reads there."""
+
 _GCS_NAMES: Final = {"endpoint_url": "base_url"}
 """By the names of gcsfs."""
 
@@ -53,6 +59,9 @@ _CONNECTION_NAMES: Final = {
     "BlobEndpoint": "endpoint",
 }
 """By the names in a connection string of Azure."""
+
+_PUBLIC_SUFFIX: Final = "core.windows.net"
+"""Behind the account in the hosts of Azure, but for its national clouds."""
 
 _OF_TRANSFER: Final = frozenset(
     {
@@ -90,6 +99,16 @@ class ObstorePlace:
     client_options: Mapping[str, object]
 
 
+def check_obstore_writes(url: str) -> None:
+    """Refuse to write through obstore where a process that is killed would leave uploads.
+
+    Raises:
+        OptionError: The URL is not of Azure, which drops them by itself.
+    """
+    if store_kind(url) is not StoreKind.AZURE:
+        raise OptionError(NO_UPLOADS_LISTED)
+
+
 def obstore_place(url: str, storage_options: Mapping[str, object]) -> ObstorePlace:
     """What obstore is told of a location.
 
@@ -111,7 +130,10 @@ def obstore_place(url: str, storage_options: Mapping[str, object]) -> ObstorePla
     }
     bucket, _, host = url.partition("://")[2].partition("/")[0].partition("@")
     if host:
-        options.setdefault("account_name", host.partition(".")[0])
+        account, _, suffix = host.partition(".dfs.")
+        options.setdefault("account_name", account)
+        if suffix not in {"", _PUBLIC_SUFFIX}:
+            options.setdefault("account_host", f"{account}.blob.{suffix}")
     client_options: dict[str, object] = {}
     config = _TRANSLATORS[kind](options, client_options)
     endpoint = next((config[name] for name in _ENDPOINTS if name in config), "")

@@ -300,6 +300,8 @@ def test_s3_is_not_written_to(s3_server: S3Server) -> None:
             write()
     with pytest.raises(StorageError, match="unfinished uploads"):
         location.unfinished_uploads()
+    with pytest.raises(StorageError, match="unfinished uploads"):
+        location.abort_upload("b", "id")
 
 
 def test_objects_are_deleted(s3_server: S3Server) -> None:

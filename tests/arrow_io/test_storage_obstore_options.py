@@ -115,6 +115,15 @@ def test_options_of_gcsfs(tmp_path: Path) -> None:
             {"account_name": "me", "sas_key": "sig=x"},
         ),
         (
+            "abfss://container@me.dfs.core.cloudapi.cn/prefix",
+            {"account_key": "k"},
+            {
+                "account_name": "me",
+                "account_key": "k",
+                "endpoint": "https://me.blob.core.cloudapi.cn",
+            },
+        ),
+        (
             "abfs://container/prefix",
             {"account_name": "me", "tenant_id": "t", "client_id": "i", "client_secret": "s"},
             {"account_name": "me", "tenant_id": "t", "client_id": "i", "client_secret": "s"},
