@@ -208,9 +208,9 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         return [
             (
                 str(each.topic),
-                len(each.ledgers),
-                sum(ledger.index.entry_count for ledger in each.ledgers),
-                sum(ledger.index.data_object_length_bytes for ledger in each.ledgers),
+                len(each.data),
+                sum(ledger.table.entry_count for ledger in each.data),
+                sum(ledger.table.data_object_length_bytes for ledger in each.data),
             )
             for each in self.scan.topics
         ]

@@ -14,9 +14,10 @@ do not count: it is in BookKeeper, and reported for that.)
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import (
     CorruptIndexError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from uuid import UUID
 
+    from arrow_io.ledger_data import LedgerData
     from arrow_io.ledger_reader import OffloadedLedger
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.topic_name import TopicName
@@ -135,6 +137,18 @@ class TopicLedgers:
     unread: Sequence[TopicLedger] = ()
     metadata: TopicMetadata | None = None
     metadata_error: PulsarOffloadError | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled by its fields, for `data` follows from them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @cached_property
+    def data(self) -> tuple[LedgerData, ...]:
+        """What has to be known of each of `ledgers` to read its entries.
+
+        It is kept, for every read of the topic needs it, and ledgers may be made anew each time.
+        """
+        return tuple(ledger.data for ledger in self.ledgers)
 
     def doubted(self, error: PulsarOffloadError) -> TopicLedgers:
         """The same topic, whose metadata cannot be read, so that it may not be whole."""

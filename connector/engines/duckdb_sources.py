@@ -129,8 +129,8 @@ def row_estimate() -> Callable[[BoundTopic], object]:
         def rows(self) -> int:
             """About how many rows a scan gives; DuckDB only chooses by it which plan is best."""
             topic: TopicDataset = self.obj
-            ledgers = (ledger for each in topic.scan.topics for ledger in each.ledgers)
-            stored_bytes = sum(ledger.index.data_object_length_bytes for ledger in ledgers)
+            ledgers = (ledger for each in topic.scan.topics for ledger in each.data)
+            stored_bytes = sum(ledger.table.data_object_length_bytes for ledger in ledgers)
             return max(1, stored_bytes // _BYTES_PER_ROW)
 
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:

@@ -77,7 +77,7 @@ def due_ledgers(
     told = _Told(topic.topic, salvage=salvage)
     if salvage:
         topic = topic.salvaged()
-    present = {each.ledger_id: each.data for each in topic.ledgers}
+    present = {each.ledger_id: each for each in topic.data}
     for ledger_id in present:
         if ledger_id < before.next.ledger_id and not before.knows(ledger_id):
             told.error(_late(ledger_id, before))
@@ -144,7 +144,7 @@ def _wall(
     """The first ledger that should be there before others and is not; None if there is none."""
     if topic.metadata_error is not None:
         told.error(topic.metadata_error)
-    own = {each.ledger_id for each in topic.ledgers}
+    own = {each.ledger_id for each in topic.data}
     coming: dict[int, str] = {}
     missing = {
         each: "its data object is there, its index object is not"

@@ -30,13 +30,12 @@ def topic_read(topic: TopicLedgers, options: ReadOptions) -> TopicRead:
         options: How it is read; its bounds and its filter narrow the ranges.
     """
     origin = Origin(str(topic.topic), topic.topic.partition)
-    ledgers = tuple(ledger.data for ledger in topic.ledgers)
     ranges = [
         EntryRange(ledger.ledger_id, *_entries_within(ledger, options.bounds))
-        for ledger in _may_hold(ledgers, origin, options)
+        for ledger in _may_hold(topic.data, origin, options)
     ]
     wanted = tuple(each for each in ranges if each.first_entry_id <= each.last_entry_id)
-    return TopicRead(origin, ledgers, wanted, options)
+    return TopicRead(origin, topic.data, wanted, options)
 
 
 def _entries_within(ledger: Ledger, bounds: Bounds) -> tuple[int, int]:

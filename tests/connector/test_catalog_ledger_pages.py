@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,6 +93,24 @@ def test_a_ledger_is_read_with_its_page(saved: Catalog, opened: Catalog, places:
     assert found.ledgers == expected.ledgers
     assert expected.states == found.states
     assert found.metadata == expected.metadata
+
+
+def test_ledgers_of_a_topic_are_made_once_for_all_its_reads(
+    opened: Catalog, places: list[int]
+) -> None:
+    """Each needs all of them; what is kept for that is not sent to other processes."""
+    dataset = open_topic(opened.location.url, "t1", catalog=opened, value="raw")
+    dataset.scan.plan()
+    del places[:]
+    dataset.filter(pc.field("__entry_id__") > 0).scan.plan()
+    assert f"{_LEDGERS} ledgers" in repr(dataset)
+    assert places == []
+    again = open_topic(opened.location.url, "t1", catalog=opened, value="raw")
+    assert again.scan.plan() == dataset.scan.plan()
+
+    sent = pickle.loads(pickle.dumps(dataset))
+    assert "data" not in vars(sent.scan.topics[0])
+    assert sent.scan.plan() == dataset.scan.plan()
 
 
 def _ledger(number: int) -> TopicLedger:
