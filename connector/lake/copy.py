@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from arrow_io.columns import ALL_COLUMNS
@@ -50,6 +51,11 @@ _UNSAFE: Final = re.compile(r"^\.|[^\w.-]")
 _UNSAFE_IN_ICEBERG: Final = re.compile(r"[^\w-]")
 """The same of its tables, whose namespaces end at dots."""
 _PLACEHOLDERS: Final = ("{tenant}", "{namespace}", "{topic}")
+_SCOPES: Final[Mapping[str, Callable[[TopicName], object]]] = {
+    "__topic__": str,
+    "__partition__": attrgetter("partition"),
+}
+"""What columns say of a topic or partition."""
 _NOT_OF_PLANS: Final = ("told", "copied", "executor")
 """Options of a copy that say how it runs."""
 
@@ -324,8 +330,11 @@ def _latest_per_key(
     staged = replace(options, projection=options.filterable.select(names))
     # The caller has refused the kind of table whose files stay as they are.
     rewritable = cast("RewritableTable", table)
-    of_scope = None if scope is None else given[scope]
-    return LatestPerKey(rewritable, given["__key__"], of_scope, only_staged), staged
+    key = given["__key__"]
+    if scope is None:
+        return LatestPerKey(rewritable, key, None, only_staged), staged
+    scope_of = _SCOPES[scope]
+    return LatestPerKey(rewritable, key, given[scope], only_staged, scope_of), staged
 
 
 def _with_default_columns(options: ReadOptions, scope: str | None) -> ReadOptions:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arrow_io.errors import OptionError
 from connector.lake.dead_letters import LETTERS_SCHEMA, POSITION_COLUMNS
 from connector.lake.file_reader import read_rows
 from connector.lake.file_writer import FileWriter, delete_files
@@ -20,15 +21,20 @@ from connector.lake.latest_rows import NULL_VALUE, Identity, LatestRows
 from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from connector.lake.data_file import DataFile
     from connector.lake.file_writer import FileSettings
     from connector.lake.latest_rows import KeySet
     from connector.lake.table import RewritableTable, Standing, TableFile
+    from connector.topic_name import TopicName
 
 STAGED_COLUMNS = (*POSITION_COLUMNS, NULL_VALUE)
 """What is staged of each row besides its columns in the table."""
+
+
+def _one_scope(_topic: TopicName) -> object:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +47,33 @@ class LatestPerKey:
         scope: Name of the column that has the topic partitions which a key is one of: topics or
             partitions. None: there is but one.
         only_staged: Those of `STAGED_COLUMNS` that the table does not have.
+        scope_of: Gives what stands in the column `scope` of a topic or partition.
     """
 
     table: RewritableTable
     key: str
     scope: str | None = None
     only_staged: tuple[str, ...] = STAGED_COLUMNS
+    scope_of: Callable[[TopicName], object] = _one_scope
+
+    def check_topics(self, topics: Iterable[TopicName]) -> None:
+        """Check that the table can tell rows of different topics and partitions apart.
+
+        Args:
+            topics: All that the table has rows of, or gets.
+
+        Raises:
+            OptionError: It cannot: rows of one would take the place of rows of the other.
+        """
+        told: dict[object, TopicName] = {}
+        for topic in topics:
+            other = told.setdefault(self.scope_of(topic), topic)
+            if other != topic:
+                message = (
+                    f"{self.table.location} cannot tell keys of {topic} from those of {other}: copy"
+                    " one of them to another table, or both at once to a new one"
+                )
+                raise OptionError(message)
 
     @property
     def columns(self) -> list[str]:

@@ -161,7 +161,8 @@ class TableCopy:
 
         Raises:
             OptionError: Columns to partition by are not there, or the table is partitioned in
-                another way.
+                another way; or it is to have the latest row of each key, and cannot tell keys of
+                these topics apart.
             LakeTableError: The table cannot take the rows; nothing was written of this step.
             ConcurrentCopyError: Another run copied to the table; what this one committed before
                 stays.
@@ -188,6 +189,8 @@ class TableCopy:
 
     def _next_increment(self, before: Progress, limits: Limits | None = None) -> Increment:
         increment = self.increments.next_increment(before, limits)
+        if self.latest is not None:
+            self.latest.check_topics(increment.after.topics)
         if before != Progress() or not self.increments.options.bounds.has_start:
             return increment
         notice = (

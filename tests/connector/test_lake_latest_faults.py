@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pytest
 
-from arrow_io.errors import ConcurrentCopyError, StorageError
+from arrow_io.errors import ConcurrentCopyError, OptionError, StorageError
 from connector.lake import iceberg
 from connector.lake.iceberg import IcebergTable
 from tests.support.buckets import MemoryBucket
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _FIRST = [("a", b"1"), ("b", b"2"), ("c", b"3")]
 _SECOND = [("b", b"4"), ("c", None), ("d", b"5")]
+_OTHER = "persistent://public/default/other"
 
 
 @pytest.fixture
@@ -124,3 +125,30 @@ def test_rows_rewritten_before_a_delta_table_is_widened(
                 copy_latest(bucket.url, tmp_path, "delta", columns=columns)
         copy_latest(bucket.url, tmp_path, "delta", columns=columns)
         check_latest(bucket.url, table)
+
+
+@pytest.mark.parametrize("partitions", [None, 2])
+def test_a_topic_whose_keys_cannot_be_told_from_those_there(
+    partitions: int | None, bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    """It is refused before anything is written: its rows would take the place of the others'."""
+    write_keyed(bucket.url, _FIRST, partitions=partitions)
+    write_keyed(bucket.url, _SECOND, _OTHER, partitions=partitions)
+    with table_in(tmp_path, "delta") as table:
+        copy_latest(bucket.url, tmp_path, "delta")
+        files = set(tmp_path.rglob("*"))
+        with pytest.raises(OptionError, match=r"cannot tell keys of .*other.* from"):
+            copy_latest(bucket.url, tmp_path, "delta", _OTHER)
+        assert set(tmp_path.rglob("*")) == files
+        assert copy_latest(bucket.url, tmp_path, "delta").commits == 0
+        check_latest(bucket.url, table)
+
+
+def test_topics_that_come_to_a_table_of_several(bucket: MemoryBucket, tmp_path: Path) -> None:
+    """Each row there says which topic it is of."""
+    write_keyed(bucket.url, _FIRST)
+    with table_in(tmp_path, "delta") as table:
+        copy_latest(bucket.url, tmp_path, "delta", "*")
+        write_keyed(bucket.url, _SECOND, _OTHER)
+        copy_latest(bucket.url, tmp_path, "delta", [_OTHER, "*"])
+        check_latest(bucket.url, table, "*")
