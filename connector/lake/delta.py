@@ -206,7 +206,7 @@ class DeltaTable:
 
     def read_file(
         self,
-        standing: Standing,  # noqa: ARG002 - files do not change
+        standing: Standing,
         file: TableFile,
         columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
@@ -216,7 +216,7 @@ class DeltaTable:
             LakeTableError: The file is malformed.
             StorageError: The store failed.
         """
-        return read_file(self.location, file, columns)
+        return read_file(self.location, file, columns, standing.schema)
 
     # ------------------------------------------------------------------------------ the progress
 

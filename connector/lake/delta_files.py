@@ -67,9 +67,15 @@ def data_files(
 
 
 def read_file(
-    location: Location, file: TableFile, columns: Sequence[str] | None
+    location: Location, file: TableFile, columns: Sequence[str] | None, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file, with the columns that its partition has.
+
+    Args:
+        location: The table's folder.
+        file: The file.
+        columns: Columns of the table; None: all that the file has.
+        schema: Columns of the table, with the types of those that were added behind the file.
 
     Raises:
         LakeTableError: The file is malformed.
@@ -85,6 +91,8 @@ def read_file(
         for name, value in logged.values.items():
             if columns is None or name in columns:
                 found[name] = pa.repeat(value, batch.num_rows)
+        for name in columns or ():
+            found.setdefault(name, pa.nulls(batch.num_rows, schema.field(name).type))
         yield pa.RecordBatch.from_pydict(found)
 
 

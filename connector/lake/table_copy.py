@@ -279,6 +279,8 @@ class TableCopy:
         """How files are written; raises `LakeTableError` or `OptionError`."""
         if standing is not None and (standing.latest_per_key or standing.progress is not None):
             self._check_same_rows(standing)
+        if standing is not None and self.latest is not None:
+            self._check_columns(standing, self.latest)
         schema = self.table.storable(self._row_schema, standing)
         wanted = self.partition_by
         if standing is None:
@@ -305,10 +307,13 @@ class TableCopy:
                 f" {other} (latest_per_key), or to another table"
             )
             raise OptionError(message)
-        for each in () if self.latest is None else self.latest.columns:
+
+    def _check_columns(self, standing: Standing, latest: LatestPerKey) -> None:
+        """Refuse a table whose rows do not say which of them the new ones replace."""
+        for each in latest.columns:
             if each not in standing.schema.names:
                 message = (
-                    f"{self.table.location} has no column {each}, which now is needed to tell rows"
+                    f"{self.table.location} has no column {each}, which is needed to tell rows"
                     " apart: copy to another table"
                 )
                 raise LakeTableError(message)

@@ -6,13 +6,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import deltalake
+import pyarrow as pa
 import pytest
 
-from arrow_io.errors import ConcurrentCopyError, OptionError, StorageError
+from arrow_io.errors import (
+    ConcurrentCopyError,
+    LakeTableError,
+    OptionError,
+    StorageError,
+)
 from connector.lake import iceberg
 from connector.lake.iceberg import IcebergTable
 from tests.support.buckets import MemoryBucket
-from tests.support.lake_kinds import table_in
+from tests.support.lake_kinds import read_back, table_in
 from tests.support.latest_rows import check_latest, copy_latest, write_keyed
 from tests.support.stopped_iceberg import Killed, WatchedCatalog, watched
 
@@ -142,6 +148,23 @@ def test_a_topic_whose_keys_cannot_be_told_from_those_there(
         assert set(tmp_path.rglob("*")) == files
         assert copy_latest(bucket.url, tmp_path, "delta").commits == 0
         check_latest(bucket.url, table)
+
+
+def test_a_table_that_others_made(bucket: MemoryBucket, tmp_path: Path) -> None:
+    """Its rows must have a column of keys, though files may be older than that."""
+    write_keyed(bucket.url, _FIRST)
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"x": [1]}))
+    with pytest.raises(LakeTableError, match="has no column __key__"):
+        copy_latest(bucket.url, tmp_path, "delta")
+
+    table = deltalake.DeltaTable(tmp_path / "t")
+    table.alter.add_columns(deltalake.Schema.from_arrow(pa.schema({"__key__": pa.string()})).fields)
+    deltalake.write_deltalake(table, pa.table({"x": [2], "__key__": ["a"]}), mode="append")
+    summary = copy_latest(bucket.url, tmp_path, "delta")
+    assert (summary.rows, summary.replaced) == (3, 1)
+    with table_in(tmp_path, "delta") as opened:
+        keys = read_back(opened)["__key__"].to_pylist()
+    assert sorted(map(str, keys)) == ["None", "a", "b", "c"]
 
 
 def test_topics_that_come_to_a_table_of_several(bucket: MemoryBucket, tmp_path: Path) -> None:
