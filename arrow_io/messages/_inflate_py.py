@@ -22,16 +22,16 @@ else:
 
 # Where in the scratch stands what: tables by the next bits, and for longer codes how many there are
 # of each length, and their symbols in order.
-_LITERAL_BITS = cython.declare(cython.int, 10)
-_DISTANCE_BITS = cython.declare(cython.int, 8)
-_LITERALS = cython.declare(cython.int, 0)
-_LITERAL_COUNTS = cython.declare(cython.int, 1024)
-_LITERAL_SYMBOLS = cython.declare(cython.int, 1040)
-_DISTANCES = cython.declare(cython.int, 1328)
-_DISTANCE_COUNTS = cython.declare(cython.int, 1584)
-_DISTANCE_SYMBOLS = cython.declare(cython.int, 1600)
-_LENGTHS = cython.declare(cython.int, 1632)
-_STARTS = cython.declare(cython.int, 1952)
+_LITERAL_BITS = cython.declare(cython.Py_ssize_t, 10)
+_DISTANCE_BITS = cython.declare(cython.Py_ssize_t, 8)
+_LITERALS = cython.declare(cython.Py_ssize_t, 0)
+_LITERAL_COUNTS = cython.declare(cython.Py_ssize_t, 1024)
+_LITERAL_SYMBOLS = cython.declare(cython.Py_ssize_t, 1040)
+_DISTANCES = cython.declare(cython.Py_ssize_t, 1328)
+_DISTANCE_COUNTS = cython.declare(cython.Py_ssize_t, 1584)
+_DISTANCE_SYMBOLS = cython.declare(cython.Py_ssize_t, 1600)
+_LENGTHS = cython.declare(cython.Py_ssize_t, 1632)
+_STARTS = cython.declare(cython.Py_ssize_t, 1952)
 SCRATCH_WIDTH = 1968
 
 
@@ -331,7 +331,7 @@ def _dynamic(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.returns(cython.int)
+@cython.returns(cython.longlong)
 def _construct(
     s: cython.pointer[cython.int],
     first: cython.int,
@@ -390,7 +390,7 @@ def _construct(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.returns(cython.int)
+@cython.returns(cython.longlong)
 def _long_code(
     s: cython.pointer[cython.int],
     counts: cython.int,

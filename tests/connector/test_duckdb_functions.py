@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from arrow_io.errors import IncompleteReadWarning
-from arrow_io.messages.codecs import decompress
+from arrow_io.messages.bodies import decompress_bodies
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic, register_duckdb
 from tests.support.buckets import MemoryBucket, golden_objects, memory_bucket
@@ -23,6 +23,8 @@ from tests.support.golden import golden_topic, golden_topics
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from arrow_io.messages.entry_run import EntryRun
 
 ORDERS: Final = golden_topic("json-orders")
 URL: Final = str(ORDERS.objects_folder)
@@ -261,11 +263,11 @@ def test_count_reads_positions_only(
     """`count(*)` decompresses no payload, `count` of a column of compressed batches does."""
     decompressed = []
 
-    def spy(compression: int, *args: Any, **options: Any) -> memoryview:  # noqa: ANN401
-        decompressed.append(compression)
-        return decompress(compression, *args, **options)
+    def spy(run: EntryRun, *args: Any) -> tuple[memoryview, int]:  # noqa: ANN401
+        decompressed.append(run)
+        return decompress_bodies(run, *args)
 
-    monkeypatch.setattr("arrow_io.messages.message_reader.decompress", spy)
+    monkeypatch.setattr("arrow_io.messages.message_reader.decompress_bodies", spy)
     topic = golden_topic("bytes-batched-zstd")
 
     assert one(con, "select count(*) from read_pulsar('bytes-batched-zstd')") == topic.message_count

@@ -386,7 +386,11 @@ def test_ledger_that_is_not_listed_is_of_the_version_first_read(
         _fill(bucket, [ledger])
         trace = Meddler(2, lambda: bucket.write(ledger.name.data_name, ledger.older, ""))
         listed = _opened(bucket, trace).scan.topics[0].ledgers[0]
-        unlisted = replace(listed, versions=replace(listed.versions, data=None))
+        # One request after the other, so that the first answer is of the first version.
+        options = {**(listed.location.storage_options or {}), "max_connections": 1}
+        location = replace(listed.location, storage_options=options)
+        versions = replace(listed.versions, data=None)
+        unlisted = replace(listed, location=location, versions=versions)
 
         with pytest.raises(ObjectChangedError, match=ledger.name.data_name):
             list(unlisted.read_entries(0, unlisted.last_entry_id))
