@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -90,37 +90,30 @@ class EntryRun:
         stops = range(first + 1, stop)
         return first + 1 + bisect_left(stops, size_bytes, key=partial(self.bytes_between, first))
 
-    @property
-    def message_count(self) -> int:
-        """How many messages the entries say they hold."""
-        return int(builds.in_use.entries.count_messages(self.table, 0, self.count))
-
-    @property
-    def decoded_bytes(self) -> int:
-        """How many bytes the entries and their decompressed payloads are said to have."""
-        return int(builds.in_use.entries.decoded_bytes(self.table, 0, self.count))
-
-    def parts(self, max_messages: int, max_bytes: int) -> Iterator[EntryRun]:
+    def parts(self, max_messages: int, max_bytes: int) -> Iterator[MeasuredRun]:
         """The entries in as few runs as have no more than that each, or else a single entry.
 
         Args:
-            max_messages: Most messages (`message_count`).
-            max_bytes: Most bytes (`decoded_bytes`).
+            max_messages: Most messages.
+            max_bytes: Most bytes of entries and their decompressed payloads.
         """
-        if self.message_count <= max_messages and self.decoded_bytes <= max_bytes:
-            yield self
-            return
         entries = builds.in_use.entries
+        messages = entries.count_messages(self.table, 0, self.count)
+        size_bytes = entries.decoded_bytes(self.table, 0, self.count)
+        if messages <= max_messages and size_bytes <= max_bytes:
+            yield MeasuredRun(self, messages, size_bytes)
+            return
         first = messages = size_bytes = 0
         for index in range(self.count):
             more_messages = entries.count_messages(self.table, index, index + 1)
             more_bytes = entries.decoded_bytes(self.table, index, index + 1)
+            is_full = messages + more_messages > max_messages or size_bytes + more_bytes > max_bytes
+            if first < index and is_full:
+                yield MeasuredRun(self._part(first, index), messages, size_bytes)
+                first, messages, size_bytes = index, 0, 0
             messages += more_messages
             size_bytes += more_bytes
-            if first < index and (messages > max_messages or size_bytes > max_bytes):
-                yield self._part(first, index)
-                first, messages, size_bytes = index, more_messages, more_bytes
-        yield self._part(first, self.count)
+        yield MeasuredRun(self._part(first, self.count), messages, size_bytes)
 
     def _part(self, first: int, stop: int) -> EntryRun:
         table = self.table[first * layout.ENTRY_WIDTH : stop * layout.ENTRY_WIDTH]
@@ -183,3 +176,13 @@ class EntryRun:
             entry_id=self.number(index, layout.ENTRY_ID),
             offset=self.offset + (self.number(index, layout.FRAME) >> 32),
         )
+
+
+class MeasuredRun(NamedTuple):
+    """A run, and how much there is in it."""
+
+    run: EntryRun
+    message_count: int
+    """How many messages its entries say they hold."""
+    decoded_bytes: int
+    """How many bytes its entries and their decompressed payloads are said to have."""

@@ -29,7 +29,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from arrow_io.errors import PulsarOffloadError
 
@@ -79,6 +79,8 @@ _TRANSIENT_ERRNOS = frozenset(
     if hasattr(errno, name)
 )
 
+RANGE_NOT_SATISFIABLE: Final = 416
+"""HTTP status of an object that ends before the range that was asked for."""
 _HTTP_SERVER_ERRORS = 500
 _HTTP_TRANSIENT_CLIENT_ERRORS = (408, 429)
 

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from arrow_io.errors import FormatError, MissingObjectError, OptionError
 from arrow_io.option_values import check_whole_number, kind_of, path_or_url
-from arrow_io.storage.failures import RetryPolicy, http_status, storage_errors
+from arrow_io.storage.failures import (
+    RANGE_NOT_SATISFIABLE,
+    RetryPolicy,
+    http_status,
+    storage_errors,
+)
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectHead,
@@ -48,7 +53,6 @@ MAX_RANGE_BYTES = 1 << 30
 """Positions in a buffer are kept in 31 bits."""
 
 _Result = TypeVar("_Result")
-_HTTP_RANGE_NOT_SATISFIABLE = 416
 
 
 @dataclass(frozen=True)
@@ -274,7 +278,7 @@ class Location:
                     name, wanted, lambda: store.get_range(name, start, stop, wanted)
                 )
             except storage_errors() as error:
-                if http_status(error) != _HTTP_RANGE_NOT_SATISFIABLE:
+                if http_status(error) != RANGE_NOT_SATISFIABLE:
                     raise
                 content = ObjectContent(b"", None)
             self.trace.received(RequestKind.RANGE_GET, len(content.data))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from fsspec.implementations.memory import MemoryFile
 
 from arrow_io.errors import StorageError
-from arrow_io.storage.failures import http_status, storage_errors
+from arrow_io.storage.failures import RANGE_NOT_SATISFIABLE, http_status, storage_errors
 from arrow_io.storage.object_version import WriteTime, modified_in, version_in
 from arrow_io.storage.store_uploads import (
     AsideUpload,
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from arrow_io.storage.attempts import Attempts
     from arrow_io.storage.listing_pages import ListingPages
     from arrow_io.storage.object_version import ObjectVersion
-
-_HTTP_RANGE_NOT_SATISFIABLE = 416
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +373,7 @@ class ClosingObjectStore(_WithoutLeftovers):
             return super().get_object(name, limit_bytes, version)
         except storage_errors() as error:
             # Of an object without a byte no range can be asked for.
-            if http_status(error) != _HTTP_RANGE_NOT_SATISFIABLE:
+            if http_status(error) != RANGE_NOT_SATISFIABLE:
                 raise
         return ObjectContent(b"", None)
 

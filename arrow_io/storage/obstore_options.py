@@ -63,12 +63,10 @@ _CONNECTION_NAMES: Final = {
 _PUBLIC_SUFFIX: Final = "core.windows.net"
 """Behind the account in the hosts of Azure, but for its national clouds."""
 
-_OF_TRANSFER: Final = frozenset(
+OF_TRANSFER: Final = frozenset(
     {
         "asynchronous",
-        "block_size",
         "cache_regions",
-        "cache_timeout",
         "default_block_size",
         "default_cache_type",
         "default_fill_cache",
@@ -79,7 +77,10 @@ _OF_TRANSFER: Final = frozenset(
         "use_listings_cache",
     }
 )
-"""How a file system of fsspec sends its requests."""
+"""How a file system of fsspec sends its requests: what no other client has to be told."""
+
+_OF_TRANSFER: Final = OF_TRANSFER | {"block_size", "cache_timeout"}
+"""The same of gcsfs and adlfs too."""
 
 _OF_BOTOCORE: Final = frozenset(
     {"connect_timeout", "max_pool_connections", "read_timeout", "retries", "tcp_keepalive"}

@@ -7,30 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import shown_to_library
-from arrow_io.storage.obstore_options import S3_NAMES
+from arrow_io.storage.obstore_options import OF_TRANSFER, S3_NAMES
 from arrow_io.storage.own_options import without_ours
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
 
-_OF_TRANSFER: Final = frozenset(
-    {
-        "asynchronous",
-        "cache_regions",
-        "config_kwargs",
-        "default_block_size",
-        "default_cache_type",
-        "default_fill_cache",
-        "fixed_upload_size",
-        "loop",
-        "max_concurrency",
-        "skip_instance_cache",
-        "use_listings_cache",
-        "use_ssl",
-        "verify",
-    }
-)
+_OF_TRANSFER: Final = OF_TRANSFER | {"config_kwargs", "use_ssl", "verify"}
 """How s3fs sends its requests, which says nothing of where to."""
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.messages.entry_run import EntryRun, MeasuredRun
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.messages.message_reader import BatchLimits
     from connector.scan.topic_read import ScanTask
@@ -150,18 +150,18 @@ class _Taken:
         self._limits = limits
         self._bytes = 0
 
-    def has_room(self, run: EntryRun) -> bool:
+    def has_room(self, more: MeasuredRun) -> bool:
         """Whether one record batch has room for another run too; the first is always taken."""
         return not self.runs or (
-            self.messages + run.message_count <= self._limits.max_rows
-            and self._bytes + run.decoded_bytes <= self._limits.max_bytes
+            self.messages + more.message_count <= self._limits.max_rows
+            and self._bytes + more.decoded_bytes <= self._limits.max_bytes
         )
 
-    def add(self, run: EntryRun) -> None:
+    def add(self, more: MeasuredRun) -> None:
         """Take a run."""
-        self.runs.append(run)
-        self.messages += run.message_count
-        self._bytes += run.decoded_bytes
+        self.runs.append(more.run)
+        self.messages += more.message_count
+        self._bytes += more.decoded_bytes
 
 
 def _is_bound(run: EntryRun) -> bool:
