@@ -15,11 +15,11 @@ from arrow_io.storage.failures import RequestGivenUpError, RetryPolicy
 from arrow_io.storage.hidden import hidden
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
-from arrow_io.storage.ranges import RangeReader
 from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, s3_error
 from tests.support.stalling_server import (
     fail_503,
     never,
+    requests_of,
     stalling_server,
     stop_in_the_body,
     trickle,
@@ -41,15 +41,9 @@ def test_a_server_that_never_ends_is_given_up(answer: Callable[..., None], what:
         options = server.storage_options | {"request_deadline_s": _DEADLINE_S}
         retry = RetryPolicy(least_bytes_per_s=_TOO_FAST)
         location = Location("s3://bucket/folder", options, retry)
-        reader = RangeReader(location, "name", 100)
-        requests: dict[str, Callable[[], object]] = {
-            "list": location.list_objects,
-            "object": lambda: location.read_object("name", max_bytes=1 << 20),
-            "range": lambda: reader.read(0, 100),
-        }
 
         with pytest.raises(StorageError, match=r"request_deadline_s|took longer than 1 s"):
-            requests[what]()
+            requests_of(location)[what]()
 
 
 class _Clock:

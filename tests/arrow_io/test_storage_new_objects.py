@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.location import Location
 from tests.support.faulty_s3 import Fault, S3Faults
 from tests.support.faulty_storage import FakeS3, s3_error
+from tests.support.racing_writers import winners_of
 from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
@@ -58,22 +58,10 @@ def test_the_same_bytes_may_be_written_again(location: Location) -> None:
 
 def test_of_many_one_wins(location: Location) -> None:
     """Of threads that write at once, exactly one is told that it did."""
-    start = threading.Barrier(8)
-    won: list[int] = []
-
-    def write(number: int) -> None:
-        start.wait()
-        if location.write_new_object("name", b"%d" % number):
-            won.append(number)
-
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    won = winners_of(location, "name")
 
     assert len(won) == 1
-    assert location.read_object("name", max_bytes=9).data == b"%d" % won[0]
+    assert location.read_object("name", max_bytes=9).data == won[0]
 
 
 def test_a_lost_answer_is_no_defeat(s3_server: S3Server) -> None:

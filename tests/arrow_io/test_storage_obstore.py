@@ -18,7 +18,6 @@ from arrow_io.errors import (
 from arrow_io.storage.failures import RequestGivenUpError, RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectContent
-from arrow_io.storage.ranges import RangeReader
 from arrow_io.storage.request_threads import BodyTime, TimeLimit
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
@@ -30,6 +29,7 @@ from tests.support.stalling_server import (
     answer_with,
     fail_503,
     never,
+    requests_of,
     stalling_server,
     stop_in_the_body,
     trickle,
@@ -196,15 +196,9 @@ def test_a_server_that_never_ends_is_given_up(answer: Callable[..., None], what:
     """Silent, silent in the middle of a body, a byte at a time, or in an endless storm of 503."""
     with stalling_server(answer) as server:
         location = _stalling(server)
-        reader = RangeReader(location, "name", 100)
-        requests: dict[str, Callable[[], object]] = {
-            "list": location.list_objects,
-            "object": lambda: location.read_object("name", max_bytes=1 << 20),
-            "range": lambda: reader.read(0, 100),
-        }
 
         with pytest.raises(StorageError, match=r"storage option request_|bytes \[0, 100\)"):
-            requests[what]()
+            requests_of(location)[what]()
 
 
 def test_a_request_of_ours_is_one_of_obstore(s3_server: S3Server) -> None:

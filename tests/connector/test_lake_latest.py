@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
-from connector.lake.copy import plan_copy
 from connector.lake.delta import DeltaTable
 from connector.lake.file_writer import FileSettings, FileWriter
 from connector.lake.iceberg import IcebergTable
@@ -24,16 +23,20 @@ from connector.lake.replacement import LatestPerKey
 from connector.lake.table import Commit
 from connector.lake.table_copy import CopySizes
 from connector.lake.transforms import Partitioning
-from tests.support.buckets import TOPIC, MemoryBucket
+from tests.support.buckets import MemoryBucket
 from tests.support.golden import golden_topic
 from tests.support.lake_kinds import read_back, table_in
 from tests.support.lake_rows import batches
-from tests.support.latest_rows import catalog_options, check_latest, copy_latest, write_keyed
+from tests.support.latest_rows import (
+    check_latest,
+    copy_latest,
+    plan_latest,
+    write_keyed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from connector.lake.copy_plan import CopyPlan
     from connector.lake.evolution import TableKind
     from connector.lake.task_writer import TaskWriter, WrittenTask
     from connector.scan.topic_read import ScanTask
@@ -123,7 +126,7 @@ def test_a_copy_of_the_other_sort_is_refused(
         with table_in(folder, kind) as table:
             copy_latest(bucket.url, folder, kind, latest_per_key=latest)
             before, files = read_back(table).to_pylist(), set(folder.rglob("*"))
-            for run in (copy_latest, _plan):
+            for run in (copy_latest, plan_latest):
                 with pytest.raises(OptionError, match="copy does not change") as refused:
                     run(bucket.url, folder, kind, latest_per_key=not latest)
                 assert ("with it" if latest else "without it") in str(refused.value)
@@ -470,19 +473,9 @@ def _commit(
 def test_a_plan_says_what_it_cannot_count(bucket: MemoryBucket, tmp_path: Path) -> None:
     """Nobody knows which files have older rows before the new ones are read."""
     write_keyed(bucket.url, [("a", b"1")])
-    plan = _plan(bucket.url, tmp_path, "delta")
+    plan = plan_latest(bucket.url, tmp_path, "delta")
     assert plan.tasks == 1
     assert any("written twice" in each for each in plan.notices)
-
-
-def _plan(url: str, folder: Path, kind: TableKind, **options: Any) -> CopyPlan:  # noqa: ANN401
-    given: dict[str, Any] = {"format": kind, "latest_per_key": True, "value": "raw"}
-    target = str(folder / "t")
-    if kind == "iceberg":
-        target = "shop.t"
-        given["table_options"] = catalog_options(folder)
-    [plan] = plan_copy(url, TOPIC, target, **(given | options))
-    return plan
 
 
 def _position(row: dict[str, Any]) -> tuple[int, int, int]:

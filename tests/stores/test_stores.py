@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from connector import LedgerOffloader, open_topic
 from tests.arrow_io import test_storage_location as every_store
 from tests.support.golden import golden_topic
 from tests.support.offloads import golden_ledger, names
+from tests.support.racing_writers import winners_of
 
 if TYPE_CHECKING:
     from tests.stores.conftest import Cloud
@@ -104,20 +104,8 @@ def test_of_many_one_wins(cloud: Cloud) -> None:
     """Of threads that write at once, exactly one is told that it did."""
     reading, writing = _places(cloud)
     writing.write_object("other", b"", user_metadata={})
-    barrier, winners = threading.Barrier(8), []
 
-    def write(number: int) -> None:
-        barrier.wait()
-        if writing.write_new_object("name", b"%d" % number):
-            winners.append(number)
-
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert [b"%d" % number for number in winners] == [reading.read_object("name", max_bytes=9).data]
+    assert winners_of(writing, "name") == [reading.read_object("name", max_bytes=9).data]
 
 
 def test_another_version_is_noticed(cloud: Cloud) -> None:

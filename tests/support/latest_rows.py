@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.messages.message_metadata import Message
 from connector import copy_topics, open_topic, write_messages
+from connector.lake.copy import plan_copy
 from tests.support.buckets import TOPIC
 from tests.support.lake_kinds import read_back
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from connector.lake.copy_plan import CopyPlan
     from connector.lake.evolution import TableKind
     from connector.lake.table import LakeTable
     from connector.lake.table_copy import TableSummary
@@ -61,13 +63,26 @@ def copy_latest(
     **options: Any,  # noqa: ANN401 - those of `copy_topics`
 ) -> TableSummary:
     """Copy to the table that `table_in` opens."""
-    given: dict[str, Any] = {"format": kind, "latest_per_key": True, "value": "raw"}
-    target = str(folder / "t")
-    if kind == "iceberg":
-        target = "shop.t"
-        given["table_options"] = catalog_options(folder)
-    [summary] = copy_topics(url, topic, target, **(given | options))
+    [summary] = copy_topics(url, topic, **(_given(folder, kind) | options))
     return summary
+
+
+def plan_latest(
+    url: str,
+    folder: Path,
+    kind: TableKind,
+    **options: Any,  # noqa: ANN401 - those of `plan_copy`
+) -> CopyPlan:
+    """What `copy_latest` would do."""
+    [plan] = plan_copy(url, TOPIC, **(_given(folder, kind) | options))
+    return plan
+
+
+def _given(folder: Path, kind: TableKind) -> dict[str, Any]:
+    given = {"format": kind, "latest_per_key": True, "value": "raw"}
+    if kind == "iceberg":
+        return given | {"target": "shop.t", "table_options": catalog_options(folder)}
+    return given | {"target": str(folder / "t")}
 
 
 def catalog_options(folder: Path) -> dict[str, str]:

@@ -7,8 +7,21 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
+from arrow_io.storage.ranges import RangeReader
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from arrow_io.storage.location import Location
+
+
+def requests_of(location: Location) -> dict[str, Callable[[], object]]:
+    """A request of each kind that a read sends: a listing, a whole object, a range."""
+    return {
+        "list": location.list_objects,
+        "object": lambda: location.read_object("name", max_bytes=1 << 20),
+        "range": lambda: RangeReader(location, "name", 100).read(0, 100),
+    }
 
 
 class StallingServer:
