@@ -11,8 +11,9 @@ WORKERS ?= 2
 FUZZ_SECONDS ?= 120
 
 BIN := .venv/bin
-# Whole files, so that what is costly to start (Spark, a built wheel) is started once for its tests.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+# Whole files, so that what is costly to start (Spark, a built wheel) is started once for its tests;
+# by their names, because by the number of tests Spark's long files come last, one worker idle.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The editable install compiles the core, so it is repeated when one of these changes.
 BUILT_FROM := pyproject.toml $(wildcard arrow_io/*/_*_py.py arrow_io/*/*.pxd)
