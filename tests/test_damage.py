@@ -2,7 +2,8 @@
 
 A read of a damaged topic gives the right rows, or a typed error that says where the damage is. The
 bytes that no checksum covers are told apart, with what a flip of them may change. By default, the
-compiled build meets every byte of small ledgers, and the pure build and the larger ledgers some.
+compiled build meets every byte of small ledgers, and the pure build and the larger ledgers some; a
+byte that a checksum covers is flipped in one of the ways in which others are.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ _EXHAUSTIVE: Final = [
 """Every byte; of the 350 kB of `small-chunked`, some."""
 _by_default = pytest.mark.parametrize(("build", "name", "stride"), _STRIDES)
 _exhaustively = pytest.mark.parametrize(("build", "name", "stride"), _EXHAUSTIVE)
+_CUT_STRIDE: Final = 5
+"""Of the lengths in which no part of a data object begins or ends, by default, one in so many."""
 _MOST_REQUESTS_PER_LEDGER: Final = 3
 """Each ledger is shorter than a range; of one cut short, the rest and the size are asked for."""
 _CROSSING: Final = {
@@ -115,7 +118,7 @@ def test_a_flip_in_a_data_object_gives_right_rows_or_an_error(
 ) -> None:
     """Each flip is an error that names its place, or in a byte of no consequence."""
     with specimen(name) as sound, using_build(build):
-        _check_flips_of_data(sound, stride)
+        _check_flips_of_data(sound, stride, whole=False)
 
 
 @pytest.mark.exhaustive
@@ -125,14 +128,14 @@ def test_every_flip_in_a_data_object_gives_right_rows_or_an_error(
 ) -> None:
     """As above, for every byte."""
     with specimen(name) as sound, using_build(build):
-        _check_flips_of_data(sound, stride)
+        _check_flips_of_data(sound, stride, whole=True)
 
 
 @_by_default
 def test_a_cut_data_object_is_an_error(build: str, name: str, stride: int) -> None:
     """An object that became shorter is an error that names it; salvaging gives what is left."""
     with specimen(name) as sound, using_build(build):
-        _check_cuts_of_data(sound, stride)
+        _check_cuts_of_data(sound, stride, whole=False)
 
 
 @pytest.mark.exhaustive
@@ -140,7 +143,7 @@ def test_a_cut_data_object_is_an_error(build: str, name: str, stride: int) -> No
 def test_a_data_object_cut_anywhere_is_an_error(build: str, name: str, stride: int) -> None:
     """As above, for every length."""
     with specimen(name) as sound, using_build(build):
-        _check_cuts_of_data(sound, stride)
+        _check_cuts_of_data(sound, stride, whole=True)
 
 
 @pytest.mark.parametrize("name", [WOVEN, "bool", "transactions-open"])
@@ -237,11 +240,12 @@ def _check_some_are_given(sound: Specimen, rows: pa.Table, what: str) -> pa.Int6
 # Data objects
 
 
-def _check_flips_of_data(sound: Specimen, stride: int) -> None:
+def _check_flips_of_data(sound: Specimen, stride: int, *, whole: bool) -> None:
+    """Flip each `stride`th byte; those that a checksum covers in each way only if `whole`."""
     strict, salvaging = sound.opened().scan, sound.opened(salvage=True).scan
     for name in sound.data_names:
         content = sound.objects[name]
-        for (region, position), pattern in itertools.product(_places(content, stride), _PATTERNS):
+        for region, position, pattern in _flips(content, stride, whole=whole):
             what = f"{name} byte {position} ^ {pattern:#x}, {region}"
             damage = _Damage(name, flipped(content, position, pattern), what)
             outcome = _outcome(sound, strict, damage)
@@ -250,6 +254,17 @@ def _check_flips_of_data(sound: Specimen, stride: int) -> None:
                 _check_salvage(sound, salvaging, region, damage)
             else:
                 _check_rows(sound, outcome, region, damage)
+
+
+def _flips(content: bytes, stride: int, *, whole: bool) -> Iterator[tuple[Region, int, int]]:
+    """What a byte belongs to, its position, and the pattern to flip."""
+    patterns = itertools.cycle(_PATTERNS)
+    for region, position in _places(content, stride):
+        if whole or region.part is not Part.CHECKED:
+            for pattern in _PATTERNS:
+                yield region, position, pattern
+        else:
+            yield region, position, next(patterns)
 
 
 def _places(content: bytes, stride: int) -> Iterator[tuple[Region, int]]:
@@ -296,11 +311,24 @@ def _check_salvage(sound: Specimen, scan: Scan, region: Region, damage: _Damage)
         assert set(entries) <= {region.entry_id}, damage.what
 
 
-def _check_cuts_of_data(sound: Specimen, stride: int) -> None:
+def _lengths(content: bytes, stride: int, *, whole: bool) -> list[int]:
+    """Each `stride`th length; instead of all, unless `whole`, those at borders and some."""
+    if whole or stride > 1:
+        return list(range(0, len(content), stride))
+    borders = {
+        border + near
+        for region in regions(content)
+        for border, near in itertools.product((region.start, region.stop), (-1, 0, 1))
+    }
+    return sorted({*range(0, len(content), _CUT_STRIDE), *borders} & {*range(len(content))})
+
+
+def _check_cuts_of_data(sound: Specimen, stride: int, *, whole: bool) -> None:
+    """Cut at lengths that `_lengths` gives, and at some before the topic is opened."""
     strict, salvaging = sound.opened().scan, sound.opened(salvage=True).scan
     for name in sound.data_names:
         content = sound.objects[name]
-        for length in range(0, len(content), stride):
+        for length in _lengths(content, stride, whole=whole):
             damage = _Damage(name, content[:length], f"{name} cut to {length} bytes")
             error = _outcome(sound, strict, damage)
             assert isinstance(error, TruncatedObjectError), damage.what
