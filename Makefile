@@ -37,7 +37,11 @@ demo: .venv/demo-installed ## Install, then ask a bundled topic a question in SQ
 install: .venv/dev-installed ## Install everything that development needs into .venv
 
 .PHONY: test
-test: install java browser lint ## Run every check: style, types, import contracts, all tests
+test: install java browser ## Run every check: style, types, import contracts, all tests
+	@$(MAKE) --jobs=2 lint all-tests
+
+# Beside each other: most of lint is one thread, and tests wait for each other at the end.
+all-tests: install
 	@$(call with_programs,$(PYTEST))
 
 .PHONY: test-pure
