@@ -197,6 +197,11 @@ def unpacked_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # A copy without what was built here, so that nothing of it can be packed.
     built = (".*", "build", "dist", "*.egg-info", "*.so", "*.c", "__pycache__", "golden")
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*built))
+    # How fast the wheel is, no test asks: what the compiler does for that is most of its time.
+    pyproject = source / "pyproject.toml"
+    optimised = pyproject.read_text()
+    assert '"-O3"' in optimised
+    pyproject.write_text(optimised.replace('"-O3"', '"-O0"'))
     script = f"from setuptools.build_meta import build_sdist; build_sdist({str(folder)!r})"
     run(sys.executable, "-c", script, cwd=source)
     (sdist,) = folder.glob("*.tar.gz")
