@@ -148,7 +148,8 @@ class RangeStream:
         """Hold the next range; one that fails stays pending, so the next call fails likewise."""
         request, content = self._ahead.next_range(self._planned)
         if self.first is None:
-            self._reader = replace(self._reader, version=self._reader.version or content.version)
+            if self._reader.version is None and content.version is not None:
+                self._reader = replace(self._reader, version=content.version)
             self.first = replace(content, data=b"")
         elif self._span.reader.version is None:
             # It was asked for before the first answer told which version was wanted.

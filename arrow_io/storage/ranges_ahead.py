@@ -1,8 +1,8 @@
 """Requests for ranges, sent before they are needed, in the order in which streams come to them.
 
-How many are under way follows from what the consumer meets: 1, 2, 8 and so on, each time that the
-consumer has to wait for a range. So a consumer that is slower than the store keeps few. What was
-learned in one object is used in the next.
+How many are under way follows from what the consumer meets: 1, 4, 32 and so on, each time that it
+has to wait for a range. So a consumer that is slower than the store keeps few. How long they are
+follows from how much it has taken. What was learned in one object is used in the next.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import ObjectContent
     from arrow_io.storage.ranges import ByteSpan
 
-DEFAULT_AHEAD_BYTES: Final = 128 << 20
+DEFAULT_AHEAD_BYTES: Final = 160 << 20
 _UNBOUNDED: Final = 1 << 20
 """More requests than any store is sent at a time."""
-_MAX_GROWTH: Final = 1 << 10
-_WIDER: Final = (1, 2)
-"""From no and from one request under way; whoever stops early does so with the first ranges."""
+_WIDER: Final = {0: 1, 1: 4}
+"""From no and from one request; whoever stops early does so with the first ranges."""
+_MUCH_WIDER: Final = 8
+"""By how much else: each step lasts as long as a request, whatever it leaves unused."""
+_TAKEN_SHARE: Final = 4
+"""Ranges are so many times shorter than what the consumer has taken."""
 
 
 @dataclass(slots=True)
@@ -39,7 +43,7 @@ class Request:
 
     start: int
     stop: int
-    future: Future[ObjectContent] | None
+    future: Future[ObjectContent] | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -70,9 +74,11 @@ class Planned:
 class RangesAhead:
     """Sends the requests of one consumer, who reads one stream after the other.
 
-    At most `Location.max_connections` requests are under way, or wait for the consumer, at a time;
-    and of those that it does not need yet, no more than `max_bytes` together. The first is sent
-    alone, so a consumer that stops early has fetched no more than it needed.
+    At most `Location.max_connections` requests are under way at a time. A fourth as many are
+    planned to follow as soon as one ends, whether the consumer comes or not, so that connections
+    are busy while it works. What it does not need yet, answered or not, has no more than
+    `max_bytes`. The first request is sent alone, so a consumer that stops early has fetched no more
+    than it needed.
 
     File systems that are not asynchronous are read in the consumer's thread alone: local files and
     memory answer faster than a thread can be woken, and others (SFTP, SMB) share one connection,
@@ -98,10 +104,9 @@ class RangesAhead:
         self._plan: Iterator[ByteSpan] = iter(spans)
         self._planned: deque[Planned] = deque()  # those that streams have not left, in order
         self._max_bytes = max_bytes
-        self._window = _UNBOUNDED if at_once else 0  # most requests under way, or not taken
-        self._waits = 0  # how often the consumer had to wait since, though all was under way
-        self._growth = 1  # by how much ranges are longer than the first
-        self._count = 0  # requests under way, or not taken
+        self._window = _UNBOUNDED if at_once else 0  # most requests that were not taken
+        self._taken_bytes = 0  # that the consumer asked for and did not leave out
+        self._count = 0  # requests that were not taken
         self._bytes = 0  # that they ask for
         self._executor: ThreadPoolExecutor | None = None
 
@@ -141,7 +146,7 @@ class RangesAhead:
         """
         first = planned.requests[0] if planned.requests else None
         if first is None or first.future is None or not first.future.done():
-            self._widen(planned.span.reader.location)
+            self._window = _WIDER.get(self._window, self._window * _MUCH_WIDER)
         self._request_ahead(planned)
         request = planned.requests[0]
         if request.future is None:
@@ -153,6 +158,7 @@ class RangesAhead:
         request = planned.requests.popleft()
         self._count -= 1
         self._bytes -= request.size_bytes
+        self._taken_bytes += request.size_bytes
         if request.future is not None:
             request.future.cancel()
 
@@ -193,61 +199,65 @@ class RangesAhead:
         self._planned.append(planned)
         return planned
 
-    def _widen(self, location: Location) -> None:
-        """Let more be under way for a consumer that has to wait, or else ask for more at a time."""
-        if self._window < location.max_connections:
-            self._window = _WIDER[self._window] if self._window < len(_WIDER) else 4 * self._window
-            return
-        self._waits += 1
-        if self._waits >= location.max_connections and self._growth < _MAX_GROWTH:
-            self._waits = 0
-            self._growth *= 2
-
     def _request_ahead(self, current: Planned) -> None:
         """Request what the current span needs now, and then as much as may be."""
         if not current.requests:
             # The consumer is about to wait for this one: it needs no thread.
-            self._request(current, is_needed=True)
-        for each in self._from(current):
-            span = each.span
-            while each.next < span.sure_stop:
-                if not self._has_room(span.reader.location):
-                    return
-                self._request(each, is_needed=False)
+            self._request(current)
+        is_consumer_sending = current.requests[0].future is None
+        for each in self._left(current):
+            location = each.span.reader.location
+            most = location.max_connections if is_consumer_sending else _most_requests(location)
+            if not self._has_room(location, most):
+                return
+            self._submit(each.span, self._request(each))
 
-    def _from(self, current: Planned) -> Iterator[Planned]:
-        """A span, and those planned behind it."""
-        known = list(self._planned)
-        yield from known[known.index(current) :]
-        while (following := self._pull()) is not None:
-            yield following
+    def _left(self, current: Planned) -> Iterator[Planned]:
+        """A span and those behind it, each as often as there is something of it to request."""
+        known = [current]
+        # Requests are sent in order, so of the last alone something is left.
+        for each in reversed(self._planned):
+            if each is current or each.next >= each.span.sure_stop:
+                break
+            known.insert(1, each)
+        for each in chain(known, iter(self._pull, None)):
+            while each.next < each.span.sure_stop:
+                yield each
 
-    def _has_room(self, location: Location) -> bool:
+    def _has_room(self, location: Location, most_requests: int) -> bool:
         return (
-            self._count < min(self._window, location.max_connections)
+            self._count < min(self._window, most_requests)
             and self._bytes + self._range_bytes(location) <= self._max_bytes
             and location.is_async
         )
 
     def _range_bytes(self, location: Location) -> int:
-        most = max(self._max_bytes // location.max_connections, location.first_range_bytes)
-        return min(location.first_range_bytes * self._growth, location.longest_range_bytes, most)
+        first = location.first_range_bytes
+        longest = min(location.longest_range_bytes, self._max_bytes // _most_requests(location))
+        grown = self._taken_bytes // _TAKEN_SHARE // first * first
+        return max(min(grown, longest), first)
 
-    def _request(self, planned: Planned, *, is_needed: bool) -> None:
-        span, start = planned.span, planned.next
-        stop = min(start + self._range_bytes(span.reader.location), span.stop)
-        future = None if is_needed else self._submit(span, start, stop)
-        planned.requests.append(Request(start, stop, future))
+    def _request(self, planned: Planned) -> Request:
+        start = planned.next
+        stop = min(start + self._range_bytes(planned.span.reader.location), planned.span.stop)
+        request = Request(start, stop)
+        planned.requests.append(request)
         planned.next = stop
         self._count += 1
         self._bytes += stop - start
+        return request
 
-    def _submit(self, span: ByteSpan, start: int, stop: int) -> Future[ObjectContent]:
+    def _submit(self, span: ByteSpan, request: Request) -> None:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(
                 span.reader.location.max_connections, thread_name_prefix="pulsar-offload-range"
             )
-        return self._executor.submit(_fetched, span, start, stop)
+        request.future = self._executor.submit(_fetched, span, request.start, request.stop)
+
+
+def _most_requests(location: Location) -> int:
+    """Most requests that are sent and not taken; with a single connection, none is sent ahead."""
+    return location.max_connections + location.max_connections // 4
 
 
 def _fetched(span: ByteSpan, start: int, stop: int) -> ObjectContent:

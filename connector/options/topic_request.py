@@ -165,7 +165,7 @@ class TopicRequest:
         default=None,
         metadata=described(
             kinds.COUNT,
-            "Most bytes that one request for data asks for; by default 1 MiB, later 8.",
+            "Most bytes that one request for data asks for; by default 1 MiB, later 4.",
             unit="bytes",
             scope="catalog",
         ),

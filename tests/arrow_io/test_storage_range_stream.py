@@ -11,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError, StorageError, TruncatedObjectError
+from arrow_io.storage.location import Location
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import RangeReader
+from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.trace import RequestTrace
 from tests.support.faulty_storage import FaultScript, as_it_is, cut_to, raising, s3_error
+from tests.support.slow_store import SlowStore
 
 DATA = bytes(index * 7 % 251 for index in range(1000))
 NAME = "data"
@@ -38,12 +41,14 @@ def _join_prefetch_threads() -> None:
         assert not thread.is_alive()
 
 
-_SENT = [1, 3, 10, 11, 12, 13, 14]
-"""How many ranges are asked for when each is taken, while the window grows to 8."""
+_SENT = [1, 5, 10]
+"""How many ranges must have been sent until each is answered: then the consumer waits for it."""
+_ASKED = [1, 5, 12, 13, 14, 15]
+"""How many ranges are asked for when each is taken, if there are 8 connections."""
 
 
 def _waited_for() -> FaultScript:
-    """A store that answers each range only when the consumer has come to it, and waits."""
+    """A store that answers the first ranges only when the consumer has come to them, and waits."""
 
     def answered(data: bytes) -> bytes:
         number = DATA.find(data) // 10
@@ -223,18 +228,33 @@ class TestPrefetch:
         return RangeReader(replace(location, range_bytes=10), NAME, len(DATA))
 
     def test_the_window_grows_up_to_its_bound(self) -> None:
-        """1, 2, then 8 requests are under way, if the consumer has to wait for each range."""
+        """1, 4, then all ranges that may be are asked for, if the consumer has to wait for each."""
         script = _waited_for()
-        expected = _SENT
 
         with RangeStream(self._reader(script).span(0, 1000)) as stream:
-            for number, count in enumerate(expected):
+            for number, asked in enumerate(_ASKED):
                 assert _take(stream, number * 10, 10) == DATA[number * 10 : number * 10 + 10]
-                requests = script.wait_for_requests(count)
-                assert requests == [(start * 10, start * 10 + 10) for start in range(count)]
+                assert stream._planned.next == asked * 10
+            requests = script.wait_for_requests(_ASKED[2])
         _join_prefetch_threads()
 
-        assert len(script.requests) == expected[-1]
+        assert requests == [(start * 10, start * 10 + 10) for start in range(len(requests))]
+
+    def test_as_many_ranges_are_under_way_as_there_are_connections(self) -> None:
+        """A fourth as many follow when those end, though the consumer does not come."""
+        store = SlowStore({NAME: DATA}, waves=[1, 8, 2])
+        location = Location(store.url, {"max_connections": 8}, range_bytes=10)
+        span = RangeReader(location, NAME, 1000).span(0, 1000)
+        try:
+            with RangesAhead([span]) as ahead, RangeStream(span, ahead) as stream:
+                stream.at(0, 10)
+                ahead._window = 100
+                stream.at(10, 10)
+                stream.at(20, 10)
+                _wait_for_answers(stream)
+            assert (store.waves_left, store.flights.greatest) == ([], 8)
+        finally:
+            store.drop()
 
     def test_a_consumer_that_stops_has_fetched_one_range(self) -> None:
         """Reading only the first bytes costs one request, whatever the window may grow to."""
@@ -247,18 +267,18 @@ class TestPrefetch:
 
         assert script.requests == [(0, 10)]
 
-    def test_a_consumer_that_never_waits_has_two_requests_under_way(self) -> None:
+    def test_a_consumer_that_never_waits_has_four_requests_under_way(self) -> None:
         """The one that it reads and the next: a store that is faster needs no more memory."""
         script = FaultScript({NAME: DATA})
 
         with RangeStream(self._reader(script).span(0, 1000)) as stream:
             for number in range(20):
                 assert _take(stream, number * 10, 10) == DATA[number * 10 : number * 10 + 10]
-                script.wait_for_requests(number + 1 + (number > 0))
+                script.wait_for_requests(number + 1 + 3 * (number > 0))
                 _wait_for_answers(stream)
         _join_prefetch_threads()
 
-        assert len(script.requests) == 21
+        assert len(script.requests) == 23
 
     def test_one_connection_prefetches_nothing(self) -> None:
         """Then each range is asked for when it is needed, by the consumer's thread."""
@@ -333,10 +353,12 @@ class TestPrefetch:
             assert _take(stream, 515, 10) == DATA[515:525]
         _join_prefetch_threads()
 
-        assert sorted(script.requests)[:11] == [
-            *((start, start + 10) for start in range(0, 100, 10)),
-            (505, 515),
+        before = [each for each in sorted(script.requests) if each[0] < 505]
+        # Those that had no thread yet may have got one before the skip.
+        assert before in [
+            [(start, start + 10) for start in range(0, stop, 10)] for stop in range(100, 121, 10)
         ]
+        assert (505, 515) in script.requests
 
     def test_an_error_ahead_waits_for_its_turn(self) -> None:
         """A prefetched range that failed is told when the consumer gets there, not before."""
@@ -364,13 +386,13 @@ class TestPrefetch:
         stream = RangeStream(self._reader(script).span(0, 1000))
         stream.at(0, 10)
         stream.at(10, 10)
-        script.wait_for_requests(3)
+        script.wait_for_requests(5)
         stream.close()
         still_waiting = _prefetch_threads()
         released.set()
         _join_prefetch_threads()
 
-        assert len(still_waiting) == 1
+        assert still_waiting
 
     def test_threads_end_with_the_stream(self) -> None:
         """No thread of a closed stream stays behind."""
@@ -402,13 +424,13 @@ class TestPrefetch:
         )
 
     def test_an_abandoned_consumer_holds_a_bounded_number_of_ranges(self) -> None:
-        """Those requested are never more than connections; two more may be held to be joined."""
+        """For four connections at most five are requested; two more may be held to be joined."""
         script = FaultScript({NAME: DATA})
 
         with RangeStream(self._reader(script, 4).span(0, 1000)) as stream:
             for position in range(0, 900, 10):
                 stream.at(position + 5, 10)
-                assert stream._ahead._count <= 4
+                assert stream._ahead._count <= 5
                 assert len(stream._held) <= 2
         _join_prefetch_threads()
 

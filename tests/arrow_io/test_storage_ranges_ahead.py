@@ -14,7 +14,7 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import ByteSpan, RangeReader
-from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES, RangesAhead
 from arrow_io.storage.trace import RequestTrace
 from tests.support.faulty_storage import FaultScript
 from tests.support.slow_store import SlowStore
@@ -62,30 +62,18 @@ def test_objects_behind_are_requested_as_soon_as_there_is_room(stores: list[Slow
     assert (store.waves_left, store.flights.count) == ([], 40)
 
 
-def test_window_outlives_an_object() -> None:
+def test_window_outlives_an_object(stores: list[SlowStore]) -> None:
     """It grows from 1, whatever the requests are for; a new object does not begin anew."""
-    sent = [1, 3, 10, 11, 12, 13, 14]
-    script = FaultScript({"data": DATA})
-
-    def answered(data: bytes) -> bytes:
-        number = DATA.find(data) // 10
-        if number < len(sent):
-            script.wait_for_requests(sent[number])
-        return data
-
-    script = FaultScript({"data": DATA}, [answered] * 20)
-    location = script.location(is_async=True, max_connections=8)
-    reader = RangeReader(replace(location, range_bytes=10), "data", 1000)
-    # Two ranges each, as though they were objects of their own.
-    spans = [reader.span(start, start + 20) for start in range(0, 240, 20)]
+    # Each wave is answered only when it is whole: the consumer has to wait for it.
+    store = SlowStore(_objects(40), waves=[1, 4, 8])
+    stores.append(store)
+    spans = _spans(Location(store.url, {"max_connections": 8}, range_bytes=10), 40)
 
     with RangesAhead(spans) as ahead:
-        for span in spans[:4]:
-            with RangeStream(span, ahead) as stream:
-                for start in (span.start, span.start + 10)[: 1 if span is spans[3] else 2]:
-                    view, index = stream.at(start, 10)
-                    assert bytes(view[index : index + 10]) == DATA[start : start + 10]
-                    assert len(script.wait_for_requests(sent[start // 10])) == sent[start // 10]
+        read = [_all_of(each, ahead) for each in spans]
+
+    assert read == list(store.objects.values())
+    assert (store.waves_left, store.flights.count, store.flights.greatest) == ([], 40, 8)
 
 
 def test_no_more_bytes_are_requested_ahead_than_allowed(stores: list[SlowStore]) -> None:
@@ -102,30 +90,45 @@ def test_no_more_bytes_are_requested_ahead_than_allowed(stores: list[SlowStore])
     assert store.flights.greatest <= 5
 
 
-def test_ranges_grow_where_all_connections_wait(stores: list[SlowStore]) -> None:
-    """Each costs time whatever it brings; a range length that was given is kept."""
+@pytest.mark.parametrize(
+    ("range_bytes", "connections", "longest"),
+    [(None, 4, 4 << 20), (1 << 20, 4, 1 << 20), (None, 512, 1 << 20)],
+)
+def test_ranges_grow_with_what_was_taken(
+    stores: list[SlowStore], range_bytes: int | None, connections: int, longest: int
+) -> None:
+    """Each costs time whatever it brings; lengths given and the bound of all bytes are kept."""
     size = 64 << 20
-    store = SlowStore({"data": memoryview(bytes(size))}, connections=4)
+    store = SlowStore({"data": memoryview(bytes(size))})
     stores.append(store)
-    for given_bytes, longest in ((None, 8 << 20), (1 << 20, 1 << 20)):
-        trace = RequestTrace(keep_records=True)
-        options = {"max_connections": 4}
-        location = Location(store.url, options, range_bytes=given_bytes, trace=trace)
-        span = RangeReader(location, "data", size).span(0, size)
+    trace = RequestTrace(keep_records=True)
+    location = Location(
+        store.url, {"max_connections": connections}, range_bytes=range_bytes, trace=trace
+    )
+    span = RangeReader(location, "data", size).span(0, size)
 
-        with RangeStream(span) as stream:
-            for position in range(0, size, 1 << 20):
-                # As though no answer had come yet.
-                for request in stream._planned.requests:
-                    request.future = None
-                stream.at(position, 1)
+    with RangeStream(span) as stream:
+        for position in range(0, size, 1 << 20):
+            stream.at(position, 1)
 
-        ranges = sorted({(each.start or 0, each.stop or 0) for each in trace.records})
-        lengths = [stop - start for start, stop in ranges[:-1]]
-        # 1, 2 and 8 under way, if there were so many, then four of each length.
-        assert lengths[: 3 + 4] == [1 << 20] * 7
-        assert max(lengths) == longest
-        assert lengths == sorted(lengths)
+    ranges = sorted({(each.start or 0, each.stop or 0) for each in trace.records})
+    lengths = [stop - start for start, stop in ranges[:-1]]
+    assert lengths == sorted(lengths)
+    assert max(lengths) == longest
+    assert all(stop - start <= max(start // 4, 1 << 20) for start, stop in ranges)
+
+
+@pytest.mark.parametrize("connections", [1, 2, 8, 32, 48, 64])
+def test_longest_ranges_of_all_connections_may_be_requested(connections: int) -> None:
+    """Bytes do not keep connections idle."""
+    location = Location("memory://", {"max_connections": connections})
+    ahead = RangesAhead()
+    ahead._taken_bytes = 1 << 40
+
+    longest = ahead._range_bytes(location)
+
+    assert DEFAULT_AHEAD_BYTES // longest >= connections + connections // 4
+    assert longest >= 2 << 20
 
 
 def test_stream_that_was_not_planned_is_served_too(stores: list[SlowStore]) -> None:
