@@ -49,13 +49,8 @@ class BlockWalk:
         self._ledger = ledger
         self._first = first_entry_id
         self.block = table.block_of(first_entry_id)
-        self.entry_id = table.first_entry_id(self.block)
-        self.position = table.block_start(self.block)
-        self._inside = False
-        remembered = offsets.floor(ledger.memory_key, first_entry_id)
-        if remembered is not None and remembered[0] > self.entry_id:
-            self.entry_id, self.position = remembered
-            self._inside = True
+        self.entry_id, self.position = walk_start(ledger, first_entry_id, offsets)
+        self._inside = self.entry_id > table.first_entry_id(self.block)
         mean_bytes = ENTRY_HEADER_BYTES + (ledger.length_bytes // table.entry_count)
         self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_TABLE_ENTRIES)
         self._data_name = ledger.name.data_name
@@ -143,3 +138,19 @@ class BlockWalk:
             count - skipped,
         )
         return run, needed if status == layout.CUT else ENTRY_HEADER_BYTES
+
+
+def walk_start(ledger: LedgerData, first_entry_id: int, offsets: OffsetMemory) -> tuple[int, int]:
+    """The entry at which a walk to an entry begins, and where that, or its block, begins.
+
+    Args:
+        ledger: The ledger.
+        first_entry_id: The first entry that is wanted.
+        offsets: Where entries of ledgers are remembered to stand.
+    """
+    block = ledger.table.block_of(first_entry_id)
+    entry_id = ledger.table.first_entry_id(block)
+    remembered = offsets.floor(ledger.memory_key, first_entry_id)
+    if remembered is not None and remembered[0] > entry_id:
+        return remembered
+    return entry_id, ledger.table.block_start(block)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from arrow_io.block_walk import BlockWalk
+from arrow_io.block_walk import BlockWalk, walk_start
 from arrow_io.errors import (
     CorruptBlockError,
     CorruptIndexError,
@@ -223,7 +223,8 @@ class LedgerData:
         last = self._last_stored(last_entry_id)
         if first_entry_id > last:
             return None
-        return self._span(BlockWalk(self, first_entry_id, _OFFSETS).position, last)
+        _, position = walk_start(self, first_entry_id, _OFFSETS)
+        return self._span(position, last)
 
     def _span(self, position: int, last: int) -> ByteSpan:
         """The bytes from a position to the end of the block of an entry that is stored."""

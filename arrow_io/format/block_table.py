@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from arrow_io.errors import EntryNotInLedgerError, MissingEntriesError, OptionError
@@ -20,6 +20,9 @@ INDEX_ENTRY_BYTES = 20
 INDEX_ENTRY = struct.Struct(">qiq")
 
 _UNSIGNED_ENTRY = struct.Struct(">QIQ")
+_FIRST_ENTRY_ID = struct.Struct(">q")
+_OFFSET = struct.Struct(">q")
+_OFFSET_PLACE = 12
 
 
 class BlockEntry(NamedTuple):
@@ -47,6 +50,22 @@ class BlockTable:
     """The index entries as they lie in the index object."""
     last_entry_id: int
     """Id of the ledger's last entry (inclusive), whether it is stored or missing."""
+    block_count: int = field(init=False, repr=False, compare=False)
+    """Number of data blocks that hold entries."""
+    missing_from_entry_id: int | None = field(init=False, repr=False, compare=False)
+    """First entry that the offloader lost, with all behind it; None if it lost none.
+
+    An entry that fits no block makes Pulsar's offloader upload a block of padding and stop, as
+    though all were done. Its index entry then points at the end of the data object.
+    """
+
+    def __post_init__(self) -> None:
+        """Find what is asked for most."""
+        last = self._row_count - 1
+        is_defective = self._row_offset(last) == self.data_object_length_bytes
+        missing_from = self._row_first_entry_id(last) if is_defective else None
+        object.__setattr__(self, "block_count", last + 1 - is_defective)
+        object.__setattr__(self, "missing_from_entry_id", missing_from)
 
     @property
     def entries(self) -> tuple[BlockEntry, ...]:
@@ -54,24 +73,9 @@ class BlockTable:
         return tuple(map(BlockEntry._make, INDEX_ENTRY.iter_unpack(self.entry_table)))
 
     @property
-    def block_count(self) -> int:
-        """Number of data blocks that hold entries."""
-        return self._row_count - (self.missing_from_entry_id is not None)
-
-    @property
     def entry_count(self) -> int:
         """Number of entries of the ledger, whether they are stored or missing."""
         return self.last_entry_id + 1
-
-    @property
-    def missing_from_entry_id(self) -> int | None:
-        """First entry that the offloader lost, with all behind it; None if it lost none.
-
-        An entry that fits no block makes Pulsar's offloader upload a block of padding and stop, as
-        though all were done. Its index entry then points at the end of the data object.
-        """
-        last = self._row(self._row_count - 1)
-        return last.first_entry_id if last.offset == self.data_object_length_bytes else None
 
     def block_of(self, entry_id: int) -> int:
         """Number of the block that holds an entry.
@@ -94,25 +98,25 @@ class BlockTable:
 
     def block_start(self, block: int) -> int:
         """Where a block starts in the data object, in bytes."""
-        return self._row(self._checked(block)).offset
+        return self._row_offset(self._checked(block))
 
     def block_stop(self, block: int) -> int:
         """Where a block stops in the data object, in bytes (exclusive)."""
         following = self._checked(block) + 1
         if following == self._row_count:
             return self.data_object_length_bytes
-        return self._row(following).offset
+        return self._row_offset(following)
 
     def first_entry_id(self, block: int) -> int:
         """Id of the first entry of a block."""
-        return self._row(self._checked(block)).first_entry_id
+        return self._row_first_entry_id(self._checked(block))
 
     def last_entry_id_of_block(self, block: int) -> int:
         """Id of the last entry of a block (inclusive)."""
         following = self._checked(block) + 1
         if following == self._row_count:
             return self.last_entry_id
-        return self._row(following).first_entry_id - 1
+        return self._row_first_entry_id(following) - 1
 
     def block_header(self, block: int) -> BlockHeader:
         """The header that must stand at a block's start."""
@@ -126,11 +130,14 @@ class BlockTable:
     def _row_count(self) -> int:
         return len(self.entry_table) // INDEX_ENTRY_BYTES
 
-    def _row(self, row: int) -> BlockEntry:
-        return BlockEntry(*INDEX_ENTRY.unpack_from(self.entry_table, row * INDEX_ENTRY_BYTES))
-
     def _row_first_entry_id(self, row: int) -> int:
-        return self._row(row).first_entry_id
+        entry_id: int = _FIRST_ENTRY_ID.unpack_from(self.entry_table, row * INDEX_ENTRY_BYTES)[0]
+        return entry_id
+
+    def _row_offset(self, row: int) -> int:
+        place = row * INDEX_ENTRY_BYTES + _OFFSET_PLACE
+        offset: int = _OFFSET.unpack_from(self.entry_table, place)[0]
+        return offset
 
     def _checked(self, block: int) -> int:
         if not 0 <= block < self.block_count:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from arrow_io.columns import Origin
     from arrow_io.ledger import Ledger
     from connector.scan.read_options import ReadOptions
+
+
+_ledger_id: Final = attrgetter("ledger_id")
 
 
 class EntryRange(NamedTuple):
@@ -179,10 +183,6 @@ class ScanTask:
             blocks = ledger.blocks(each.first_entry_id, each.last_entry_id)
             if blocks:
                 yield ledger, each, blocks[0].start, blocks[-1].stop
-
-
-def _ledger_id(ledger: Ledger) -> int:
-    return ledger.ledger_id
 
 
 def _first(entries: EntryRange) -> tuple[int, int]:
