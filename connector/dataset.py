@@ -17,7 +17,7 @@ from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
 from arrow_io.wording import counted
 from connector.plain_text import size_text
-from connector.read_ahead import read_ahead
+from connector.read_ahead import most_units, read_ahead
 from connector.scan.execution import count, execute, tell
 from connector.scan.scan_units import scan_units
 from connector.shown_html import html_table
@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow.compute as pc
 
+    from arrow_io.messages.message_reader import BatchLimits
     from connector.scan.topic_scan import Scan
 
 _T = TypeVar("_T")
 
 _SHOWN_TOPICS = 3
+_DECODED_BYTES = 120 << 20
+"""About how much memory record batches take that are made ahead, however many threads do it."""
 _TUNING = frozenset(
     {
         "batch_readahead",
@@ -84,9 +87,11 @@ class TopicScanner:
         """
         self.report = TopicReport().add(self.unsound)
         reading = ReadReport()
-        units = scan_units(self.scan.plan(), reading)
+        threads = os.cpu_count() or 1
+        scan = self._limited(lambda limits: limits.within(_DECODED_BYTES // most_units(threads)))
+        units = scan_units(scan.plan(), reading)
         try:
-            with closing(read_ahead(units, threads=os.cpu_count() or 1)) as ahead:
+            with closing(read_ahead(units, threads=threads)) as ahead:
                 for done in ahead:
                     self.report.add(done.report)
                     yield from done.batches
@@ -109,11 +114,9 @@ class TopicScanner:
             OptionError: `num_rows` is not a whole number.
         """
         check_whole_number("num_rows", num_rows, -sys.maxsize, sys.maxsize)
-        options = self.scan.options
-        limits = replace(
-            options.limits, first_rows=max(1, min(num_rows, options.limits.first_rows))
+        scan = self._limited(
+            lambda limits: replace(limits, first_rows=max(1, min(num_rows, limits.first_rows)))
         )
-        scan = replace(self.scan, options=replace(options, limits=limits))
         self.report = TopicReport().add(self.unsound)
         batches = []
         missing = num_rows
@@ -146,6 +149,10 @@ class TopicScanner:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _limited(self, limited: Callable[[BatchLimits], BatchLimits]) -> Scan:
+        options = self.scan.options
+        return replace(self.scan, options=replace(options, limits=limited(options.limits)))
 
     def _tell(self) -> None:
         tell(self.report, ", ".join(str(each.topic) for each in self.scan.topics))

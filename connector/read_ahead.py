@@ -16,6 +16,11 @@ _T = TypeVar("_T")
 _NAME: Final = "pulsar-offload-read-ahead"
 
 
+def most_units(threads: int) -> int:
+    """How many units are under way, or wait for the consumer, at the most."""
+    return threads + threads // 2 + 1
+
+
 class _Finished:
     """Stands behind the last unit."""
 
@@ -31,7 +36,7 @@ def read_ahead(units: Iterator[Callable[[], _T]], *, threads: int) -> Generator[
         threads: How many units are done at once, at the most. Half as many again may wait for the
             consumer.
     """
-    most = threads + threads // 2 + 1
+    most = most_units(threads)
     done: SimpleQueue[Future[_T] | BaseException | _Finished] = SimpleQueue()
     room = Semaphore(1)
     stopped = Event()

@@ -6,8 +6,8 @@ never become rows; chunked messages are joined, and stand where their last chunk
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.tally import Tally
+
+_ROW_BYTES: Final = 8 * (layout.ENTRY_WIDTH + layout.ROW_WIDTH)
+"""What is noted of a message that is not batched, besides its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,18 @@ class BatchLimits:
     max_rows: int = 65_536
     first_bytes: int = 512 << 10
     max_bytes: int = 8 << 20
+
+    def within(self, size_bytes: int) -> BatchLimits:
+        """The same, or less: for columns that take about so many bytes while they are made.
+
+        Args:
+            size_bytes: Bytes of entries, of what is known of each, and of the columns.
+        """
+        return replace(
+            self,
+            max_rows=max(1, min(self.max_rows, size_bytes // 2 // _ROW_BYTES)),
+            max_bytes=min(self.max_bytes, size_bytes // 3),
+        )
 
 
 class MessageReader:

@@ -2,7 +2,8 @@
 
 How many are under way follows from what the consumer meets: 1, 4, 32 and so on, each time that it
 has to wait for a range. So a consumer that is slower than the store keeps few. How long they are
-follows from how much it has taken. What was learned in one object is used in the next.
+follows from how much was requested before, and from nothing else: the same read asks for the same
+ranges. What was learned in one object is used in the next.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _WIDER: Final = {0: 1, 1: 4}
 """From no and from one request; whoever stops early does so with the first ranges."""
 _MUCH_WIDER: Final = 8
 """By how much else: each step lasts as long as a request, whatever it leaves unused."""
-_TAKEN_SHARE: Final = 4
-"""Ranges are so many times shorter than what the consumer has taken."""
+_GROWTH_SHARE: Final = 16
+"""Ranges are so many times shorter than what was requested before them."""
 
 
 @dataclass(slots=True)
@@ -105,7 +106,7 @@ class RangesAhead:
         self._planned: deque[Planned] = deque()  # those that streams have not left, in order
         self._max_bytes = max_bytes
         self._window = _UNBOUNDED if at_once else 0  # most requests that were not taken
-        self._taken_bytes = 0  # that the consumer asked for and did not leave out
+        self._requested_bytes = 0  # since the beginning
         self._count = 0  # requests that were not taken
         self._bytes = 0  # that they ask for
         self._executor: ThreadPoolExecutor | None = None
@@ -158,7 +159,6 @@ class RangesAhead:
         request = planned.requests.popleft()
         self._count -= 1
         self._bytes -= request.size_bytes
-        self._taken_bytes += request.size_bytes
         if request.future is not None:
             request.future.cancel()
 
@@ -234,7 +234,7 @@ class RangesAhead:
     def _range_bytes(self, location: Location) -> int:
         first = location.first_range_bytes
         longest = min(location.longest_range_bytes, self._max_bytes // _most_requests(location))
-        grown = self._taken_bytes // _TAKEN_SHARE // first * first
+        grown = self._requested_bytes // _GROWTH_SHARE // first * first
         return max(min(grown, longest), first)
 
     def _request(self, planned: Planned) -> Request:
@@ -245,6 +245,7 @@ class RangesAhead:
         planned.next = stop
         self._count += 1
         self._bytes += stop - start
+        self._requested_bytes += stop - start
         return request
 
     def _submit(self, span: ByteSpan, request: Request) -> None:

@@ -1,0 +1,118 @@
+"""What reads ask the store for, and what they hold of its answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow.compute as pc
+import pytest
+
+from arrow_io.messages.message_reader import BatchLimits
+from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES
+from arrow_io.storage.trace import RequestTrace
+from connector import dataset as dataset_module
+from connector import open_topic
+from connector.read_ahead import most_units
+from tests.support.buckets import TOPIC, object_name, offload_ledger
+from tests.support.entries import Message, encode_entry
+from tests.support.slow_store import SlowStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from connector import TopicDataset
+
+_LEDGERS = 12
+_ENTRIES = 24
+_MESSAGES = 100
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[SlowStore]:
+    """A topic of 29 MB: twelve ledgers with 2,400 messages of 1 KB each."""
+    entry = encode_entry([Message(payload=bytes(1000))] * _MESSAGES, batched=True)
+    objects: dict[str, bytes] = {}
+    for number in range(1, _LEDGERS + 1):
+        objects |= offload_ledger(object_name(number), [entry] * _ENTRIES)
+    store = SlowStore(objects, tells_times=False)
+    yield store
+    store.drop()
+
+
+def _opened(store: SlowStore) -> tuple[TopicDataset, RequestTrace]:
+    trace = RequestTrace(keep_records=True)
+    return open_topic(store.url, TOPIC, value="raw", trace=trace), trace
+
+
+def _ranges(trace: RequestTrace) -> list[tuple[str, int, int]]:
+    return sorted(
+        (each.name, each.start, each.stop)
+        for each in trace.records
+        if each.start is not None and each.stop is not None
+    )
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda dataset: len(dataset.head(10)),
+        lambda dataset: len(duckdb.from_arrow(dataset).limit(10).fetchall()),
+        lambda dataset: min(10, next(dataset.to_batches()).num_rows),
+        lambda dataset: len(dataset.scan_polars().head(10).collect()),
+    ],
+    ids=["head", "DuckDB", "first batch", "Polars"],
+)
+def test_ten_rows_cost_two_requests_at_the_most(
+    store: SlowStore, read: Callable[[TopicDataset], int]
+) -> None:
+    """However large the topic is."""
+    dataset, trace = _opened(store)
+
+    assert read(dataset) == 10
+    assert 1 <= trace.counts.range_requests <= 2
+
+
+def test_filter_that_never_holds_reads_what_a_scan_reads(store: SlowStore) -> None:
+    """The same ranges, each once: filters are no reason to fetch anything twice, or otherwise."""
+    found = []
+    for condition in (None, pc.field("__sequence_id__") < -1, pc.field("__value__") == b"none"):
+        dataset, trace = _opened(store)
+        rows = sum(batch.num_rows for batch in dataset.to_batches(filter=condition))
+        assert rows == (0 if condition is not None else _LEDGERS * _ENTRIES * _MESSAGES)
+        found.append(_ranges(trace))
+
+    assert sum(stop - start for _, start, stop in found[0]) == sum(
+        len(data) for name, data in store.objects.items() if not name.endswith("-index")
+    )
+    assert found[1] == found[2] == found[0]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 16, 64])
+def test_units_of_all_threads_hold_no_more_than_a_few_do(threads: int) -> None:
+    """The more are decoded at once, the smaller they are; with a few, they stay as they were."""
+    limits = BatchLimits()
+
+    each = limits.within(dataset_module._DECODED_BYTES // most_units(threads))
+
+    # Entries, what their payloads decompress to, and as many bytes again of columns; and what is
+    # noted of each message.
+    held = max(3 * each.max_bytes, 2 * 41 * 8 * each.max_rows)
+    assert held * most_units(threads) <= dataset_module._DECODED_BYTES
+    assert dataset_module._DECODED_BYTES + DEFAULT_AHEAD_BYTES <= 300e6
+    if threads == 1:
+        assert each == limits
+
+
+def test_scan_with_many_threads_gives_smaller_batches(
+    store: SlowStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So memory does not grow with the number of cores."""
+    dataset, _ = _opened(store)
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+
+    batches = list(dataset.to_batches(["__value__"]))
+
+    assert sum(batch.num_rows for batch in batches) == _LEDGERS * _ENTRIES * _MESSAGES
+    most = dataset_module._DECODED_BYTES // most_units(16)
+    assert max(batch.nbytes for batch in batches) <= most // 2
