@@ -18,7 +18,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = catalogs.measure_catalogs(Path(folder))
     lines = ["catalogs", *catalogs.table(rows, catalogs.open_through_store(_LEDGERS))]
-    fetched = fetching.measure_fetching(messages=300_000, ledgers=20, small_ledgers=_LEDGERS)
+    fetched = fetching.measure_fetching(messages=300_000, ledgers=40, small_ledgers=_LEDGERS)
     lines += ["", *fetching.table(fetched)]
     print("\n".join(lines))  # noqa: T201
 

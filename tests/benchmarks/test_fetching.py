@@ -17,6 +17,6 @@ def test_measure_gives_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
     rows = fetching.measure_fetching(messages=500, ledgers=2, small_ledgers=20)
 
-    assert [row.requests for row in rows] == [2, 2, 2, 1, 20]
+    assert [row.requests for row in rows] == [2, 2, 2, 1, 1, 1, 1, 20]
     assert all(row.seconds > 0 for row in rows)
     assert len(fetching.table(rows)) == 1 + len(rows)
