@@ -293,30 +293,36 @@ def _decompress_lz4(
     length: cython.Py_ssize_t
     offset: cython.Py_ssize_t
     byte: cython.Py_ssize_t
+    more: cython.Py_ssize_t
     while i < stop:
         token = p[i]
         i += 1
         length = token >> 4
-        if length < 15 and stop - i >= WORD + 2 and end - o >= 4 * WORD:
+        if length < 15 and stop - i >= WORD + 4 and end - o >= 5 * WORD:
             copy_word(q, o, p, i)
             i += length
             o += length
             offset = p[i] | (p[i + 1] << 8)
-            i += 2
-            length = (token & 15) + 4
-            if length < 19 and WORD <= offset <= o - begin:
+            # Whether a length goes on cannot be foreseen, so nothing branches on it.
+            length = token & 15
+            more = (length + 1) >> 4
+            byte = p[i + 2] & -more
+            i += 2 + more
+            length += 4 + byte
+            if length <= 4 * WORD and WORD <= offset <= o - begin:
                 copy_words_back(q, o, offset)
+                if length > 3 * WORD:
+                    copy_word(q, o + 3 * WORD, q, o + 3 * WORD - offset)
                 o += length
                 continue
         else:
-            if length == 15:
-                byte = 255
-                while byte == 255:
-                    if i >= stop:
-                        return False
-                    byte = p[i]
-                    i += 1
-                    length += byte
+            byte = 255 if length == 15 else 0
+            while byte == 255:
+                if i >= stop:
+                    return False
+                byte = p[i]
+                i += 1
+                length += byte
             if length > stop - i or length > end - o:
                 return False
             copy_literals(q, o, writable, p, i, readable, length)
@@ -329,14 +335,13 @@ def _decompress_lz4(
             offset = p[i] | (p[i + 1] << 8)
             i += 2
             length = (token & 15) + 4
-        if length == 19:
-            byte = 255
-            while byte == 255:
-                if i >= stop:
-                    return False
-                byte = p[i]
-                i += 1
-                length += byte
+            byte = 255 if length == 19 else 0
+        while byte == 255:
+            if i >= stop:
+                return False
+            byte = p[i]
+            i += 1
+            length += byte
         if offset == 0 or offset > o - begin or length > end - o:
             return False
         copy_match(q, o, writable, offset, length)

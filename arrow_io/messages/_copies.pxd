@@ -16,6 +16,7 @@ cdef inline void copy_word(
 cdef inline void copy_words_back(unsigned char* q, Py_ssize_t o, Py_ssize_t offset) noexcept nogil:
     memcpy(q + o, q + o - offset, WORD)
     memcpy(q + o + WORD, q + o + WORD - offset, WORD)
+    memcpy(q + o + 2 * WORD, q + o + 2 * WORD - offset, WORD)
 
 
 cdef inline void copy_literals(

@@ -23,10 +23,9 @@ def copy_word(q: MutableSequence[int], o: int, p: Sequence[int], i: int) -> None
 
 
 def copy_words_back(q: MutableSequence[int], o: int, offset: int) -> None:
-    """Copy two words from `q[o - offset]` on, one after the other; `offset` is at least a word."""
-    q[o : o + WORD] = q[o - offset : o - offset + WORD]
-    o += WORD
-    q[o : o + WORD] = q[o - offset : o - offset + WORD]
+    """Copy three words from `q[o - offset]` on, one after the other; `offset`: at least a word."""
+    for at in range(o, o + 3 * WORD, WORD):
+        q[at : at + WORD] = q[at - offset : at - offset + WORD]
 
 
 def copy_literals(  # noqa: PLR0917 - as C declares it

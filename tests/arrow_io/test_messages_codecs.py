@@ -145,6 +145,34 @@ def test_lz4_blocks(build: Build, block: bytes, body: bytes) -> None:
         assert _fits(build, "LZ4", block, other) is None
 
 
+@pytest.mark.parametrize("behind", [20, 100], ids=["at the end", "inside"])
+@pytest.mark.parametrize("offset", [1, 2, 15, 16, 17, 47, 48, 49, 64, 90])
+def test_lz4_matches_of_every_length(build: Build, offset: int, behind: int) -> None:
+    """A match gives what stands before it, however long, and wherever the block ends."""
+    before, tail = bytes(range(100)), bytes(range(100, 100 + behind))
+    for length in [*range(4, 90), 272, 273, 274, 275, 529]:
+        block = _sequence(before, offset, length) + _sequence(tail)
+        body = bytearray(before)
+        for _ in range(length):
+            body.append(body[-offset])
+        assert _fits(build, "LZ4", block, len(body) + behind) == bytes(body) + tail
+
+
+def _sequence(literals: bytes, offset: int = 0, length: int = 4) -> bytes:
+    """A sequence of an LZ4 block; without an offset, the last."""
+    first, second = min(len(literals), 15), min(length - 4, 15)
+    sequence = bytes([first << 4 | second]) + _rest(len(literals)) + literals
+    return sequence + offset.to_bytes(2, "little") + _rest(length - 4) if offset else sequence
+
+
+def _rest(length: int) -> bytes:
+    """How a length of 15 and more goes on."""
+    if length < 15:
+        return b""
+    full, last = divmod(length - 15, 255)
+    return b"\xff" * full + bytes([last])
+
+
 @pytest.mark.parametrize(
     "block",
     [
