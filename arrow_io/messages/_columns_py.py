@@ -14,6 +14,7 @@ if cython.compiled:
     from cython.cimports.arrow_io.core._prefetch import PREFETCH_AHEAD, prefetch
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
+    from cython.cimports.arrow_io.messages._copies import WORD, copy_word
     from cython.cimports.arrow_io.messages._wire import position_of, skip, uint32_be, varint
     from cython.cimports.libc.string import memcpy
 else:
@@ -297,6 +298,8 @@ def gather(
     if cython.compiled:
         source: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
         target: cython.pointer[cython.uchar] = cython.address(out[0])
+        readable: cython.Py_ssize_t = data.shape[0]
+        writable: cython.Py_ssize_t = out.shape[0]
     with cython.nogil:
         for i in range(first, stop):
             if cython.compiled and i + PREFETCH_AHEAD < stop:
@@ -307,7 +310,11 @@ def gather(
             begin = where >> 32
             length = where & wire.MASK32
             if cython.compiled:
-                memcpy(target + offsets[i], source + begin, length)
+                # What a whole word writes too much, the rows behind overwrite.
+                if length <= WORD <= readable - begin and WORD <= writable - offsets[i]:
+                    copy_word(target, offsets[i], source, begin)
+                else:
+                    memcpy(target + offsets[i], source + begin, length)
             else:
                 out[offsets[i] : offsets[i] + length] = data[begin : begin + length]
 
@@ -316,6 +323,7 @@ def read_properties(
     data: cython.const[cython.uchar][::1],
     tag: cython.ulonglong,
     metadata: cython.const[cython.longlong][::1],
+    counts: cython.const[cython.longlong][::1],
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
     found: cython.Py_ssize_t,
@@ -334,6 +342,8 @@ def read_properties(
         tag: Protobuf tag of the field that holds a property: 34 in MessageMetadata, 10 in
             SingleMessageMetadata.
         metadata: Position of each row's metadata.
+        counts: How many properties each row's metadata has; what stands behind the last of them is
+            not read again.
         first: First row.
         stop: Behind the last row.
         found: Properties found so far: where in `keys` and `values` to go on.
@@ -353,6 +363,7 @@ def read_properties(
     field: cython.ulonglong
     value: cython.ulonglong
     room: cython.ulonglong
+    left: cython.longlong
     key: cython.longlong
     text: cython.longlong
     error: cython.longlong = 0
@@ -368,7 +379,8 @@ def read_properties(
             i = metadata[row] >> 32
             end = i + (metadata[row] & wire.MASK32)
             begin = found
-            while i < end and error == 0:
+            left = counts[row]
+            while left > 0 and i < end and error == 0:
                 field, i = varint(p, i, end)
                 if i < 0:
                     error = layout.BAD_PROPERTY
@@ -433,6 +445,7 @@ def read_properties(
                 values[k] = text
                 if k == found:
                     found += 1
+                left -= 1
             if error != 0:
                 break
             list_offsets[row + 1] = found

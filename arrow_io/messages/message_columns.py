@@ -349,7 +349,7 @@ class MessageColumns:
             first, row = found, start
             while row < stop:
                 builds.in_use.columns.read_properties(
-                    segment.body, segment.property_tag, metadata, row, stop, found,
+                    segment.body, segment.property_tag, metadata, counts, row, stop, found,
                     names, values, offsets, result,
                 )  # fmt: skip
                 row, found, error, more, _ = result

@@ -508,6 +508,16 @@ def test_properties_that_are_none(build: Build, inner: bytes) -> None:
     assert found.pairs == []
 
 
+@pytest.mark.parametrize("behind", [b"\x28\x05", _property(b"m", b"w"), b"\xff"])
+def test_nothing_is_read_behind_the_last_property(build: Build, behind: bytes) -> None:
+    """Of a message whose properties are counted, no more of them are looked for."""
+    metadata = b"\x12\x03key" + _property(b"n", b"v") + behind
+
+    assert properties(build, metadata, tag=_BATCH_PROPERTY, count=0).pairs == []
+    found = properties(build, metadata, tag=_BATCH_PROPERTY, count=1)
+    assert (found.pairs, found.error) == ([(b"n", b"v")], 0)
+
+
 @pytest.mark.parametrize("extra", [b"\x28\x05", b"\x12\x03key", b"\x2d1234", b"\x29" + bytes(8)])
 def test_other_fields_are_no_properties(build: Build, extra: bytes) -> None:
     """Fields of other numbers and wire types are passed over."""

@@ -146,14 +146,17 @@ class Properties:
     many: bool
 
 
-def properties(build: Build, metadata: bytes, *, tag: int, room: int = 1000) -> Properties:
-    """The properties in one message's metadata, where `tag` is the field's."""
+def properties(
+    build: Build, metadata: bytes, *, tag: int, room: int = 1000, count: int | None = None
+) -> Properties:
+    """The first `count` properties in one message's metadata, where `tag` is the field's."""
     data = b"-" + metadata  # so that no position is 0 by chance
     where = array("q", [1 << 32 | len(metadata)])
+    counts = array("q", [len(metadata) if count is None else count])
     keys, values = (array("q", bytes(8 * room)) for _ in range(2))
     offsets, result = array("i", [0, 0]), array("q", bytes(32))
     build.columns.read_properties(
-        memoryview(data), tag, where, 0, 1, 0, keys, values, offsets, result
+        memoryview(data), tag, where, counts, 0, 1, 0, keys, values, offsets, result
     )
     row, found, error, many = result
     assert row == (0 if error else 1)
