@@ -24,13 +24,14 @@ from connector.scan.entry_stream import EntryStream
 from connector.scan.execution import RowGiver, bound_rows, byte_spans, tally_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from arrow_io.messages.entry_run import EntryRun, MeasuredRun
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.messages.message_reader import BatchLimits
+    from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask
 
     ScanUnit: TypeAlias = Callable[[], "Done"]
@@ -128,17 +129,11 @@ class _Cutter:
             self._task,
             self._tally,
             self._stream,
-            self._verified(runs),
+            _verified(runs, self._options),
             self._decryptor,
         )
         for each in rows:
             yield partial(_given, self._giver, each)
-
-    def _verified(self, runs: Iterator[EntryRun]) -> Iterator[EntryRun]:
-        for run in runs:
-            if run.owned and self._options.compares_checksums:
-                run.verify_checksums()
-            yield run
 
 
 class _Taken:
@@ -170,16 +165,22 @@ def _is_bound(run: EntryRun) -> bool:
     return bool(found < run.count)
 
 
+def _verified(runs: Iterable[EntryRun], options: ReadOptions) -> Iterator[EntryRun]:
+    """The same runs; each is verified when it is asked for, just before its bytes are read."""
+    for run in runs:
+        if run.owned and options.compares_checksums:
+            run.verify_checksums()
+        yield run
+
+
 def _decoded(
     giver: RowGiver, runs: Sequence[EntryRun], limits: BatchLimits, decryptor: PayloadDecryptor
 ) -> Done:
     report = ReadReport()
     options = giver.options
     tally = tally_of(options, report)
-    if options.compares_checksums:
-        for run in runs:
-            run.verify_checksums()
-    reader = MessageReader(runs, options.needs, tally, limits=limits, decryptor=decryptor)
+    verified = _verified(runs, options)
+    reader = MessageReader(verified, options.needs, tally, limits=limits, decryptor=decryptor)
     batches = (giver.give(rows, tally) for rows in reader)
     return Done([each for each in batches if each is not None], report)
 
