@@ -10,3 +10,5 @@ cdef extern from *:
     void prefetch "pulsar_offload_prefetch"(const void* address) noexcept nogil
 cdef enum:
     PREFETCH_AHEAD = 12  # rows
+    PREFETCHED_BYTES = 2048  # ahead, of what stands back to back
+    CACHE_LINE_BYTES = 64

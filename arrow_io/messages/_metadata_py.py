@@ -15,6 +15,11 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
+    from cython.cimports.arrow_io.core._prefetch import (
+        CACHE_LINE_BYTES,
+        PREFETCHED_BYTES,
+        prefetch,
+    )
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
     from cython.cimports.arrow_io.messages._wire import (
@@ -293,6 +298,11 @@ def split_batches(
                     if r[layout.ROW_FLAGS * capacity + row] & layout.NULL_VALUE
                     else position_of(begin, length)
                 )
+                if cython.compiled and length < PREFETCHED_BYTES // 4:
+                    # Where the messages behind begin is not known yet, so all lines are fetched.
+                    while i < begin + length:
+                        prefetch(p + i + PREFETCHED_BYTES)
+                        i += CACHE_LINE_BYTES
                 i = begin + length
                 batch_index += 1
                 row += kept
