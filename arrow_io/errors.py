@@ -137,6 +137,10 @@ class CorruptSnapshotError(FormatError):
     """A saved catalog cannot be read."""
 
 
+class CorruptStatisticsError(FormatError):
+    """A file of statistics is not as it was written."""
+
+
 class CorruptProgressError(FormatError):
     """What was kept of how far topics were read cannot be read."""
 

@@ -213,6 +213,13 @@ class LedgerData:
                     lost = min(last, table.last_entry_id_of_block(block)) - wanted + 1
                     tally.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
 
+    def remember(self, entry_id: int, position: int) -> None:
+        """Have readers know that the header of an entry begins at a position.
+
+        If no entry of its block has that id, nothing comes of it.
+        """
+        _OFFSETS.remember(self.memory_key, entry_id, position)
+
     def byte_span(self, first_entry_id: int, last_entry_id: int) -> ByteSpan | None:
         """The bytes that `entry_runs` reads of the data object; None if the entries are all lost.
 
@@ -238,6 +245,9 @@ class LedgerData:
         share = (
             (last - first + 1) * (table.block_stop(block) - start) // (last_of_block - first + 1)
         )
+        behind = _OFFSETS.floor(self.memory_key, last + 1)
+        if last < last_of_block and behind is not None and behind[0] == last + 1:
+            share = behind[1] - start
         reader = RangeReader(self.location, self.name.data_name, self.data_stop, self.version)
         return reader.span(min(position, stop), stop, sure_stop=min(start + share, stop))
 

@@ -13,6 +13,8 @@ import pyarrow.fs as pafs
 from arrow_io.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import pyarrow.compute as pc
 
 ROW_NUMBER = "__row__"
@@ -33,11 +35,15 @@ class RowFilter(Protocol):
     def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows that are kept, ascending; the batch has `columns`."""
 
-    def may_hold(self, guarantee: pc.Expression, schema: pa.Schema) -> bool:
-        """Whether rows for which `guarantee` is true can pass; False only if it is proved.
+    @property
+    def literals(self) -> tuple[pa.Scalar, ...]:
+        """Values that it may compare columns with: where its answer may change. Never null."""
+
+    def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
+        """For each guarantee, whether rows of which it is true can pass; False only if proved.
 
         Args:
-            guarantee: Something that is true of all rows.
+            guarantees: Each is something that is true of all rows of its own.
             schema: Schema of the rows.
         """
 
@@ -83,12 +89,25 @@ class ArrowFilter:
         column = numbered(batch).filter(self.expression).column(ROW_NUMBER)
         return column if isinstance(column, pa.Array) else column.combine_chunks()
 
-    def may_hold(self, guarantee: pc.Expression, schema: pa.Schema) -> bool:
-        """Whether rows for which `guarantee` is true can pass; False only if Arrow proves it."""
-        format_ = pads.ParquetFileFormat()
-        fragment = format_.make_fragment("-", pafs.LocalFileSystem(), guarantee)
-        rows = pads.FileSystemDataset([fragment], schema, format_, pafs.LocalFileSystem())
-        return any(True for _ in rows.get_fragments(filter=self.expression))
+    @property
+    def literals(self) -> tuple[pa.Scalar, ...]:
+        """The literals of the expression, as far as Arrow tells them."""
+        # Pickled, an expression is a record batch whose columns are what stands in it.
+        _, (pickled, *_) = self.expression.__reduce__()
+        with pa.ipc.open_file(pickled) as file:
+            batch = file.get_batch(0)
+        return tuple(each for column in batch.columns for each in _scalars(column[0]))
+
+    def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
+        """For each guarantee, whether rows of which it is true can pass, unless Arrow disproves."""
+        format_, nowhere = pads.ParquetFileFormat(), pafs.LocalFileSystem()
+        fragments = [
+            format_.make_fragment(str(number), nowhere, each)
+            for number, each in enumerate(guarantees)
+        ]
+        rows = pads.FileSystemDataset(fragments, schema, format_, nowhere)
+        held = {int(each.path) for each in rows.get_fragments(filter=self.expression)}
+        return [number in held for number in range(len(guarantees))]
 
 
 @dataclass(frozen=True)
@@ -113,9 +132,29 @@ class BothFilters:
         kept = self.first.kept(batch)
         return kept.take(self.second.kept(batch.take(kept)))
 
-    def may_hold(self, guarantee: pc.Expression, schema: pa.Schema) -> bool:
-        """Whether rows for which `guarantee` is true can pass both filters."""
-        return all(each.may_hold(guarantee, schema) for each in (self.first, self.second))
+    @property
+    def literals(self) -> tuple[pa.Scalar, ...]:
+        """Those of both."""
+        return *self.first.literals, *self.second.literals
+
+    def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
+        """For each guarantee, whether rows of which it is true can pass both filters."""
+        answers = (each.which_may_hold(guarantees, schema) for each in (self.first, self.second))
+        return [all(each) for each in zip(*answers, strict=True)]
+
+
+def _scalars(value: pa.Scalar) -> Iterator[pa.Scalar]:
+    """The values in a literal, or in the options of a function, such as a set of values."""
+    if not value.is_valid:
+        return
+    if pa.types.is_struct(value.type):
+        for name in value:
+            yield from _scalars(value[name])
+    elif isinstance(value, pa.ListScalar):
+        for each in value.values:
+            yield from _scalars(each)
+    else:
+        yield value
 
 
 def _needs(expression: pc.Expression, schema: pa.Schema, name: str) -> bool:

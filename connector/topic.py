@@ -23,10 +23,12 @@ from connector.message_ids import MessageId
 from connector.options.topic_request import TopicRequest, check_with_catalog
 from connector.scan.read_options import ReadOptions
 from connector.scan.topic_scan import Scan
+from connector.statistics.store import open_statistics
 from connector.topic_name import topic_names
 from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
 
     from arrow_io.messages.encryption import DecryptionKeys
@@ -65,6 +67,7 @@ def open_topic(
     batch_rows: int = BatchLimits().max_rows,
     batch_bytes: int = BatchLimits().max_bytes,
     decryption_keys: KeySource | None = None,
+    statistics: str | os.PathLike[str] | None = None,
     trace: RequestTrace | None = None,
 ) -> TopicDataset:
     """Open topics that were offloaded to a bucket.
@@ -116,6 +119,10 @@ def open_topic(
         batch_bytes: Bytes of entries and payloads after which a record batch is given.
         decryption_keys: Private keys for encrypted messages (`connector.decryption_keys`): PEM
             text, a PEM file, a folder of them, a mapping by name, or a callable by name.
+        statistics: Folder or URL of statistics (`connector.statistics`), reached by the same
+            options as the bucket. Segments that they prove to hold no row that is asked for are not
+            read; the rows are the same. Statistics that are damaged, or of other versions of the
+            objects, are not used (`TopicDataset.report`).
         trace: Counts the requests.
 
     Raises:
@@ -152,6 +159,7 @@ def open_topic(
         batch_rows=batch_rows,
         batch_bytes=batch_bytes,
         decryption_keys=decryption_keys,
+        statistics=statistics,
         trace=trace,
     )
     topic_names(topic)
@@ -197,7 +205,12 @@ def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> Topi
         [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
         if name in dict(options.projection.columns):
             _tell_undecoded(given, name)
-    return TopicDataset(Scan(tuple(topics), options), unsound)
+    known_segments = None
+    if request.statistics is not None:
+        known_segments = open_statistics(
+            request.statistics, storage_options, trace=known.location.trace
+        )
+    return TopicDataset(Scan(tuple(topics), options, known_segments), unsound)
 
 
 def _read_options(

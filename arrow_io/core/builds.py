@@ -26,6 +26,7 @@ class Build:
         metadata: The metadata of entries and messages.
         codecs: The decompression of payloads.
         columns: The gathering of columns.
+        keys: The filters of keys.
         is_compiled: Whether this is the compiled build.
 
     Args:
@@ -41,6 +42,7 @@ class Build:
         self.metadata = self._module("arrow_io.messages._metadata")
         self.codecs = self._module("arrow_io.messages._codecs")
         self.columns = self._module("arrow_io.messages._columns")
+        self.keys = self._module("arrow_io.messages._keys")
         self.is_compiled: bool = self.entries.IS_COMPILED
 
     def payloads(self, name: str) -> ModuleType:

@@ -109,13 +109,14 @@ class EntryRun:
             more_bytes = entries.decoded_bytes(self.table, index, index + 1)
             is_full = messages + more_messages > max_messages or size_bytes + more_bytes > max_bytes
             if first < index and is_full:
-                yield MeasuredRun(self._part(first, index), messages, size_bytes)
+                yield MeasuredRun(self.part(first, index), messages, size_bytes)
                 first, messages, size_bytes = index, 0, 0
             messages += more_messages
             size_bytes += more_bytes
-        yield MeasuredRun(self._part(first, self.count), messages, size_bytes)
+        yield MeasuredRun(self.part(first, self.count), messages, size_bytes)
 
-    def _part(self, first: int, stop: int) -> EntryRun:
+    def part(self, first: int, stop: int) -> EntryRun:
+        """The entries `[first, stop)` alone."""
         table = self.table[first * layout.ENTRY_WIDTH : stop * layout.ENTRY_WIDTH]
         is_last = self.before_gap and stop == self.count
         return replace(self, table=table, count=stop - first, before_gap=is_last)

@@ -12,7 +12,9 @@ from polars.io.plugins import register_io_source
 from connector.filters import ROW_NUMBER, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow.compute as pc
 
     from connector.dataset import TopicDataset
 
@@ -35,10 +37,15 @@ class PolarsFilter:
         frame = _frame(numbered(batch))
         return pa.array(frame.filter(self.predicate).get_column(ROW_NUMBER).to_arrow(), pa.int64())
 
-    def may_hold(self, guarantee: object, schema: object) -> bool:
+    @property
+    def literals(self) -> tuple[pa.Scalar, ...]:
+        """None: Polars does not tell them."""
+        return ()
+
+    def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
         """Always true: Polars proves nothing."""
-        del guarantee, schema
-        return True
+        del schema
+        return [True] * len(guarantees)
 
 
 def scan_polars(dataset: TopicDataset) -> pl.LazyFrame:

@@ -18,6 +18,7 @@ from connector.options import kinds
 from connector.options.option import described, options_of
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
 
     from arrow_io.payloads.schema_info import TopicSchema
@@ -189,6 +190,13 @@ class TopicRequest:
             "Private key for encrypted messages, a PEM file; or a folder of them, where a file"
             " NAME.pem or NAME-priv.pem is the key NAME.",
             is_secret=True,
+        ),
+    )
+    statistics: str | os.PathLike[str] | None = field(
+        default=None,
+        metadata=described(
+            kinds.FOLDER,
+            "Folder of statistics (analyze): what they show that nobody asked for is not read.",
         ),
     )
     trace: RequestTrace | None = field(

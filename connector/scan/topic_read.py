@@ -10,7 +10,7 @@ that began in them is closed. No row is given twice and none is lost, wherever c
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -51,6 +51,23 @@ class Stretch:
         return self.ranges[-1].ledger_id, self.ranges[-1].last_entry_id
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What of a topic need not be read, by its statistics.
+
+    Attributes:
+        unknown_ledgers: Ledgers to be read of which nothing is known, in the version that they are.
+        segments: Segments that are not read.
+        bytes: How many bytes they have.
+        problems: Why some of the statistics could not be used, in words.
+    """
+
+    unknown_ledgers: int = 0
+    segments: int = 0
+    bytes: int = 0
+    problems: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class TopicRead:
     """What is read of one topic or partition. Can be pickled; holds no connection.
@@ -62,12 +79,14 @@ class TopicRead:
         ranges: The entries that tasks give rows of, all together: ascending, none twice. A message
             that ends at another entry gives no row.
         options: How entries become rows.
+        skipped: What statistics spare.
     """
 
     origin: Origin
     ledgers: tuple[Ledger, ...]
     ranges: tuple[EntryRange, ...]
     options: ReadOptions
+    skipped: Skipped = field(default_factory=Skipped)
 
     @property
     def data_bytes(self) -> int:

@@ -1,8 +1,9 @@
-"""A scan of topics: immutable, planned without a request, cut into tasks for any process."""
+"""A scan of topics: immutable, planned without reading data, cut into tasks for any process."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from connector.filters import ArrowFilter, BothFilters
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from connector.filters import RowFilter
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
+    from connector.statistics.store import Statistics
 
 DEFAULT_TASK_BYTES = 256 << 20
 
@@ -28,10 +30,12 @@ class Scan:
     Attributes:
         topics: The topics, partitions each by itself.
         options: How entries become rows.
+        statistics: What is known of segments; None if nothing is.
     """
 
     topics: tuple[TopicLedgers, ...]
     options: ReadOptions
+    statistics: Statistics | None = None
 
     def select(self, columns: Iterable[str]) -> Scan:
         """Give only these columns, in this order; any that `filterable` has.
@@ -57,12 +61,21 @@ class Scan:
         return replace(self, options=replace(self.options, row_filter=both))
 
     def reads(self) -> list[TopicRead]:
-        """What has to be read of each topic that can have rows; sends no request."""
-        reads = (topic_read(topic, self.options) for topic in self.topics)
-        return [read for read in reads if read.ranges]
+        """What has to be read of each topic that can have rows.
+
+        Sends no request, but for statistics, which are read once for a scan.
+
+        Raises:
+            StorageError: They cannot be read.
+        """
+        return [read for read in self._reads if read.ranges]
+
+    @cached_property
+    def _reads(self) -> list[TopicRead]:
+        return [topic_read(topic, self.options, self.statistics) for topic in self.topics]
 
     def plan(self, task_bytes: int = DEFAULT_TASK_BYTES) -> list[ScanTask]:
-        """Cut the scan into tasks, at data blocks; sends no request.
+        """Cut the scan into tasks, at data blocks; sends no request, but as `reads`.
 
         Args:
             task_bytes: About how many bytes of data objects a task should have to read; a block is

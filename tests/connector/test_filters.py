@@ -134,8 +134,8 @@ def test_guarantee_rules_out_only_what_is_proved(expression: pc.Expression, hold
     """Where rows are known to have ledger 7, filters on it are decided, others left open."""
     row_filter = ArrowFilter.of(expression, _SCHEMA)
 
-    assert row_filter.may_hold(pc.field("ledger") == 7, _SCHEMA) is holds
-    assert row_filter.may_hold(pc.scalar(True), _SCHEMA)  # noqa: FBT003
+    guarantees = [pc.field("ledger") == 7, pc.scalar(True)]  # noqa: FBT003
+    assert row_filter.which_may_hold(guarantees, _SCHEMA) == [holds, True]
 
 
 def test_filters_can_be_pickled() -> None:
@@ -164,9 +164,21 @@ def test_both_filters_rule_out_what_either_does() -> None:
     """It takes one of them to prove that no row can pass."""
     ledger = ArrowFilter.of(pc.field("ledger") == 8, _SCHEMA)
     polars = PolarsFilter(pl.col("ledger") == 8, ("ledger",))
-    seven, eight = pc.field("ledger") == 7, pc.field("ledger") == 8
+    ids = [pc.field("ledger") == 7, pc.field("ledger") == 8]
 
-    assert not BothFilters(polars, ledger).may_hold(seven, _SCHEMA)
-    assert not BothFilters(ledger, polars).may_hold(seven, _SCHEMA)
-    assert BothFilters(ledger, polars).may_hold(eight, _SCHEMA)
-    assert BothFilters(polars, polars).may_hold(seven, _SCHEMA)
+    assert BothFilters(polars, ledger).which_may_hold(ids, _SCHEMA) == [False, True]
+    assert BothFilters(ledger, polars).which_may_hold(ids, _SCHEMA) == [False, True]
+    assert BothFilters(polars, polars).which_may_hold(ids, _SCHEMA) == [True, True]
+
+
+def test_literals_are_what_columns_are_compared_with() -> None:
+    """Also those in sets and in the options of functions; never null."""
+    key = pc.field("key")
+    expression = (key.isin(["b", "c", None]) | pc.starts_with(key, "d")) & (pc.field("ledger") > 7)
+
+    literals = {each.as_py() for each in ArrowFilter.of(expression, _SCHEMA).literals}
+
+    assert {"b", "c", "d", 7} <= literals
+    assert None not in literals
+    both = BothFilters(ArrowFilter.of(key == "x", _SCHEMA), ArrowFilter.of(key == "y", _SCHEMA))
+    assert [each.as_py() for each in both.literals] == ["x", "y"]

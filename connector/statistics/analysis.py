@@ -1,0 +1,140 @@
+"""Fills a folder of statistics with what it does not know yet of some ledgers."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.tally import Tally
+from connector.read_ahead import read_ahead
+from connector.statistics.gathering import segment_units
+from connector.statistics.segments import SEGMENT_SCHEMA, version_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from arrow_io.ledger_data import LedgerData
+    from connector.statistics.gathering import SegmentRow
+    from connector.statistics.store import Statistics
+
+_FILE_ROWS: Final = 16_384
+"""About how many segments stand in a file: 16 GiB of data, which a killed run has to read again."""
+_IDENTITY: Final = ("topic", "ledger_id", "object", "object_bytes", "object_version")
+
+
+@dataclass(frozen=True, slots=True)
+class Analyzed:
+    """What became of a ledger.
+
+    Attributes:
+        topic: Its topic or partition.
+        ledger_id: Its id.
+        segments: How many segments it has.
+        bytes: How many bytes they have.
+        losses: What could not be read of it, in words.
+    """
+
+    topic: str
+    ledger_id: int
+    segments: int
+    bytes: int
+    losses: tuple[str, ...]
+
+
+def unknown_ledgers(
+    statistics: Statistics, topic: str, ledgers: Sequence[LedgerData]
+) -> list[LedgerData]:
+    """Those of a topic's ledgers whose objects, in these versions, statistics do not know.
+
+    Raises:
+        StorageError: The statistics cannot be read.
+    """
+    known: set[tuple[object, ...]] = set()
+    for found in statistics.segments(topic, _IDENTITY, []):
+        columns = (found.table.column(name).to_pylist() for name in _IDENTITY[1:])
+        known |= set(zip(*columns, strict=True))
+    return [each for each in ledgers if _identity(each) not in known]
+
+
+def analyze(
+    statistics: Statistics,
+    ledgers: Iterable[tuple[str, LedgerData]],
+    progress: Callable[[Analyzed], None] = lambda _: None,
+) -> Statistics:
+    """Read ledgers whole, in as many threads as there are cores, and write what they hold.
+
+    Whatever is written holds whole ledgers; if the run is killed, the next one goes on behind it.
+
+    Args:
+        statistics: The folder.
+        ledgers: Ledgers, with the name of the topic or partition of each.
+        progress: Called after each ledger that was read.
+
+    Returns:
+        The folder, with the new files.
+
+    Raises:
+        OptionError: The folder cannot be written to.
+        StorageError: A request went on failing; what was read before is written.
+    """
+    statistics.location.check_writable()
+    pending: list[SegmentRow] = []
+    mine: list[SegmentRow] = []
+    with closing(read_ahead(_units(ledgers), threads=os.cpu_count() or 1)) as done:
+        try:
+            for each in done:
+                if isinstance(each, Analyzed):
+                    pending += mine
+                    mine = []
+                    progress(each)
+                else:
+                    mine.append(each)
+                if not mine and len(pending) >= _FILE_ROWS:
+                    statistics, pending = _written(statistics, pending), []
+        finally:
+            statistics = _written(statistics, pending)
+    return statistics
+
+
+def _written(statistics: Statistics, rows: Sequence[SegmentRow]) -> Statistics:
+    if not rows:
+        return statistics
+    return statistics.added(pa.Table.from_pylist(list(rows), SEGMENT_SCHEMA))
+
+
+def _units(
+    ledgers: Iterable[tuple[str, LedgerData]],
+) -> Generator[Callable[[], SegmentRow | Analyzed], None, None]:
+    """The segments of each ledger, and behind them what became of it."""
+    pairs = list(ledgers)
+    spans = (ledger.byte_span(0, ledger.last_entry_id) for _, ledger in pairs)
+    with RangesAhead(span for span in spans if span is not None) as ahead:
+        for topic, ledger in pairs:
+            tally = Tally(salvage=True)
+            counts: Counter[str] = Counter()
+            for unit in segment_units(ledger, topic, tally, ahead):
+                counts["segments"] += 1
+                yield unit
+            yield _ended(topic, ledger, counts["segments"], tuple(tally.report.losses))
+
+
+def _ended(
+    topic: str, ledger: LedgerData, segments: int, losses: tuple[str, ...]
+) -> Callable[[], Analyzed]:
+    size_bytes = ledger.data_stop
+    return lambda: Analyzed(topic, ledger.ledger_id, segments, size_bytes, losses)
+
+
+def _identity(ledger: LedgerData) -> tuple[Any, ...]:
+    return (
+        ledger.ledger_id,
+        ledger.name.data_name,
+        ledger.table.data_object_length_bytes,
+        version_text(ledger.version),
+    )

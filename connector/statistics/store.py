@@ -1,0 +1,169 @@
+"""A folder of statistics, opened: which segments of which ledgers are known."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.errors import FormatError, MissingObjectError
+from arrow_io.option_values import path_or_url
+from arrow_io.storage.location import Location
+from arrow_io.storage.trace import RequestTrace
+from connector.statistics.segment_files import SegmentFile, file_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
+
+UNUSABLE: Final = FormatError, MissingObjectError
+"""Damaged; or deleted meanwhile."""
+
+
+@dataclass(frozen=True)
+class KnownSegments:
+    """What one file knows of a topic.
+
+    Attributes:
+        file: The file.
+        groups: Its row groups that may have segments of the topic.
+        is_mine: For each row of these, whether it is of the topic.
+        table: Those rows.
+    """
+
+    file: SegmentFile
+    groups: tuple[int, ...]
+    is_mine: pa.BooleanArray
+    table: pa.Table
+
+    def keys(self, wanted: pa.BooleanArray) -> pa.Array:
+        """The filters of keys; null where a whole row group is not wanted.
+
+        Args:
+            wanted: For each row of the table whether its filter is.
+
+        Raises:
+            CorruptStatisticsError: They are damaged.
+            PulsarOffloadError: They cannot be read.
+        """
+        of_all = pc.replace_with_mask(self.is_mine, self.is_mine, wanted)
+        parts, first = [], 0
+        for group in self.groups:
+            count = self.file.footer.row_group(group).num_rows
+            if pc.any(of_all.slice(first, count)).as_py():
+                parts += self.file.segments([group], ["keys"]).column("keys").chunks
+            else:
+                parts.append(pa.nulls(count, pa.binary()))
+            first += count
+        return pa.concat_arrays(parts).filter(self.is_mine)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The files of statistics in a folder, as they were when it was opened. Can be pickled.
+
+    Attributes:
+        location: The folder.
+        files: Those that can be used.
+        problems: Why others cannot be, in words.
+    """
+
+    location: Location
+    files: tuple[SegmentFile, ...]
+    problems: tuple[str, ...] = ()
+
+    @classmethod
+    def opened(cls, location: Location) -> Statistics:
+        """List a folder, and read the footers of its files; a folder that is not there has none.
+
+        Raises:
+            StorageError: It cannot be read.
+        """
+        try:
+            infos = location.list_objects()
+        except MissingObjectError:
+            infos = []
+        found = [
+            SegmentFile(location, info.name, info.size_bytes)
+            for info in infos
+            if SegmentFile.is_one(info.name)
+        ]
+        with ThreadPoolExecutor(location.max_connections) as executor:
+            problems = list(executor.map(_problem, found))
+        return cls(
+            location,
+            tuple(file for file, problem in zip(found, problems, strict=True) if problem is None),
+            tuple(problem for problem in problems if problem is not None),
+        )
+
+    def segments(
+        self, topic: str, columns: Sequence[str], problems: list[str]
+    ) -> Iterator[KnownSegments]:
+        """Some columns of the segments of a topic, file by file.
+
+        Args:
+            topic: The topic or partition.
+            columns: Names of columns; `topic` among them.
+            problems: Receives why a file cannot be used that looked sound when it was opened.
+
+        Raises:
+            StorageError: A file cannot be read.
+        """
+        for file in self.files:
+            groups = file.groups_between("topic", topic, topic)
+            if not groups:
+                continue
+            try:
+                table = file.segments(groups, columns)
+            except UNUSABLE as error:
+                problems.append(str(error))
+                continue
+            is_mine = pc.equal(table.column("topic"), topic).combine_chunks()
+            yield KnownSegments(file, tuple(groups), is_mine, table.filter(is_mine))
+
+    def added(self, segments: pa.Table) -> Statistics:
+        """Write a file of segments; gives the folder with it.
+
+        Raises:
+            OptionError: The folder cannot be written to.
+            StorageError: The store refused, or went on failing.
+        """
+        self.location.check_writable()
+        name, data = file_of(segments)
+        self.location.write_object(name, data, user_metadata={})
+        return replace(self, files=(*self.files, SegmentFile(self.location, name, len(data))))
+
+
+def open_statistics(
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, object] | None = None,
+    *,
+    trace: RequestTrace | None = None,
+) -> Statistics:
+    """Open a folder of statistics; one that is not there has none.
+
+    Args:
+        url: Folder or URL.
+        storage_options: Options of the fsspec file system.
+        trace: Counts the requests.
+
+    Raises:
+        OptionError: The URL or the options cannot be used.
+        StorageError: The folder cannot be read.
+    """
+    location = Location(
+        path_or_url("statistics", url), storage_options, trace=trace or RequestTrace()
+    )
+    return Statistics.opened(location)
+
+
+def _problem(file: SegmentFile) -> str | None:
+    """Why a file cannot be used, if it cannot."""
+    try:
+        file.footer  # noqa: B018 - it is read once, and kept
+    except UNUSABLE as error:
+        return str(error)
+    return None
