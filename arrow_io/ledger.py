@@ -52,6 +52,14 @@ class Ledger(Protocol):
             last_entry_id: Last entry (inclusive).
         """
 
+    def extent(self, first_entry_id: int, last_entry_id: int) -> tuple[int, int] | None:
+        """The bytes `[start, stop)` in which some entries surely stand; None if they are all lost.
+
+        Args:
+            first_entry_id: First entry.
+            last_entry_id: Last entry (inclusive).
+        """
+
     def byte_span(self, first_entry_id: int, last_entry_id: int) -> ByteSpan | None:
         """The bytes that `entry_runs` reads of an object; None if there are none.
 

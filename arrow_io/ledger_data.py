@@ -220,6 +220,30 @@ class LedgerData:
         """
         _OFFSETS.remember(self.memory_key, entry_id, position)
 
+    def extent(self, first_entry_id: int, last_entry_id: int) -> tuple[int, int] | None:
+        """The bytes `[start, stop)` in which some entries surely stand; None if they are all lost.
+
+        They are whole blocks, unless it is known where inside its block an entry stands.
+
+        Args:
+            first_entry_id: First entry.
+            last_entry_id: Last entry (inclusive).
+        """
+        blocks = self.blocks(first_entry_id, last_entry_id)
+        if not blocks:
+            return None
+        start, stop = blocks[0].start, blocks[-1].stop
+        if first_entry_id > blocks[0].first_entry_id:
+            start = self._position_of(first_entry_id, otherwise=start)
+        if last_entry_id < blocks[-1].last_entry_id:
+            stop = self._position_of(last_entry_id + 1, otherwise=stop)
+        return start, stop
+
+    def _position_of(self, entry_id: int, *, otherwise: int) -> int:
+        """Where an entry inside a block stands, if that is remembered."""
+        known = _OFFSETS.floor(self.memory_key, entry_id)
+        return known[1] if known is not None and known[0] == entry_id else otherwise
+
     def byte_span(self, first_entry_id: int, last_entry_id: int) -> ByteSpan | None:
         """The bytes that `entry_runs` reads of the data object; None if the entries are all lost.
 
@@ -245,11 +269,11 @@ class LedgerData:
         share = (
             (last - first + 1) * (table.block_stop(block) - start) // (last_of_block - first + 1)
         )
-        behind = _OFFSETS.floor(self.memory_key, last + 1)
-        if last < last_of_block and behind is not None and behind[0] == last + 1:
-            share = behind[1] - start
+        behind = start + share
+        if last < last_of_block:
+            behind = self._position_of(last + 1, otherwise=behind)
         reader = RangeReader(self.location, self.name.data_name, self.data_stop, self.version)
-        return reader.span(min(position, stop), stop, sure_stop=min(start + share, stop))
+        return reader.span(min(position, stop), stop, sure_stop=min(behind, stop))
 
     def _check_padding(self, stream: RangeStream, position: int, block: int, tally: Tally) -> None:
         """Only padding may follow a block's last entry: an index object may leave entries out."""

@@ -82,7 +82,11 @@ def _combinations(origin: Origin, options: ReadOptions) -> list[Combination]:
 def _ranges(
     ledger: Ledger, bounds: Bounds, combinations: Sequence[Combination]
 ) -> Iterator[EntryRange]:
-    """The entries of a ledger that can hold a row by its position, in ranges that do not touch."""
+    """The entries of a ledger that can hold a row by its position.
+
+    What lies between two ranges is whole blocks: inside a block, entries are found by reading those
+    before them.
+    """
     first, last = _entries_within(ledger, bounds)
     found: list[tuple[int, int]] = []
     for each in combinations:
@@ -90,7 +94,7 @@ def _ranges(
             found += _stretches(each.get("__entry_id__"), first, last)
     joined: list[EntryRange] = []
     for start, end in sorted(found):
-        if joined and start <= joined[-1].last_entry_id + 1:
+        if joined and len(ledger.blocks(joined[-1].last_entry_id, start)) <= 1:
             behind = max(end, joined[-1].last_entry_id)
             joined[-1] = joined[-1]._replace(last_entry_id=behind)
         else:

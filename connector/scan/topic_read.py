@@ -160,7 +160,8 @@ class TopicRead:
     def _pieces(self) -> Iterator[tuple[EntryRange, int]]:
         """The ranges, cut where blocks end, and how many bytes the block of each has."""
         for each in self.ranges:
-            blocks = self.ledger(each.ledger_id).blocks(each.first_entry_id, each.last_entry_id)
+            ledger = self.ledger(each.ledger_id)
+            blocks = ledger.blocks(each.first_entry_id, each.last_entry_id)
             if not blocks:
                 # The offloader lost every entry: there is nothing to cut, yet the loss must be met.
                 yield each, 0
@@ -169,7 +170,9 @@ class TopicRead:
                 is_last = block is blocks[-1]
                 last = each.last_entry_id if is_last else block.last_entry_id
                 first = max(each.first_entry_id, block.first_entry_id)
-                yield EntryRange(each.ledger_id, first, last), block.stop - block.start
+                extent = ledger.extent(first, min(last, block.last_entry_id))
+                size_bytes = 0 if extent is None else extent[1] - extent[0]
+                yield EntryRange(each.ledger_id, first, last), size_bytes
 
 
 @dataclass(frozen=True)
@@ -193,15 +196,15 @@ class ScanTask:
         return sum(stop - start for *_, start, stop in self.block_ranges())
 
     def block_ranges(self) -> Iterator[tuple[Ledger, EntryRange, int, int]]:
-        """Each range, with its ledger, and the bytes `[start, stop)` of the blocks that hold it.
+        """Each range, with its ledger, and the bytes `[start, stop)` in which it stands.
 
         Ranges whose entries are all lost have none.
         """
         for each in self.ranges:
             ledger = self.read.ledger(each.ledger_id)
-            blocks = ledger.blocks(each.first_entry_id, each.last_entry_id)
-            if blocks:
-                yield ledger, each, blocks[0].start, blocks[-1].stop
+            extent = ledger.extent(each.first_entry_id, each.last_entry_id)
+            if extent is not None:
+                yield ledger, each, *extent
 
 
 def _first(entries: EntryRange) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from tests.support.encoded_ledgers import encode_ledger
 from tests.support.entries import Message, encode_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from connector import TopicDataset
     from connector.scan.topic_read import ScanTask
@@ -114,30 +114,32 @@ def _bounds(draw: st.DrawFn, ledgers: list[Layout]) -> tuple[Position | None, Po
     return start, end
 
 
-Filter: TypeAlias = tuple[pc.Expression, "Callable[[Position], bool]", "Callable[[int], bool]"]
-"""The expression, what it keeps, and in which ledgers it may keep anything."""
+Filter: TypeAlias = tuple[pc.Expression, "Callable[[int, int], bool]"]
+"""The expression, and of which ledger and entry it keeps messages."""
 
 
 def _filters() -> st.SearchStrategy[Filter | None]:
-    def of_ledger(expression: pc.Expression, holds: Callable[[int], bool]) -> Filter:
-        return expression, lambda at: holds(at[0]), holds
-
     ledger, entry = pc.field("__ledger_id__"), pc.field("__entry_id__")
     ledger_ids = st.integers(3, 9)
     return (
-        st.just((entry >= 1, lambda at: at[1] >= 1, lambda _: True))
-        | ledger_ids.map(lambda it: of_ledger(ledger == it, lambda of: of == it))
-        | ledger_ids.map(lambda it: of_ledger(ledger > it, lambda of: of > it))
-        | ledger_ids.map(lambda it: of_ledger(ledger <= it, lambda of: of <= it))
+        st.just((entry >= 1, lambda _, at: at >= 1))
+        | ledger_ids.map(lambda it: (ledger == it, lambda of, _: of == it))
+        | ledger_ids.map(lambda it: (ledger > it, lambda of, _: of > it))
+        | ledger_ids.map(lambda it: (ledger <= it, lambda of, _: of <= it))
         | st.none()
         | ledger_ids.map(
+            lambda it: ((ledger >= it) & (entry != 2), lambda of, at: of >= it and at != 2)
+        )
+        | ledger_ids.map(
             lambda it: (
-                (ledger >= it) & (entry != 2),
-                lambda at: at[0] >= it and at[1] != 2,
-                lambda of: of >= it,
+                ((ledger == it) & entry.isin([0, 3])) | ((ledger < it) & (entry > 2)),
+                lambda of, at: (of == it and at in {0, 3}) or (of < it and at > 2),
             )
         )
     )
+
+
+BlockCount: TypeAlias = "Callable[[int, int, int], int]"
 
 
 @dataclass(frozen=True)
@@ -165,29 +167,30 @@ class Model:
             for at in ledger.positions(entry)
             if (self.start is None or self.start <= at)
             and (self.end is None or at < self.end)
-            and (self.wanted is None or self.wanted[1](at))
+            and (self.wanted is None or self.wanted[1](*at[:2]))
         ]
 
-    def entries(self) -> Iterator[tuple[Layout, int]]:
+    def entries(self, blocks: BlockCount) -> Iterator[tuple[Layout, int]]:
         """The entries that have to be looked at: one task or another meets them, or their loss.
 
-        A filter narrows the topic to the ledgers from the first to the last that it may hold for.
+        Also those between two of them in one block: there is no way to the second but through them.
+
+        Args:
+            blocks: How many blocks hold some of the entries of a ledger, both ends inclusive.
         """
-        possible = [
-            each.ledger_id
-            for each in self.ledgers
-            if self.wanted is None or self.wanted[2](each.ledger_id)
-        ]
         for ledger in self.ledgers:
+            before: int | None = None
             for entry in range(len(ledger.batches)):
                 at = ledger.ledger_id, entry
                 if (
-                    possible
-                    and possible[0] <= ledger.ledger_id <= possible[-1]
+                    (self.wanted is None or self.wanted[1](*at))
                     and (self.start is None or self.start[:2] <= at)
                     and (self.end is None or (*at, 0) < self.end)
                 ):
+                    if before is not None and blocks(ledger.ledger_id, before, entry) <= 1:
+                        yield from ((ledger, between) for between in range(before + 1, entry))
                     yield ledger, entry
+                    before = entry
 
 
 def _rows(task: ScanTask, report: ReadReport) -> Iterator[tuple[Position, bytes]]:
@@ -196,12 +199,12 @@ def _rows(task: ScanTask, report: ReadReport) -> Iterator[tuple[Position, bytes]
             yield (ledger_id, entry_id, member or 0), value
 
 
-def _blocks_bytes(dataset: TopicDataset, model: Model) -> int:
+def _blocks_bytes(dataset: TopicDataset, entries: Iterable[tuple[Layout, int]]) -> int:
     """Length of the blocks that hold the entries to look at."""
     indexes = {each.ledger_id: each.index for each in dataset.scan.topics[0].ledgers}
     blocks = {
         (ledger.ledger_id, indexes[ledger.ledger_id].block_of(entry))
-        for ledger, entry in model.entries()
+        for ledger, entry in entries
         if entry < ledger.stored
     }
     return sum(
@@ -253,14 +256,16 @@ def test_scan_gives_what_the_model_gives(
             if each.kind is RequestKind.RANGE_GET
         }
         numbers = [count([task], counted) for task in tasks]
-        data_bytes = _blocks_bytes(dataset, model)
+        held = {each.ledger_id: each for each in dataset.scan.topics[0].data}
+        entries = list(model.entries(lambda it, one, other: len(held[it].blocks(one, other))))
+        data_bytes = _blocks_bytes(dataset, entries)
 
-    lost = sum(entry >= ledger.stored for ledger, entry in model.entries())
+    lost = sum(entry >= ledger.stored for ledger, entry in entries)
     assert rows == [(at, repr(at).encode()) for at in model.rows()]
     assert sum(numbers) == report.rows == counted.rows == len(rows)
     for each in (report, counted):
         assert each.lost[Unit.ENTRY, "MissingEntriesError"] == each.lost.total() == lost
-    planned = {ledger.ledger_id for ledger, entry in model.entries() if entry < ledger.stored}
+    planned = {ledger.ledger_id for ledger, entry in entries if entry < ledger.stored}
     # Behind lost entries, the next ledger is asked whether they leave anything open.
     assert planned == read_ledgers or (lost and planned < read_ledgers)
     assert sum(task.data_bytes for task in tasks) == data_bytes
