@@ -212,5 +212,9 @@ class IncompleteReadWarning(UserWarning):
     """A read left something out or replaced it; `ReadReport.notices` says what."""
 
 
+class UnusedStatisticsWarning(UserWarning):
+    """Some of the statistics of a topic cannot be used; the rows are the same without them."""
+
+
 class UndecodedValuesWarning(UserWarning):
     """A topic was opened without a schema, so its values are given as bytes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import OptionError, UnusedStatisticsWarning
 from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
 from arrow_io.wording import counted
@@ -85,10 +86,10 @@ class TopicScanner:
         They are decoded ahead, in as many threads as there are cores. Nothing is read before the
         first is asked for, and little beyond the last one asked for.
         """
-        self.report = TopicReport().add(self.unsound)
-        reading = ReadReport()
         threads = os.cpu_count() or 1
         scan = self._limited(lambda limits: limits.within(_DECODED_BYTES // most_units(threads)))
+        self.report = self._begun(scan)
+        reading = ReadReport()
         units = scan_units(scan.plan(), reading)
         try:
             with closing(read_ahead(units, threads=threads)) as ahead:
@@ -117,7 +118,7 @@ class TopicScanner:
         scan = self._limited(
             lambda limits: replace(limits, first_rows=max(1, min(num_rows, limits.first_rows)))
         )
-        self.report = TopicReport().add(self.unsound)
+        self.report = self._begun(scan)
         batches = []
         missing = num_rows
         # In this thread, because no row behind them is wanted.
@@ -141,7 +142,7 @@ class TopicScanner:
                 return sum(batch.num_rows for batch in filtered.to_batches())
             finally:
                 self.report = filtered.report
-        self.report = TopicReport().add(self.unsound)
+        self.report = self._begun(scan)
         rows = count(scan.plan(), self.report)
         self._tell()
         return rows
@@ -153,6 +154,19 @@ class TopicScanner:
     def _limited(self, limited: Callable[[BatchLimits], BatchLimits]) -> Scan:
         options = self.scan.options
         return replace(self.scan, options=replace(options, limits=limited(options.limits)))
+
+    def _begun(self, scan: Scan) -> TopicReport:
+        """The report of a read that begins: what was lost before, and what statistics spare."""
+        skipped = scan.skipped()
+        for problem in skipped.problems:
+            warnings.warn(problem, UnusedStatisticsWarning, stacklevel=3)
+        report = TopicReport(
+            skipped_segments=skipped.segments,
+            skipped_bytes=skipped.bytes,
+            unknown_ledgers=skipped.unknown_ledgers,
+            unused_statistics=list(skipped.problems),
+        )
+        return report.add(self.unsound)
 
     def _tell(self) -> None:
         tell(self.report, ", ".join(str(each.topic) for each in self.scan.topics))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arrow_io.read_report import ReadReport
 from arrow_io.wording import agreeing, counted
@@ -23,6 +23,12 @@ class TopicReport(ReadReport):
         unknown_topics: Topics that the metadata does not know; read as the bucket shows them.
         unlisted_ledgers: Ledgers in the bucket that were not read, because the metadata does not
             list them as offloaded. Retention does not explain them: the metadata may be older.
+        skipped_segments: Segments that were not read, because statistics show that no row of them
+            is asked for.
+        skipped_bytes: How many bytes of data objects they have.
+        unknown_ledgers: Ledgers that statistics know nothing of, or not in the version that was
+            read; counted only if a read looks at statistics.
+        unused_statistics: Why some of the statistics cannot be used, in words.
     """
 
     unfinished_ledgers: int = 0
@@ -31,6 +37,10 @@ class TopicReport(ReadReport):
     substituted_ledgers: int = 0
     unknown_topics: int = 0
     unlisted_ledgers: int = 0
+    skipped_segments: int = 0
+    skipped_bytes: int = 0
+    unknown_ledgers: int = 0
+    unused_statistics: list[str] = field(default_factory=list)
 
     def notices(self) -> list[str]:
         """One sentence for each thing a reader of the rows must know of; empty if there is none."""

@@ -26,12 +26,14 @@ from connector.catalog.snapshot_json import Snapshot
 from connector.catalog.topic_copies import TopicCopies
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
+from connector.statistics.analysis import Analyzed, analyze, unknown_ledgers
+from connector.statistics.store import open_statistics
 from connector.topic_name import TopicName, namespaces_of, select_topics
 from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.payloads.schema_info import TopicSchema
@@ -368,6 +370,51 @@ class Catalog:
             chosen = [each.salvaged() for each in chosen]
         count_left_out(self, chosen, counted, asked_for, salvage=salvage)
         return chosen
+
+    def analyze(
+        self,
+        statistics: str | os.PathLike[str],
+        topics: str | Sequence[str] = "*",
+        *,
+        storage_options: Mapping[str, object] | None = None,
+        progress: Callable[[Analyzed], None] = lambda _: None,
+    ) -> list[Analyzed]:
+        """Read what statistics do not know yet of some topics, and write it there.
+
+        Ledgers are read whole, in as many threads as there are cores. A run that is killed has
+        written whole ledgers; the next one goes on behind them. Several runs may write at once.
+
+        Args:
+            statistics: Folder or URL of the statistics; it need not be there.
+            topics: Short or full names, or globs.
+            storage_options: Options of the folder's file system; None: those of the catalog.
+            progress: Called after each ledger that was read.
+
+        Returns:
+            What was read, in this order. Entries that could not be read are among the `losses` of
+            their ledger; whoever reads the topic meets them as before.
+
+        Raises:
+            OptionError: The folder cannot be written to; or something is not a topic name.
+            TopicNotFoundError: A name or glob selects no topic.
+            PulsarOffloadError: The catalog or its metadata cannot be read.
+            StorageError: A request went on failing; what was read before is written.
+        """
+        options = self.location.storage_options if storage_options is None else storage_options
+        known = open_statistics(statistics, options)
+        wanted = [
+            (str(each.topic), ledger)
+            for each in self.select(topics, salvage=True)
+            for ledger in unknown_ledgers(known, str(each.topic), each.data)
+        ]
+        done: list[Analyzed] = []
+
+        def tell(each: Analyzed) -> None:
+            done.append(each)
+            progress(each)
+
+        analyze(known, wanted, tell)
+        return done
 
     def unattributed(self) -> list[PulsarOffloadError]:
         """What is wrong with ledgers that may belong to any topic, because nothing names theirs.

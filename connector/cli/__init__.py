@@ -18,6 +18,7 @@ COMMAND_MODULES = (
     "connector.cli.contents",
     "connector.cli.reading",
     "connector.cli.forecast",
+    "connector.cli.statistics",
     "connector.cli.audit",
     "connector.cli.writing",
     "connector.cli.copying",

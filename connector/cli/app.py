@@ -34,6 +34,7 @@ from arrow_io.errors import (
     TopicNotFoundError,
     UndecodedValuesWarning,
     UnknownSchemaVersionError,
+    UnusedStatisticsWarning,
 )
 from arrow_io.option_names import spelled
 from connector.cli import interrupts
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from arrow_io.option_names import Spelling
 
 _Parameters = ParamSpec("_Parameters")
-_NOTED = (IncompleteReadWarning, UndecodedValuesWarning)
+_NOTED = (IncompleteReadWarning, UndecodedValuesWarning, UnusedStatisticsWarning)
 _GOLDEN = "tests/data/golden/pulsar-4.0.7/objects"
 
 

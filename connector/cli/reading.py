@@ -69,8 +69,9 @@ def plan(
 ) -> None:
     """Tell what reading a topic will cost.
 
-    It reads only index objects. Data blocks are counted whole. If a message in chunks or a
-    transaction is open at the end, a read goes on until it is closed, which is not counted.
+    It reads only index objects, and statistics. Data blocks are counted whole, unless statistics
+    tell where entries stand. If a message in chunks or a transaction is open at the end, a read
+    goes on until it is closed, which is not counted.
     """
     trace = RequestTrace()
     tell_snapshot(given.metadata)
@@ -79,12 +80,14 @@ def plan(
         dataset = open_topic(url, topic, **(given.given() | {"value": shape, "trace": trace}))
     tell(dataset.unsound, _names_text(dataset))
     cost = read_cost(dataset.scan, range_bytes=given.range_bytes)
+    skipped = dataset.scan.skipped()
     rows = [asdict(each) for each in cost.ranges]
     requests, size_bytes = cost.reading.requests, cost.reading.received_bytes
     sent = trace.counts
     if as_json:
         whole = {"tasks": cost.tasks, "requests": requests, "bytes": size_bytes, "ranges": rows}
         whole |= {"requests_sent": sent.requests, "bytes_received": sent.received_bytes}
+        whole |= {"skipped_segments": skipped.segments, "skipped_bytes": skipped.bytes}
         typer.echo(json.dumps(whole))
         return
     print_table(PLAN_SCHEMA, pa.Table.from_pylist(rows, PLAN_SCHEMA).to_batches())
@@ -93,6 +96,8 @@ def plan(
         ("already read", sent.requests, sent.received_bytes),
     ):
         typer.echo(f"{what}: {counted(number, 'request')}, {size_text(size)}")
+    for line in skipped.lines():
+        typer.echo(line)
 
 
 @command("'SELECT __key__, count(*) FROM partitioned GROUP BY ALL ORDER BY ALL'")

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from arrow_io.wording import counted
+from connector.plain_text import size_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -66,6 +69,27 @@ class Skipped:
     segments: int = 0
     bytes: int = 0
     problems: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """The same in words; nothing if statistics were not looked at."""
+        said = []
+        if self.segments:
+            said.append(
+                f"not to read, by statistics: {counted(self.segments, 'segment')},"
+                f" {size_text(self.bytes)}"
+            )
+        if self.unknown_ledgers:
+            said.append(f"statistics do not know {counted(self.unknown_ledgers, 'ledger')}")
+        return [*said, *self.problems]
+
+    def __add__(self, other: Skipped) -> Skipped:
+        """What is skipped of two topics; a problem of both is told once."""
+        return Skipped(
+            self.unknown_ledgers + other.unknown_ledgers,
+            self.segments + other.segments,
+            self.bytes + other.bytes,
+            tuple(dict.fromkeys((*self.problems, *other.problems))),
+        )
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 from connector.filters import ArrowFilter, BothFilters
 from connector.scan.pruning import topic_read
+from connector.scan.topic_read import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,6 +71,14 @@ class Scan:
             StorageError: They cannot be read.
         """
         return [read for read in self._reads if read.ranges]
+
+    def skipped(self) -> Skipped:
+        """What statistics spare of all topics together; as `reads`.
+
+        Raises:
+            StorageError: They cannot be read.
+        """
+        return reduce(add, (each.skipped for each in self._reads), Skipped())
 
     @cached_property
     def _reads(self) -> list[TopicRead]:

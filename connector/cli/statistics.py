@@ -1,0 +1,58 @@
+"""The command that learns what stands in each segment of topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from arrow_io.wording import agreeing, counted
+from connector.cli.app import ExitCode, command
+from connector.cli.options import Place, Url  # noqa: TC001 - typer reads annotations
+from connector.cli.output import say
+from connector.cli.place import catalog_at, tell_place
+from connector.plain_text import size_text
+
+if TYPE_CHECKING:
+    from connector.statistics.analysis import Analyzed
+
+
+@command("json-orders --statistics statistics", writes=True)
+def analyze(
+    url: Url,
+    topics: Annotated[
+        list[str] | None, typer.Argument(help="Names or globs; all topics if there are none.")
+    ] = None,
+    *,
+    statistics: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Folder or URL to keep them in.")
+    ],
+    place: Place,
+) -> None:
+    """Read topics once, and keep what spares reading them again.
+
+    That is where messages stand, their times and keys, about 1 MiB at a time: see the columns by
+    SELECT * FROM 'FOLDER/*.parquet'. What the folder knows already is not read again, so a run that
+    was stopped goes on where it was.
+
+    Ends with 5 if something cannot be read; what stands around it is known all the same.
+    """
+    catalog = catalog_at(url, place)
+    tell_place(catalog)
+    lost = 0
+
+    def tell(each: Analyzed) -> None:
+        nonlocal lost
+        lost += bool(each.losses)
+        say("analyzed", f"{each.topic}, ledger {each.ledger_id}: {size_text(each.bytes)}")
+        for loss in each.losses:
+            say("lost", loss)
+
+    done = catalog.analyze(statistics, topics or "*", progress=tell)
+    size = size_text(sum(each.bytes for each in done))
+    segments = counted(sum(each.segments for each in done), "segment")
+    typer.echo(f"analyzed {counted(len(done), 'ledger')}, {size}: {segments}")
+    if lost:
+        what = agreeing(lost, "has entries", "have entries")
+        say("note", f"{counted(lost, 'ledger')} {what} that cannot be read")
+        raise typer.Exit(ExitCode.UNREADABLE)
