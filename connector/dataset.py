@@ -134,7 +134,10 @@ class TopicScanner:
         return pa.Table.from_batches(batches, self.projected_schema)
 
     def count_rows(self) -> int:
-        """How many rows there are; without a filter, no payload is decompressed."""
+        """How many rows there are; without a filter, no payload is decompressed.
+
+        Then what statistics know is not read either: neither chunks nor messages of transactions.
+        """
         scan = self.scan.select([])
         if scan.options.row_filter is not None:
             filtered = replace(self, scan=scan)
@@ -142,8 +145,10 @@ class TopicScanner:
                 return sum(batch.num_rows for batch in filtered.to_batches())
             finally:
                 self.report = filtered.report
+        scan, known = scan.counted()
         self.report = self._begun(scan)
-        rows = count(scan.plan(), self.report)
+        self.report.rows += known
+        rows = known + count(scan.plan(), self.report)
         self._tell()
         return rows
 

@@ -7,6 +7,7 @@ which it is proved that none of their rows passes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ import pyarrow.compute as pc
 from arrow_io.columns import Origin
 from connector.scan import skipping
 from connector.scan.passing import passing
+from connector.scan.skipping import Asked, Counted
 from connector.scan.topic_read import EntryRange, Skipped, TopicRead
-from connector.statistics.segments import version_text
+from connector.statistics.segments import IDENTITY, version_text
 from connector.statistics.store import UNUSABLE
 
 if TYPE_CHECKING:
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.scan.passing import Cell, Combination
     from connector.scan.read_options import ReadOptions
+    from connector.statistics.segment_files import SegmentFile
     from connector.statistics.store import Statistics
 
 _EVERYTHING: Final[list[Combination]] = [{}]
-_STRETCH: Final = ("ledger_id", "first_entry_id", "last_entry_id", "start", "stop")
+_STRETCH: Final = ("ledger_id", "first_entry_id", "last_entry_id", "start", "stop", "messages")
+_NOTHING: Final = pa.table({name: pa.array([], pa.int64()) for name in (*_STRETCH[:3], "messages")})
 _MAX_REMEMBERED: Final = 10_000
 """Of how many ranges readers are told where they stand; others they find block by block."""
 
@@ -55,9 +59,10 @@ def topic_read(
         each for ledger in topic.data for each in _ranges(ledger, options.bounds, combinations)
     ]
     skipped = Skipped()
-    asks = options.bounds.by_time or combinations != _EVERYTHING
-    if ranges and statistics is not None and asks:
-        ranges, skipped = _without_segments(topic, ranges, options.bounds, combinations, statistics)
+    asked = Asked(combinations, options.bounds)
+    if ranges and statistics is not None and not asked.is_all:
+        unread, skipped = _unread(topic, ranges, asked, statistics)
+        ranges = skipping.without(ranges, *(_column(unread, name) for name in _STRETCH[:3]))
     return TopicRead(origin, topic.data, tuple(ranges), options, skipped)
 
 
@@ -139,48 +144,83 @@ def _entries_within(ledger: Ledger, bounds: Bounds) -> tuple[int, int]:
     return first, last
 
 
-def _without_segments(
+def uncounted(
+    topic: TopicLedgers, read: TopicRead, statistics: Statistics
+) -> tuple[TopicRead, int]:
+    """What of a read has to be read to count its rows; and how many the rest has.
+
+    Args:
+        topic: The topic.
+        read: What would be read of it, without a filter.
+        statistics: What is known of its segments.
+
+    Raises:
+        StorageError: Statistics cannot be read.
+    """
+    counted = Counted(read.options.bounds, read.options.uncommitted)
+    unread, skipped = _unread(topic, read.ranges, counted, statistics)
+    columns = (unread.column(name).to_pylist() for name in _STRETCH[:3])
+    # Bounds by id may cut a segment.
+    whole = [read.is_read_whole(EntryRange(*each)) for each in zip(*columns, strict=True)]
+    unread = unread.filter(pa.array(whole, pa.bool_()))
+    left = skipping.without(read.ranges, *(_column(unread, name) for name in _STRETCH[:3]))
+    skipped = replace(read.skipped + skipped, unknown_ledgers=skipped.unknown_ledgers)
+    return replace(read, ranges=tuple(left), skipped=skipped), _sum(unread.column("messages"))
+
+
+def _unread(
     topic: TopicLedgers,
     ranges: Sequence[EntryRange],
-    bounds: Bounds,
-    combinations: Sequence[Combination],
+    asked: Asked | Counted,
     statistics: Statistics,
-) -> tuple[list[EntryRange], Skipped]:
-    """What is left of ranges without the segments that cannot hold a row which passes."""
-    problems = list(statistics.problems)
-    columns = skipping.needed_columns(combinations, bounds)
+) -> tuple[pa.Table, Skipped]:
+    """The segments, and whole ledgers, of a topic's ranges that need not be read."""
     objects = _Objects(topic.data, ranges)
-    looks_at_keys = any(skipping.looks_at_key(each) for each in combinations)
-    known: list[pa.Table] = []
-    for found in statistics.segments(str(topic.topic), columns, problems):
-        segments = found.table
-        usable = objects.are_same(segments)
-        may_pass = skipping.may_pass(segments, combinations, bounds)
-        asked = pc.and_(usable, may_pass)
-        if looks_at_keys and pc.any(asked).as_py():
-            try:
-                segments = segments.append_column("keys", found.keys(asked))
-            except UNUSABLE as error:
-                problems.append(str(error))
-            else:
-                may_pass = skipping.may_pass(segments, combinations, bounds)
-        segments = segments.select(_STRETCH).append_column("may_pass", may_pass)
-        known.append(segments.filter(usable))
-    if not known:
-        return list(ranges), Skipped(objects.count, problems=tuple(problems))
-    told = pa.concat_tables(known).combine_chunks()
-    unread = told.filter(pc.invert(told.column("may_pass")))
-    left = skipping.without(
-        ranges, *(unread.column(name).combine_chunks() for name in _STRETCH[:3])
-    )
-    _remember(topic.data, left, told)
-    skipped = Skipped(
-        objects.count - len(pc.unique(told.column("ledger_id"))),
-        unread.num_rows,
-        pc.sum(pc.subtract(unread.column("stop"), unread.column("start"))).as_py() or 0,
-        tuple(problems),
-    )
-    return left, skipped
+    known: set[int] = set()
+    unread: list[pa.Table] = [_NOTHING]
+    skipped = Skipped(problems=statistics.problems)
+    for file, ledgers in statistics.ledgers(str(topic.topic)):
+        mine = ledgers.filter(objects.are_same(ledgers))
+        known.update(mine.column("ledger_id").to_pylist())
+        may_pass = asked.may_pass(mine)
+        whole = mine.filter(pc.invert(may_pass))
+        unread.append(whole.select(_NOTHING.column_names))
+        skipped += Skipped(0, _sum(whole.column("segments")), _sum(whole.column("size_bytes")))
+        doubtful = mine.filter(pc.and_(may_pass, pc.invert(asked.surely_may_pass(mine))))
+        try:
+            for segments in _looked_into(file, doubtful, asked):
+                may_pass = _column(segments, "may_pass")
+                _remember(topic.data, segments, may_pass)
+                left_out = segments.filter(pc.invert(may_pass))
+                unread.append(left_out.select(_NOTHING.column_names))
+                size_bytes = pc.subtract(left_out.column("stop"), left_out.column("start"))
+                skipped += Skipped(0, left_out.num_rows, _sum(size_bytes))
+        except UNUSABLE as error:
+            skipped += Skipped(problems=(str(error),))
+    return pa.concat_tables(unread), skipped + Skipped(objects.count - len(known))
+
+
+def _looked_into(
+    file: SegmentFile, ledgers: pa.Table, asked: Asked | Counted
+) -> Iterator[pa.Table]:
+    """The segments of some ledgers of a file, with a column `may_pass`.
+
+    Raises:
+        CorruptStatisticsError: They are damaged.
+        PulsarOffloadError: They cannot be read.
+    """
+    columns = sorted({*_STRETCH, *asked.columns})
+    for groups, rows in file.row_groups_of(ledgers):
+        read = file.segments(groups, columns)
+        segments = pa.concat_tables(read.slice(*each) for each in rows).combine_chunks()
+        may_pass = asked.may_pass(segments)
+        if asked.has_key and pc.any(may_pass).as_py():
+            keys = file.segments(groups, ["keys"])
+            segments = segments.append_column(
+                "keys", pa.concat_tables(keys.slice(*each) for each in rows).column(0)
+            )
+            may_pass = asked.may_pass(segments)
+        yield segments.select(_STRETCH).append_column("may_pass", may_pass)
 
 
 class _Objects:
@@ -188,39 +228,46 @@ class _Objects:
 
     def __init__(self, ledgers: Sequence[LedgerData], ranges: Sequence[EntryRange]) -> None:
         wanted = {each.ledger_id for each in ranges}
-        chosen = [each for each in ledgers if each.ledger_id in wanted]
-        self.count = len(chosen)
-        self._ids = pa.array((each.ledger_id for each in chosen), pa.int64())
-        self._names = pa.array(each.name.data_name for each in chosen)
-        self._bytes = pa.array(each.table.data_object_length_bytes for each in chosen)
-        self._versions = pa.array((version_text(each.version) for each in chosen), pa.string())
+        self._data = {each.ledger_id: each for each in ledgers if each.ledger_id in wanted}
 
-    def are_same(self, segments: pa.Table) -> pa.BooleanArray:
-        """For each segment whether it is of one of these objects, in the same version."""
-        place = pc.index_in(segments.column("ledger_id").combine_chunks(), value_set=self._ids)
-        same = pc.is_valid(place)
-        for name, own in (("object", self._names), ("object_bytes", self._bytes)):
-            equal = _equal(segments, name, own.take(place))
-            same = pc.and_(same, pc.fill_null(equal, fill_value=False))
-        versions = _equal(segments, "object_version", self._versions.take(place))
-        # Where one is not known, there is nothing to tell them apart.
-        return pc.and_(same, pc.fill_null(versions, fill_value=True))
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._data)
 
+    def are_same(self, ledgers: pa.Table) -> pa.BooleanArray:
+        """For each ledger of statistics whether it is one of these, with the same object."""
+        columns = (ledgers.column(name).to_pylist() for name in IDENTITY[1:])
+        return pa.array((self._is_same(*each) for each in zip(*columns, strict=True)), pa.bool_())
 
-def _equal(segments: pa.Table, name: str, expected: pa.Array) -> pa.BooleanArray:
-    return pc.equal(segments.column(name).combine_chunks(), expected)
+    def _is_same(self, ledger_id: int, name: str, size_bytes: int, version: str | None) -> bool:
+        data = self._data.get(ledger_id)
+        if data is None or data.table.data_object_length_bytes != size_bytes:
+            return False
+        # Where one version is not known, there is nothing to tell them apart.
+        own = version_text(data.version)
+        return data.name.data_name == name and (None in {own, version} or own == version)
 
 
-def _remember(
-    ledgers: Sequence[LedgerData], ranges: Sequence[EntryRange], segments: pa.Table
-) -> None:
-    """Have readers know where ranges begin and end whose ends are those of segments."""
+def _remember(ledgers: Sequence[LedgerData], segments: pa.Table, may_pass: pa.BooleanArray) -> None:
+    """Have readers know where those segments begin and end that are read without the next ones."""
     data = {each.ledger_id: each for each in ledgers}
-    for name, offset, shift in (("first_entry_id", "start", 0), ("last_entry_id", "stop", 1)):
-        wanted = {(each.ledger_id, getattr(each, name)) for each in ranges[:_MAX_REMEMBERED]}
-        ids = pa.array({each[0] for each in wanted}, pa.int64())
-        mine = segments.filter(pc.is_in(segments.column("ledger_id"), value_set=ids))
+    edge = pa.array([False])
+    before = pc.and_(may_pass, pc.invert(pa.concat_arrays([edge, may_pass[:-1]])))
+    behind = pc.and_(may_pass, pc.invert(pa.concat_arrays([may_pass[1:], edge])))
+    for wanted, name, offset, shift in (
+        (before, "first_entry_id", "start", 0),
+        (behind, "last_entry_id", "stop", 1),
+    ):
+        mine = segments.filter(wanted).slice(0, _MAX_REMEMBERED)
         columns = (mine.column(each).to_pylist() for each in ("ledger_id", name, offset))
         for ledger_id, entry_id, position in zip(*columns, strict=True):
-            if (ledger_id, entry_id) in wanted:
-                data[ledger_id].remember(entry_id + shift, position)
+            data[ledger_id].remember(entry_id + shift, position)
+
+
+def _sum(numbers: pa.ChunkedArray) -> int:
+    return int(pc.sum(numbers).as_py() or 0)
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    return table.column(name).combine_chunks()

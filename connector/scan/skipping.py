@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate
 from sys import maxsize
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.messages.key_filters import filters_with
 from arrow_io.messages.message_columns import repeated
+from connector.scan.passing import Cell
 from connector.scan.topic_read import EntryRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from connector.bounds import Bounds
-    from connector.scan.passing import Cell, Combination
+    from connector.scan.passing import Combination
 
 KEY: Final = "__key__"
-POSITION: Final = (
-    "topic", "ledger_id", "object", "object_bytes", "object_version",
-    "first_entry_id", "last_entry_id", "start", "stop",
-)  # fmt: skip
-SPECIAL: Final = ("chunks", "encrypted", "damaged")
+_SPECIAL: Final = ("chunks", "encrypted", "damaged")
 """How many entries of a segment have rows that cannot be told from it alone."""
 _TIMES: Final = {
     "__publish_time__": ("min_publish_time", "max_publish_time", None),
@@ -43,45 +41,133 @@ TOLD: Final = tuple(_COLUMNS)
 """The columns of rows of which statistics tell something."""
 
 
-def needed_columns(combinations: Iterable[Combination], bounds: Bounds) -> list[str]:
-    """The columns of statistics that `may_pass` looks at, but for the filters of keys."""
-    wanted = {*POSITION, *SPECIAL, "messages"}
-    for each in combinations:
-        wanted |= {column for name in each for column in _COLUMNS.get(name, ())}
-    if bounds.by_time:
-        wanted |= {"min_publish_time", "max_publish_time"}
-    return sorted(wanted - {"keys"})
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What rows that are asked for look like.
 
-
-def looks_at_key(combination: Combination) -> bool:
-    """Whether filters of keys can tell more of it."""
-    return any(cell.is_one_value for cell in combination.get(KEY, ()))
-
-
-def may_pass(
-    segments: pa.Table, combinations: Sequence[Combination], bounds: Bounds
-) -> pa.BooleanArray:
-    """For each segment whether it may have a row that passes; never null.
-
-    Args:
-        segments: Statistics with `needed_columns`; with `keys` too if keys are to be looked at.
-        combinations: What rows that pass a filter look like (`passing`).
-        bounds: Bounds by time.
+    Attributes:
+        combinations: By their values (`passing`); empty: there are none.
+        bounds: By their publish times; bounds by id are not looked at.
     """
-    special = reduce(pc.add, (_column(segments, name) for name in SPECIAL))
-    is_special = pc.fill_null(pc.not_equal(special, 0), fill_value=True)
-    passes = _same(segments, value=False)
-    for one in combinations:
-        held = _all(segments, (_may_lie(segments, name, cells) for name, cells in one.items()))
-        passes = pc.or_kleene(passes, held)
-    if bounds.start_ms is not None:
-        latest = pc.divide(_microseconds(segments, "max_publish_time"), 1000)
-        passes = pc.and_kleene(passes, pc.greater_equal(latest, bounds.start_ms))
-    if bounds.end_ms is not None:
-        first = pc.divide(_microseconds(segments, "min_publish_time"), 1000)
-        passes = pc.and_kleene(passes, pc.less(first, bounds.end_ms))
-    # What is null is not known.
-    return pc.or_(is_special, pc.fill_null(passes, fill_value=True))
+
+    combinations: Sequence[Combination]
+    bounds: Bounds
+
+    @property
+    def is_all(self) -> bool:
+        """Whether any row may be asked for."""
+        return not self.bounds.by_time and any(not each for each in self.combinations)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether filters of keys can tell more."""
+        keys = (cell for each in self.combinations for cell in each.get(KEY, ()))
+        return any(cell.is_one_value for cell in keys)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of statistics that are looked at besides positions; filters of keys apart."""
+        wanted = {*_SPECIAL, "messages"}
+        for each in self.combinations:
+            wanted |= {column for name in each for column in _COLUMNS.get(name, ())}
+        if self.bounds.by_time:
+            wanted |= {"min_publish_time", "max_publish_time"}
+        return sorted(wanted - {"keys"})
+
+    def may_pass(self, segments: pa.Table) -> pa.BooleanArray:
+        """For each segment, or ledger, whether it may have a row that is asked for; never null.
+
+        Args:
+            segments: Statistics with `columns`; with `keys` too if they are to be looked at.
+        """
+        passes = _same(segments, value=False)
+        for one in self.combinations:
+            held = (_may_lie(segments, name, cells) for name, cells in one.items())
+            passes = pc.or_kleene(passes, _all(segments, held))
+        if self.bounds.by_time:
+            first, last = (
+                pc.divide(_microseconds(segments, name), 1000)
+                for name in ("min_publish_time", "max_publish_time")
+            )
+            if self.bounds.start_ms is not None:
+                passes = pc.and_kleene(passes, pc.greater_equal(last, self.bounds.start_ms))
+            if self.bounds.end_ms is not None:
+                passes = pc.and_kleene(passes, pc.less(first, self.bounds.end_ms))
+        # What is null is not known.
+        return pc.or_(_has_any(segments, _SPECIAL), pc.fill_null(passes, fill_value=True))
+
+    def surely_may_pass(self, ledgers: pa.Table) -> pa.BooleanArray:
+        """For each ledger whether all segments of it may pass, so that none need be looked at."""
+        passes = _same(ledgers, value=False)
+        for one in self.combinations:
+            held = (_lies_within(ledgers, name, cells) for name, cells in one.items())
+            passes = pc.or_kleene(passes, _all(ledgers, held))
+        passes = pc.and_kleene(passes, _is_within(ledgers, self.bounds))
+        return pc.fill_null(passes, fill_value=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What has to be read to count rows: where statistics do not tell how many there are.
+
+    Attributes:
+        bounds: Bounds by time; bounds by id are not looked at.
+        uncommitted: Whether messages of transactions count, whatever became of these.
+    """
+
+    bounds: Bounds
+    uncommitted: bool
+
+    has_key: ClassVar[bool] = False
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of statistics that are looked at besides positions."""
+        return [*_SPECIAL, "messages", "transactional", "min_publish_time", "max_publish_time"]
+
+    def may_pass(self, segments: pa.Table) -> pa.BooleanArray:
+        """For each segment, or ledger, whether it has to be read; never null."""
+        untold = _SPECIAL if self.uncommitted else (*_SPECIAL, "transactional")
+        within = pc.fill_null(_is_within(segments, self.bounds), fill_value=False)
+        has_none = pc.equal(_column(segments, "messages"), 0)
+        return pc.or_(_has_any(segments, untold), pc.invert(pc.or_(within, has_none)))
+
+    def surely_may_pass(self, ledgers: pa.Table) -> pa.BooleanArray:
+        """For each ledger whether all of it has to be read: nothing tells that."""
+        return _same(ledgers, value=False)
+
+
+def _has_any(segments: pa.Table, names: Iterable[str]) -> pa.BooleanArray:
+    """Whether segments have entries of some kinds; true if that is not known."""
+    number = reduce(pc.add, (_column(segments, name) for name in names))
+    return pc.fill_null(pc.not_equal(number, 0), fill_value=True)
+
+
+def _is_within(segments: pa.Table, bounds: Bounds) -> pa.BooleanArray:
+    """Whether all messages were surely published within bounds by time; null: it is not known."""
+    if not bounds.by_time:
+        return _same(segments, value=True)
+    cell = Cell(
+        None if bounds.start_ms is None else bounds.start_ms * 1000,
+        None if bounds.end_ms is None else bounds.end_ms * 1000 - 1,
+    )
+    return _lies_within(segments, "__publish_time__", [cell])
+
+
+def _lies_within(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
+    """Whether all values of a column surely lie in some cells; null: that is not known."""
+    if name in {KEY, "__schema_version__"} or name not in _COLUMNS:
+        return _same(ledgers, value=False)
+    least, greatest, nulls = _ends(ledgers, name)
+    held = _same(ledgers, value=True)
+    if nulls is not None and not any(cell.is_null for cell in cells):
+        held = pc.equal(nulls, 0)
+    return pc.and_kleene(
+        held,
+        _any(
+            ledgers, (_is_between(ledgers, least, greatest, each) for each in _joined_cells(cells))
+        ),
+    )
 
 
 def _may_lie(segments: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
@@ -89,21 +175,50 @@ def _may_lie(segments: pa.Table, name: str, cells: Sequence[Cell]) -> pa.Boolean
     if name not in _COLUMNS:
         return _same(segments, value=True)
     if name == KEY:
-        return _any(_may_be_key(segments, cell) for cell in cells)
+        return _any(segments, (_may_be_key(segments, cell) for cell in cells))
     if name == "__schema_version__":
+        if "schema_versions" not in segments.column_names:
+            return pa.nulls(segments.num_rows, pa.bool_())
         versions = segments.column("schema_versions").combine_chunks()
-        return _any(_has_version(versions, cell) for cell in cells)
+        return _any(segments, (_has_version(versions, cell) for cell in cells))
+    least, greatest, nulls = _ends(segments, name)
+    return _any(segments, (_overlaps(segments, least, greatest, nulls, cell) for cell in cells))
+
+
+def _ends(segments: pa.Table, name: str) -> tuple[pa.Array, pa.Array, pa.Array | None]:
+    """Least and greatest value of a column, and how many rows have none; None: all have one."""
     if name == "__ledger_id__":
-        least = greatest = _column(segments, "ledger_id")
-        nulls = None
-    elif name == "__entry_id__":
-        least, greatest = (_column(segments, f"{end}_entry_id") for end in ("first", "last"))
-        nulls = None
-    else:
-        first, last, counted = _TIMES[name]
-        least, greatest = (_microseconds(segments, end) for end in (first, last))
-        nulls = None if counted is None else _column(segments, counted)
-    return _any(_overlaps(segments, least, greatest, nulls, cell) for cell in cells)
+        ids = _column(segments, "ledger_id")
+        return ids, ids, None
+    if name == "__entry_id__":
+        return _column(segments, "first_entry_id"), _column(segments, "last_entry_id"), None
+    first, last, counted = _TIMES[name]
+    nulls = None if counted is None else _column(segments, counted)
+    return _microseconds(segments, first), _microseconds(segments, last), nulls
+
+
+def _joined_cells(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells that are not null, those that touch as one; they ascend."""
+    joined: list[Cell] = []
+    for each in cells:
+        if each.is_null:
+            continue
+        if joined and joined[-1].greatest is not None and each.least == joined[-1].greatest + 1:
+            joined[-1] = replace(joined[-1], greatest=each.greatest)
+        else:
+            joined.append(each)
+    return joined
+
+
+def _is_between(
+    ledgers: pa.Table, least: pa.Array, greatest: pa.Array, cell: Cell
+) -> pa.BooleanArray:
+    held = _same(ledgers, value=True)
+    if cell.least is not None:
+        held = pc.and_kleene(held, pc.greater_equal(least, cell.least))
+    if cell.greatest is not None:
+        held = pc.and_kleene(held, pc.less_equal(greatest, cell.greatest))
+    return held
 
 
 def _overlaps(
@@ -221,8 +336,8 @@ def _same(segments: pa.Table, *, value: bool) -> pa.BooleanArray:
     return repeated(value, pa.bool_(), segments.num_rows)
 
 
-def _any(answers: Iterable[pa.BooleanArray]) -> pa.BooleanArray:
-    return reduce(pc.or_kleene, answers)
+def _any(segments: pa.Table, answers: Iterable[pa.BooleanArray]) -> pa.BooleanArray:
+    return reduce(pc.or_kleene, answers, _same(segments, value=False))
 
 
 def _all(segments: pa.Table, answers: Iterable[pa.BooleanArray]) -> pa.BooleanArray:

@@ -127,11 +127,16 @@ class TopicRead:
 
     def is_read(self, ledger_id: int, entry_id: int) -> bool:
         """Whether a task gives rows of an entry."""
-        place = bisect_right(self.ranges, (ledger_id, entry_id), key=_first)
+        return self.is_read_whole(EntryRange(ledger_id, entry_id, entry_id))
+
+    def is_read_whole(self, entries: EntryRange) -> bool:
+        """Whether tasks give rows of all of some entries, by one of the ranges."""
+        ledger_id, first, last = entries
+        place = bisect_right(self.ranges, (ledger_id, first), key=_first)
         if place == 0:
             return False
         nearest = self.ranges[place - 1]
-        return nearest.ledger_id == ledger_id and entry_id <= nearest.last_entry_id
+        return nearest.ledger_id == ledger_id and last <= nearest.last_entry_id
 
     def stretches(self, ranges: Sequence[EntryRange]) -> list[Stretch]:
         """Put ranges together between which the topic has no entry.

@@ -8,7 +8,7 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from connector.filters import ArrowFilter, BothFilters
-from connector.scan.pruning import topic_read
+from connector.scan.pruning import topic_read, uncounted
 from connector.scan.topic_read import Skipped
 
 if TYPE_CHECKING:
@@ -83,6 +83,24 @@ class Scan:
     @cached_property
     def _reads(self) -> list[TopicRead]:
         return [topic_read(topic, self.options, self.statistics) for topic in self.topics]
+
+    def counted(self) -> tuple[Scan, int]:
+        """What has to be read to count rows; and how many are known without that.
+
+        The scan has no filter.
+
+        Raises:
+            StorageError: Statistics cannot be read.
+        """
+        if self.statistics is None:
+            return self, 0
+        pairs = [
+            uncounted(topic, read, self.statistics)
+            for topic, read in zip(self.topics, self._reads, strict=True)
+        ]
+        scan = replace(self)
+        vars(scan)["_reads"] = [read for read, _ in pairs]
+        return scan, sum(rows for _, rows in pairs)
 
     def plan(self, task_bytes: int = DEFAULT_TASK_BYTES) -> list[ScanTask]:
         """Cut the scan into tasks, at data blocks; sends no request, but as `reads`.

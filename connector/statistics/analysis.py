@@ -14,7 +14,7 @@ from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.tally import Tally
 from connector.read_ahead import read_ahead
 from connector.statistics.gathering import segment_units
-from connector.statistics.segments import SEGMENT_SCHEMA, version_text
+from connector.statistics.segments import IDENTITY, SEGMENT_SCHEMA, version_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _FILE_ROWS: Final = 16_384
 """About how many segments stand in a file: 16 GiB of data, which a killed run has to read again."""
-_IDENTITY: Final = ("topic", "ledger_id", "object", "object_bytes", "object_version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +49,10 @@ class Analyzed:
 def unknown_ledgers(
     statistics: Statistics, topic: str, ledgers: Sequence[LedgerData]
 ) -> list[LedgerData]:
-    """Those of a topic's ledgers whose objects, in these versions, statistics do not know.
-
-    Raises:
-        StorageError: The statistics cannot be read.
-    """
+    """Those of a topic's ledgers whose objects, in these versions, statistics do not know."""
     known: set[tuple[object, ...]] = set()
-    for found in statistics.segments(topic, _IDENTITY, []):
-        columns = (found.table.column(name).to_pylist() for name in _IDENTITY[1:])
+    for _, found in statistics.ledgers(topic):
+        columns = (found.column(name).to_pylist() for name in IDENTITY[1:])
         known |= set(zip(*columns, strict=True))
     return [each for each in ledgers if _identity(each) not in known]
 

@@ -93,6 +93,7 @@ def _row(ledger: LedgerData, topic: str, runs: Sequence[EntryRun]) -> SegmentRow
         "chunks": _count(runs, layout.CHUNKED),
         "encrypted": _count(runs, layout.ENCRYPTED),
         "damaged": _count(runs, layout.BROKEN),
+        "transactional": _count(runs, layout.TRANSACTION),
     }
     row |= _transactions(runs)
     if any(row[name] for name in ("chunks", "encrypted", "damaged")):

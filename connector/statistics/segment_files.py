@@ -3,6 +3,8 @@
 The name of a file has the hash and the length of its footer, from the end of the last row group on;
 the footer has a hash of each piece of what stands before it. So any part can be read by itself, and
 is known to be as it was written. A file never changes, and each writer's stand beside the others'.
+
+The footer also has a row for each ledger, which often spares reading those of its segments.
 """
 
 from __future__ import annotations
@@ -11,9 +13,12 @@ import hashlib
 import io
 import json
 import re
+from base64 import b64decode, b64encode
+from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from mmap import mmap
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arrow_io.errors import CorruptStatisticsError
-from connector.statistics.segments import SEGMENT_SCHEMA
+from connector.statistics.segments import SEGMENT_SCHEMA, ledgers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,6 +39,7 @@ _ROW_GROUP_ROWS: Final = 4096
 _MAX_FOOTER_BYTES: Final = 64 << 20
 _PIECES_KEY: Final = b"pulsar_offload.pieces"
 _DATA_KEY: Final = b"pulsar_offload.data_bytes"
+_LEDGERS_KEY: Final = b"pulsar_offload.ledgers"
 _NAME: Final = re.compile(r"segments-([0-9a-f]{32})-([0-9a-f]{1,8})\.parquet")
 
 
@@ -50,7 +56,11 @@ def file_of(segments: pa.Table) -> tuple[str, bytes]:
         data_bytes = sink.tell()
         hashes = [_hash(piece) for piece in _pieces(sink.getbuffer()[:data_bytes])]
         writer.add_key_value_metadata(
-            {_DATA_KEY: str(data_bytes), _PIECES_KEY: json.dumps(hashes).encode()}
+            {
+                _DATA_KEY: str(data_bytes),
+                _PIECES_KEY: json.dumps(hashes),
+                _LEDGERS_KEY: b64encode(_packed(ledgers_of(segments))),
+            }
         )
     written = sink.getvalue()
     footer = written[data_bytes:]
@@ -101,16 +111,46 @@ class SegmentFile:
             raise self._damaged("has other columns than this version knows")
         return found
 
-    def groups_between(self, column: str, least: object, greatest: object) -> list[int]:
-        """The row groups that may have values of a column within bounds, both inclusive."""
+    @cached_property
+    def ledgers(self) -> pa.Table:
+        """The ledgers whose segments stand in the file, in this order: of `LEDGER_SCHEMA`.
+
+        Raises:
+            CorruptStatisticsError: The file is damaged.
+            PulsarOffloadError: It cannot be read.
+        """
+        with pa.ipc.open_stream(b64decode(self.footer.metadata[_LEDGERS_KEY])) as stream:
+            return stream.read_all()
+
+    @cached_property
+    def group_stops(self) -> tuple[int, ...]:
+        """Behind the last row of each row group."""
         footer = self.footer
-        place = SEGMENT_SCHEMA.get_field_index(column)
-        found = []
-        for number in range(footer.num_row_groups):
-            told = footer.row_group(number).column(place).statistics
-            if not told.has_min_max or (told.min <= greatest and told.max >= least):
-                found.append(number)
-        return found
+        counts = (footer.row_group(each).num_rows for each in range(footer.num_row_groups))
+        return tuple(accumulate(counts))
+
+    def row_groups_of(self, ledgers: pa.Table) -> Iterator[tuple[range, list[tuple[int, int]]]]:
+        """Where the segments of some of the file's ledgers stand.
+
+        Args:
+            ledgers: Some rows of `ledgers`, in their order.
+
+        Yields:
+            Consecutive row groups; and of each ledger in them the first row, counted from the first
+            of these groups, and how many rows it has.
+        """
+        stops = self.group_stops
+        found: list[tuple[int, int, list[tuple[int, int]]]] = []
+        columns = (ledgers.column(name).to_pylist() for name in ("first_row", "segments"))
+        for first, count in zip(*columns, strict=True):
+            begin, end = bisect_right(stops, first), bisect_right(stops, first + count - 1)
+            if found and begin <= found[-1][1] + 1:
+                found[-1] = found[-1][0], end, [*found[-1][2], (first, count)]
+            else:
+                found.append((begin, end, [(first, count)]))
+        for begin, end, rows in found:
+            before = stops[begin - 1] if begin else 0
+            yield range(begin, end + 1), [(first - before, count) for first, count in rows]
 
     def segments(self, row_groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some columns of some row groups.
@@ -174,6 +214,14 @@ class SegmentFile:
 
     def _damaged(self, what: str) -> CorruptStatisticsError:
         return CorruptStatisticsError(f"a file of statistics {what}", object_key=self.name)
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    return sink.getvalue()
 
 
 def _pieces(data: bytes | memoryview) -> list[memoryview]:

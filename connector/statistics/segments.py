@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from arrow_io.storage.object_version import ETag, WriteTime
 
@@ -22,6 +23,11 @@ _NUMBER: Final = pa.int64()
 _TIME: Final = pa.timestamp("us", "UTC")
 _TRANSACTION: Final = pa.struct({"txn_id": pa.string(), "first_entry_id": _NUMBER})
 _OUTCOME: Final = pa.struct({"txn_id": pa.string(), "committed": pa.bool_()})
+
+IDENTITY: Final = ("topic", "ledger_id", "object", "object_bytes", "object_version")
+"""What names the data object of a ledger, in one version."""
+_CLOCKS: Final = ("publish", "event", "broker")
+_OF_SEGMENTS_ALONE: Final = ("schema_versions", "transactions", "outcomes", "keys")
 
 SEGMENT_SCHEMA: Final = pa.schema(
     {
@@ -49,6 +55,7 @@ SEGMENT_SCHEMA: Final = pa.schema(
         "chunks": _NUMBER,
         "encrypted": _NUMBER,
         "damaged": _NUMBER,
+        "transactional": _NUMBER,
         "transactions": pa.list_(_TRANSACTION),
         "outcomes": pa.list_(_OUTCOME),
         "keys": pa.binary(),
@@ -57,9 +64,59 @@ SEGMENT_SCHEMA: Final = pa.schema(
 """One row a segment: its topic, ledger and data object (name, length, and version as the store has
 it); its entries (both ends inclusive) and their bytes `[start, stop)`; how many messages they hold;
 least and greatest times and how many messages have none; how many have no key; the schema versions,
-null among them if a message has none; how many entries are markers, chunks, encrypted, damaged; the
-transactions that have messages in it, and the outcomes that markers in it tell; and the filter of
-its keys (`arrow_io.messages.key_filters`), null if no message has one."""
+null among them if a message has none; how many entries are markers, chunks, encrypted, damaged, or
+of transactions; the transactions that have messages in it, and the outcomes that markers in it
+tell; and the filter of its keys (`arrow_io.messages.key_filters`), null if no message has one."""
+
+_LEAST: Final = ("first_entry_id", "start", *(f"min_{each}_time" for each in _CLOCKS))
+_GREATEST: Final = ("last_entry_id", "stop", *(f"max_{each}_time" for each in _CLOCKS))
+_COUNTS: Final = (
+    *("messages", "null_event_times", "null_broker_times", "null_keys"),
+    *("markers", "chunks", "encrypted", "damaged", "transactional"),
+)
+
+LEDGER_SCHEMA: Final = pa.schema(
+    [
+        *(field for field in SEGMENT_SCHEMA if field.name not in _OF_SEGMENTS_ALONE),
+        pa.field("segments", _NUMBER),
+        pa.field("size_bytes", _NUMBER),
+        pa.field("first_row", _NUMBER),
+    ]
+)
+"""One row a ledger: what its segments are together; how many there are, how many bytes they have,
+and the number of the first among all. If entries are missing
+between them, some count as damaged."""
+
+
+def ledgers_of(segments: pa.Table) -> pa.Table:
+    """The ledgers of some segments, of `LEDGER_SCHEMA`.
+
+    Args:
+        segments: Of `SEGMENT_SCHEMA`; those of one ledger stand together.
+    """
+    lengths = {
+        "entries": ("first_entry_id", "last_entry_id"),
+        "size_bytes": ("start", "stop"),
+    }
+    for name, (start, stop) in lengths.items():
+        length = pc.subtract(segments.column(stop), segments.column(start))
+        segments = segments.append_column(name, length)
+    rows = pa.arange(0, segments.num_rows)
+    segments = segments.append_column("first_row", rows)
+    wanted = {name: (name, "min") for name in (*_LEAST, "first_row")} | {
+        name: (name, "max") for name in _GREATEST
+    }
+    wanted |= {name: (name, "sum") for name in (*_COUNTS, *lengths)}
+    wanted |= {"segments": ("ledger_id", "count")}
+    grouped = segments.group_by(list(IDENTITY), use_threads=False).aggregate(list(wanted.values()))
+    grouped = grouped.sort_by("first_row_min")
+    found = {name: grouped.column(name) for name in IDENTITY}
+    found |= {name: grouped.column("_".join(each)) for name, each in wanted.items()}
+    spanned = pc.add(pc.subtract(found["last_entry_id"], found["first_entry_id"]), 1)
+    known = pc.add(found.pop("entries"), found["segments"])
+    found["damaged"] = pc.add(found["damaged"], pc.subtract(spanned, known))
+    columns = [found[field.name].cast(field.type) for field in LEDGER_SCHEMA]
+    return pa.table(columns, schema=LEDGER_SCHEMA)
 
 
 def version_text(version: ObjectVersion | None) -> str | None:

@@ -17,48 +17,10 @@ from connector.statistics.segment_files import SegmentFile, file_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
 UNUSABLE: Final = FormatError, MissingObjectError
 """Damaged; or deleted meanwhile."""
-
-
-@dataclass(frozen=True)
-class KnownSegments:
-    """What one file knows of a topic.
-
-    Attributes:
-        file: The file.
-        groups: Its row groups that may have segments of the topic.
-        is_mine: For each row of these, whether it is of the topic.
-        table: Those rows.
-    """
-
-    file: SegmentFile
-    groups: tuple[int, ...]
-    is_mine: pa.BooleanArray
-    table: pa.Table
-
-    def keys(self, wanted: pa.BooleanArray) -> pa.Array:
-        """The filters of keys; null where a whole row group is not wanted.
-
-        Args:
-            wanted: For each row of the table whether its filter is.
-
-        Raises:
-            CorruptStatisticsError: They are damaged.
-            PulsarOffloadError: They cannot be read.
-        """
-        of_all = pc.replace_with_mask(self.is_mine, self.is_mine, wanted)
-        parts, first = [], 0
-        for group in self.groups:
-            count = self.file.footer.row_group(group).num_rows
-            if pc.any(of_all.slice(first, count)).as_py():
-                parts += self.file.segments([group], ["keys"]).column("keys").chunks
-            else:
-                parts.append(pa.nulls(count, pa.binary()))
-            first += count
-        return pa.concat_arrays(parts).filter(self.is_mine)
 
 
 @dataclass(frozen=True)
@@ -99,30 +61,15 @@ class Statistics:
             tuple(problem for problem in problems if problem is not None),
         )
 
-    def segments(
-        self, topic: str, columns: Sequence[str], problems: list[str]
-    ) -> Iterator[KnownSegments]:
-        """Some columns of the segments of a topic, file by file.
+    def ledgers(self, topic: str) -> Iterator[tuple[SegmentFile, pa.Table]]:
+        """The ledgers of a topic or partition that each file knows, of `LEDGER_SCHEMA`; no request.
 
-        Args:
-            topic: The topic or partition.
-            columns: Names of columns; `topic` among them.
-            problems: Receives why a file cannot be used that looked sound when it was opened.
-
-        Raises:
-            StorageError: A file cannot be read.
+        A ledger may stand in several files, with the same or other versions of its object.
         """
         for file in self.files:
-            groups = file.groups_between("topic", topic, topic)
-            if not groups:
-                continue
-            try:
-                table = file.segments(groups, columns)
-            except UNUSABLE as error:
-                problems.append(str(error))
-                continue
-            is_mine = pc.equal(table.column("topic"), topic).combine_chunks()
-            yield KnownSegments(file, tuple(groups), is_mine, table.filter(is_mine))
+            mine = file.ledgers.filter(pc.equal(file.ledgers.column("topic"), topic))
+            if mine.num_rows:
+                yield file, mine
 
     def added(self, segments: pa.Table) -> Statistics:
         """Write a file of segments; gives the folder with it.
@@ -163,7 +110,7 @@ def open_statistics(
 def _problem(file: SegmentFile) -> str | None:
     """Why a file cannot be used, if it cannot."""
     try:
-        file.footer  # noqa: B018 - it is read once, and kept
+        file.ledgers  # noqa: B018 - they are read once, and kept
     except UNUSABLE as error:
         return str(error)
     return None
