@@ -86,6 +86,54 @@ cdef extern from *:
         for (word4 = 0; n > 0; n--) word4 |= from[n - 1];
         return word4 < 0x80;
     }
+    static inline int pulsar_offload_utf8(const unsigned char* from, long long n, long long room) {
+    #if defined(__SSE2__)
+    #define PULSAR_OFFLOAD_FROM(least) _mm_cmpeq_epi8(_mm_max_epu8(bytes, _mm_set1_epi8((char)least)), bytes)
+    #define PULSAR_OFFLOAD_IS(byte) _mm_cmpeq_epi8(bytes, _mm_set1_epi8((char)byte))
+        /* Places at which a byte must go on with a character. */
+        unsigned int owed = 0;
+        for (; n > 0; n -= 16, room -= 16, from += 16) {
+            unsigned int keep = n >= 16 ? 0xFFFF : (1u << n) - 1, wrong, first, on;
+            __m128i bytes, second;
+            if (room < 17) return -1;
+            bytes = _mm_loadu_si128((const __m128i*)from);
+            if ((_mm_movemask_epi8(bytes) & keep) == 0) {
+                if (owed != 0) return 0;
+                continue;
+            }
+            on = _mm_movemask_epi8(_mm_cmplt_epi8(bytes, _mm_set1_epi8(-64))) & keep;
+            first = _mm_movemask_epi8(bytes) & keep & ~on;
+            owed |= first << 1;
+            owed |= (_mm_movemask_epi8(PULSAR_OFFLOAD_FROM(0xE0)) & keep) << 2;
+            owed |= (_mm_movemask_epi8(PULSAR_OFFLOAD_FROM(0xF0)) & keep) << 3;
+            wrong = first & ~_mm_movemask_epi8(PULSAR_OFFLOAD_FROM(0xC2));
+            /* The second byte of the shortest and the last sequences has a range of its own. */
+            second = _mm_or_si128(
+                _mm_or_si128(PULSAR_OFFLOAD_IS(0xE0), PULSAR_OFFLOAD_IS(0xED)),
+                PULSAR_OFFLOAD_FROM(0xF0));
+            if (_mm_movemask_epi8(second) & keep) {
+                __m128i e0 = PULSAR_OFFLOAD_IS(0xE0), ed = PULSAR_OFFLOAD_IS(0xED);
+                __m128i f0 = PULSAR_OFFLOAD_IS(0xF0), f4 = PULSAR_OFFLOAD_IS(0xF4);
+                wrong |= _mm_movemask_epi8(PULSAR_OFFLOAD_FROM(0xF5));
+                bytes = _mm_loadu_si128((const __m128i*)(from + 1));
+                wrong |= _mm_movemask_epi8(_mm_or_si128(
+                    _mm_or_si128(
+                        _mm_andnot_si128(PULSAR_OFFLOAD_FROM(0xA0), e0),
+                        _mm_and_si128(PULSAR_OFFLOAD_FROM(0xA0), ed)),
+                    _mm_or_si128(
+                        _mm_andnot_si128(PULSAR_OFFLOAD_FROM(0x90), f0),
+                        _mm_and_si128(PULSAR_OFFLOAD_FROM(0x90), f4))));
+            }
+            if ((wrong & keep) != 0 || (owed & 0xFFFF) != on) return 0;
+            owed >>= 16;
+        }
+        return owed == 0;
+    #undef PULSAR_OFFLOAD_FROM
+    #undef PULSAR_OFFLOAD_IS
+    #else
+        return -1;
+    #endif
+    }
     static inline int pulsar_offload_same(const unsigned char* a, const unsigned char* b, long long n) {
         uint64_t a8, b8, a8_last, b8_last;
         uint32_t a4, b4, a4_last, b4_last;
@@ -127,6 +175,9 @@ cdef extern from *:
         long long* depth, long long* inside) noexcept nogil
     # Whether all of n bytes are below 128.
     int is_ascii "pulsar_offload_ascii"(const unsigned char* at, long long n) noexcept nogil
+    # Whether n bytes are UTF-8; -1 if that is not known, because only `room` bytes may be read and
+    # a block needs more.
+    int is_utf8 "pulsar_offload_utf8"(const unsigned char* at, long long n, long long room) noexcept nogil
     # Eight bytes, the first of which is the lowest.
     unsigned long long word "pulsar_offload_word"(const unsigned char* at) noexcept nogil
     # The first place from i on, or stop, of a quote, a backslash or a control character.

@@ -11,6 +11,7 @@ cdef class Arena:
     cdef long long* hints
     cdef const double* powers
     cdef const unsigned char* p
+    cdef Py_ssize_t size
     cdef unsigned char* a8
     cdef short* a16
     cdef int* a32

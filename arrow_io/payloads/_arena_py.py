@@ -28,7 +28,7 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.arrow_io.core._bits import copy, is_ascii, same
+    from cython.cimports.arrow_io.core._bits import copy, is_utf8, same
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.libc.string import memcpy
 else:
@@ -151,8 +151,10 @@ class Arena:
         self.is_canonical = is_canonical
         if cython.compiled:
             self.p = cython.address(data[0])
+            self.size = data.shape[0]
         else:
             self.p = data
+            self.size = len(data)
         with cython.nogil:
             while row < stop:
                 if cython.compiled:
@@ -173,6 +175,7 @@ class Arena:
         self.code = tables.DONE
         return self._null(0) and self.code == tables.DONE
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -193,6 +196,7 @@ class Arena:
             self.used[node] = self.saved[self.node_count + node]
             self.saved[self.node_count + node] = reached
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -219,6 +223,7 @@ class Arena:
     # ------------------------------------------------------------------------
     # Nodes: each `_put…` appends one value to a node, and says whether the payload fits until here
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -230,6 +235,7 @@ class Arena:
         self.code_offset = offset
         return -1
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -238,6 +244,7 @@ class Arena:
         self.code_node = node
         return -1
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -250,6 +257,7 @@ class Arena:
         self.counts[node] = k + 1
         return k
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -261,6 +269,7 @@ class Arena:
         self.counts[node] += values
         return self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -273,6 +282,7 @@ class Arena:
         self.used[node] += length
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -281,6 +291,7 @@ class Arena:
             self.code = tables.FULL
             self.code_node = node
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -301,6 +312,7 @@ class Arena:
             node = self.nodes[at + tables.STOP] if storage == tables.LIST else node + 1
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -326,6 +338,7 @@ class Arena:
         elif storage == tables.INT16:
             self.a16[place] = 0
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -350,6 +363,7 @@ class Arena:
             self.a16[k] = value
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -374,6 +388,7 @@ class Arena:
             self.f64[k] = value
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -388,6 +403,7 @@ class Arena:
         self.a64[k + 1] = _signed(high)
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -412,6 +428,7 @@ class Arena:
         self.used[node] = used + length
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -425,6 +442,7 @@ class Arena:
         self.used[node] = used + 1
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -436,6 +454,7 @@ class Arena:
         self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.used[node]
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -466,6 +485,7 @@ class Arena:
         self.a32[self.nodes[at + tables.DATA] + k + 1] = used + length
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -473,6 +493,7 @@ class Arena:
     def _put_constant(self, node: cython.Py_ssize_t, position: cython.longlong) -> cython.bint:
         return self._put_bytes(node, self.constants, position >> 32, position & _MASK32)
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -486,6 +507,7 @@ class Arena:
             return False
         return self._put_bytes(node, self.p, start, length)
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -498,6 +520,7 @@ class Arena:
         self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.counts[node + 1]
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -518,6 +541,7 @@ class Arena:
             child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
         return self._slot(node) >= 0
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.nogil
@@ -542,6 +566,7 @@ class Arena:
             value = value // divisor
         return self._put(node, value * self.links[scale + tables.MULTIPLIER])
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -580,6 +605,7 @@ class Arena:
     # ------------------------------------------------------------------------
     # Bytes of the payload
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -595,6 +621,7 @@ class Arena:
             value = ((value << 8) | byte) & _MASK64
         return _signed(value)
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -610,6 +637,7 @@ class Arena:
             value = ((value << 8) | byte) & _MASK64
         return _signed(value)
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -618,9 +646,11 @@ class Arena:
         c: cython.int
         low: cython.int
         high: cython.int
+        known: cython.int
         if cython.compiled:
-            if is_ascii(self.p + i, stop - i):
-                return True
+            known = is_utf8(self.p + i, stop - i, self.size - i)
+            if known >= 0:
+                return known
         while i < stop:
             c = self.p[i]
             i += 1

@@ -245,9 +245,11 @@ class Shredder(Arena):
     def _avro_defaults(self, link: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.bint:
         """Fields that the writer did not have: their defaults stand encoded among the constants."""
         data: cython.pointer[cython.const[cython.uchar]] = self.p
+        size: cython.Py_ssize_t = self.size
         position: cython.longlong
         i: cython.Py_ssize_t = 0
         self.p = self.constants
+        self.size = 0
         while link < last and i >= 0:
             position = self.links[link + 1]
             i = self._avro(
@@ -258,6 +260,7 @@ class Shredder(Arena):
             )
             link += 2
         self.p = data
+        self.size = size
         return i >= 0
 
     @cython.cfunc
