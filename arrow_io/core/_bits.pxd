@@ -31,45 +31,6 @@ cdef extern from *:
         while (i < stop && from[i] != 0x22 && from[i] != 0x5C && from[i] >= 0x20) i++;
         return i;
     }
-    static inline int pulsar_offload_bits16(unsigned int word) {
-        word -= (word >> 1) & 0x5555;
-        word = (word & 0x3333) + ((word >> 2) & 0x3333);
-        word = (word + (word >> 4)) & 0x0F0F;
-        return (word + (word >> 8)) & 0x1F;
-    }
-    static inline long long pulsar_offload_leap(
-            const unsigned char* from, long long i, long long stop,
-            long long* depth, long long* inside) {
-    #if defined(__SSE2__)
-        const __m128i quote = _mm_set1_epi8(0x22), slash = _mm_set1_epi8(0x5C);
-        const __m128i fold = _mm_set1_epi8(0x20);
-        const __m128i opening = _mm_set1_epi8(0x7B), closing = _mm_set1_epi8(0x7D);
-        long long level = *depth;
-        unsigned int text = *inside ? 0x8000 : 0;
-        for (; stop - i >= 16; i += 16) {
-            __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
-            __m128i folded = _mm_or_si128(bytes, fold);
-            unsigned int odd = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, quote));
-            unsigned int opens = _mm_movemask_epi8(_mm_cmpeq_epi8(folded, opening));
-            unsigned int closes = _mm_movemask_epi8(_mm_cmpeq_epi8(folded, closing));
-            if (_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, slash)) != 0) break;
-            /* Each bit: whether an odd number of quotes stands up to here. */
-            odd ^= odd << 1; odd ^= odd << 2; odd ^= odd << 4; odd ^= odd << 8;
-            if (text & 0x8000) odd = ~odd;
-            closes &= ~odd;
-            opens &= ~odd;
-            if ((opens | closes) != 0) {
-                int closed = pulsar_offload_bits16(closes);
-                if (closed >= level) break;
-                level += pulsar_offload_bits16(opens) - closed;
-            }
-            text = odd;
-        }
-        *depth = level;
-        *inside = (text >> 15) & 1;
-    #endif
-        return i;
-    }
     static inline int pulsar_offload_ascii(const unsigned char* from, long long n) {
         const uint64_t high = UINT64_C(0x8080808080808080);
         uint64_t word, last;
@@ -168,11 +129,6 @@ cdef extern from *:
         while (n > 0) { n--; to[n] = from[n]; }
     }
     """
-    # Count the brackets that stand outside of texts, by whole blocks of 16 bytes: up to one in which
-    # the depth may come to 0, or a backslash stands.
-    long long leap "pulsar_offload_leap"(
-        const unsigned char* at, long long i, long long stop,
-        long long* depth, long long* inside) noexcept nogil
     # Whether all of n bytes are below 128.
     int is_ascii "pulsar_offload_ascii"(const unsigned char* at, long long n) noexcept nogil
     # Whether n bytes are UTF-8; -1 if that is not known, because only `room` bytes may be read and

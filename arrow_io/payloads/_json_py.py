@@ -10,9 +10,17 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.arrow_io.core._bits import copy, is_ascii, leap, plain, same
+    from cython.cimports.arrow_io.core._bits import plain, same
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
+    from cython.cimports.arrow_io.payloads._json_blocks import (
+        begins,
+        leap,
+        over_number,
+        take_fraction,
+        take_text,
+        take_whole,
+    )
 else:
     from arrow_io.payloads import tables
     from arrow_io.payloads._arena_py import Arena
@@ -55,35 +63,24 @@ class Shredder(Arena):
         """Append the value whose first character is at `i` and give the position behind it."""
         at: cython.Py_ssize_t = op * tables.OP_WIDTH
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
-        start: cython.Py_ssize_t = i + 1
-        length: cython.Py_ssize_t
-        k: cython.longlong
-        used: cython.longlong
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        behind: cython.Py_ssize_t
         if i >= stop:
             return self._fail(tables.ENDS_EARLY, node, i)
-        if self.ops[at + tables.OPCODE] != tables.JSON_STRING or self.p[i] != 0x22:
-            return self._json_other(at, i, stop)
-        i = _json_plain(self.p, start, stop)
-        if i < stop and self.p[i] == 0x22:
-            # Most values are short texts: what `_put_text` does, without a call.
-            if cython.compiled and is_ascii(self.p + start, i - start):
-                length = i - start
-                at = node * tables.NODE_WIDTH
-                k = self.counts[node]
-                used = self.used[node]
-                if (
-                    k < self.nodes[at + tables.CAPACITY]
-                    and length <= self.nodes[at + tables.BYTES_CAPACITY] - used
-                ):
-                    copy(self.a8 + self.nodes[at + tables.BYTES] + used, self.p + start, length)
-                    used += length
-                    self.counts[node] = k + 1
-                    self.used[node] = used
-                    self.a32[self.nodes[at + tables.DATA] + k + 1] = used
-                    return i + 1
-            return i + 1 if self._put_text(node, start, i - start) else -1
-        i = self._json_text(node, start, stop)
-        return i if i >= 0 and self._close_bytes(node) else -1
+        if opcode == tables.JSON_STRING:
+            if self.p[i] == 0x22:
+                return self._json_string(node, i + 1, stop)
+        elif opcode == tables.JSON_INTEGER:
+            behind = self._json_digits(i, stop)
+            if behind >= 0:
+                return behind if self._put_integer(node, self.ops[at + tables.A], i) else -1
+        elif opcode == tables.JSON_FLOAT:
+            behind = self._json_point(i, stop)
+            if behind >= 0:
+                return behind if self._put_number(node, self.value, i) else -1
+        elif opcode == tables.JSON_RECORD and self.p[i] == 0x7B:
+            return self._json_record(at, i + 1, stop)
+        return self._json_other(at, i, stop)
 
     @cython.cfunc
     @cython.nogil
@@ -105,11 +102,9 @@ class Shredder(Arena):
         if opcode == tables.JSON_INTEGER:
             if c != 0x2D and not (0x30 <= c <= 0x39):
                 return self._fail(tables.WRONG_TOKEN, node, i)
-            i = self._json_digits(i, stop)
-            if i < 0:
-                i = self._json_number(node, before, stop)
-                if i < 0 or not self._json_whole(node, before):
-                    return -1
+            i = self._json_number(node, before, stop)
+            if i < 0 or not self._json_whole(node, before):
+                return -1
             return i if self._put_scaled(node, self.ops[at + tables.A], self.number, before) else -1
         if opcode == tables.JSON_RECORD:
             if c != 0x7B:
@@ -143,6 +138,55 @@ class Shredder(Arena):
         if opcode == tables.JSON_BASE64:
             return self._json_base64(at, i + 1, stop)
         return self._json_enum(at, i + 1, stop)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_string(
+        self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Append the text that begins at `i`, behind its quote."""
+        at: cython.Py_ssize_t
+        k: cython.longlong
+        used: cython.longlong
+        behind: cython.Py_ssize_t
+        high: cython.uint = 0
+        if cython.compiled:
+            at = node * tables.NODE_WIDTH
+            k = self.counts[node]
+            used = self.used[node]
+            if k < self.nodes[at + tables.CAPACITY]:
+                behind = take_text(
+                    self.p,
+                    i,
+                    stop,
+                    self.size,
+                    self.a8 + self.nodes[at + tables.BYTES] + used,
+                    self.nodes[at + tables.BYTES_CAPACITY] - used,
+                    cython.address(high),
+                )
+                if behind >= 0 and (high == 0 or self._is_text(i, behind)):
+                    used += behind - i
+                    self.counts[node] = k + 1
+                    self.used[node] = used
+                    self.a32[self.nodes[at + tables.DATA] + k + 1] = used
+                    return behind + 1
+        return self._json_string_slowly(node, i, stop)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_string_slowly(
+        self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """The same of any text."""
+        start: cython.Py_ssize_t = i
+        i = _json_plain(self.p, i, stop)
+        if i < stop and self.p[i] == 0x22:
+            return i + 1 if self._put_text(node, start, i - start) else -1
+        i = self._json_text(node, start, stop)
+        return i if i >= 0 and self._close_bytes(node) else -1
 
     @cython.cfunc
     @cython.nogil
@@ -218,6 +262,20 @@ class Shredder(Arena):
     @cython.exceptval(check=False)
     def _json_digits(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Read a number of up to 18 digits and nothing else, as most are, into `number`; or −1."""
+        if cython.compiled:
+            behind: cython.Py_ssize_t = take_whole(
+                self.p, i, stop, self.size, cython.address(self.number)
+            )
+            if behind >= 0:
+                return behind
+        return self._json_digits_slowly(i, stop)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_digits_slowly(
+        self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         value: cython.longlong = 0
         negative: cython.bint = p[i] == 0x2D
@@ -240,6 +298,20 @@ class Shredder(Arena):
     @cython.exceptval(check=False)
     def _json_point(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Read a number of up to 15 digits and a point, as most are, into `value`; or −1."""
+        if cython.compiled:
+            behind: cython.Py_ssize_t = take_fraction(
+                self.p, i, stop, self.size, self.powers, cython.address(self.value)
+            )
+            if behind >= 0:
+                return behind
+        return self._json_point_slowly(i, stop)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_point_slowly(
+        self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         value: cython.longlong = 0
         negative: cython.bint = p[i] == 0x2D
@@ -387,10 +459,6 @@ class Shredder(Arena):
         c: cython.int = self.p[i]
         if c != 0x2D and not (0x30 <= c <= 0x39):
             return self._json_not_a_number(node, i, stop)
-        i = self._json_point(start, stop)
-        if i >= 0:
-            return i if self._put_double(node, self.value, start) else -1
-        i = start
         if c == 0x2D and i + 1 < stop and self.p[i + 1] == 0x49:
             return self._json_not_a_number(node, i, stop)
         i = self._json_number(node, i, stop)
@@ -508,44 +576,80 @@ class Shredder(Arena):
     def _json_base64(
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Bytes as Base64 text: added as text, and decoded where they stand."""
+        """Bytes as Base64 text; with escapes it is added as text, and decoded where it stands."""
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
-        base: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.BYTES]
+        node_at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        base: cython.Py_ssize_t = self.nodes[node_at + tables.BYTES]
         first: cython.Py_ssize_t = base + self.used[node]
         before: cython.Py_ssize_t = i
-        last: cython.Py_ssize_t
-        k: cython.Py_ssize_t
         target: cython.Py_ssize_t = first
-        bits: cython.longlong = 0
-        held: cython.int = 0
-        digit: cython.longlong
-        i = self._json_text(node, i, stop)
-        if i < 0:
-            return -1
-        last = base + self.used[node]
-        if self._is_beyond(node):
-            # The text found no room, so it is looked at when the payload comes again.
-            return i if self._close_bytes(node) else -1
-        if (last - first) % 4 == 0:
-            for k in range(2):
-                if last > first and self.a8[last - 1] == 0x3D:
-                    last -= 1
-        if (last - first) % 4 == 1:
+        last: cython.Py_ssize_t = _json_plain(self.p, i, stop)
+        source: cython.pointer[cython.const[cython.uchar]] = self.p
+        digits: cython.longlong = 0
+        k: cython.Py_ssize_t
+        is_plain: cython.bint = (
+            last < stop
+            and self.p[last] == 0x22
+            and last - i <= self.nodes[node_at + tables.BYTES_CAPACITY] - self.used[node]
+        )
+        if is_plain:
+            i = last + 1
+            k = before
+        else:
+            i = self._json_text(node, i, stop)
+            if i < 0:
+                return -1
+            if self._is_beyond(node):
+                # The text found no room, so it is looked at when the payload comes again.
+                return i if self._close_bytes(node) else -1
+            source = self.a8
+            k = first
+            last = base + self.used[node]
+        if (last - k) % 4 == 0 and last > k:
+            # As many as there are, without a branch: none can be foretold.
+            last -= source[last - 1] == 0x3D
+            last -= (source[last - 1] == 0x3D) & ((last - k) % 4 == 3)
+        if (last - k) % 4 == 1:
+            digits = -1
+        while digits >= 0 and last - k >= 4:
+            digits = self._base64_digits(source, k, 4)
+            self.a8[target] = (digits >> 16) & 0xFF
+            self.a8[target + 1] = (digits >> 8) & 0xFF
+            self.a8[target + 2] = digits & 0xFF
+            target += 3
+            k += 4
+        if digits >= 0 and last > k:
+            digits = self._base64_digits(source, k, last - k)
+            self.a8[target] = (digits >> 16) & 0xFF
+            self.a8[target + 1] = (digits >> 8) & 0xFF
+            target += last - k - 1
+        if digits < 0:
+            if is_plain and not self._is_text(before, i - 1):
+                return self._fail(tables.BAD_UTF8, node, before)
             return self._fail(tables.BAD_BASE64, node, before)
-        for k in range(first, last):
-            digit = self.constants[self.a8[k]]
-            if digit > 63:
-                return self._fail(tables.BAD_BASE64, node, before)
-            bits = ((bits << 6) | digit) & 0xFFFF
-            held += 6
-            if held >= 8:
-                held -= 8
-                self.a8[target] = (bits >> held) & 0xFF
-                target += 1
         self.used[node] = target - base
         if self.ops[at + tables.A] != tables.ABSENT and self.ops[at + tables.A] != target - first:
             return self._fail(tables.BAD_LENGTH, node, before)
         return i if self._close_bytes(node) else -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _base64_digits(
+        self,
+        source: cython.pointer[cython.const[cython.uchar]],
+        k: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+    ) -> cython.longlong:
+        """The 24 bits of four digits, the last of which are 0 if there are fewer; or −1."""
+        first: cython.longlong = self.constants[source[k]]
+        second: cython.longlong = self.constants[source[k + 1]]
+        third: cython.longlong = self.constants[source[k + 2]] if count > 2 else 0
+        fourth: cython.longlong = self.constants[source[k + 3]] if count > 3 else 0
+        if first | second | third | fourth > 63:
+            return -1
+        return first << 18 | second << 12 | third << 6 | fourth
 
     @cython.cfunc
     @cython.nogil
@@ -561,6 +665,13 @@ class Shredder(Arena):
         )
         used: cython.longlong = self.used[node]
         before: cython.Py_ssize_t = i
+        k: cython.Py_ssize_t = _json_plain(self.p, i, stop)
+        if k < stop and self.p[k] == 0x22:
+            while link < last:
+                if self._is_constant(self.p, i, k - i, self.links[link]):
+                    return k + 1 if self._put_constant(node, self.links[link]) else -1
+                link += 1
+            link = self.ops[at + tables.A]
         i = self._json_text(node, i, stop)
         if i < 0:
             return -1
@@ -607,14 +718,14 @@ class Shredder(Arena):
     ) -> cython.Py_ssize_t:
         """The fields of an object, behind its brace; those that nobody wants are read over.
 
-        Fields mostly come in the order of the object before, so each hint that holds spares a
-        search.
+        Which fields followed a field is kept in two hints, and each that holds spares a search.
         """
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         fields: cython.Py_ssize_t = self.ops[at + tables.A]
-        count: cython.Py_ssize_t = self.ops[at + tables.B]
+        behind: cython.Py_ssize_t = fields + 2 * self.ops[at + tables.B]
         hint: cython.Py_ssize_t = self.ops[at + tables.C]
-        hints: cython.Py_ssize_t = hint + 1
+        hints: cython.Py_ssize_t = hint + 2
+        rows: cython.longlong = self.counts[node]
         wanted: cython.Py_ssize_t = self.ops[at + tables.D]
         found: cython.Py_ssize_t = 0
         # C cannot know that a write to the arena leaves these as they are; kept here, they need not
@@ -622,11 +733,8 @@ class Shredder(Arena):
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         links: cython.pointer[cython.const[cython.longlong]] = self.links
         ops: cython.pointer[cython.const[cython.longlong]] = self.ops
-        constants: cython.pointer[cython.const[cython.uchar]] = self.constants
-        position: cython.longlong
         start: cython.Py_ssize_t
-        length: cython.Py_ssize_t
-        k: cython.Py_ssize_t
+        field: cython.Py_ssize_t
         op: cython.longlong
         i = _over_space(p, i, stop)
         if i < stop and p[i] == 0x7D:
@@ -635,47 +743,35 @@ class Shredder(Arena):
             if i >= stop or p[i] != 0x22:
                 return self._fail(tables.BAD_JSON, node, i)
             start = i + 1
-            k = self.hints[hint]
-            length = 0
-            if k < count:
-                position = links[fields + 2 * k]
-                length = position & _MASK32
-                if length > stop - start or not _same(p, start, constants, position >> 32, length):
-                    length = 0
-            if length > 0:
-                i = start + length
+            field = fields + self.hints[hint]
+            i = self._behind_name(field, behind, start, stop)
+            if i < 0:
+                field = fields + self.hints[hint + 1]
+                i = self._behind_name(field, behind, start, stop)
+            if i >= 0:
+                i = _over_space(p, i, stop)
             else:
                 i = self._json_name(node, start, stop)
                 if i < 0:
                     return -1
-                k = 0
-                while k < count and not self._is_constant(
-                    p, start, i - start, links[fields + 2 * k]
-                ):
-                    k += 1
-                if k < count:
-                    self.hints[hint] = k
-            if i >= stop or p[i] != 0x3A:
-                i = _over_space(p, i, stop)
-                if i >= stop or p[i] != 0x3A:
-                    return self._fail(tables.BAD_JSON, node, i)
-            i = _over_space(p, i + 1, stop)
-            op = links[fields + 2 * k + 1] if k < count else tables.ABSENT
-            if k < count:
-                hint = hints + k
+                field = self._json_field(fields, behind, start, i)
+                if field < behind:
+                    self.hints[hint + 1] = self.hints[hint]
+                    self.hints[hint] = field - fields
+                i = self._json_colon(node, i, stop)
+                if i < 0:
+                    return -1
+            op = tables.ABSENT
+            if field < behind:
+                op = links[field + 1]
+                hint = hints + field - fields
             if op >= 0:
-                if self.counts[ops[op * tables.OP_WIDTH + tables.NODE]] > self.counts[node]:
+                if self.counts[ops[op * tables.OP_WIDTH + tables.NODE]] > rows:
                     return self._fail(tables.NOT_CANONICAL, node, start)
                 found += 1
                 i = self._json(op, i, stop)
-            elif i < stop and p[i] == 0x22:
-                length = _over_text(p, i + 1, stop)
-                i = length if length >= 0 else self._fail(-length, tables.ABSENT, i)
-            elif k < count and i < stop and (p[i] == 0x7B or p[i] == 0x5B):
-                length = _over_brackets(p, i, stop)
-                i = length if length >= 0 else self._fail(-length, tables.ABSENT, i)
             else:
-                i = self._json_skip(i, stop)
+                i = self._json_unwanted(i, stop, field < behind)
             if i < 0:
                 return -1
             if i >= stop or (p[i] != 0x2C and p[i] != 0x7D):
@@ -686,9 +782,93 @@ class Shredder(Arena):
             i += 1
             if p[i - 1] == 0x7D:
                 if found == wanted:
-                    return i if self._slot(node) >= 0 else -1
+                    return i if self._place(node) >= 0 else -1
                 return i if self._close_struct(node) else -1
             i = _over_space(p, i, stop)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _behind_name(
+        self,
+        field: cython.Py_ssize_t,
+        behind: cython.Py_ssize_t,
+        start: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """The position behind the name of a field and its colon, if these stand there; or −1.
+
+        Args:
+            field: Link of the field.
+            behind: Link behind the last field.
+            start: Where the name would begin, behind its quote.
+            stop: Behind the payload.
+        """
+        position: cython.longlong
+        length: cython.Py_ssize_t
+        if field >= behind:
+            return -1
+        position = self.links[field]
+        length = position & _MASK32
+        if length > stop - start:
+            return -1
+        if cython.compiled:
+            if not begins(self.p, start, self.size, self.constants + (position >> 32), length):
+                return -1
+        elif not _same(self.p, start, self.constants, position >> 32, length):
+            return -1
+        return start + length
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_field(
+        self,
+        field: cython.Py_ssize_t,
+        behind: cython.Py_ssize_t,
+        start: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """Link of the field that has the name `[start, stop)`, with its quote; or `behind`.
+
+        Args:
+            field: Link of the first field.
+            behind: Link behind the last field.
+            start: Where the name begins.
+            stop: Behind its quote.
+        """
+        # The colon of the constant does not count.
+        while field < behind and not self._is_constant(
+            self.p, start, stop - start, self.links[field] - 1
+        ):
+            field += 2
+        return field
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_unwanted(
+        self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t, is_known: cython.bint
+    ) -> cython.Py_ssize_t:
+        """Read over the value of a field that nobody wants."""
+        behind: cython.Py_ssize_t
+        c: cython.int
+        if i >= stop:
+            return self._json_skip(i, stop)
+        c = self.p[i]
+        if c == 0x22:
+            behind = _over_text(self.p, i + 1, stop)
+        elif is_known and (c == 0x7B or c == 0x5B):
+            behind = _over_brackets(self.p, i, stop, self.size)
+        else:
+            if cython.compiled:
+                behind = over_number(self.p, i, stop, self.size)
+                if behind >= 0:
+                    return behind
+            return self._json_skip(i, stop)
+        return behind if behind >= 0 else self._fail(-behind, tables.ABSENT, i)
 
     @cython.cfunc
     @cython.inline
@@ -749,7 +929,7 @@ class Shredder(Arena):
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         i = _over_space(self.p, i, stop)
         if i < stop and self.p[i] == 0x5D:
-            return i + 1 if self._close_list(node) else -1
+            return i + 1 if self._put_list(node) else -1
         while True:
             i = self._json(self.ops[at + tables.A], i, stop)
             if i >= 0:
@@ -757,7 +937,7 @@ class Shredder(Arena):
             if i < 0:
                 return -1
             if self.p[i - 1] == 0x5D:
-                return i if self._close_list(node) else -1
+                return i if self._put_list(node) else -1
             i = _over_space(self.p, i, stop)
 
     @cython.cfunc
@@ -769,23 +949,22 @@ class Shredder(Arena):
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         i = _over_space(self.p, i, stop)
         if i < stop and self.p[i] == 0x7D:
-            return i + 1 if self._close_list(node) else -1
+            return i + 1 if self._put_list(node) else -1
         while True:
             if i >= stop or self.p[i] != 0x22:
                 return self._fail(tables.BAD_JSON, node, i)
-            i = self._json_text(node + 2, i + 1, stop)
-            if i < 0 or not self._close_bytes(node + 2):
-                return -1
-            i = self._json_colon(node, i, stop)
+            i = self._json_string(node + 2, i + 1, stop)
+            if i >= 0:
+                i = self._json_colon(node, i, stop)
             if i >= 0:
                 i = self._json(self.ops[at + tables.A], i, stop)
-            if i < 0 or self._slot(node + 1) < 0:
+            if i < 0 or self._place(node + 1) < 0:
                 return -1
             i = self._json_next(i, stop, 0x7D)
             if i < 0:
                 return -1
             if self.p[i - 1] == 0x7D:
-                return i if self._close_list(node) else -1
+                return i if self._put_list(node) else -1
             i = _over_space(self.p, i, stop)
 
     @cython.cfunc
@@ -825,6 +1004,81 @@ class Shredder(Arena):
         """Read over a value, which must be JSON all the same."""
         behind: cython.Py_ssize_t = _over_value(self.p, i, stop)
         return behind if behind >= 0 else self._fail(-behind, tables.ABSENT, i)
+
+    # ------------------------------------------------------------------------
+    # Nodes, without a call of the arena's
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _place(self, node: cython.Py_ssize_t) -> cython.longlong:
+        """As `_slot`."""
+        k: cython.longlong = self.counts[node]
+        if k >= self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]:
+            return self._spare(node, 1)
+        self.counts[node] = k + 1
+        return k
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_list(self, node: cython.Py_ssize_t) -> cython.bint:
+        """As `_close_list`."""
+        k: cython.longlong = self._place(node)
+        if k < 0:
+            return False
+        self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.counts[node + 1]
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_integer(
+        self, node: cython.Py_ssize_t, scale: cython.Py_ssize_t, offset: cython.Py_ssize_t
+    ) -> cython.bint:
+        """As `_put_scaled`, of `number`."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        storage: cython.longlong = self.nodes[at + tables.STORAGE]
+        value: cython.longlong = self.number
+        k: cython.longlong
+        if (
+            value < self.links[scale + tables.LOW]
+            or value > self.links[scale + tables.HIGH]
+            or self.links[scale + tables.DIVISOR] != 1
+            or (storage != tables.INT64 and storage != tables.INT32)
+        ):
+            return self._put_scaled(node, scale, value, offset)
+        k = self._place(node)
+        if k < 0:
+            return False
+        k += self.nodes[at + tables.DATA]
+        value *= self.links[scale + tables.MULTIPLIER]
+        if storage == tables.INT64:
+            self.a64[k] = value
+        else:
+            self.a32[k] = value
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_number(
+        self, node: cython.Py_ssize_t, value: cython.double, offset: cython.Py_ssize_t
+    ) -> cython.bint:
+        """As `_put_double`."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        k: cython.longlong
+        if self.nodes[at + tables.STORAGE] != tables.INT64:
+            return self._put_double(node, value, offset)
+        k = self._place(node)
+        if k < 0:
+            return False
+        self.f64[self.nodes[at + tables.DATA] + k] = value
+        return True
 
 
 # ----------------------------------------------------------------------------
@@ -895,7 +1149,10 @@ def _over_value(
 @cython.nogil
 @cython.exceptval(check=False)
 def _over_brackets(
-    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
     """Read over the array or object that begins at `i`, of a field that nobody wants.
 
@@ -908,7 +1165,9 @@ def _over_brackets(
     i += 1
     while i < stop:
         if cython.compiled:
-            i = leap(p, i, stop, cython.address(depth), cython.address(inside))
+            i = leap(p, i, stop, size, cython.address(depth), cython.address(inside))
+            if depth == 0:
+                return i
         end = i + 16 if stop - i > 16 else stop
         while i < end:
             c = p[i]

@@ -103,8 +103,8 @@ def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
     }
     fields = []
     for each in origin.fields:
-        # With its closing quote, so that one comparison finds the end of the name too.
-        name = json.dumps(each.name, ensure_ascii=False)[1:]
+        # With what follows it, so that one comparison finds the end of the name too.
+        name = json.dumps(each.name, ensure_ascii=False)[1:] + ":"
         fields += [builder.constant(name.encode()), ops.get(each.name, tables.ABSENT)]
     count = len(origin.fields)
     return builder.set(
@@ -113,7 +113,7 @@ def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
         node,
         builder.link(fields),
         count,
-        builder.hints(count + 1),
+        builder.hints(2 * (count + 1)),
         len(ops) if ops else tables.ABSENT,
     )
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _BASE64 = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 _BASE64_VALUES = bytes(_BASE64.index(chr(c)) if chr(c) in _BASE64 else 255 for c in range(256))
+_READ_BEHIND = 16
+"""Bytes behind the constants: names are compared by blocks."""
 POWERS_OF_TEN = memoryview(array("d", [10.0**n for n in range(23)]))
 
 
@@ -154,7 +156,7 @@ class ProgramBuilder:
             tuple(self._paths),
             memoryview(array("q", self._ops)),
             memoryview(array("q", self._links or [0])),
-            bytes(self._constants),
+            bytes(self._constants) + bytes(_READ_BEHIND),
             tuple(self._nodes),
             tuple(self._in_list),
             self._hints,

@@ -90,8 +90,9 @@ OP_WIDTH = 6
     JSON_ENUM,  # A: link of B positions; C: position for any other, or ABSENT
     JSON_ARRAY,  # A: op of an item
     JSON_MAP,  # A: op of a value
-    # A: link of B pairs of a name with its closing quote and an op, ABSENT if nobody wants it;
-    # C: hint of the first; D: how many are wanted, ABSENT if they are not nodes of a struct
+    # A: link of B pairs of a name with its closing quote and colon, and an op, ABSENT if nobody
+    # wants it; C: two hints of the first, those of each other one follow; D: how many are wanted,
+    # ABSENT if they are not nodes of a struct
     JSON_RECORD,
     JSON_UNION,  # A: link of an op for each kind of token
     JSON_RAW,

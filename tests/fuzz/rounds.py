@@ -133,7 +133,7 @@ def shred(random: Random) -> int:
     program, payloads = random.choice(_programs()[encoding])
     some = [changed(random, random.choice(payloads)) for _ in range(random.randint(1, 5))]
     arena = random.choice((GuardedShredding, TightShredding))
-    found = shredded(program, some, believed_bytes=0, arena=arena, apart=False)
+    found = shredded(program, some, believed_bytes=0, arena=arena, between=b"")
     return len(some) - len(found.misfits)
 
 

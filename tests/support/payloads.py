@@ -58,7 +58,7 @@ def shredded(
     *,
     believed_bytes: int | None = None,
     arena: type[GuardedShredding] = GuardedShredding,
-    apart: bool = True,
+    between: bytes = b"\x01",
 ) -> Shredded:
     """Read payloads with the build in use; None stands for a null value.
 
@@ -69,10 +69,9 @@ def shredded(
         payloads: The payloads.
         believed_bytes: How many bytes the arena is told that they have; None: as many as they have.
         arena: Holds their values.
-        apart: Whether other bytes stand before, between and behind them, by which a read beyond a
-            payload gives another value; else a sanitizer sees one beyond the last.
+        between: Stands before, between and behind them, so that a read beyond a payload gives
+            another value; without it a sanitizer sees one beyond the last.
     """
-    between = b"\x01" if apart else b""
     data = array("B", between)
     positions = array("q")
     for payload in payloads:
@@ -102,15 +101,27 @@ def shredded(
 
 
 def shredded_alike(program: Program, payloads: Sequence[bytes | None]) -> Shredded:
-    """Read payloads with both builds, after a check that they agree to the bit."""
-    found = []
-    for name in BUILDS:
-        with using_build(name):
-            found.append(shredded(program, payloads))
-    first, second = found
-    assert first.misfits == second.misfits
-    assert bits(first.values) == bits(second.values)
-    return second
+    """Read payloads with both builds, after a check that they agree to the bit.
+
+    Both have them a byte apart. The compiled build also has them so far apart that it may look at
+    whole blocks of bytes; and each would be longer if what stands behind it were its own.
+    """
+    first, *others = [
+        _of_build(name, program, payloads, between)
+        for name in BUILDS
+        for between in ((b"\x01", b'7,"]}' * 16) if name == "compiled" else (b"\x01",))
+    ]
+    for other in others:
+        assert first.misfits == other.misfits
+        assert bits(first.values) == bits(other.values)
+    return first
+
+
+def _of_build(
+    name: str, program: Program, payloads: Sequence[bytes | None], between: bytes
+) -> Shredded:
+    with using_build(name):
+        return shredded(program, payloads, between=between)
 
 
 def bits(values: pa.Array) -> tuple[object, ...]:

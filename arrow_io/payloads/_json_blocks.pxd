@@ -1,0 +1,231 @@
+# JSON text looked at in blocks of bytes. What is asked for is found at once in most values; for each of
+# the others the callers have a walk by bytes, which is all that Python has. Bytes up to `limit` may be
+# read, those from `stop` on count for nothing.
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__SSE2__)
+    #include <emmintrin.h>
+    #endif
+    static inline int pulsar_offload_json_ends(unsigned char c) {
+        return c == 0x2C || c == 0x7D || c == 0x5D;
+    }
+    static const uint64_t pulsar_offload_json_powers[16] = {
+        1ull, 10ull, 100ull, 1000ull, 10000ull, 100000ull, 1000000ull, 10000000ull, 100000000ull,
+        1000000000ull, 10000000000ull, 100000000000ull, 1000000000000ull, 10000000000000ull,
+        100000000000000ull, 1000000000000000ull};
+    #if defined(__SSE2__)
+    static inline unsigned int pulsar_offload_json_special(__m128i bytes) {
+        return _mm_movemask_epi8(_mm_or_si128(
+            _mm_or_si128(
+                _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x22)),
+                _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x5C))),
+            _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1F)), bytes)));
+    }
+    /* How many digits stand first among 16 bytes. */
+    static inline int pulsar_offload_json_count(const unsigned char* at) {
+        __m128i bytes = _mm_sub_epi8(_mm_loadu_si128((const __m128i*)at), _mm_set1_epi8(0x30));
+        __m128i digits = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(9)), bytes);
+        return __builtin_ctz(~(unsigned int)_mm_movemask_epi8(digits));
+    }
+    /* A number of 1 to 8 digits: two by two, then four by four, then all. */
+    static inline uint64_t pulsar_offload_json_eight(const unsigned char* at, int count) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        word = (word << (64 - 8 * count)) & UINT64_C(0x0F0F0F0F0F0F0F0F);
+        word = (word * 10 + (word >> 8)) & UINT64_C(0x00FF00FF00FF00FF);
+        word = (word * 100 + (word >> 16)) & UINT64_C(0x0000FFFF0000FFFF);
+        return (word * 10000 + (word >> 32)) & UINT64_C(0xFFFFFFFF);
+    }
+    /* A number of 1 to 16 digits. */
+    static inline uint64_t pulsar_offload_json_sixteen(const unsigned char* at, int count) {
+        if (count <= 8) return pulsar_offload_json_eight(at, count);
+        return pulsar_offload_json_eight(at, 8) * pulsar_offload_json_powers[count - 8]
+            + pulsar_offload_json_eight(at + 8, count - 8);
+    }
+    static inline int pulsar_offload_json_bits(uint64_t word) {
+        word -= (word >> 1) & UINT64_C(0x5555555555555555);
+        word = (word & UINT64_C(0x3333333333333333)) + ((word >> 2) & UINT64_C(0x3333333333333333));
+        word = (word + (word >> 4)) & UINT64_C(0x0F0F0F0F0F0F0F0F);
+        return (int)((word * UINT64_C(0x0101010101010101)) >> 56);
+    }
+    #endif
+
+    static inline long long pulsar_offload_json_text(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            unsigned char* to, long long room, unsigned int* high) {
+    #if defined(__SSE2__)
+        unsigned int above = 0;
+        for (; limit - i >= 16 && room >= 16; i += 16, to += 16, room -= 16) {
+            __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
+            unsigned int found = pulsar_offload_json_special(bytes);
+            unsigned int all = _mm_movemask_epi8(bytes);
+            _mm_storeu_si128((__m128i*)to, bytes);
+            if (found != 0) {
+                *high = above | (all & (found - 1) & ~found);
+                i += __builtin_ctz(found);
+                return i < stop && from[i] == 0x22 ? i : -1;
+            }
+            above |= all;
+        }
+    #endif
+        return -1;
+    }
+
+    static inline int pulsar_offload_json_begins(
+            const unsigned char* from, long long i, long long limit,
+            const unsigned char* name, long long n) {
+    #if defined(__SSE2__)
+        if (n <= 16 && limit - i >= 16) {
+            __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
+            __m128i letters = _mm_loadu_si128((const __m128i*)name);
+            unsigned int same = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, letters));
+            return ((~same << (16 - n)) & 0xFFFF) == 0;
+        }
+    #endif
+        return memcmp(from + i, name, n) == 0;
+    }
+
+    static inline long long pulsar_offload_json_whole(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* number) {
+    #if defined(__SSE2__)
+        if (limit - i >= 32) {
+            int negative = from[i] == 0x2D;
+            const unsigned char* at = from + i + negative;
+            int count = pulsar_offload_json_count(at);
+            i += negative + count;
+            if (count >= 1 && count <= 15 && i < stop && pulsar_offload_json_ends(from[i])
+                    && (at[0] != 0x30 || count == 1)) {
+                long long value = (long long)pulsar_offload_json_sixteen(at, count);
+                *number = negative ? -value : value;
+                return i;
+            }
+        }
+    #endif
+        return -1;
+    }
+
+    static inline long long pulsar_offload_json_fraction(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            const double* powers, double* number) {
+    #if defined(__SSE2__)
+        if (limit - i >= 64) {
+            int negative = from[i] == 0x2D, behind = 0;
+            const unsigned char* at = from + i + negative;
+            int count = pulsar_offload_json_count(at);
+            if (count < 1 || count > 15 || (at[0] == 0x30 && count > 1)) return -1;
+            i += negative + count;
+            if (from[i] == 0x2E) {
+                behind = pulsar_offload_json_count(from + i + 1);
+                if (behind < 1 || count + behind > 15) return -1;
+                i += 1 + behind;
+            }
+            if (i < stop && pulsar_offload_json_ends(from[i])) {
+                uint64_t mantissa = pulsar_offload_json_sixteen(at, count);
+                double value;
+                if (behind > 0)
+                    mantissa = mantissa * pulsar_offload_json_powers[behind]
+                        + pulsar_offload_json_sixteen(at + count + 1, behind);
+                /* Both are exact, so that one rounding gives the nearest number. */
+                value = (double)(long long)mantissa / powers[behind];
+                *number = negative ? -value : value;
+                return i;
+            }
+        }
+    #endif
+        return -1;
+    }
+
+    static inline long long pulsar_offload_json_number(
+            const unsigned char* from, long long i, long long stop, long long limit) {
+    #if defined(__SSE2__)
+        if (limit - i >= 64) {
+            const unsigned char* at;
+            int count;
+            i += from[i] == 0x2D;
+            at = from + i;
+            count = pulsar_offload_json_count(at);
+            if (count < 1 || count > 15 || (at[0] == 0x30 && count > 1)) return -1;
+            i += count;
+            if (from[i] == 0x2E) {
+                count = pulsar_offload_json_count(from + i + 1);
+                if (count < 1 || count > 15) return -1;
+                i += 1 + count;
+            }
+            if (i < stop && pulsar_offload_json_ends(from[i])) return i;
+        }
+    #endif
+        return -1;
+    }
+
+    static inline long long pulsar_offload_json_leap(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* depth, long long* inside) {
+    #if defined(__SSE2__)
+        const __m128i quote = _mm_set1_epi8(0x22), slash = _mm_set1_epi8(0x5C);
+        const __m128i fold = _mm_set1_epi8(0x20);
+        const __m128i opening = _mm_set1_epi8(0x7B), closing = _mm_set1_epi8(0x7D);
+        long long level = *depth;
+        uint64_t text = *inside ? ~UINT64_C(0) : 0;
+        while (i < stop && limit - i >= 64) {
+            uint64_t odd = 0, opens = 0, closes = 0, slashes = 0, keep = ~UINT64_C(0);
+            for (int n = 0; n < 64; n += 16) {
+                __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i + n));
+                __m128i folded = _mm_or_si128(bytes, fold);
+                odd |= (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, quote)) << n;
+                slashes |= (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, slash)) << n;
+                opens |= (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(folded, opening)) << n;
+                closes |= (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(folded, closing)) << n;
+            }
+            if (stop - i < 64) keep = (UINT64_C(1) << (stop - i)) - 1;
+            if ((slashes & keep) != 0) break;
+            /* Each bit: whether an odd number of quotes stands up to here. */
+            odd ^= odd << 1; odd ^= odd << 2; odd ^= odd << 4;
+            odd ^= odd << 8; odd ^= odd << 16; odd ^= odd << 32;
+            odd ^= text;
+            keep &= ~odd;
+            opens &= keep;
+            for (closes &= keep; closes != 0; closes &= closes - 1) {
+                level--;
+                if (level + pulsar_offload_json_bits(opens & ((closes & -closes) - 1)) == 0) {
+                    *depth = 0;
+                    return i + __builtin_ctzll(closes) + 1;
+                }
+            }
+            level += pulsar_offload_json_bits(opens);
+            text = (uint64_t)((int64_t)odd >> 63);
+            i += 64;
+        }
+        *depth = level;
+        *inside = text & 1;
+    #endif
+        return i;
+    }
+    """
+    # Copy a text, which begins at i, to where there is room for so many bytes; the place of its quote,
+    # or -1. `high` is 0 if all of its bytes are below 128.
+    long long take_text "pulsar_offload_json_text"(
+        const unsigned char* at, long long i, long long stop, long long limit,
+        unsigned char* to, long long room, unsigned int* high) noexcept nogil
+    # Whether n bytes, at least, are the same; 16 bytes of the name may be read.
+    int begins "pulsar_offload_json_begins"(
+        const unsigned char* at, long long i, long long limit,
+        const unsigned char* name, long long n) noexcept nogil
+    # Read a whole number that a comma or a bracket ends: the place of that, or -1.
+    long long take_whole "pulsar_offload_json_whole"(
+        const unsigned char* at, long long i, long long stop, long long limit,
+        long long* number) noexcept nogil
+    # The same of a number that may have a point.
+    long long take_fraction "pulsar_offload_json_fraction"(
+        const unsigned char* at, long long i, long long stop, long long limit,
+        const double* powers, double* number) noexcept nogil
+    # The same of one that is only read over.
+    long long over_number "pulsar_offload_json_number"(
+        const unsigned char* at, long long i, long long stop, long long limit) noexcept nogil
+    # Count the brackets that stand outside of texts, by blocks: to behind the one with which the depth
+    # comes to 0, or to a block that has a backslash.
+    long long leap "pulsar_offload_json_leap"(
+        const unsigned char* at, long long i, long long stop, long long limit,
+        long long* depth, long long* inside) noexcept nogil

@@ -1,0 +1,241 @@
+"""JSON text is read alike wherever it stands in the blocks of bytes that are looked at at once.
+
+`shredded_alike` has each payload far from the end of its buffer too, with bytes behind it that
+could be its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arrow_io.payloads import tables
+from arrow_io.payloads.avro_schema import parse_avro
+from arrow_io.payloads.json import json_program, json_shape
+from tests.support.avro_payloads import array_of, map_of
+from tests.support.payloads import json_text, record, shredded_alike
+
+if TYPE_CHECKING:
+    from arrow_io.payloads.program import Program
+
+_BLOCK = 64
+_TEXT = json_text("string")
+_LISTS = array_of(array_of(map_of("string")))
+
+
+def _without_x() -> Program:
+    """Reads a record's field "a", and passes over "x", whose schema it knows."""
+    schema = record(("x", _LISTS), ("a", "int"))
+    shape = json_shape(parse_avro(json.dumps(schema)), "ns")
+    return json_program(shape.select(["a"]))
+
+
+def _of_texts(texts: list[bytes]) -> list[str | None]:
+    """What both builds make of texts in quotes; None for each that they refuse."""
+    return shredded_alike(_TEXT, [b'"%b"' % each for each in texts]).rows
+
+
+def _text_or_none(text: bytes) -> str | None:
+    try:
+        return str(json.loads(f'"{text.decode()}"'))
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("special", [b"", b'"', b"\\", b'\\"', b"\\\\", b"\x00", b"\x1f", b"\x7f"])
+def test_what_ends_a_text_at_each_place(special: bytes) -> None:
+    """A quote, a backslash or a control character is met wherever it stands."""
+    texts = [
+        b"x" * place + special + tail for place in range(_BLOCK) for tail in (b"", b"y", b"y" * 40)
+    ]
+
+    assert _of_texts(texts) == [_text_or_none(each) for each in texts]
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        b"\x80", b"\xbf", b"\xc0\x80", b"\xc1\xbf", b"\xc2", b"\xc2\x80", b"\xc2\xc2\x80",
+        b"\xdf\xbf",
+        b"\xe0\x9f\xbf", b"\xe0\xa0\x80", b"\xe2\x82", b"\xe2\x82\xac\x82", b"\xed\x9f\xbf",
+        b"\xed\xa0\x80", b"\xee\x80\x80", b"\xef\xbf\xbf", b"\xf0\x8f\xbf\xbf", b"\xf0\x90\x80\x80",
+        b"\xf0\x9f\x98", b"\xf3\xbf\xbf\xbf", b"\xf4\x8f\xbf\xbf", b"\xf4\x90\x80\x80",
+        b"\xf5\x80\x80\x80", b"\xff", b"\xd0\xbf\xd0\xbe\xd1\x82\xd0\xbe\xd0\xba",
+    ],
+)  # fmt: skip
+def test_utf8_at_each_place(special: bytes) -> None:
+    """Exactly what Python decodes is text, across the borders of blocks too."""
+    texts = [
+        b"x" * place + special + tail
+        for place in range(34)
+        for tail in (b"", b"y" * 17, b"\xc3\xa9" * 9)
+    ]
+
+    assert _of_texts(texts) == [_text_or_none(each) for each in texts]
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "[]", "[[]]", '[[{"k":"v"}],[{}]]', '[[{"k":"]}"}]]', r'[[{"k":"\\"}]]',
+        r'[[{"k":"]\""}]]',
+        r'[[{"k":"\\\\\\\"}]"}]]', '[[{"k":"[[[["}],[],[{},{"}":"{"}]]',
+        "[[],[],[],[],[],[],[],[]]",
+    ],
+)  # fmt: skip
+def test_brackets_at_each_place(inner: str) -> None:
+    """A value that nobody wants ends at its own end, wherever it begins."""
+    payloads = [
+        f'{{"x":[{filled},{inner}],"a":{place}}}'.encode()
+        for place in range(_BLOCK + 3)
+        for filled in (f'["{"y" * place}"]', f"[{' ' * place}]")
+    ]
+
+    found = shredded_alike(_without_x(), payloads)
+
+    assert found.misfits == []
+    assert found.rows == [{"a": json.loads(each)["a"]} for each in payloads]
+
+
+def test_brackets_cut_at_each_place() -> None:
+    """A value that nobody wants is not ended by what stands behind its payload."""
+    whole = rb'{"x":[[{"kkkkkkkkkkkkkkkkkkkk":"v\"]}","l":"]"}],[],[{"m":"%b"}]],"a":1}' % (
+        b"n" * 70
+    )
+
+    found = shredded_alike(_without_x(), [whole[:stop] for stop in range(1, len(whole))])
+
+    assert found.rows == [None] * (len(whole) - 1)
+    assert {misfit.offset for misfit in found.misfits} <= set(range(len(whole)))
+
+
+@pytest.mark.parametrize("behind", ["", " ", ",", "x", "-", ".", "e1", "E+2", "}", '"'])
+@pytest.mark.parametrize("type_", ["long", "double"])
+def test_numbers_of_each_length(type_: str, behind: str) -> None:
+    """A number has the value of its text, or is refused, however many digits it has."""
+    numbers = [
+        sign + digits[:count] + point + (digits[:cut] if point else "")
+        for sign in ("", "-")
+        for digits in ("98765432109876543210", "0000", "1000000000000000000000")
+        for count in range(len(digits))
+        for point, cut in (("", 0), *((".", cut) for cut in (0, 1, 2, 7, 8, 9, 15, 16)))
+    ]
+    payloads = [f'{{"a":{each}{behind}}}'.encode() for each in numbers]
+
+    found = shredded_alike(json_text(record(("a", type_))), payloads).values
+
+    expected = [_number_or_none(each, type_) for each in payloads]
+    assert list(map(repr, found.field("a").to_pylist())) == list(map(repr, expected))
+
+
+def _number_or_none(payload: bytes, type_: str) -> float | None:
+    try:
+        value = json.loads(payload, parse_int=Decimal, parse_float=Decimal)["a"]
+    except ValueError:
+        return None
+    if type_ == "double":
+        return float(value)
+    return int(value) if value == int(value) and abs(value) < 1 << 63 else None
+
+
+@pytest.mark.parametrize(
+    ("type_", "whole"),
+    [
+        ("string", json.dumps("x" * _BLOCK)),
+        ("long", "-123456789012345678"),
+        ("double", "-12345678.1234567"),
+    ],
+)
+def test_payloads_cut_at_each_place(type_: str, whole: str) -> None:
+    """A value ends with its payload, though what stands behind that would go on with it."""
+    cuts = [whole[:stop].encode() for stop in range(1, len(whole) + 1)]
+
+    found = shredded_alike(json_text(type_), cuts).values.to_pylist()
+
+    assert found == list(map(_value_or_none, cuts))
+
+
+def _value_or_none(payload: bytes) -> object:
+    try:
+        return json.loads(payload)
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize(
+    "name", ["", "n", "n" * 13, "n" * 14, "n" * 15, "n" * 16, "n" * 40, "поток"]
+)
+def test_names_of_each_length(name: str) -> None:
+    """A name is compared to its end, and no further, wherever its payload ends."""
+    names = [f"_{name}", f"_{name}a", f"a_{name}"]
+    program = json_text(record(*((each, "int") for each in names)))
+    whole = json.dumps(dict(zip(names, range(3), strict=True)), ensure_ascii=False).encode()
+    spaced = whole.replace(b":", b" : ").replace(b",", b" , ")
+    dense = whole.replace(b" ", b"")
+    cuts = [text[:stop] for text in (dense, whole, spaced) for stop in range(1, len(text))]
+
+    found = shredded_alike(program, [dense, whole, spaced, *cuts])
+
+    assert found.rows == [json.loads(whole)] * 3 + [None] * len(cuts)
+
+
+def test_fields_that_follow_in_turn() -> None:
+    """Whichever field follows a field, each has its own value."""
+    program = json_text(record(*((name, "int") for name in "abcd")))
+    orders = ["abcd", "acbd", "adbc", "a", "dcba", "bd", "", "abdc", "ab", "ac", "ad", "ba"] * 2
+
+    found = shredded_alike(
+        program,
+        [json.dumps({name: n for n, name in enumerate(order)}).encode() for order in orders],
+    )
+
+    assert found.misfits == []
+    assert found.rows == [
+        dict.fromkeys("abcd") | {name: n for n, name in enumerate(order)} for order in orders
+    ]
+
+
+@pytest.mark.parametrize("count", range(8))
+def test_base64_of_each_length(count: int) -> None:
+    """Padding may be left out, and digits be escapes; nothing else may change."""
+    data = bytes(range(251, 251 - count, -1))
+    text = base64.b64encode(data).decode()
+    bare = text.rstrip("=")
+    good = [
+        text,
+        bare,
+        text.replace("/", r"\/"),
+        *([r"\u0041" + text[1:]] if text[:1] == "A" else []),
+    ]
+    bad = [
+        text + "=",
+        bare + "===",
+        bare + "é",
+        bare[:1] + "\x7f" + bare[2:],
+        "A" * 4 * count + "A",
+    ]
+    payloads = [f'"{each}"'.encode() for each in good + bad]
+
+    found = shredded_alike(json_text("bytes"), payloads)
+
+    assert found.rows[: len(good)] == [data] * len(good)
+    assert found.rows[len(good) :] == [None] * len(bad)
+    assert set(found.codes) == {tables.BAD_BASE64}
+
+
+@given(st.data())
+def test_any_value_that_nobody_wants(data: st.DataObject) -> None:
+    """Python's `json` finds the same end of it."""
+    texts = st.text(st.sampled_from('"\\[]{}:,ax é\n'), max_size=20)
+    value = st.recursive(texts, lambda inner: st.lists(inner) | st.dictionaries(texts, inner))
+    payload = {"x": [data.draw(value)], "a": data.draw(st.integers(0, 99))}
+
+    found = shredded_alike(_without_x(), [json.dumps(payload, ensure_ascii=False).encode()])
+
+    assert found.rows == [{"a": payload["a"]}]
