@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _SHOWN_TOPICS = 3
-_DECODED_BYTES = 120 << 20
+_DECODED_BYTES = 64 << 20
 """About how much memory record batches take that are made ahead, however many threads do it."""
 _TUNING = frozenset(
     {

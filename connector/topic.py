@@ -114,7 +114,7 @@ def open_topic(
         verify_checksums: Whether to compare the CRC32C of each entry; a scan that reads positions
             only (a count of rows) never does.
         range_bytes: Most bytes that one request for data asks for. None: 1 MiB at first, and up to
-            4 MiB in a long read.
+            3 MiB in a long read.
         batch_rows: Most rows of a record batch.
         batch_bytes: Bytes of entries and payloads after which a record batch is given.
         decryption_keys: Private keys for encrypted messages (`connector.decryption_keys`): PEM

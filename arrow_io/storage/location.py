@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_version import ObjectVersion
 
 FIRST_RANGE_BYTES = 1 << 20
-LONGEST_RANGE_BYTES = 4 << 20
+LONGEST_RANGE_BYTES = 3 << 20
 MAX_RANGE_BYTES = 1 << 30
 """Positions in a buffer are kept in 31 bits."""
 
@@ -77,7 +77,7 @@ class Location:
     """How often a request that failed is sent again, and how long it may take."""
     range_bytes: int | None = field(default=None, compare=False)
     """Most bytes that one request for a range asks for. None: 1 MiB at first, and up to
-    4 MiB in a long read, because each request costs time whatever it brings."""
+    3 MiB in a long read, because each request costs time whatever it brings."""
     trace: RequestTrace = field(default_factory=RequestTrace, compare=False, repr=False)
     """Counts the requests; any number of locations may share one."""
     max_connections: int = field(init=False, compare=False, repr=False)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import ObjectContent
     from arrow_io.storage.ranges import ByteSpan
 
-DEFAULT_AHEAD_BYTES: Final = 160 << 20
+DEFAULT_AHEAD_BYTES: Final = 120 << 20
 _UNBOUNDED: Final = 1 << 20
 """More requests than any store is sent at a time."""
 _WIDER: Final = {0: 1, 1: 4}

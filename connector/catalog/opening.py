@@ -57,7 +57,7 @@ def open_catalog(
             name that the metadata has for it. Without it such a bucket is looked for by its name,
             in the same store and with the same options.
         range_bytes: Most bytes that one request for data will ask for; None: 1 MiB at first, and
-            up to 4 MiB in a long read.
+            up to 3 MiB in a long read.
         trace: Counts the requests.
 
     Raises:

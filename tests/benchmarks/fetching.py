@@ -147,7 +147,7 @@ def _large(messages: int, ledgers: int, connections: int) -> list[Fetched]:
 def _plain_reads(store: SlowStore, connections: int) -> float:
     """Seconds in which so many threads read all data objects, in the ranges of a long read."""
     location = Location(store.url)
-    range_bytes = 4 << 20
+    range_bytes = 3 << 20
     ranges = [
         (name, start, min(start + range_bytes, len(data)))
         for name, data in store.objects.items()

@@ -90,7 +90,7 @@ def test_filter_that_never_holds_reads_what_a_scan_reads(store: SlowStore) -> No
 
 @pytest.mark.parametrize("threads", [1, 2, 16, 64])
 def test_units_of_all_threads_hold_no_more_than_a_few_do(threads: int) -> None:
-    """The more are decoded at once, the smaller they are; with a few, they stay as they were."""
+    """The more are decoded at once, the smaller they are."""
     limits = BatchLimits()
 
     each = limits.within(dataset_module._DECODED_BYTES // most_units(threads))
@@ -100,8 +100,7 @@ def test_units_of_all_threads_hold_no_more_than_a_few_do(threads: int) -> None:
     held = max(3 * each.max_bytes, 2 * 41 * 8 * each.max_rows)
     assert held * most_units(threads) <= dataset_module._DECODED_BYTES
     assert dataset_module._DECODED_BYTES + DEFAULT_AHEAD_BYTES <= 300e6
-    if threads == 1:
-        assert each == limits
+    assert each.max_rows * threads >= limits.max_rows // 2
 
 
 def test_scan_with_many_threads_gives_smaller_batches(
