@@ -9,12 +9,14 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
-from connector.filters import ROW_NUMBER, numbered
+from arrow_io.errors import OptionError
+from connector.filters import ROW_NUMBER, ArrowFilter, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow.compute as pc
+    import pyarrow.dataset as pads
 
     from connector.dataset import TopicDataset
 
@@ -26,10 +28,19 @@ class PolarsFilter:
     Attributes:
         predicate: The predicate.
         columns: Names of the columns that it looks at.
+        implied: What Polars itself says of it in Arrow's words: it passes every row that the
+            predicate passes. None if there is nothing of the kind.
     """
 
     predicate: pl.Expr
     columns: tuple[str, ...]
+    implied: ArrowFilter | None = None
+
+    @classmethod
+    def of(cls, predicate: pl.Expr, schema: pa.Schema) -> PolarsFilter:
+        """The filter of a predicate over some columns."""
+        columns = tuple(dict.fromkeys(predicate.meta.root_names()))
+        return cls(predicate, columns, _implied(predicate, schema, columns))
 
     def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows for which the predicate is true, ascending."""
@@ -39,13 +50,47 @@ class PolarsFilter:
 
     @property
     def literals(self) -> tuple[pa.Scalar, ...]:
-        """None: Polars does not tell them."""
-        return ()
+        """Those of what is implied."""
+        return () if self.implied is None else self.implied.literals
 
     def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
-        """Always true: Polars proves nothing."""
-        del schema
-        return [True] * len(guarantees)
+        """For each guarantee, whether rows of which it is true can pass what is implied."""
+        if self.implied is None:
+            return [True] * len(guarantees)
+        return self.implied.which_may_hold(guarantees, schema)
+
+
+class _Listener:
+    """Takes the place of a dataset of Arrow, and notes the filter that Polars hands to it."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.filter: pc.Expression | None = None
+
+    def to_batches(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - the name is Arrow's
+        **_: object,
+    ) -> Iterator[pa.RecordBatch]:
+        """Note the filter; gives no row."""
+        del columns
+        self.filter = filter
+        return iter(())
+
+
+def _implied(predicate: pl.Expr, schema: pa.Schema, columns: Sequence[str]) -> ArrowFilter | None:
+    """What Polars would have a dataset of Arrow apply before it filters by a predicate itself."""
+    listener = _Listener(pa.schema([schema.field(name) for name in columns]))
+    try:
+        pl.scan_pyarrow_dataset(cast("pads.Dataset", listener)).filter(predicate).collect()
+        if listener.filter is not None:
+            return ArrowFilter.of(listener.filter, schema)
+    except (pl.exceptions.PolarsError, pa.ArrowException, OptionError, TypeError):
+        # What Polars cannot say in Arrow's words proves nothing.
+        return None
+    return None
 
 
 def scan_polars(dataset: TopicDataset) -> pl.LazyFrame:
@@ -65,8 +110,7 @@ def scan_polars(dataset: TopicDataset) -> pl.LazyFrame:
         scan = dataset.scan
         # If Polars gives both, the limit comes before the predicate.
         if predicate is not None and n_rows is None:
-            names = tuple(dict.fromkeys(predicate.meta.root_names()))
-            scan = scan.filtered(PolarsFilter(predicate, names))
+            scan = scan.filtered(PolarsFilter.of(predicate, scan.options.filterable.schema))
             predicate = None
         scanner = dataset.scanner_of(scan if with_columns is None else scan.select(with_columns))
         batches = scanner.to_batches()

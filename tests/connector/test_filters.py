@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from datetime import UTC, datetime
 from typing import Final
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
 from connector.engines.polars_source import PolarsFilter
@@ -182,3 +185,69 @@ def test_literals_are_what_columns_are_compared_with() -> None:
     assert None not in literals
     both = BothFilters(ArrowFilter.of(key == "x", _SCHEMA), ArrowFilter.of(key == "y", _SCHEMA))
     assert [each.as_py() for each in both.literals] == ["x", "y"]
+
+
+_TIMES = pa.schema({"time": pa.timestamp("us", "UTC"), "key": pa.string(), "number": pa.int64()})
+_NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "answers"),
+    [
+        (pl.col("time") >= _NOON, [False, True]),
+        (pl.col("key").is_in(["a", "b"]), [True, True]),
+        ((pl.col("time") >= _NOON) & pl.col("key").str.contains("x+"), [False, True]),
+        ((pl.col("time") >= _NOON) | pl.col("key").str.contains("x+"), [True, True]),
+        (~(pl.col("time") < _NOON), [False, True]),
+        (pl.col("number").is_null() & (pl.col("time") == _NOON), [False, True]),
+        (pl.col("time").dt.hour() > 3, [True, True]),
+        (pl.col("key").eq_missing("a"), [True, True]),
+        (pl.lit(value=True), [True, True]),
+    ],
+    ids=str,
+)
+def test_polars_predicates_rule_out_what_they_imply(
+    predicate: pl.Expr, answers: list[bool]
+) -> None:
+    """Polars itself says in Arrow's words what a predicate implies; the rest proves nothing."""
+    row_filter = PolarsFilter.of(predicate, _TIMES)
+    noon = pa.scalar(_NOON, pa.timestamp("us", "UTC"))
+
+    found = row_filter.which_may_hold([pc.field("time") < noon, pc.field("time") == noon], _TIMES)
+
+    assert found == answers
+
+
+_NUMBERS = st.integers(-3, 3)
+_LEAVES = st.one_of(
+    st.builds(lambda it: pl.col("number") > it, _NUMBERS),
+    st.builds(lambda it: pl.col("number") == it, _NUMBERS),
+    st.builds(lambda them: pl.col("number").is_in(them), st.lists(_NUMBERS, max_size=3)),
+    st.builds(lambda it: pl.col("key") <= it, st.sampled_from("abc")),
+    st.just(pl.col("key").is_null()),
+    st.just(pl.col("number").is_not_null()),
+    st.just(pl.col("number") + 1 > 2),
+)
+_PREDICATES = st.recursive(
+    _LEAVES,
+    lambda inner: st.one_of(
+        st.builds(lambda one, other: one & other, inner, inner),
+        st.builds(lambda one, other: one | other, inner, inner),
+        st.builds(lambda one: ~one, inner),
+    ),
+    max_leaves=5,
+)
+
+
+@given(predicate=_PREDICATES)
+def test_what_a_polars_predicate_implies_passes_what_it_passes(predicate: pl.Expr) -> None:
+    """With nulls too."""
+    rows = [(number, key) for number in (*range(-4, 5), None) for key in (*"aabbc", "d", None)]
+    numbers, keys = (list(each) for each in zip(*rows, strict=True))
+    batch = pa.record_batch({"number": pa.array(numbers, pa.int64()), "key": pa.array(keys)})
+
+    row_filter = PolarsFilter.of(predicate, batch.schema)
+
+    if row_filter.implied is not None:
+        kept = set(row_filter.kept(batch).to_pylist())
+        assert kept <= set(row_filter.implied.kept(batch).to_pylist())
