@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from arrow_io.errors import OptionError
+
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
+_DURATION: Final = re.compile(r"(\d{1,9})([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def time_of(milliseconds: int) -> datetime | None:
@@ -30,3 +35,28 @@ def milliseconds_of(time: datetime) -> int:
         1700000000000
     """
     return (time - EPOCH) // _MS
+
+
+def duration(option: str, text: str) -> timedelta:
+    """A time span as users write it, such as `90s`, `10m`, `12h`, `7d` or `2w`.
+
+    Args:
+        option: Name of the option, for errors.
+        text: A whole number, and its unit.
+
+    Raises:
+        OptionError: It is not that, or longer than Python's calendar.
+
+    Example:
+        >>> duration("age", "10m")
+        datetime.timedelta(seconds=600)
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        message = f"{option} must be a whole number with s, m, h, d or w behind it, not {text!r}"
+        raise OptionError(message)
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError:
+        message = f"{option} cannot be {text}: that is longer than Python's calendar"
+        raise OptionError(message) from None

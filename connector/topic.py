@@ -21,6 +21,7 @@ from connector.dataset import TopicDataset
 from connector.decryption_keys import read_decryption_keys
 from connector.message_ids import MessageId
 from connector.options.topic_request import TopicRequest, check_with_catalog
+from connector.pulsar_time import duration
 from connector.scan.read_options import ReadOptions
 from connector.scan.topic_scan import Scan
 from connector.statistics.store import open_statistics
@@ -68,6 +69,7 @@ def open_topic(
     batch_bytes: int = BatchLimits().max_bytes,
     decryption_keys: KeySource | None = None,
     statistics: str | os.PathLike[str] | None = None,
+    clock_slack: str | None = None,
     trace: RequestTrace | None = None,
 ) -> TopicDataset:
     """Open topics that were offloaded to a bucket.
@@ -123,6 +125,10 @@ def open_topic(
             options as the bucket. Segments that they prove to hold no row that is asked for are not
             read; the rows are the same. Statistics that are damaged, or of other versions of the
             objects, are not used (`TopicDataset.report`).
+        clock_slack: Your word that no message was published, by its producer's clock, further than
+            this outside of the time in which its ledger was written: `90s`, `10m`, `1d`. Ledgers
+            that bounds or filters of publish time then rule out are not read; it takes metadata,
+            which says when a ledger was closed. If it is not so, rows are missing.
         trace: Counts the requests.
 
     Raises:
@@ -160,6 +166,7 @@ def open_topic(
         batch_bytes=batch_bytes,
         decryption_keys=decryption_keys,
         statistics=statistics,
+        clock_slack=clock_slack,
         trace=trace,
     )
     topic_names(topic)
@@ -230,6 +237,9 @@ def _read_options(
         uncommitted=request.transactions == "all",
         verify_checksums=request.verify_checksums,
         salvage=request.on_corruption == "salvage",
+        clock_slack=None
+        if request.clock_slack is None
+        else duration(option_name("clock_slack"), request.clock_slack),
         limits=_limits(values, int(request.batch_rows), int(request.batch_bytes)),
         decryption_keys=keys,
     )

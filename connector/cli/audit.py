@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +21,7 @@ from connector.cli.options import AsJson, Place, Url  # noqa: TC001 - typer read
 from connector.cli.output import print_json, print_table, progress, say
 from connector.cli.place import catalog_at, tell_place
 from connector.plain_text import size_text
-from connector.pulsar_time import time_of
+from connector.pulsar_time import duration, time_of
 from connector.topic_name import TopicName
 from connector.upkeep.audit import Finding, FindingKind, audit, findings_table
 from connector.upkeep.cleaning import DEFAULT_SAFETY_AGE, clean, plan_cleaning
@@ -30,6 +29,7 @@ from connector.upkeep.verification import VerificationJournal, VerifiedLedger, v
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import timedelta
 
     from arrow_io.storage.object_store import UnfinishedUpload
     from connector.catalog.catalog import Catalog
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from connector.upkeep.audit import Audit
 
 _GOLDEN = "tests/data/golden/pulsar-4.0.7"
-_DURATION = re.compile(r"(\d{1,9})([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _OneCluster = Annotated[
     bool,
     typer.Option(
@@ -86,7 +84,7 @@ def audit_(
     if journal is not None and not verify_:
         message = "--journal is for --verify: give both, or neither"
         raise OptionError(message)
-    lag = None if deletion_lag is None else _duration("--deletion-lag", deletion_lag)
+    lag = None if deletion_lag is None else duration("--deletion-lag", deletion_lag)
     kept = None if journal is None else VerificationJournal(journal)
     catalog, found = _audit(url, place, is_one_cluster=one_cluster, lag=lag)
     findings = list(found.findings)
@@ -129,7 +127,7 @@ def clean_(
 
     Nothing is deleted of a topic that has losses.
     """
-    age = _duration("--safety-age", safety_age)
+    age = duration("--safety-age", safety_age)
     if place.metadata is not None and is_snapshot(place.metadata):
         message = "a snapshot does not say what is in the bucket now: give the metadata itself"
         raise OptionError(message)
@@ -287,15 +285,3 @@ def _summary(catalog: Catalog, findings: list[Finding]) -> str:
         f"{what}: {counted(len(findings), 'finding')}, {losses} of them losses; {wasted} in objects"
         " that nothing needs"
     )
-
-
-def _duration(option: str, text: str) -> timedelta:
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        message = f"{option} must be a whole number with s, m, h, d or w behind it, not {text!r}"
-        raise OptionError(message)
-    try:
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
-    except OverflowError:
-        message = f"{option} cannot be {text}: that is longer than Python's calendar"
-        raise OptionError(message) from None

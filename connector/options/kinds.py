@@ -23,6 +23,7 @@ from arrow_io.option_values import (
 from arrow_io.storage.trace import RequestTrace
 from connector.bounds import Bounds
 from connector.options.nested import json_object
+from connector.pulsar_time import duration
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
@@ -150,6 +151,11 @@ def _check_name(option: str, value: object) -> None:
         raise OptionError(message)
 
 
+def _check_duration(option: str, value: object) -> None:
+    check_instance(str, "a time such as 10m", option, value)
+    duration(option_name(option), str(value))
+
+
 def _check_folder(option: str, value: object) -> None:
     path_or_url(option, value)
 
@@ -188,6 +194,7 @@ FLAG: Final = Kind(form="true|false", check=check_flag, read=read_flag)
 COUNT: Final = Kind(form="NUMBER", check=check_count, read=read_count)
 VERSION: Final = Kind(form="NUMBER", check=_check_version, read=read_number)
 NAMES: Final = Kind(form="NAME,…", check=_check_names, read=read_names)
+DURATION: Final = Kind(form="TIME", check=_check_duration, read=read_text, is_text=True)
 BOUND: Final = Kind(form="TIME|ID", check=_check_bound, read=read_text, is_text=True)
 NAME: Final = Kind(form="NAME", check=_check_name, read=read_text, is_text=True)
 FOLDER: Final = Kind(form="FOLDER", check=_check_folder, read=read_text, is_text=True)

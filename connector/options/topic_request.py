@@ -199,6 +199,14 @@ class TopicRequest:
             "Folder of statistics (analyze): what they show that nobody asked for is not read.",
         ),
     )
+    clock_slack: str | None = field(
+        default=None,
+        metadata=described(
+            kinds.DURATION,
+            "Your word that no message was published further than this (10m) outside of the time in"
+            " which its ledger was written: then times spare whole ledgers, if there is metadata.",
+        ),
+    )
     trace: RequestTrace | None = field(
         default=None,
         metadata=described(

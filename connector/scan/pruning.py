@@ -8,17 +8,20 @@ which it is proved that none of their rows passes.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.columns import Origin
+from arrow_io.messages import layout
+from arrow_io.messages.message_columns import repeated
 from connector.scan import skipping
 from connector.scan.passing import passing
 from connector.scan.skipping import Asked, Counted
 from connector.scan.topic_read import EntryRange, Skipped, TopicRead
-from connector.statistics.segments import IDENTITY, version_text
+from connector.statistics.segments import IDENTITY, LEDGER_SCHEMA, version_text
 from connector.statistics.store import UNUSABLE
 
 if TYPE_CHECKING:
@@ -60,8 +63,14 @@ def topic_read(
     ]
     skipped = Skipped()
     asked = Asked(combinations, options.bounds)
+    if ranges and options.clock_slack is not None and not asked.is_all:
+        others = _written_at_other_times(topic, asked, options.clock_slack)
+        spared_ids = {each.ledger_id for each in ranges} & others
+        ranges = [each for each in ranges if each.ledger_id not in others]
+        skipped = Skipped(ledgers_by_time=len(spared_ids))
     if ranges and statistics is not None and not asked.is_all:
-        unread, skipped = _unread(topic, ranges, asked, statistics)
+        unread, spared = _unread(topic, ranges, asked, statistics)
+        skipped += spared
         ranges = skipping.without(ranges, *(_column(unread, name) for name in _STRETCH[:3]))
     return TopicRead(origin, topic.data, tuple(ranges), options, skipped)
 
@@ -142,6 +151,36 @@ def _entries_within(ledger: Ledger, bounds: Bounds) -> tuple[int, int]:
         elif ledger.ledger_id > end_ledger:
             last = -1
     return first, last
+
+
+def _written_at_other_times(topic: TopicLedgers, asked: Asked, slack: timedelta) -> frozenset[int]:
+    """The ledgers none of whose messages is asked for, if all were published while it was written.
+
+    Args:
+        topic: The topic.
+        asked: What is asked for.
+        slack: How much earlier or later they may have been published.
+    """
+    slack_ms = min(slack // timedelta(milliseconds=1), layout.MAX_MILLISECONDS // 2)
+    times = [
+        (each.ledger_id, 1000 * (created - slack_ms), 1000 * (closed + slack_ms))
+        for each in topic.states
+        if each.copy is not None and each.copy.ledger is not None and each.info is not None
+        if (created := each.copy.ledger.index.ledger_metadata.ctime_ms) is not None
+        if (closed := each.info.timestamp_ms) is not None
+        if abs(created) < layout.MAX_MILLISECONDS // 2 > abs(closed)
+    ]
+    if not times:
+        return frozenset()
+    ids, first, last = (pa.array(each, pa.int64()) for each in zip(*times, strict=True))
+    told = {"ledger_id": ids, "min_publish_time": first, "max_publish_time": last}
+    told |= dict.fromkeys(("chunks", "encrypted", "damaged"), repeated(0, pa.int64(), len(ids)))
+    nothing = pa.nulls(len(ids))
+    ledgers = pa.table(
+        [told.get(each.name, nothing).cast(each.type) for each in LEDGER_SCHEMA],
+        schema=LEDGER_SCHEMA,
+    )
+    return frozenset(ids.filter(pc.invert(asked.may_pass(ledgers))).to_pylist())
 
 
 def uncounted(

@@ -10,6 +10,8 @@ from arrow_io.messages.message_reader import BatchLimits, Needs
 from connector.bounds import Bounds
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from arrow_io.columns import Projection
     from connector.filters import RowFilter
 
@@ -28,6 +30,8 @@ class ReadOptions:
             read.
         salvage: Whether damage is counted and passed over instead of raised.
         keep_values: Whether values that cannot be decoded are counted, even if damage is raised.
+        clock_slack: How far outside of the time in which a ledger was written its messages may
+            have been published; None: any time.
         limits: How large record batches grow.
         decryption_keys: Private keys for encrypted payloads.
     """
@@ -40,6 +44,7 @@ class ReadOptions:
     verify_checksums: bool = True
     salvage: bool = False
     keep_values: bool = False
+    clock_slack: timedelta | None = None
     limits: BatchLimits = field(default_factory=BatchLimits)
     decryption_keys: DecryptionKeys = field(default_factory=DecryptionKeys)
 

@@ -56,18 +56,20 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What of a topic need not be read, by its statistics.
+    """What of a topic need not be read, by its statistics or the times of its ledgers.
 
     Attributes:
         unknown_ledgers: Ledgers to be read of which nothing is known, in the version that they are.
         segments: Segments that are not read.
         bytes: How many bytes they have.
+        ledgers_by_time: Ledgers that are not read because of when they were written.
         problems: Why some of the statistics could not be used, in words.
     """
 
     unknown_ledgers: int = 0
     segments: int = 0
     bytes: int = 0
+    ledgers_by_time: int = 0
     problems: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
@@ -78,6 +80,9 @@ class Skipped:
                 f"not to read, by statistics: {counted(self.segments, 'segment')},"
                 f" {size_text(self.bytes)}"
             )
+        if self.ledgers_by_time:
+            ledgers = counted(self.ledgers_by_time, "ledger")
+            said.append(f"not to read, by the times at which they were written: {ledgers}")
         if self.unknown_ledgers:
             said.append(f"statistics do not know {counted(self.unknown_ledgers, 'ledger')}")
         return [*said, *self.problems]
@@ -88,6 +93,7 @@ class Skipped:
             self.unknown_ledgers + other.unknown_ledgers,
             self.segments + other.segments,
             self.bytes + other.bytes,
+            self.ledgers_by_time + other.ledgers_by_time,
             tuple(dict.fromkeys((*self.problems, *other.problems))),
         )
 
