@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks import catalogs, fetching
+from tests.benchmarks import catalogs, fetching, knowledge
 
 _LEDGERS = 5_000
 
@@ -17,9 +17,12 @@ def main() -> None:
     """Measure, and print the figures."""
     with tempfile.TemporaryDirectory() as folder:
         rows = catalogs.measure_catalogs(Path(folder))
+        spared = knowledge.measure_reads(Path(folder), messages=100_000, ledgers=10)
+        plans = knowledge.measure_plans(Path(folder), ledgers=100_000)
     lines = ["catalogs", *catalogs.table(rows, catalogs.open_through_store(_LEDGERS))]
     fetched = fetching.measure_fetching(messages=300_000, ledgers=40, small_ledgers=_LEDGERS)
     lines += ["", *fetching.table(fetched)]
+    lines += ["", *knowledge.table(spared, plans)]
     print("\n".join(lines))  # noqa: T201
 
 

@@ -48,6 +48,8 @@ class Flights:
     def __init__(self) -> None:
         self.count = 0
         """Requests that were begun."""
+        self.bytes = 0
+        """Bytes that were asked for."""
         self.now = 0
         self.greatest = 0
         self._area = 0.0
@@ -147,6 +149,7 @@ class SlowStore:
         async with self._connections, self.flights.flight():
             await self._wave()
             data = self._object(name)[start:stop]
+            self.flights.bytes += len(data)
             await self._wait(self._first_byte_s + len(data) / self._bytes_per_s)
             return data
 
