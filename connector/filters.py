@@ -100,14 +100,25 @@ class ArrowFilter:
 
     def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
         """For each guarantee, whether rows of which it is true can pass, unless Arrow disproves."""
+        try:
+            held = self._held(guarantees, schema)
+        except pa.ArrowException:
+            # With a guarantee in place of a column, Arrow may meet a division by zero, or a text
+            # that is no number. That proves nothing, and rows of that kind need not be there.
+            if len(guarantees) == 1:
+                return [True]
+            return [self.which_may_hold([each], schema)[0] for each in guarantees]
+        return [number in held for number in range(len(guarantees))]
+
+    def _held(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> set[int]:
+        """Numbers of the guarantees that Arrow leaves open."""
         format_, nowhere = pads.ParquetFileFormat(), pafs.LocalFileSystem()
         fragments = [
             format_.make_fragment(str(number), nowhere, each)
             for number, each in enumerate(guarantees)
         ]
         rows = pads.FileSystemDataset(fragments, schema, format_, nowhere)
-        held = {int(each.path) for each in rows.get_fragments(filter=self.expression)}
-        return [number in held for number in range(len(guarantees))]
+        return {int(each.path) for each in rows.get_fragments(filter=self.expression)}
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def _guarantee(field: pc.Expression, type_: pa.DataType, cell: Cell) -> pc.Expre
     if cell.is_one_value:
         return field == _scalar(cell.least, type_)
     is_text = pa.types.is_string(type_)
-    guarantee = pc.scalar(value=True)
+    guarantee = field.is_valid()
     if cell.least is not None:
         least = _scalar(cell.least, type_)
         guarantee = field > least if is_text else field >= least
