@@ -59,8 +59,9 @@ class EntryStream:
 
     def __iter__(self) -> Iterator[EntryRun]:
         """The entries: those of each range, and those of the gap behind it unless it is skipped."""
-        order = BrokerOrder()
         for stretch, following in zip(self._stretches, [*self._stretches[1:], None], strict=True):
+            # In what lies between, the broker may have begun to count anew.
+            order = BrokerOrder()
             for each in stretch.ranges:
                 ledger = self._read.ledger(each.ledger_id)
                 for run in self._runs(

@@ -281,7 +281,7 @@ class _Objects:
 
     def _is_same(self, ledger_id: int, name: str, size_bytes: int, version: str | None) -> bool:
         data = self._data.get(ledger_id)
-        if data is None or data.table.data_object_length_bytes != size_bytes:
+        if data is None or data.data_stop != size_bytes:
             return False
         # Where one version is not known, there is nothing to tell them apart.
         own = version_text(data.version)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from arrow_io.read_report import Unit
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.tally import Tally
 from connector.read_ahead import read_ahead
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from arrow_io.ledger_data import LedgerData
+    from arrow_io.read_report import ReadReport
     from connector.statistics.gathering import SegmentRow
     from connector.statistics.store import Statistics
 
@@ -37,6 +39,8 @@ class Analyzed:
         segments: How many segments it has.
         bytes: How many bytes they have.
         losses: What could not be read of it, in words.
+        is_sound: Whether nothing is wrong but in entries. Else whoever reads has to read it whole,
+            to meet what is wrong in what stands around them.
     """
 
     topic: str
@@ -44,6 +48,7 @@ class Analyzed:
     segments: int
     bytes: int
     losses: tuple[str, ...]
+    is_sound: bool = True
 
 
 def unknown_ledgers(
@@ -85,7 +90,7 @@ def analyze(
         try:
             for each in done:
                 if isinstance(each, Analyzed):
-                    pending += mine
+                    pending += mine if each.is_sound else map(_all_damaged, mine)
                     mine = []
                     progress(each)
                 else:
@@ -116,20 +121,25 @@ def _units(
             for unit in segment_units(ledger, topic, tally, ahead):
                 counts["segments"] += 1
                 yield unit
-            yield _ended(topic, ledger, counts["segments"], tuple(tally.report.losses))
+            yield _ended(topic, ledger, counts["segments"], tally.report)
 
 
 def _ended(
-    topic: str, ledger: LedgerData, segments: int, losses: tuple[str, ...]
+    topic: str, ledger: LedgerData, segments: int, report: ReadReport
 ) -> Callable[[], Analyzed]:
-    size_bytes = ledger.data_stop
-    return lambda: Analyzed(topic, ledger.ledger_id, segments, size_bytes, losses)
+    losses = tuple(report.losses)
+    is_sound = all(unit is Unit.ENTRY for unit, _ in report.lost)
+    return lambda: Analyzed(topic, ledger.ledger_id, segments, ledger.data_stop, losses, is_sound)
+
+
+def _all_damaged(segment: SegmentRow) -> SegmentRow:
+    return segment | {"damaged": segment["last_entry_id"] - segment["first_entry_id"] + 1}
 
 
 def _identity(ledger: LedgerData) -> tuple[Any, ...]:
     return (
         ledger.ledger_id,
         ledger.name.data_name,
-        ledger.table.data_object_length_bytes,
+        ledger.data_stop,
         version_text(ledger.version),
     )

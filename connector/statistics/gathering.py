@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -36,6 +37,8 @@ _TIMES: Final = {
     "broker": "__broker_time__",
 }
 _LOOKED_AT: Final = projection([*_TIMES.values(), _KEY, _VERSION])
+_NEEDS: Final = replace(_LOOKED_AT.needs, payload=True)
+"""A reader decompresses payloads before it filters: what fails must have been met here."""
 _UNTOLD: Final = layout.CHUNKED | layout.ENCRYPTED | layout.BROKEN
 """Entries with one of these have rows that cannot be told from the segment alone."""
 
@@ -82,7 +85,7 @@ def _row(ledger: LedgerData, topic: str, runs: Sequence[EntryRun]) -> SegmentRow
         "topic": topic,
         "ledger_id": ledger.ledger_id,
         "object": ledger.name.data_name,
-        "object_bytes": ledger.table.data_object_length_bytes,
+        "object_bytes": ledger.data_stop,
         "object_version": version_text(ledger.version),
         "first_entry_id": first.number(0, layout.ENTRY_ID),
         "last_entry_id": last.last_entry_id,
@@ -108,7 +111,7 @@ def _row(ledger: LedgerData, topic: str, runs: Sequence[EntryRun]) -> SegmentRow
 def _of_rows(origin: Origin, runs: Sequence[EntryRun]) -> SegmentRow:
     """What is known of the messages of entries none of which is `_UNTOLD`."""
     tally = Tally()
-    reader = MessageReader(runs, _LOOKED_AT.needs, tally)
+    reader = MessageReader(runs, _NEEDS, tally)
     batches = [_LOOKED_AT.record_batch(rows, origin, tally) for rows in reader]
     table = pa.Table.from_batches(batches, _LOOKED_AT.schema)
     found: SegmentRow = {"messages": table.num_rows}

@@ -1,0 +1,133 @@
+"""A filter of keys never denies a key that it was given, and is Parquet's to the bit."""
+
+from __future__ import annotations
+
+import io
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arrow_io.core import builds
+from arrow_io.messages.key_filters import filters_with, key_filter
+from tests.support.builds import BUILDS, using_build
+
+_BLOCK_BYTES: Final = 32
+_ABSENT: Final = [f"absent-{number}" for number in range(1000)]
+
+
+def _hash(data: bytes) -> int:
+    """The hash of some bytes, between others."""
+    hashes = memoryview(bytearray(8)).cast("Q")
+    offsets = memoryview(bytearray(8)).cast("i")
+    offsets[0], offsets[1] = 3, 3 + len(data)
+    builds.in_use.keys.hash_texts(b"xyz" + data + b"z", offsets, 1, hashes)
+    return hashes[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", 0xEF46DB3751D8E999),
+        (b"a", 0xD24EC4F1A98C6E5B),
+        (b"abc", 0x44BC2CF5AD770999),
+        (b"message digest", 0x066ED728FCEEB3BE),
+        (b"abcdefghijklmnopqrstuvwxyz", 0xCFE1F278FA89835C),
+        (b"1234567890" * 8, 0xE04A477F19EE145D),
+    ],
+)
+@pytest.mark.usefixtures("build")
+def test_hash_is_xxh64(data: bytes, expected: int) -> None:
+    """By the values that xxHash's authors and its ports publish, seed 0."""
+    assert _hash(data) == expected
+
+
+def _by_parquet(keys: list[str]) -> bytes:
+    """The filter that Parquet's own writer makes of keys, sized for them."""
+    sink = io.BytesIO()
+    pq.write_table(
+        pa.table({"key": keys}),
+        sink,
+        use_dictionary=False,
+        bloom_filter_options={"key": {"ndv": len(keys), "fpp": 0.01}},
+    )
+    told = pq.read_metadata(sink).row_group(0).column(0)
+    stop = told.bloom_filter_offset + told.bloom_filter_length
+    # A header stands before the bits; they are as many as our own.
+    return sink.getvalue()[stop - len(key_filter(pa.array(keys))) : stop]
+
+
+@pytest.mark.parametrize("count", [24, 48, 97, 195, 390])
+@pytest.mark.usefixtures("build")
+def test_filter_is_that_of_parquet(count: int) -> None:
+    """Of as many blocks, to the bit: for keys of all lengths up to hundreds of bytes."""
+    keys = [f"{number}" + "ключ" * (number % 33) + "k" * (number % 37) for number in range(count)]
+
+    assert key_filter(pa.array(keys)) == _by_parquet(keys)
+
+
+@given(keys=st.lists(st.text(max_size=70), max_size=10), build=st.sampled_from(sorted(BUILDS)))
+def test_both_builds_make_the_same_filter_and_deny_no_key(keys: list[str], build: str) -> None:
+    """Whatever the keys are; a filter of them all is sized for the different ones."""
+    with using_build(build):
+        made = key_filter(pa.array([*keys, None, *keys], pa.string()))
+        alone = [key_filter(pa.array([key])) for key in keys]
+        pairs = zip(alone, keys, strict=True)
+        answers = [filters_with(pa.array([made, one]), key) for one, key in pairs]
+    with using_build("pure"):
+        assert made == key_filter(pa.array(sorted(set(keys)), pa.string()))
+        assert alone == [key_filter(pa.array([key])) for key in keys]
+
+    assert all(each.to_pylist() == [True, True] for each in answers)
+
+
+@pytest.mark.usefixtures("build")
+def test_wrong_answers_are_few() -> None:
+    """Of keys that are not there, at the most two in a hundred may be, and none is denied."""
+    keys = [f"key-{number}" for number in range(5000)]
+    made = pa.array([key_filter(pa.array(keys))])
+
+    found = [filters_with(made, key)[0].as_py() for key in keys[::10]]
+    wrong = sum(filters_with(made, key)[0].as_py() for key in _ABSENT)
+
+    assert all(found)
+    assert wrong <= 0.02 * len(_ABSENT)
+    assert len(made[0].as_py()) == 206 * _BLOCK_BYTES
+
+
+@pytest.mark.usefixtures("build")
+def test_filters_of_a_slice_are_looked_at() -> None:
+    """Filters and keys may stand anywhere in their buffers, nulls among them."""
+    keys = pa.array(["a", None, "b", "c", "", None, "d"])
+    filters = pa.array([key_filter(keys.slice(at, 2)) for at in range(6)] + [None, b"", b"short"])
+
+    found = [filters_with(filters.slice(1), key).to_pylist() for key in ("b", "", "d", "zz")]
+
+    # What is no filter denies nothing.
+    assert found == [
+        [True, True, False, False, False, True, True, True],
+        [False, False, True, True, False, True, True, True],
+        [False, False, False, False, True, True, True, True],
+        [False] * 5 + [True] * 3,
+    ]
+
+
+@pytest.mark.usefixtures("build")
+def test_no_key_makes_an_empty_filter() -> None:
+    """It has a block, as any other, and denies each key."""
+    for keys in (pa.array([], pa.string()), pa.nulls(3, pa.string())):
+        made = key_filter(keys)
+        assert made == bytes(_BLOCK_BYTES)
+        assert filters_with(pa.array([made]), "").to_pylist() == [False]
+    assert len(filters_with(pa.array([], pa.binary()), "a")) == 0
+
+
+@pytest.mark.usefixtures("build")
+def test_keys_of_bytes_and_texts_are_the_same() -> None:
+    """A key counts by its bytes."""
+    texts = pa.array(["поток", "b", "b"])
+
+    assert key_filter(texts) == key_filter(texts.cast(pa.binary())) == key_filter(texts.unique())

@@ -1,0 +1,130 @@
+"""What is told of a segment, and that whatever is wrong in it is met by whoever reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from arrow_io.errors import PulsarOffloadError
+from arrow_io.format.index_block import read_index_block, write_index_block
+from arrow_io.read_report import ReadReport
+from connector import open_topic
+from tests.support.buckets import TOPIC, memory_bucket, offload, with_lost_entries
+from tests.support.damage import Part, flipped, regions, woven_objects
+from tests.support.entries import Framing, Message, encode_entry
+from tests.support.expected import COLUMNS, time_of
+from tests.support.reading import read
+from tests.support.statistics import analyzed
+
+_NEVER: Final = pc.field("__publish_time__") == datetime(1980, 1, 1, tzinfo=UTC)
+"""No row passes, so that without damage nothing need be read."""
+
+
+def _rows_and_losses(url: str, **options: Any) -> tuple[str | pa.Table, dict[Any, int]]:  # noqa: ANN401
+    report = ReadReport()
+    try:
+        scan = open_topic(url, TOPIC, columns=COLUMNS, **options).scan.where(_NEVER)
+        rows = read(scan, report=report)
+    except PulsarOffloadError as error:
+        return f"{type(error).__name__}: {error}", {}
+    return rows, dict(report.lost)
+
+
+def _check_is_met(objects: dict[str, bytes]) -> None:
+    """What is read with statistics must be what is read without."""
+    with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
+        analyzed(bucket.url, TOPIC, folder.url)
+        for on_corruption in ("raise", "salvage"):
+            without = _rows_and_losses(bucket.url, on_corruption=on_corruption)
+            given = _rows_and_losses(bucket.url, on_corruption=on_corruption, statistics=folder.url)
+            assert given == without
+
+
+@pytest.mark.parametrize("part", Part)
+def test_damage_of_any_part_of_an_object_is_met(part: Part) -> None:
+    """Of entries, of what stands around them, and of padding, be there a row or not."""
+    objects = woven_objects()
+    for name, data in objects.items():
+        found = [] if name.endswith("-index") else list(regions(data))
+        mine = [each for each in found if each.part is part and each.start < each.stop]
+        for region in {mine[at].start: mine[at] for at in (0, -1) if mine}.values():
+            _check_is_met(objects | {name: flipped(data, region.start, 0x40)})
+
+
+def _single(payload: bytes = b"value", *, framing: Framing | None = None, **message: Any) -> bytes:  # noqa: ANN401
+    fields = {name: message.pop(name) for name in tuple(message) if name in _OUTER}
+    return encode_entry(
+        [Message(payload=payload, **message)],
+        batched=False,
+        framing=framing or Framing(),
+        **fields,
+    )
+
+
+_OUTER: Final = {"publish_time", "schema_version", "txnid_most_bits", "txnid_least_bits"}
+
+
+def test_payloads_that_cannot_be_decompressed_are_met() -> None:
+    """A reader decompresses a payload before a filter is applied, be it of a batch or not."""
+    for batched in (False, True):
+        entry = encode_entry(
+            [Message(payload=b"value " * 9)],
+            batched=batched,
+            framing=Framing(codec="ZSTD", checksum=False),
+        )
+        _check_is_met(offload([(3, [entry[:-7] + b"garbage", _single()])]))
+
+
+def test_lengths_that_do_not_add_up_are_met() -> None:
+    """The length of a whole ledger is compared only by who reads it whole."""
+    objects = offload([(3, [_single(), _single()])])
+    name = next(each for each in objects if each.endswith("-index"))
+    index = read_index_block(objects[name], object_key=name)
+    metadata = replace(index.ledger_metadata, length_bytes=index.ledger_metadata.length_bytes - 1)
+    objects[name] = write_index_block(
+        data_object_length_bytes=index.data_object_length_bytes,
+        entries=index.entries,
+        ledger_metadata=metadata,
+    )
+
+    _check_is_met(objects)
+
+
+def test_entries_that_the_offloader_lost_are_met() -> None:
+    """They are in no segment."""
+    objects = offload([(3, [_single(), _single()])])
+    name = next(each for each in objects if each.endswith("-index"))
+    objects[name] = with_lost_entries(objects[name], 2)
+
+    _check_is_met(objects)
+
+
+def test_counts_that_begin_anew_are_no_error() -> None:
+    """Of a topic that was made anew, the first entries of the newer ledger may be left out."""
+    ledgers = [
+        (
+            ledger_id,
+            [
+                _single(
+                    publish_time=1_700_000_000_000 + (index == skipped),
+                    framing=Framing(broker_metadata=(1_700_000_000_000, index)),
+                )
+                for index in indexes
+            ],
+        )
+        for ledger_id, indexes, skipped in ((3, (7, 8, 9), 8), (4, (0, 1, 2), 0))
+    ]
+    passing = pc.field("__publish_time__") == time_of(1_700_000_000_000)
+    with memory_bucket(offload(ledgers)) as bucket, memory_bucket({}) as folder:
+        analyzed(bucket.url, TOPIC, folder.url)
+        scan = open_topic(bucket.url, TOPIC, statistics=folder.url).scan.where(passing)
+        [topic_read] = scan.reads()
+        rows = read(scan)
+
+    assert topic_read.skipped.segments == 2
+    assert rows["__entry_id__"].to_pylist() == [0, 2, 1, 2]
