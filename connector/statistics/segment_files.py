@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arrow_io.errors import CorruptStatisticsError
-from connector.statistics.segments import SEGMENT_SCHEMA, ledgers_of
+from connector.statistics.segments import LEDGER_SCHEMA, SEGMENT_SCHEMA, ledgers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from arrow_io.storage.location import Location
 
@@ -109,7 +109,20 @@ class SegmentFile:
             raise self._damaged(f"cannot be read: {error}") from None
         if found.schema.to_arrow_schema() != SEGMENT_SCHEMA:
             raise self._damaged("has other columns than this version knows")
+        if self._told_pieces(found.metadata) is None:
+            raise self._damaged("has no hash of what it holds")
         return found
+
+    def _told_pieces(self, told: Mapping[bytes, bytes]) -> tuple[int, list[str]] | None:
+        """The length of what is hashed, and the hash of each piece; None if they are not told."""
+        try:
+            data_bytes, hashes = int(told[_DATA_KEY]), json.loads(told[_PIECES_KEY])
+            count = len(hashes)
+        except (KeyError, TypeError, ValueError):
+            return None
+        if not 0 <= data_bytes <= self.size_bytes or count != -(-data_bytes // _PIECE_BYTES):
+            return None
+        return data_bytes, hashes
 
     @cached_property
     def ledgers(self) -> pa.Table:
@@ -119,8 +132,14 @@ class SegmentFile:
             CorruptStatisticsError: The file is damaged.
             PulsarOffloadError: It cannot be read.
         """
-        with pa.ipc.open_stream(b64decode(self.footer.metadata[_LEDGERS_KEY])) as stream:
-            return stream.read_all()
+        try:
+            with pa.ipc.open_stream(b64decode(self.footer.metadata[_LEDGERS_KEY])) as stream:
+                found = stream.read_all()
+        except (KeyError, ValueError, OSError, pa.ArrowException) as error:
+            raise self._damaged(f"does not tell its ledgers: {error}") from None
+        if found.schema != LEDGER_SCHEMA:
+            raise self._damaged("has other columns than this version knows")
+        return found
 
     @cached_property
     def group_stops(self) -> tuple[int, ...]:
@@ -184,8 +203,7 @@ class SegmentFile:
 
     def _checked(self, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Pieces that are as they were written, and where they begin; neighbours together."""
-        told = self.footer.metadata
-        data_bytes, hashes = int(told[_DATA_KEY]), json.loads(told[_PIECES_KEY])
+        data_bytes, hashes = self._told_pieces(self.footer.metadata) or (0, [])
         runs: list[tuple[int, int]] = []
         for number in sorted(numbers):
             start = number * _PIECE_BYTES
