@@ -142,6 +142,7 @@ def open_topic(
             not where the metadata says.
     """
     url, metadata, schema = hidden_url(url), hidden_url(metadata), hidden_url(schema)
+    statistics = hidden_url(statistics)
     storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
     decryption_keys = hidden(decryption_keys)
     request = TopicRequest(

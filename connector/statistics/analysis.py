@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _FILE_ROWS: Final = 16_384
 """About how many segments stand in a file: 16 GiB of data, which a killed run has to read again."""
+_FILE_BYTES: Final = 64 << 20
+"""Fewer do if their filters of keys have so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def analyze(
     statistics.location.check_writable()
     pending: list[SegmentRow] = []
     mine: list[SegmentRow] = []
+    size_bytes = 0
     with closing(read_ahead(_units(ledgers), threads=os.cpu_count() or 1)) as done:
         try:
             for each in done:
@@ -95,8 +98,9 @@ def analyze(
                     progress(each)
                 else:
                     mine.append(each)
-                if not mine and len(pending) >= _FILE_ROWS:
-                    statistics, pending = _written(statistics, pending), []
+                    size_bytes += len(each.get("keys", b""))
+                if not mine and (len(pending) >= _FILE_ROWS or size_bytes >= _FILE_BYTES):
+                    statistics, pending, size_bytes = _written(statistics, pending), [], 0
         finally:
             statistics = _written(statistics, pending)
     return statistics

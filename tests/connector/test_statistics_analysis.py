@@ -119,13 +119,18 @@ def test_a_run_that_fails_leaves_whole_ledgers() -> None:
     assert found == {3, 4}
 
 
-def test_files_grow_to_a_number_of_rows() -> None:
+def _entry_with_key(number: int) -> bytes:
+    return encode_entry([Message(payload=b"a", partition_key=f"key-{number}")], batched=True)
+
+
+@pytest.mark.parametrize(("limit", "most"), [("_FILE_ROWS", 5), ("_FILE_BYTES", 5 * 32)])
+def test_files_grow_to_a_number_of_rows_or_bytes(limit: str, most: int) -> None:
     """Then they are written, each with whole ledgers."""
-    ledgers = [(ledger_id, [_entry(n) for n in range(4)]) for ledger_id in (3, 4, 5)]
+    ledgers = [(ledger_id, [_entry_with_key(n) for n in range(4)]) for ledger_id in (3, 4, 5)]
     with (
         memory_bucket(offload(ledgers)) as bucket,
         memory_bucket({}) as folder,
-        patch.object(analysis, "_FILE_ROWS", 5),
+        patch.object(analysis, limit, most),
     ):
         known = analyzed(bucket.url, TOPIC, folder.url)
         rows = _rows(folder.url)
