@@ -60,6 +60,18 @@ class Ledger(Protocol):
             last_entry_id: Last entry (inclusive).
         """
 
+    def position_of(self, entry_id: int) -> int | None:
+        """Where the header of an entry begins in its object, if this process knows it.
+
+        Entries with which a block begins need not be known.
+        """
+
+    def remember(self, entry_id: int, position: int) -> None:
+        """Have readers know that the header of an entry begins at a position.
+
+        If no entry of its block has that id, nothing comes of it.
+        """
+
     def byte_span(self, first_entry_id: int, last_entry_id: int) -> ByteSpan | None:
         """The bytes that `entry_runs` reads of an object; None if there are none.
 

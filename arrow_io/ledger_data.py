@@ -213,6 +213,11 @@ class LedgerData:
                     lost = min(last, table.last_entry_id_of_block(block)) - wanted + 1
                     tally.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
 
+    def position_of(self, entry_id: int) -> int | None:
+        """Where the header of an entry begins in the data object, if that is remembered."""
+        known = _OFFSETS.floor(self.memory_key, entry_id)
+        return known[1] if known is not None and known[0] == entry_id else None
+
     def remember(self, entry_id: int, position: int) -> None:
         """Have readers know that the header of an entry begins at a position.
 
@@ -234,15 +239,12 @@ class LedgerData:
             return None
         start, stop = blocks[0].start, blocks[-1].stop
         if first_entry_id > blocks[0].first_entry_id:
-            start = self._position_of(first_entry_id, otherwise=start)
+            known = self.position_of(first_entry_id)
+            start = start if known is None else known
         if last_entry_id < blocks[-1].last_entry_id:
-            stop = self._position_of(last_entry_id + 1, otherwise=stop)
+            known = self.position_of(last_entry_id + 1)
+            stop = stop if known is None else known
         return start, stop
-
-    def _position_of(self, entry_id: int, *, otherwise: int) -> int:
-        """Where an entry inside a block stands, if that is remembered."""
-        known = _OFFSETS.floor(self.memory_key, entry_id)
-        return known[1] if known is not None and known[0] == entry_id else otherwise
 
     def byte_span(self, first_entry_id: int, last_entry_id: int) -> ByteSpan | None:
         """The bytes that `entry_runs` reads of the data object; None if the entries are all lost.
@@ -269,9 +271,8 @@ class LedgerData:
         share = (
             (last - first + 1) * (table.block_stop(block) - start) // (last_of_block - first + 1)
         )
-        behind = start + share
-        if last < last_of_block:
-            behind = self._position_of(last + 1, otherwise=behind)
+        known = self.position_of(last + 1) if last < last_of_block else None
+        behind = start + share if known is None else known
         reader = RangeReader(self.location, self.name.data_name, self.data_stop, self.version)
         return reader.span(min(position, stop), stop, sure_stop=min(behind, stop))
 

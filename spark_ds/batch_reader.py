@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from connector.scan.topic_read import EntryRange, TopicRead
+    from connector.scan.topic_read import SentTask, TopicRead
     from connector.scan.topic_scan import Scan
 
-_TaskRanges: TypeAlias = "tuple[int, tuple[EntryRange, ...]]"
+_NumberedTask: TypeAlias = "tuple[int, SentTask]"
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -83,10 +83,10 @@ class TopicBatchReader(DataSourceReader):
         Raises:
             PulsarOffloadError: Data cannot be read or decoded (damage is logged when salvaging).
         """
-        parts: tuple[_TaskRanges, ...] = partition.value or ()
+        parts: tuple[_NumberedTask, ...] = partition.value or ()
         with sentence_first():
-            for number, ranges in parts:
-                task = self._reads[number].task(ranges)
+            for number, sent in parts:
+                task = self._reads[number].received(sent)
                 options = task.read.options
                 report = ReadReport()
                 schema = options.projection.schema
@@ -103,13 +103,13 @@ def _reading_only(cls: type[TopicBatchReader], reads: list[TopicRead]) -> TopicB
 
 
 def partitions_of(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[InputPartition]:
-    """The tasks of all topics: each as the number of its read, and its ranges.
+    """The tasks of all topics: each as the number of its read, and as it is sent.
 
     Args:
         reads: What is read of each topic.
         task_bytes: How many bytes of data objects a partition should read, about.
     """
-    parts: list[_TaskRanges] = []
+    parts: list[_NumberedTask] = []
     size_bytes = 0
     for number, read in enumerate(reads):
         for task in read.tasks(task_bytes):
@@ -117,7 +117,7 @@ def partitions_of(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[Input
             if parts and size_bytes + data_bytes > task_bytes:
                 yield InputPartition(tuple(parts))
                 parts, size_bytes = [], 0
-            parts.append((number, task.ranges))
+            parts.append((number, task.sent()))
             size_bytes += data_bytes
     if parts:
         yield InputPartition(tuple(parts))

@@ -69,13 +69,13 @@ def in_executors(
         return
     reads = list({id(each.read): each.read for each in tasks}.values())
     numbers = {id(read): number for number, read in enumerate(reads)}
-    parts = [(numbers[id(each.read)], each.ranges) for each in tasks]
+    parts = [(numbers[id(each.read)], each.sent()) for each in tasks]
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                number, ranges = parts[place]
-                written = _written_or_error(write, reads[number].task(ranges))
+                number, sent = parts[place]
+                written = _written_or_error(write, reads[number].received(sent))
                 yield pa.RecordBatch.from_pydict({_RESULT: [pickle.dumps(written)]})
 
     places = spark.range(0, len(parts), 1, len(parts))

@@ -161,7 +161,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Whoever reads has nothing but the partition, and many share what is read.
             reads = [pickle.dumps(read) for read in increment.reads]
             return [
-                InputPartition(tuple((reads[number], ranges) for number, ranges in each.value))
+                InputPartition(tuple((reads[number], sent) for number, sent in each.value))
                 for each in partitions_of(increment.reads, task_bytes)
             ]
 
@@ -173,12 +173,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             PulsarOffloadError: Data cannot be read or decoded (damage is logged when salvaging).
         """
         with sentence_first():
-            for text, ranges in partition.value or ():
+            for text, sent in partition.value or ():
                 read: TopicRead = pickle.loads(text)  # noqa: S301 - made by `partitions`
                 report = ReadReport()
                 schema = read.options.projection.schema
                 taken = spark_schema(schema)
-                for batch in execute_increment(read.task(ranges), report):
+                for batch in execute_increment(read.received(sent), report):
                     yield batch if taken == schema else batch.cast(taken)
                 log_report(read.origin.topic, report)
 

@@ -37,6 +37,23 @@ class EntryRange(NamedTuple):
     """Inclusive."""
 
 
+class EntryPosition(NamedTuple):
+    """Where an entry stands."""
+
+    ledger_id: int
+    entry_id: int
+    position: int
+    """Where its header begins in the object that holds it."""
+
+
+class SentTask(NamedTuple):
+    """A task without its read, on its way to a process that has the read already."""
+
+    ranges: tuple[EntryRange, ...]
+    positions: tuple[EntryPosition, ...]
+    """Where its ranges begin and end, as far as the sender knows it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Ranges that follow each other with no entry between them; no range is empty."""
@@ -172,6 +189,15 @@ class TopicRead:
         """The task of some of the ranges, or of parts of them; ascending."""
         return ScanTask(self, tuple(ranges))
 
+    def received(self, sent: SentTask) -> ScanTask:
+        """The task that another process has sent (`ScanTask.sent`).
+
+        From here on this process knows what the sender knew of where its entries stand.
+        """
+        for each in sent.positions:
+            self.ledger(each.ledger_id).remember(each.entry_id, each.position)
+        return self.task(sent.ranges)
+
     def tasks(self, task_bytes: int) -> Iterator[ScanTask]:
         """Cut the ranges into tasks, at blocks.
 
@@ -215,7 +241,7 @@ class ScanTask:
     """Some entries of one topic or partition, to be read by one reader. Can be pickled.
 
     Apart from the read, which all tasks of a topic share, it takes about twenty bytes a range:
-    whatever sends many tasks on should send the read once (`TopicRead.task`).
+    whatever sends many tasks on should send the read once (`sent`, `TopicRead.received`).
 
     Attributes:
         read: What it is a part of.
@@ -229,6 +255,17 @@ class ScanTask:
     def data_bytes(self) -> int:
         """How many bytes of data objects the task has to read, blocks taken whole."""
         return sum(stop - start for *_, start, stop in self.block_ranges())
+
+    def sent(self) -> SentTask:
+        """The task without its read; `TopicRead.received` makes it whole again, in any process."""
+        positions = []
+        for each in self.ranges:
+            ledger = self.read.ledger(each.ledger_id)
+            for entry_id in (each.first_entry_id, each.last_entry_id + 1):
+                position = ledger.position_of(entry_id)
+                if position is not None:
+                    positions.append(EntryPosition(each.ledger_id, entry_id, position))
+        return SentTask(self.ranges, tuple(positions))
 
     def block_ranges(self) -> Iterator[tuple[Ledger, EntryRange, int, int]]:
         """Each range, with its ledger, and the bytes `[start, stop)` in which it stands.

@@ -48,7 +48,7 @@ def read_as_executors_do(reader: TopicBatchReader) -> list[pa.RecordBatch]:
 
 def tasks_of(reader: TopicBatchReader, partition: InputPartition) -> list[ScanTask]:
     """The tasks of a partition."""
-    return [reader._reads[number].task(ranges) for number, ranges in partition.value]
+    return [reader._reads[number].received(sent) for number, sent in partition.value]
 
 
 @pytest.mark.parametrize(
