@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_ds.lake import copy_topics
+    from spark_ds.statistics import analyze
 
-__all__ = ["copy_topics"]
+_HOMES = {"analyze": "statistics", "copy_topics": "lake"}
+__all__ = ["analyze", "copy_topics"]
 
 
 def __getattr__(name: str) -> object:
     """Import what is asked for: Spark looks into this package in each of its processes."""
-    if name in __all__:
-        return getattr(import_module(f"{__name__}.lake"), name)
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

@@ -6,25 +6,21 @@ the other one stopped.
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from arrow_io.errors import PulsarOffloadError
 from connector.lake.copy import copy_topics as copy_with
+from spark_ds.executors import on_executors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
     from connector.lake.table_copy import TableSummary
     from connector.lake.task_writer import TaskWriter, WrittenTask
     from connector.scan.topic_read import ScanTask
-
-_RESULT = "written"
 
 
 def copy_topics(
@@ -65,24 +61,16 @@ def in_executors(
     files of all tasks. Whatever else befalls a task is Spark's, which tries it again; what the
     attempt before had written is in no table.
     """
-    if not tasks:
-        return
     reads = list({id(each.read): each.read for each in tasks}.values())
     numbers = {id(read): number for number, read in enumerate(reads)}
     parts = [(numbers[id(each.read)], each.sent()) for each in tasks]
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for place in batch.column(0).to_pylist():
-                number, sent = parts[place]
-                written = _written_or_error(write, reads[number].received(sent))
-                yield pa.RecordBatch.from_pydict({_RESULT: [pickle.dumps(written)]})
+    def written(place: int) -> WrittenTask | PulsarOffloadError:
+        number, sent = parts[place]
+        return _written_or_error(write, reads[number].received(sent))
 
-    places = spark.range(0, len(parts), 1, len(parts))
-    rows = places.mapInArrow(run, f"{_RESULT} binary").collect()
     failure: PulsarOffloadError | None = None
-    for row in rows:
-        result = pickle.loads(bytes(row[_RESULT]))  # noqa: S301 - pickled above
+    for result in on_executors(spark, written, len(parts)):
         if isinstance(result, PulsarOffloadError):
             failure = failure or result
         else:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from connector.catalog.catalog_options import CatalogOptions
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.metadata.topic_metadata import TopicMetadata
+    from connector.statistics.analysis import Analyzer
 
 _CONCURRENT_TOPICS = 8
 
@@ -378,6 +379,7 @@ class Catalog:
         *,
         storage_options: Mapping[str, object] | None = None,
         progress: Callable[[Analyzed], None] = lambda _: None,
+        executor: Analyzer = analyze,
     ) -> list[Analyzed]:
         """Read what statistics do not know yet of some topics, and write it there.
 
@@ -389,6 +391,7 @@ class Catalog:
             topics: Short or full names, or globs.
             storage_options: Options of the folder's file system; None: those of the catalog.
             progress: Called after each ledger that was read.
+            executor: What reads them, and writes.
 
         Returns:
             What was read, in this order. Entries that could not be read are among the `losses` of
@@ -413,7 +416,7 @@ class Catalog:
             done.append(each)
             progress(each)
 
-        analyze(known, wanted, tell)
+        executor(known, wanted, tell)
         return done
 
     def unattributed(self) -> list[PulsarOffloadError]:

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -53,6 +53,12 @@ class Analyzed:
     is_sound: bool = True
 
 
+Analyzer: TypeAlias = """Callable[
+    [Statistics, Sequence[tuple[str, LedgerData]], Callable[[Analyzed], None]], object
+]"""
+"""What fills a folder as `analyze` does, in this process or elsewhere."""
+
+
 def unknown_ledgers(
     statistics: Statistics, topic: str, ledgers: Sequence[LedgerData]
 ) -> list[LedgerData]:
@@ -68,8 +74,10 @@ def analyze(
     statistics: Statistics,
     ledgers: Iterable[tuple[str, LedgerData]],
     progress: Callable[[Analyzed], None] = lambda _: None,
+    *,
+    threads: int | None = None,
 ) -> Statistics:
-    """Read ledgers whole, in as many threads as there are cores, and write what they hold.
+    """Read ledgers whole, and write what they hold.
 
     Whatever is written holds whole ledgers; if the run is killed, the next one goes on behind it.
 
@@ -77,6 +85,7 @@ def analyze(
         statistics: The folder.
         ledgers: Ledgers, with the name of the topic or partition of each.
         progress: Called after each ledger that was read.
+        threads: In how many they are decoded; None: in as many as there are cores.
 
     Returns:
         The folder, with the new files.
@@ -89,7 +98,7 @@ def analyze(
     pending: list[SegmentRow] = []
     mine: list[SegmentRow] = []
     size_bytes = 0
-    with closing(read_ahead(_units(ledgers), threads=os.cpu_count() or 1)) as done:
+    with closing(read_ahead(_units(ledgers), threads=threads or os.cpu_count() or 1)) as done:
         try:
             for each in done:
                 if isinstance(each, Analyzed):

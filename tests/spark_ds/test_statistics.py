@@ -1,0 +1,147 @@
+"""Statistics in Spark: what executors gather is what Python does."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import spark_ds
+from arrow_io.errors import MissingObjectError
+from arrow_io.messages.message_metadata import Message
+from connector import open_catalog, open_topic, write_messages
+from connector.statistics.store import open_statistics
+from spark_ds.statistics import _analyzed
+from tests.spark_ds.test_batch_reader import sent
+from tests.support.buckets import TOPIC
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:PySpark does not yet fully support pandas:FutureWarning"
+)
+
+LEDGERS: Final = 4
+MESSAGES: Final = 8
+"""Of a ledger, which has one data block and two segments."""
+PAYLOAD_BYTES: Final = 256 << 10
+HALF_BYTES: Final = (LEDGERS // 2 * MESSAGES + 1) * PAYLOAD_BYTES
+"""What two of the ledgers take, and less than three."""
+BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
+COLUMNS: Final = "__ledger_id__,__entry_id__,__key__,__publish_time__"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A topic with a message a minute."""
+    url = str(tmp_path_factory.mktemp("bucket"))
+    messages = (
+        Message(
+            payload=os.urandom(PAYLOAD_BYTES),
+            publish_time_ms=int((BEGIN + timedelta(minutes=number)).timestamp()) * 1000,
+            key=f"k{number}",
+        )
+        for number in range(LEDGERS * MESSAGES)
+    )
+    write_messages(
+        url, TOPIC, messages, compression="none", batch_messages=1, ledger_entries=MESSAGES
+    )
+    return url
+
+
+@pytest.fixture(scope="module")
+def folder(url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Statistics of the topic that Python gathered."""
+    folder = tmp_path_factory.mktemp("statistics")
+    assert len(open_catalog(url).analyze(folder)) == LEDGERS
+    return folder
+
+
+def rows_in(folder: Path) -> list[dict[str, Any]]:
+    """All segments that a folder has, in order."""
+    table = pa.concat_tables(pq.read_table(each) for each in sorted(folder.iterdir()))
+    rows: list[dict[str, Any]] = table.sort_by("start").sort_by("ledger_id").to_pylist()
+    return rows
+
+
+@pytest.mark.spark
+def test_executors_gather_what_python_does(
+    spark: SparkSession, url: str, folder: Path, tmp_path: Path
+) -> None:
+    """Each task writes files of its own; what is known is not read again, by either engine."""
+    told: list[Any] = []
+    first = spark_ds.analyze(
+        spark, url, TOPIC, statistics=tmp_path, task_bytes=HALF_BYTES, progress=told.append
+    )
+
+    assert told == first
+    ids = [row["ledger_id"] for row in rows_in(folder)]
+    assert sorted(each.ledger_id for each in first) == ids[::2]
+    assert {(each.segments, each.losses) for each in first} == {(2, ())}
+    assert len(list(tmp_path.iterdir())) == 2
+    assert rows_in(tmp_path) == rows_in(folder)
+    assert spark_ds.analyze(spark, url, statistics=tmp_path, catalog=open_catalog(url)) == []
+    assert open_catalog(url).analyze(tmp_path) == []
+
+
+@pytest.mark.spark
+def test_a_task_that_fails_keeps_nothing_from_others(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    """The error is what it was on the executor; the next run reads what is left."""
+    bucket, statistics = tmp_path / "bucket", tmp_path / "statistics"
+    bucket.mkdir()
+    for each in os.scandir(url):
+        (bucket / each.name).hardlink_to(each.path)
+    catalog = open_catalog(str(bucket))
+    lost = max(bucket.iterdir(), key=lambda path: path.stat().st_size)
+    lost.rename(tmp_path / "lost")
+    told: list[Any] = []
+    with pytest.raises(MissingObjectError) as caught:
+        spark_ds.analyze(
+            spark,
+            str(bucket),
+            statistics=statistics,
+            catalog=catalog,
+            task_bytes=1,
+            progress=told.append,
+        )
+    assert caught.value.object_key == lost.name
+    assert len(told) == LEDGERS - 1
+    assert len(rows_in(statistics)) == 2 * (LEDGERS - 1)
+
+    (tmp_path / "lost").rename(lost)
+    (again,) = spark_ds.analyze(spark, str(bucket), statistics=statistics)
+
+    assert lost.name.endswith(f"-ledger-{again.ledger_id}")
+    assert len(rows_in(statistics)) == 2 * LEDGERS
+    assert catalog.analyze(statistics) == []
+
+
+def test_a_task_that_is_repeated_changes_nothing(url: str, folder: Path, tmp_path: Path) -> None:
+    """It writes the same files; and if it was stopped before, rows that readers unite."""
+    catalog = open_catalog(url)
+    (topic,) = catalog.select(TOPIC)
+    share = [(TOPIC, ledger) for ledger in topic.data]
+    statistics = open_statistics(tmp_path)
+    _analyzed(statistics, share[1:3])
+
+    for _ in range(2):
+        done, error = sent(_analyzed(statistics, share))
+        assert (len(done), error) == (LEDGERS, None)
+
+    assert len(list(tmp_path.iterdir())) == 2
+    start, end = BEGIN + timedelta(minutes=9), BEGIN + timedelta(minutes=11)
+    found = [
+        open_topic(url, TOPIC, start=start, end=end, statistics=each, value="raw")
+        for each in (tmp_path, folder)
+    ]
+    assert found[0].to_table() == found[1].to_table()
+    assert found[0].scan.reads()[0].ranges == found[1].scan.reads()[0].ranges
