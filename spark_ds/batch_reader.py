@@ -43,7 +43,8 @@ class TopicBatchReader(DataSourceReader):
     """Reads a scan of topics.
 
     Has no `pushFilters`: in Spark 4.3 a scan that was planned with a filter is used again for the
-    next query of the same data frame, which then lacks rows.
+    next query of the same data frame, which then lacks rows. What a frame has by the option `where`
+    it has in all queries.
 
     What a task had to leave out (open transactions, incomplete chunked messages, damage that was
     passed over) is logged at level WARNING, with the place of each loss: the executor's standard
@@ -60,6 +61,7 @@ class TopicBatchReader(DataSourceReader):
     def __init__(self, scan: Scan, unsound: ReadReport, task_bytes: int | None = None) -> None:
         self._reads = scan.reads()
         self._unsound = unsound
+        self._skipped = scan.skipped()
         if task_bytes is None:
             task_bytes = default_task_bytes(sum(read.data_bytes for read in self._reads))
         self._partitions = list(partitions_of(self._reads, task_bytes))
@@ -71,6 +73,9 @@ class TopicBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One or more tasks each, in order; many small topics make one partition."""
         log_report("the bucket", self._unsound)
+        for sentence in self._skipped.lines():
+            level = logging.WARNING if sentence in self._skipped.problems else logging.INFO
+            _LOG.log(level, "pulsar_offload: %s", sentence)
         return self._partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -30,6 +30,7 @@ from spark_ds.listing_reader import ListingReader
 from spark_ds.options import SourceOptions, hide_secrets
 from spark_ds.sentence_first import sentence_first
 from spark_ds.stream_reader import DEFAULT_BATCH_BYTES, StreamSource, TopicStreamReader
+from spark_ds.where import where_expression
 from spark_ds.write_options import SinkOptions
 from spark_ds.writer import TopicBatchWriter, TopicStreamWriter, refuse_overwrite
 
@@ -55,6 +56,14 @@ class PulsarOffloadDataSource(DataSource):
     the default ones. Spark 4.3 tells a source nothing of what a query needs, so all of them are
     decoded, even for `count()`: name few. Filters are applied by Spark.
 
+    Rows: what the option `where` says is applied by the source, which then decodes other columns
+    only for the rows that are left, and with `statistics` reads only what may have such rows.
+    Spark's own filters spare nothing. `where` compares columns (in backticks, if a name has other
+    characters than letters, digits and underscores) with literals, by `=`, `!=`, `<`, `<=`, `>`,
+    `>=`, `IN`, `BETWEEN`, `LIKE 'prefix%'` and `IS NULL`, joined by `AND`, `OR`, `NOT`. It means
+    what it means to Spark, but that `TIMESTAMP '…'` is UTC unless it says otherwise; what is not
+    understood is an error. A time of day can only be compared with `NULL`.
+
     Values: with the option `schema`, which is not Spark's `.schema("…")`, they become typed columns
     (`arrow_io.columns`); executors get what they need of it inside their tasks. A time of day is a
     `bigint`, microseconds since midnight, because Spark's `TIME` is switched off by default.
@@ -76,6 +85,8 @@ class PulsarOffloadDataSource(DataSource):
     | `buckets` | URLs of further buckets, as a JSON object by name |
     | `table` | instead of `messages`: `topics`, `ledgers`, `blocks` or `objects` as rows |
     | `columns` | names, separated by commas; `*` among them for the default ones |
+    | `where` | a condition in SQL: only rows for which it is true are given |
+    | `statistics` | as in `open_topic`; not for streams |
     | `schema` | of the values: on the driver, a file or folder; or JSON; or a type, as `STRING` |
     | `schema_version`, `value` | as in `open_topic` |
     | `time_unit` | `us`: Spark's times have microseconds |
@@ -200,6 +211,9 @@ class PulsarOffloadDataSource(DataSource):
         if options.request.end is not None:
             message = "a stream has no end: use spark.read for a part of a topic"
             raise OptionError(message)
+        if options.request.statistics is not None:
+            message = "option statistics is for spark.read: a stream reads what is new"
+            raise OptionError(message)
         start = Bounds.parse(options.request.start, None)
         catalog = _catalog(options)
         dataset = _open(options, catalog, on_corruption="salvage", start=None)
@@ -300,7 +314,7 @@ def _open(
     catalog: Catalog | None = None,
     **instead: Any,  # noqa: ANN401 - of open_topic
 ) -> TopicDataset:
-    """Open the topics.
+    """Open the topics, for the rows that are asked for.
 
     Args:
         options: What the user gave.
@@ -310,7 +324,10 @@ def _open(
     catalog = catalog or _catalog(options)
     beside = options.request.beside_catalog()
     wanted = _wanted(options, catalog)
-    return open_topic(options.location.url, wanted, catalog=catalog, **{**beside, **instead})
+    dataset = open_topic(options.location.url, wanted, catalog=catalog, **{**beside, **instead})
+    if options.where is None:
+        return dataset
+    return dataset.filter(where_expression(options.where, dataset.scan.options.filterable.schema))
 
 
 def _beginning(

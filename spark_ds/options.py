@@ -17,7 +17,7 @@ from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location
 from connector.catalog_tables import TABLES
 from connector.decryption_keys import read_decryption_keys
-from connector.options.kinds import read_count, read_flag, read_names, read_number
+from connector.options.kinds import read_count, read_flag, read_names, read_number, read_text
 from connector.options.nested import put_text, put_value
 from connector.options.topic_request import OPTIONS, TopicRequest
 from connector.pulsar_time import time_of
@@ -58,6 +58,7 @@ class SourceOptions:
         topics: Names and globs; or a regular expression, which full names have to match. A listing
             without any is of all topics.
         table: `messages`, or the listing that is asked for.
+        where: A condition in SQL, which rows have to meet; None: there is none.
         task_bytes: About how many bytes of data objects a Spark task should read; None: by the
             size of the scan.
         offsets: Where a stream begins, if not at a bound that a batch read has too.
@@ -69,6 +70,7 @@ class SourceOptions:
     request: TopicRequest
     topics: tuple[str, ...] | re.Pattern[str] = ()
     table: str = _MESSAGES
+    where: str | None = None
     task_bytes: int | None = None
     offsets: StartingOffsets | None = None
     max_bytes: int | None = None
@@ -243,6 +245,7 @@ _PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
     "secret.decryption_keys": ("decryption_keys", _keys),
     "secret.metadata_options": ("metadata_options", _parser(OPTIONS["metadata_options"])),
     "table": ("table", _listing),
+    "where": ("where", read_text),
     "task_bytes": ("task_bytes", read_count),
     "maxBytesPerTrigger": ("max_bytes", _size),
     "maxLedgersPerTrigger": ("max_ledgers", read_count),
@@ -257,7 +260,7 @@ _PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
 """The field of each option, and how its text is read: those of the table, and Spark's own."""
 
 _OWN_FIELDS: Final = frozenset(
-    {"topics", "table", "task_bytes", "offsets", "max_bytes", "max_ledgers"}
+    {"topics", "table", "where", "task_bytes", "offsets", "max_bytes", "max_ledgers"}
 )
 _LISTING_FIELDS: Final = frozenset(
     {"topics", "table", *(name for name, option in OPTIONS.items() if option.of_catalog)}

@@ -1,7 +1,8 @@
-"""Statistics in Spark: what executors gather is what Python does."""
+"""Statistics in Spark: what executors gather is what Python does, and reads look at it."""
 
 from __future__ import annotations
 
+import logging
 import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -11,12 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import spark_ds
-from arrow_io.errors import MissingObjectError
+from arrow_io import ledger_data
+from arrow_io.errors import MissingObjectError, OptionError
 from arrow_io.messages.message_metadata import Message
+from arrow_io.offset_memory import OffsetMemory
 from connector import open_catalog, open_topic, write_messages
 from connector.statistics.store import open_statistics
+from spark_ds.batch_reader import TopicBatchReader
+from spark_ds.datasource import PulsarOffloadDataSource
 from spark_ds.statistics import _analyzed
-from tests.spark_ds.test_batch_reader import sent
+from tests.spark_ds.test_batch_reader import read_as_executors_do, sent
 from tests.support.buckets import TOPIC
 
 if TYPE_CHECKING:
@@ -145,3 +150,105 @@ def test_a_task_that_is_repeated_changes_nothing(url: str, folder: Path, tmp_pat
     ]
     assert found[0].to_table() == found[1].to_table()
     assert found[0].scan.reads()[0].ranges == found[1].scan.reads()[0].ranges
+
+
+def reader_by(url: str, **options: str) -> TopicBatchReader:
+    """What the driver plans by some options."""
+    given = {"url": url, "topic": TOPIC, "columns": COLUMNS, **options}
+    source = PulsarOffloadDataSource(given)
+    reader = source.reader(source.schema())
+    assert isinstance(reader, TopicBatchReader)
+    return reader
+
+
+@pytest.fixture
+def as_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process know nothing of where entries stand."""
+    monkeypatch.setattr(ledger_data, "_OFFSETS", OffsetMemory())
+
+
+MINUTE: Final = "TIMESTAMP '2026-01-01 00:{}:00'"
+OPTIONS: Final = [
+    {"start": "2026-01-01T00:12:00Z", "end": "2026-01-01T00:14:00Z"},
+    {"where": f"`__publish_time__` BETWEEN {MINUTE.format(12)} AND {MINUTE.format(13)}"},
+    {"where": "__key__ = 'k13' AND __ledger_id__ >= 0"},
+]
+"""What asks for rows of the second segment of the second ledger."""
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.usefixtures("as_elsewhere")
+def test_executors_read_what_may_have_rows(
+    url: str, folder: Path, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They know from the driver where in its block a segment stands; the rows are the same."""
+    without = reader_by(url, **options)
+    reader = reader_by(url, **options, statistics=str(folder))
+    (partition,) = sent(list(reader.partitions()))
+    monkeypatch.setattr(ledger_data, "_OFFSETS", OffsetMemory())
+    there = sent(reader)
+
+    batches = list(there.read(partition))
+
+    assert pa.Table.from_batches(batches) == pa.Table.from_batches(read_as_executors_do(without))
+    segment_bytes = MESSAGES // 2 * PAYLOAD_BYTES
+    (read,) = there._reads
+    counts = read.ledgers[0].location.trace.counts
+    assert segment_bytes < counts.range_bytes < 1.1 * segment_bytes
+
+
+def test_statistics_that_cannot_be_used_are_told(
+    url: str, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As warnings of the driver, and what they spare as notes."""
+    (good,) = folder.iterdir()
+    (tmp_path / good.name).write_bytes(good.read_bytes())
+    (tmp_path / f"segments-{'0' * 32}-20.parquet").write_bytes(b"damaged" * 9)
+    caplog.set_level(logging.INFO)
+
+    reader_by(url, **OPTIONS[0], statistics=str(tmp_path)).partitions()
+
+    (problem,) = (each for each in caplog.records if each.levelno == logging.WARNING)
+    assert "a file of statistics is not as it was written" in problem.getMessage()
+    assert any("not to read, by statistics: 7 segments" in each for each in caplog.messages)
+
+
+def test_streams_take_conditions_and_no_statistics(url: str) -> None:
+    """What they could not use is refused."""
+    given = {"url": url, "topic": TOPIC, "columns": COLUMNS}
+    source = PulsarOffloadDataSource({**given, "where": "__key__ IN ('k3', 'k13')"})
+    stream = source.streamReader(source.schema())
+    begin = stream.initialOffset()
+    end = stream.latestOffset(begin, stream.getDefaultReadLimit())
+
+    batches = [batch for part in stream.partitions(begin, end) for batch in stream.read(part)]
+
+    assert pa.Table.from_batches(batches)["__key__"].to_pylist() == ["k3", "k13"]
+    refusing = PulsarOffloadDataSource({**given, "statistics": url})
+    with pytest.raises(OptionError, match=r"statistics is for spark\.read"):
+        refusing.streamReader(source.schema()).initialOffset()
+
+
+def test_conditions_are_for_messages(url: str) -> None:
+    """A listing has none; and a column that there is not is named before anything is planned."""
+    with pytest.raises(OptionError, match="where is for messages"):
+        PulsarOffloadDataSource({"url": url, "table": "topics", "where": "a = 1"}).schema()
+    with pytest.raises(OptionError, match="no column key, did you mean __key__"):
+        PulsarOffloadDataSource({"url": url, "topic": TOPIC, "where": "key = '1'"}).schema()
+
+
+@pytest.mark.spark
+def test_conditions_mean_what_they_mean_to_spark(
+    spark: SparkSession, url: str, folder: Path
+) -> None:
+    """The rows are those of Spark's own filter, in every query of a frame."""
+    condition = f"{OPTIONS[1]['where']} OR NOT __key__ >= 'k0'"
+    frame = spark.read.format("pulsar_offload").options(topic=TOPIC, columns=COLUMNS)
+    asked = frame.option("where", condition).option("statistics", str(folder)).load(url)
+    of_all = spark.read.format("pulsar_offload").options(topic=TOPIC, columns=COLUMNS).load(url)
+
+    rows = asked.collect()
+
+    assert [row["__key__"] for row in rows] == ["k12", "k13"]
+    assert rows == of_all.where(condition).collect()
+    assert asked.count() == len(rows)
