@@ -10,8 +10,10 @@ from bisect import bisect_right, insort
 from collections import OrderedDict
 from threading import Lock
 
-MAX_OBJECTS = 256
+MAX_OBJECTS = 1 << 14
+"""As many ledgers as one plan may have that reads a little of each."""
 MAX_OFFSETS_PER_OBJECT = 4096
+MAX_OFFSETS = 1 << 20
 
 
 class OffsetMemory:
@@ -22,9 +24,12 @@ class OffsetMemory:
         *,
         max_objects: int = MAX_OBJECTS,
         max_offsets_per_object: int = MAX_OFFSETS_PER_OBJECT,
+        max_offsets: int = MAX_OFFSETS,
     ) -> None:
         self._max_objects = max_objects
-        self._max_offsets = max_offsets_per_object
+        self._max_per_object = max_offsets_per_object
+        self._max_offsets = max_offsets
+        self._count = 0
         self._objects: OrderedDict[object, list[tuple[int, int]]] = OrderedDict()
         self._lock = Lock()
 
@@ -35,15 +40,17 @@ class OffsetMemory:
             self._objects.move_to_end(key)
             index = bisect_right(offsets, (entry_id, offset))
             known = index > 0 and offsets[index - 1][0] == entry_id
-            if not known and len(offsets) < self._max_offsets:
+            if not known and len(offsets) < self._max_per_object:
                 insort(offsets, (entry_id, offset))
-            while len(self._objects) > self._max_objects:
-                self._objects.popitem(last=False)
+                self._count += 1
+            while len(self._objects) > self._max_objects or self._count > self._max_offsets:
+                _, forgotten = self._objects.popitem(last=False)
+                self._count -= len(forgotten)
 
     def forget(self, key: object) -> None:
         """Forget an object: what was remembered of it has proved wrong."""
         with self._lock:
-            self._objects.pop(key, None)
+            self._count -= len(self._objects.pop(key, ()))
 
     def floor(self, key: object, entry_id: int) -> tuple[int, int] | None:
         """The greatest remembered entry id that is at most `entry_id`, and its offset."""

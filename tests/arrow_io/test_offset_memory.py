@@ -69,6 +69,31 @@ def test_object_remembered_longest_ago_goes_first() -> None:
     assert memory.floor("c", 1) == (1, 10)
 
 
+def test_offsets_of_all_objects_are_bounded() -> None:
+    """The object remembered longest ago goes first; what was forgotten takes no room."""
+    memory = OffsetMemory(max_offsets=3)
+    for key, entry_id in (("a", 1), ("a", 2), ("b", 1), ("c", 1)):
+        memory.remember(key, entry_id, 10)
+    assert [memory.floor(key, 9) for key in "abc"] == [None, (1, 10), (1, 10)]
+
+    memory.forget("b")
+    for entry_id in (2, 3, 3):
+        memory.remember("c", entry_id, 10 * entry_id)
+
+    assert memory.floor("c", 9) == (3, 30)
+    memory.remember("d", 1, 10)
+    assert [memory.floor(key, 9) for key in "cd"] == [None, (1, 10)]
+
+
+def test_many_objects_are_remembered() -> None:
+    """A plan of ten thousand ledgers is read with what it was told of each."""
+    memory = OffsetMemory()
+    for number in range(10_000):
+        memory.remember(number, 7, number)
+
+    assert memory.floor(0, 9) == (7, 0)
+
+
 def test_offsets_of_one_object_are_bounded() -> None:
     """What comes when it is full is not remembered, and nothing is put out for it."""
     memory = OffsetMemory(max_offsets_per_object=3)
