@@ -1,17 +1,25 @@
-"""A catalog as tables: one row a topic, a ledger, a data block, or an object of the bucket."""
+"""A catalog as tables: one row a topic, a ledger, a data block, a segment, or an object."""
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from arrow_io.errors import UnusedStatisticsWarning
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
+from arrow_io.messages.message_columns import repeated
 from arrow_io.wording import counted
 from connector.pulsar_time import time_of
+from connector.statistics.data_objects import DataObjects
+from connector.statistics.segments import SEGMENT_SCHEMA
+from connector.statistics.store import UNUSABLE, open_statistics
 from connector.topic_name import TopicName, select_topics
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
+    from connector.statistics.segment_files import SegmentFile
 
 Row: TypeAlias = dict[str, Any]
 """A line of a listing, by column."""
@@ -112,6 +121,14 @@ OBJECT_SCHEMA = pa.schema(
 `foreign`, whose name no offloader of Pulsar gives."""
 
 
+KNOWN_SEGMENT_SCHEMA = pa.schema(
+    [each for each in SEGMENT_SCHEMA if each.name != "keys"] + [pa.field("is_current", pa.bool_())]
+)
+"""One row a segment, by topic, ledger id and entry: what statistics know of it
+(`connector.statistics.segments`), but for the filter of its keys; and whether its object is the one
+that is read, in the version that the bucket has. Segments of others are never looked at."""
+
+
 def counted_topics(topics: Iterable[TopicName]) -> str:
     """How many topics there are, a partitioned one counted once; and how many partitions, if any.
 
@@ -184,13 +201,55 @@ def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
     return table_of(rows, OBJECT_SCHEMA)
 
 
+def segments_table(
+    catalog: Catalog,
+    statistics: str | os.PathLike[str],
+    topic: str | Sequence[str] | None = None,
+) -> pa.Table:
+    """The segments that statistics know of topics, in `KNOWN_SEGMENT_SCHEMA`.
+
+    Warns with `UnusedStatisticsWarning` if a file of them cannot be used.
+
+    Args:
+        catalog: The catalog.
+        statistics: Folder or URL of the statistics, reached by the options of the catalog.
+        topic: Names or globs; None: all topics that statistics know, whether they are in the
+            catalog or not.
+
+    Raises:
+        OptionError: Something that is given as `topic` is not a name or glob; or `statistics` is
+            not a folder or URL.
+        TopicNotFoundError: A name or glob selects no topic.
+        PulsarOffloadError: The metadata, an index object or the statistics cannot be read.
+    """
+    topics = _selected(catalog, topic)
+    place = catalog.location
+    opened = open_statistics(statistics, place.storage_options, trace=place.trace)
+    objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
+    problems = list(opened.problems)
+    tables = [KNOWN_SEGMENT_SCHEMA.empty_table()]
+    for file in opened.files:
+        ledgers = file.ledgers
+        if topic is not None:
+            names = pa.array((str(each.topic) for each in topics), pa.string())
+            ledgers = ledgers.filter(pc.is_in(ledgers.column("topic"), value_set=names))
+        try:
+            tables += _segments_of(file, ledgers, objects)
+        except UNUSABLE as error:
+            problems.append(str(error))
+    for problem in problems:
+        warnings.warn(problem, UnusedStatisticsWarning, stacklevel=2)
+    order = ("topic", "ledger_id", "first_entry_id")
+    return pa.concat_tables(tables).sort_by([(name, "ascending") for name in order])
+
+
 TABLES: Mapping[str, Callable[[Catalog, str | Sequence[str] | None], pa.Table]] = {
     "topics": topics_table,
     "ledgers": ledgers_table,
     "blocks": blocks_table,
     "objects": objects_table,
 }
-"""Every table, by name."""
+"""Every table of the catalog alone, by name."""
 
 
 def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
@@ -231,6 +290,20 @@ def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
         "unsound": len(problems),
         "problems": problems,
     }
+
+
+def _segments_of(file: SegmentFile, ledgers: pa.Table, objects: DataObjects) -> list[pa.Table]:
+    """The segments of some ledgers of a file, in `KNOWN_SEGMENT_SCHEMA`."""
+    columns = KNOWN_SEGMENT_SCHEMA.names[:-1]
+    parts = []
+    for groups, rows in file.row_groups_of(ledgers):
+        read = file.segments(groups, columns).select(columns)
+        parts += [read.slice(*each) for each in rows]
+    same = objects.are_same(ledgers)
+    return [
+        part.append_column("is_current", repeated(is_same, pa.bool_(), part.num_rows))
+        for part, is_same in zip(parts, same.to_pylist(), strict=True)
+    ]
 
 
 def _storable(number: int) -> int:

@@ -23,7 +23,7 @@ from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.option_names import spelled
 from arrow_io.option_values import kind_of, path_or_url
 from arrow_io.storage.hidden import hidden_url
-from connector.catalog_tables import TABLES
+from connector.catalog_tables import TABLES, segments_table
 from connector.credential_scope import HOSTLESS, origins
 from connector.engines.duckdb_binding import (
     PLACE_OPTIONS,
@@ -44,9 +44,11 @@ from connector.options.topic_request import (
 from connector.topic import open_topic, read_schema
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
     from connector.catalog.catalog import Catalog
@@ -58,11 +60,14 @@ _NUMBERS = itertools.count(1)
 
 _UNTIL = "until"
 """The option `end` by a name that SQL takes without quotes."""
+_SEGMENTS = "pulsar_segments"
+_STATISTICS = "statistics"
 _LISTINGS = {f"pulsar_{name}": table for name, table in TABLES.items()}
 _CREDENTIALS = {"storage_options": ("url", "buckets"), "metadata_options": ("metadata",)}
 """Options that hold credentials, and those that name the places that they are for."""
 _MACROS = {
     _READ: ("url", *(n for n, each in OPTIONS.items() if each.in_python_only is None), _UNTIL),
+    _SEGMENTS: ("topic", _STATISTICS, *PLACE_OPTIONS),
 } | dict.fromkeys(_LISTINGS, ("topic", *PLACE_OPTIONS))
 """The named parameters of each table function; `read_pulsar` has the topic before them."""
 
@@ -95,12 +100,14 @@ def register_duckdb(
     `pulsar_topics()`, `pulsar_ledgers()`, `pulsar_blocks()` and `pulsar_objects()` give the bucket
     as tables (`connector.catalog_tables`), as it is then too. Their parameters are `topic`, a
     name, a glob or a list of these, and the options that say where: `url`, `storage_options`,
-    `metadata`, `metadata_options`, `buckets`.
+    `metadata`, `metadata_options`, `buckets`. `pulsar_segments()` gives what statistics know, and
+    takes `statistics` too, unless that is registered.
 
     Credentials that are registered go to no other host than the one registered with them. If a
     statement names `url`, `buckets` or `metadata` without the options for it, the registered
     `storage_options` and `metadata_options` hold only if that is the same place
-    (`connector.credential_scope`). The same goes for files that it names as `schema`. Another
+    (`connector.credential_scope`). The same goes for files that it names as `schema`; `statistics`
+    elsewhere are refused unless the statement has the options for them, and for the bucket. Another
     bucket of the same store is the same place. Credentials that are registered without a place
     hold for stores whose host is not in the URL, such as S3.
 
@@ -157,6 +164,16 @@ def register_duckdb(
             con.execute(f"CREATE OR REPLACE MACRO {_macro(name, function)}")
     if replaced is not None:
         con.remove_function(replaced)
+
+
+def _of_statistics(request: TopicRequest) -> str | os.PathLike[str]:
+    if request.statistics is None:
+        message = (
+            "no statistics are given, neither in the statement (statistics := …) nor to"
+            " register_duckdb"
+        )
+        raise OptionError(message)
+    return request.statistics
 
 
 def _in_sql(name: str, value: object) -> str:
@@ -244,7 +261,7 @@ class _Binder:
         if _UNTIL in given:
             given["end"] = given.pop(_UNTIL)
         function, topic = given.pop("function", None), given.pop("topic", None)
-        is_listing = function in _LISTINGS
+        is_listing = function in {_SEGMENTS, *_LISTINGS}
         is_all = is_listing and topic is None
         if not is_all and not isinstance(topic, str) and not is_texts(topic):
             message = f"the topic must be a name, a glob, or a list of these, not {topic!r}"
@@ -288,10 +305,15 @@ class _Binder:
     def _listing(
         self, function: str, topic: str | list[str] | None, given: dict[str, object]
     ) -> BoundListing:
-        (url, request), table = self._request(given), _LISTINGS[function]
-        return BoundListing(
-            lambda: table(self._catalog(url, request), topic), self._variable.forget
-        )
+        url, request = self._request(given)
+
+        def table() -> pa.Table:
+            catalog = self._catalog(url, request)
+            if function == _SEGMENTS:
+                return segments_table(catalog, _of_statistics(request), topic)
+            return _LISTINGS[function](catalog, topic)
+
+        return BoundListing(table, self._variable.forget)
 
     def _request(self, given: dict[str, object]) -> tuple[str, TopicRequest]:
         """The URL, and the options, that hold for a statement.
@@ -314,7 +336,25 @@ class _Binder:
             n: each for n, each in read.items() if n != "url" and OPTIONS[n].of_catalog
         }
         check_with_catalog(url, TopicRequest(catalog=request.catalog, **fixed))
+        self._check_statistics(given, request)
         return url, request
+
+    def _check_statistics(self, given: Mapping[str, object], request: TopicRequest) -> None:
+        """Refuse statistics elsewhere, to which the registered credentials would go.
+
+        Raises:
+            OptionError: A statement names such a place.
+        """
+        catalog = request.catalog
+        sent = request.storage_options if catalog is None else catalog.location.storage_options
+        places = (*_CREDENTIALS["storage_options"], _STATISTICS)
+        is_own = not sent or "storage_options" in given
+        if _STATISTICS in given and not is_own and not self._is_known(places, given):
+            message = (
+                "the statistics lie elsewhere, and register_duckdb's storage_options are for the"
+                " URL registered with them: give storage_options in the statement"
+            )
+            raise OptionError(message)
 
     def _withheld(self, given: Mapping[str, object]) -> list[str]:
         """The registered credentials that must not go to a place that a statement names."""

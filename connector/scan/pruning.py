@@ -21,7 +21,8 @@ from connector.scan import skipping
 from connector.scan.passing import passing
 from connector.scan.skipping import Asked, Counted
 from connector.scan.topic_read import EntryRange, Skipped, TopicRead
-from connector.statistics.segments import IDENTITY, LEDGER_SCHEMA, version_text
+from connector.statistics.data_objects import DataObjects
+from connector.statistics.segments import LEDGER_SCHEMA
 from connector.statistics.store import UNUSABLE
 
 if TYPE_CHECKING:
@@ -214,11 +215,12 @@ def _unread(
     statistics: Statistics,
 ) -> tuple[pa.Table, Skipped]:
     """The segments, and whole ledgers, of a topic's ranges that need not be read."""
-    objects = _Objects(topic.data, ranges)
+    name, wanted = str(topic.topic), {each.ledger_id for each in ranges}
+    objects = DataObjects((name, each) for each in topic.data if each.ledger_id in wanted)
     known: set[int] = set()
     unread: list[pa.Table] = [_NOTHING]
     skipped = Skipped(problems=statistics.problems)
-    for file, ledgers in statistics.ledgers(str(topic.topic)):
+    for file, ledgers in statistics.ledgers(name):
         mine = ledgers.filter(objects.are_same(ledgers))
         known.update(mine.column("ledger_id").to_pylist())
         may_pass = asked.may_pass(mine)
@@ -260,32 +262,6 @@ def _looked_into(
             )
             may_pass = asked.may_pass(segments)
         yield segments.select(_STRETCH).append_column("may_pass", may_pass)
-
-
-class _Objects:
-    """The data objects that are to be read, to be compared with those that statistics are of."""
-
-    def __init__(self, ledgers: Sequence[LedgerData], ranges: Sequence[EntryRange]) -> None:
-        wanted = {each.ledger_id for each in ranges}
-        self._data = {each.ledger_id: each for each in ledgers if each.ledger_id in wanted}
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self._data)
-
-    def are_same(self, ledgers: pa.Table) -> pa.BooleanArray:
-        """For each ledger of statistics whether it is one of these, with the same object."""
-        columns = (ledgers.column(name).to_pylist() for name in IDENTITY[1:])
-        return pa.array((self._is_same(*each) for each in zip(*columns, strict=True)), pa.bool_())
-
-    def _is_same(self, ledger_id: int, name: str, size_bytes: int, version: str | None) -> bool:
-        data = self._data.get(ledger_id)
-        if data is None or data.data_stop != size_bytes:
-            return False
-        # Where one version is not known, there is nothing to tell them apart.
-        own = version_text(data.version)
-        return data.name.data_name == name and (None in {own, version} or own == version)
 
 
 def _remember(ledgers: Sequence[LedgerData], segments: pa.Table, may_pass: pa.BooleanArray) -> None:

@@ -1,5 +1,6 @@
 """Statistics of topics: what a pass over the entries learned of each segment, kept for good.
 
 `segments` has the columns, `gathering` makes rows of entries, `segment_files` writes them so that
-damage is found, `store` is a folder of such files, `analysis` fills it.
+damage is found, `store` is a folder of such files, `analysis` fills it, `data_objects` says which
+segments are of objects as they are.
 """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import pytest
 
-from connector import register_duckdb
+from connector import open_catalog, register_duckdb
 from connector.credential_scope import HOSTLESS, origins
 from tests.support.golden import GOLDEN
 
@@ -100,6 +100,29 @@ def test_storage_options_stay(own: _Host, other: _Host, argument: str) -> None:
     assert _SECRET not in other.told
     if "buckets" not in argument:
         assert other.told
+
+
+@pytest.mark.parametrize("function", ["read_pulsar('small-chunked', {})", "pulsar_segments({})"])
+@pytest.mark.parametrize("has_catalog", [False, True])
+def test_storage_options_go_to_no_other_statistics(
+    other: _Host, function: str, *, has_catalog: bool
+) -> None:
+    """Statistics at another host are refused, unless the statement says what to send there."""
+    given: dict[str, Any] = {"storage_options": _STORAGE}
+    if has_catalog:
+        given = {"catalog": open_catalog(_GOLDEN, storage_options=_STORAGE)}
+    sql = f"FROM {function}"
+
+    text = _run(sql.format(f"statistics := '{other.url}/s'"), _GOLDEN, value="raw", **given)
+
+    assert other.told == []
+    assert "give storage_options in the statement" in text
+    own_headers = {"client_kwargs": {"headers": {"Authorization": "mine"}}}
+    named = f"url := '{_GOLDEN}', statistics := '{other.url}/s', storage_options := {own_headers}"
+    with duckdb.connect() as con:
+        register_duckdb(con, _GOLDEN, value="raw", **given)
+        con.execute(sql.format(named))
+    assert set(other.told) == {"mine"}
 
 
 @pytest.mark.parametrize("function", ["read_pulsar('t', {})", "pulsar_topics({})"])

@@ -1,4 +1,4 @@
-"""`pulsar_topics`, `pulsar_ledgers`, `pulsar_blocks`, `pulsar_objects`: a bucket in SQL."""
+"""`pulsar_topics`, `pulsar_ledgers` and their like: a bucket, and what is known of it, in SQL."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, register_duckdb
-from connector.catalog_tables import TABLES
+from connector.catalog_tables import TABLES, segments_table
 from tests.support.admin_server import running_admin_server
-from tests.support.golden import GOLDEN, golden_topic
+from tests.support.golden import GOLDEN, golden_topic, golden_topics
 from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket
 
 if TYPE_CHECKING:
@@ -277,3 +277,60 @@ def test_damage_is_told_in_the_table(tmp_path: Path) -> None:
         assert all_of(con, "select topic, unsound from pulsar_topics() where unsound > 0") == [
             (CHUNKED.name, 1)
         ]
+
+
+# Segments
+
+
+@pytest.fixture
+def analyzed(tmp_path: Path) -> str:
+    """A folder with statistics of the small golden set."""
+    open_catalog(URL).analyze(tmp_path / "statistics")
+    return str(tmp_path / "statistics")
+
+
+def test_segments_are_those_of_python(con: duckdb.DuckDBPyConnection, analyzed: str) -> None:
+    """All of them, or those of some topics, by the statistics of the statement or registered."""
+    catalog = open_catalog(URL, metadata=METADATA)
+    sql = "from pulsar_segments"
+
+    for given, topic in (("", None), ("'small-enc*', ", "small-enc*")):
+        expected = segments_table(catalog, analyzed, topic)
+        table = con.sql(f"{sql}({given}statistics := $1)", params=[analyzed]).to_arrow_table()
+        assert table.cast(expected.schema).equals(expected)
+        assert expected.num_rows
+    register_duckdb(con, url=URL, statistics=analyzed)
+    [(topics, is_current)] = all_of(
+        con, "select count(distinct topic), bool_and(is_current) from pulsar_segments()"
+    )
+    assert (topics, is_current) == (len(set(expected_topics())), True)
+
+
+def expected_topics() -> list[str]:
+    """The topics of the small golden set that have ledgers, partitions each by itself."""
+    return [each.name for each in golden_topics() if each.set_name == SMALL and each.ledgers]
+
+
+def test_segments_need_statistics(con: duckdb.DuckDBPyConnection) -> None:
+    """Whoever names none is told where they can be named."""
+    with pytest.raises(duckdb.Error, match="no statistics are given, neither in the statement"):
+        con.execute("from pulsar_segments()")
+
+
+def test_segments_are_looked_up_for_each_execution(tmp_path: Path) -> None:
+    """A prepared statement sees what was analyzed, and replaced, since."""
+    bucket = OwnedBucket.copied(tmp_path)
+    folder = str(tmp_path / "statistics")
+    with duckdb.connect() as con:
+        register_duckdb(con, url=str(bucket.objects), statistics=folder)
+        con.execute(
+            "prepare known as select is_current, count(*) from pulsar_segments('small-chunked')"
+            " group by all order by all"
+        )
+        assert all_of(con, "execute known") == []
+        open_catalog(str(bucket.objects)).analyze(folder, "small-chunked")
+        count = len(CHUNKED.ledgers)
+        assert all_of(con, "execute known") == [(True, count)]
+        bucket.copy_ledger(CHUNKED.ledgers[0])
+        bucket.delete(CHUNKED.ledgers[0].data_object.name, CHUNKED.ledgers[0].index_object.name)
+        assert all_of(con, "execute known") == [(False, 1), (True, count - 1)]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
-from arrow_io.errors import TopicNotFoundError
+from arrow_io.errors import TopicNotFoundError, UnusedStatisticsWarning
 from connector import open_catalog
 from connector.catalog_tables import (
     BLOCK_SCHEMA,
+    KNOWN_SEGMENT_SCHEMA,
     LEDGER_SCHEMA,
     OBJECT_SCHEMA,
     TABLES,
@@ -21,6 +25,7 @@ from connector.catalog_tables import (
     blocks_table,
     ledgers_table,
     objects_table,
+    segments_table,
     topics_table,
 )
 from connector.topic_name import TopicName
@@ -30,6 +35,7 @@ from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topic
 from tests.support.owned_bucket import (
     LONG_AGO,
     OTHER_UUID,
+    SMALL,
     OwnedBucket,
     gone,
     not_offloaded,
@@ -37,8 +43,6 @@ from tests.support.owned_bucket import (
 from tests.support.s3_server import running_s3_server
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from connector import Catalog
     from tests.support.golden import GoldenTopic
 
@@ -293,3 +297,80 @@ def test_tables_are_arrow_tables() -> None:
     """Every engine that takes Arrow takes them."""
     for table in TABLES.values():
         assert isinstance(table(_catalog(GOLDEN_SETS[1], has_metadata=False), None), pa.Table)
+
+
+# Segments
+
+
+def _analyzed(catalog: Catalog, folder: Path, topics: str = "small-chunked") -> str:
+    catalog.analyze(folder / "statistics", topics)
+    return str(folder / "statistics")
+
+
+def test_segments_are_those_of_the_statistics(bucket: OwnedBucket, tmp_path: Path) -> None:
+    """One row a segment, in order, with all that is known but the keys; each is current."""
+    catalog = bucket.catalog()
+    statistics = _analyzed(catalog, tmp_path, "*")
+
+    table = segments_table(catalog, statistics)
+
+    files = [pq.read_table(path) for path in Path(statistics).iterdir()]
+    order = [(name, "ascending") for name in ("topic", "ledger_id", "first_entry_id")]
+    known = pa.concat_tables(files).sort_by(order).drop_columns("keys")
+    assert table.schema == KNOWN_SEGMENT_SCHEMA
+    assert table.drop_columns("is_current").to_pylist() == known.to_pylist()
+    assert set(table["is_current"].to_pylist()) == {True}
+    ledgers = [row["ledger_id"] for row in ledgers_table(catalog).to_pylist() if row["blocks"]]
+    assert sorted(set(table["ledger_id"].to_pylist())) == sorted(ledgers)
+    chosen = segments_table(catalog, statistics, CHUNKED.name)
+    assert chosen.equals(table.filter(pc.equal(table["topic"], CHUNKED.name)))
+    assert chosen.num_rows == len(CHUNKED.ledgers)
+
+
+def test_segments_of_other_objects_are_not_current(bucket: OwnedBucket, tmp_path: Path) -> None:
+    """Another version, another copy, a ledger or a topic that is gone; the others stay current."""
+    statistics = _analyzed(bucket.catalog(metadata=None), tmp_path, "*")
+    changed, copied, deleted, *others = CHUNKED.ledgers
+    bucket.age(changed.data_object.name, LONG_AGO.replace(year=2025))
+    bucket.copy_ledger(copied, modified=LONG_AGO.replace(year=2027))
+    bucket.delete(deleted.data_object.name, deleted.index_object.name)
+    gone_topic = golden_topic("small-encrypted")
+    for each in gone_topic.ledgers:
+        bucket.delete(each.data_object.name, each.index_object.name)
+
+    table = segments_table(bucket.catalog(metadata=None), statistics)
+
+    rows = table.filter(pc.equal(table["topic"], CHUNKED.name)).to_pylist()
+    current = {row["ledger_id"]: row["is_current"] for row in rows}
+    assert current == dict.fromkeys(
+        (changed.ledger_id, copied.ledger_id, deleted.ledger_id), False
+    ) | {each.ledger_id: True for each in others}
+    gone_rows = table.filter(pc.equal(table["topic"], gone_topic.name))["is_current"].to_pylist()
+    assert gone_rows == [False] * len(gone_topic.ledgers)
+
+
+def test_segments_that_are_damaged_are_told(bucket: OwnedBucket, tmp_path: Path) -> None:
+    """A file that cannot be used is a warning; those of the others are listed."""
+    catalog = bucket.catalog()
+    statistics = _analyzed(catalog, tmp_path)
+    [own] = Path(statistics).iterdir()
+    _analyzed(catalog, tmp_path, "small-encrypted")
+    data = own.read_bytes()
+    own.write_bytes(data[:10] + bytes([data[10] ^ 1]) + data[11:])
+
+    for topic in (None, CHUNKED.name):
+        with pytest.warns(UnusedStatisticsWarning, match=own.name):
+            table = segments_table(catalog, statistics, topic)
+        assert (table.num_rows > 0) == (topic is None)
+        assert CHUNKED.name not in table["topic"].to_pylist()
+
+
+def test_there_are_no_segments_without_statistics(tmp_path: Path) -> None:
+    """A folder that is not there has none; what is asked for must be there all the same."""
+    catalog = _catalog(SMALL, has_metadata=False)
+
+    table = segments_table(catalog, tmp_path / "nowhere")
+
+    assert (table.num_rows, table.schema) == (0, KNOWN_SEGMENT_SCHEMA)
+    with pytest.raises(TopicNotFoundError):
+        segments_table(catalog, tmp_path / "nowhere", "nothing")
