@@ -12,6 +12,7 @@ from arrow_io.errors import (
     CorruptMetadataError,
     CorruptProgressError,
     CorruptSnapshotError,
+    CorruptStatisticsError,
     DecryptionError,
     EncryptedPayloadError,
     EntryNotInLedgerError,
@@ -36,6 +37,7 @@ from arrow_io.errors import (
     UnknownFormatError,
     UnknownSchemaVersionError,
     UnsupportedFormatError,
+    UnusedStatisticsWarning,
 )
 from arrow_io.messages.message_metadata import Message
 from arrow_io.read_report import ReadReport
@@ -96,6 +98,7 @@ __all__ = [
     "CorruptMetadataError",
     "CorruptProgressError",
     "CorruptSnapshotError",
+    "CorruptStatisticsError",
     "DecryptionError",
     "EncryptedPayloadError",
     "EntryNotInLedgerError",
@@ -127,6 +130,7 @@ __all__ = [
     "UnknownFormatError",
     "UnknownSchemaVersionError",
     "UnsupportedFormatError",
+    "UnusedStatisticsWarning",
     "WrittenTopic",
     "copy_topics",
     "open_catalog",

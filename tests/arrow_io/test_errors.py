@@ -36,6 +36,7 @@ _BUILTINS: Final = {
     "CorruptBlockError": (ValueError,),
     "EntryOrderError": (ValueError,),
     "CorruptSnapshotError": (ValueError,),
+    "CorruptStatisticsError": (ValueError,),
     "CorruptProgressError": (ValueError,),
     "LateLedgerError": (LookupError,),
     "OpenTransactionError": (BlockingIOError,),

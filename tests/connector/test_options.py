@@ -53,6 +53,7 @@ _RIGHT: Final[dict[str, tuple[str, object]]] = {
     "batch_rows": ("7", 7),
     "batch_bytes": ("2048", 2048),
     "decryption_keys": ("keys", "keys"),
+    "statistics": ("s3://bucket/statistics", "s3://bucket/statistics"),
 }
 """A text of each option, and the value that it is; for each option there has to be one."""
 
