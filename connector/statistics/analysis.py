@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -13,12 +13,13 @@ import pyarrow as pa
 from arrow_io.read_report import Unit
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.tally import Tally
+from arrow_io.wording import agreeing, counted
 from connector.read_ahead import read_ahead
 from connector.statistics.gathering import segment_units
 from connector.statistics.segments import IDENTITY, SEGMENT_SCHEMA, version_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from arrow_io.ledger_data import LedgerData
     from arrow_io.read_report import ReadReport
@@ -102,9 +103,10 @@ def analyze(
         try:
             for each in done:
                 if isinstance(each, Analyzed):
+                    damage = tuple(_damage(mine))
                     pending += mine if each.is_sound else map(_all_damaged, mine)
                     mine = []
-                    progress(each)
+                    progress(replace(each, losses=each.losses + damage))
                 else:
                     mine.append(each)
                     size_bytes += len(each.get("keys", b""))
@@ -113,6 +115,16 @@ def analyze(
         finally:
             statistics = _written(statistics, pending)
     return statistics
+
+
+def _damage(rows: Iterable[SegmentRow]) -> Iterator[str]:
+    """Which segments of a ledger have entries that are not as they were written, in words."""
+    for row in rows:
+        if row["damaged"]:
+            number, first, last = (row[n] for n in ("damaged", "first_entry_id", "last_entry_id"))
+            verb = agreeing(number, "is", "are")
+            among = f"among entries {first} … {last} of ledger {row['ledger_id']}"
+            yield f"{among}, {counted(number, 'entry')} {verb} damaged ({row['object']})"
 
 
 def _written(statistics: Statistics, rows: Sequence[SegmentRow]) -> Statistics:
