@@ -124,7 +124,8 @@ def open_topic(
         statistics: Folder or URL of statistics (`connector.statistics`), reached by the same
             options as the bucket. Segments that they prove to hold no row that is asked for are not
             read; the rows are the same. Statistics that are damaged, or of other versions of the
-            objects, are not used (`TopicDataset.report`).
+            objects, are not used (`TopicDataset.report`). None: those that the catalog, or the
+            snapshot given as `metadata`, was saved with, if there are any.
         clock_slack: Your word that no message was published, by its producer's clock, further than
             this outside of the time in which its ledger was written: `90s`, `10m`, `1d`. Ledgers
             that bounds or filters of publish time then rule out are not read; it takes metadata,
@@ -213,11 +214,10 @@ def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> Topi
         [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
         if name in dict(options.projection.columns):
             _tell_undecoded(given, name)
-    known_segments = None
-    if request.statistics is not None:
-        known_segments = open_statistics(
-            request.statistics, storage_options, trace=known.location.trace
-        )
+    folder = known.statistics if request.statistics is None else request.statistics
+    if folder is None:
+        return TopicDataset(Scan(tuple(topics), options), unsound)
+    known_segments = open_statistics(folder, storage_options, trace=known.location.trace)
     return TopicDataset(Scan(tuple(topics), options, known_segments), unsound)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
+from arrow_io.storage.redaction import redacted_urls
 from arrow_io.wording import agreeing
 from connector.catalog.bucket import Bucket, Opening, list_bucket, streaming_error
 from connector.catalog.bucket_summary import what_lies_there
@@ -44,6 +46,12 @@ if TYPE_CHECKING:
     from connector.statistics.analysis import Analyzer
 
 _CONCURRENT_TOPICS = 8
+
+
+def _place_of(statistics: str | os.PathLike[str]) -> str:
+    """Where statistics are, for whoever reads this from another folder; without credentials."""
+    place = path_or_url("statistics", statistics)
+    return redacted_urls(place) if "://" in place else str(Path(place).absolute())
 
 
 class Catalog:
@@ -134,6 +142,11 @@ class Catalog:
             bucket.open_all()
         return Catalog(options, bucket, source, taken=taken, earlier=earlier)
 
+    @property
+    def statistics(self) -> str | None:
+        """Where statistics of the topics are, if that was saved with a snapshot."""
+        return None
+
     def refreshed(self) -> Catalog:
         """The catalog as it is now: one listing; index objects that were read are kept.
 
@@ -157,7 +170,11 @@ class Catalog:
         return self.refreshed()
 
     def save(
-        self, path: str | os.PathLike[str], *, storage_options: Mapping[str, object] | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        statistics: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, object] | None = None,
     ) -> None:
         """Write all that the catalog knows to a file, from which it opens again by one read.
 
@@ -165,14 +182,17 @@ class Catalog:
 
         Args:
             path: Path or URL of the file; ends with `.json.gz`. It replaces what was there.
+            statistics: Folder or URL of statistics of these topics: whoever reads by the snapshot
+                goes by them, unless others are given. None: those that this catalog was saved with.
             storage_options: Options of the fsspec file system of the path.
 
         Raises:
             OptionError: What is given is not a path, or ends otherwise; or the catalog is too
-                large for a snapshot.
+                large for a snapshot; or `statistics` is not a folder or URL.
             PulsarOffloadError: The metadata cannot be read, or the file cannot be written.
         """
         path = path_or_url("path", path)
+        told = self.statistics if statistics is None else _place_of(statistics)
         # This looks into other buckets too, so that they are saved as well.
         source, found = self.source, self.every_ledger()
         schemas: dict[TopicName, bytes] = {}
@@ -190,6 +210,7 @@ class Catalog:
             schemas,
             tuple(source.warnings) if source is not None else (),
             self.taken,
+            told,
         )
         save_snapshot(snapshot, path, storage_options)
 

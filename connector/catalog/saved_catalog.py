@@ -88,6 +88,7 @@ def file_of(snapshot: Snapshot) -> bytes:
             "taken": snapshot.taken.isoformat(),
             "warnings": list(snapshot.warnings),
             "has_metadata": snapshot.has_metadata,
+            "statistics": snapshot.statistics,
             "elsewhere": {name: str(each.location) for name, each in snapshot.elsewhere.items()},
             "copies": len(copies),
             "ledgers": len({copy.name.ledger_id for copy in copies}),
@@ -147,6 +148,9 @@ class SavedCatalog:
             self.taken = read_time(head["taken"])
             self.warnings = list(map(read_text, head["warnings"]))
             self.has_metadata = bool(head["has_metadata"])
+            # Snapshots of earlier releases do not have it.
+            statistics = head.get("statistics")
+            self.statistics = None if statistics is None else read_text(statistics)
             self.copy_count = _count(head["copies"])
             self.ledger_count = _count(head["ledgers"])
             self.offloaded_topic_count = _count(head["offloaded_topics"])

@@ -51,6 +51,11 @@ class SnapshotCatalog(Catalog):
             has_metadata=saved.has_metadata,
         )
 
+    @property
+    def statistics(self) -> str | None:
+        """Where statistics of the topics are, if that was saved."""
+        return self._saved.statistics
+
     def refreshed(self) -> Catalog:
         """The same: a snapshot stays what it is."""
         return self

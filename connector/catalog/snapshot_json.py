@@ -47,6 +47,7 @@ class Snapshot:
         schemas: The admin API's answer for all versions of a schema, by topic without partition.
         warnings: What the metadata leaves unsure, in words.
         taken: When the bucket was listed.
+        statistics: Where statistics of the topics are; None if that is not told.
     """
 
     contents: BucketContents
@@ -56,6 +57,7 @@ class Snapshot:
     schemas: Mapping[TopicName, bytes] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     taken: datetime = field(default_factory=lambda: datetime.now(UTC))
+    statistics: str | None = None
 
 
 def contents_json(

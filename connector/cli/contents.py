@@ -111,6 +111,12 @@ def save(
     url: Url,
     file: Annotated[str, typer.Argument(help="Path or URL; ends with .json.gz.")],
     *,
+    statistics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder or URL of statistics (analyze) for reads by the file."
+        ),
+    ] = None,
     place: Place,
     as_json: AsJson = False,
 ) -> None:
@@ -120,7 +126,8 @@ def save(
     offloaded later are not in it.
     """
     catalog = catalog_at(url, place)
-    catalog.save(file, storage_options=place.storage_options if "://" in file else None)
+    storage_options = place.storage_options if "://" in file else None
+    catalog.save(file, statistics=statistics, storage_options=storage_options)
     topics, ledgers = catalog.topics(), catalog.bucket.copy_count
     if as_json:
         bases = len({topic.base for topic in topics})

@@ -166,14 +166,15 @@ def register_duckdb(
         con.remove_function(replaced)
 
 
-def _of_statistics(request: TopicRequest) -> str | os.PathLike[str]:
-    if request.statistics is None:
+def _of_statistics(request: TopicRequest, catalog: Catalog) -> str | os.PathLike[str]:
+    folder = catalog.statistics if request.statistics is None else request.statistics
+    if folder is None:
         message = (
             "no statistics are given, neither in the statement (statistics := …) nor to"
             " register_duckdb"
         )
         raise OptionError(message)
-    return request.statistics
+    return folder
 
 
 def _in_sql(name: str, value: object) -> str:
@@ -289,7 +290,7 @@ class _Binder:
         if is_foreign and "schema" in given:
             read = read_schema(request.schema, request.schema_version, None)
             request = replace(request, schema=read, schema_version=None)
-        opened = self._open(topic, url, request)
+        opened = self._open(topic, url, request, given)
         # Read once, so that no execution can have other columns than were bound.
         values = opened.scan.options.filterable.values
         bound = replace(request, schema_version=None)
@@ -299,7 +300,7 @@ class _Binder:
         if self._on_bind is not None:
             self._on_bind(opened)
         return self._as_source(
-            BoundTopic(opened, lambda: self._open(topic, url, bound), self._variable.forget)
+            BoundTopic(opened, lambda: self._open(topic, url, bound, given), self._variable.forget)
         )
 
     def _listing(
@@ -308,9 +309,9 @@ class _Binder:
         url, request = self._request(given)
 
         def table() -> pa.Table:
-            catalog = self._catalog(url, request)
+            catalog = self._catalog(url, request, given)
             if function == _SEGMENTS:
-                return segments_table(catalog, _of_statistics(request), topic)
+                return segments_table(catalog, _of_statistics(request, catalog), topic)
             return _LISTINGS[function](catalog, topic)
 
         return BoundListing(table, self._variable.forget)
@@ -384,9 +385,15 @@ class _Binder:
         new = origins([given.get(place) for place in places]) - origins(registered)
         return not new or not (registered or new - HOSTLESS)
 
-    def _open(self, topic: str | list[str], url: str, request: TopicRequest) -> TopicDataset:
-        options = request.beside_catalog() | {"catalog": self._catalog(url, request)}
+    def _open(
+        self, topic: str | list[str], url: str, request: TopicRequest, given: Mapping[str, object]
+    ) -> TopicDataset:
+        options = request.beside_catalog() | {"catalog": self._catalog(url, request, given)}
         return open_topic(url, topic, **options)
 
-    def _catalog(self, url: str, request: TopicRequest) -> Catalog:
-        return request.catalog or self._catalogs.of(url, request)
+    def _catalog(self, url: str, request: TopicRequest, given: Mapping[str, object]) -> Catalog:
+        catalog = request.catalog or self._catalogs.of(url, request)
+        if "metadata" in given and request.statistics is None and catalog.statistics is not None:
+            # A snapshot that a statement names, names statistics in its turn.
+            self._check_statistics({**given, _STATISTICS: catalog.statistics}, request)
+        return catalog

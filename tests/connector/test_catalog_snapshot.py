@@ -531,3 +531,11 @@ def test_snapshot_of_an_earlier_version_says_what_to_do(tmp_path: Path, version:
 
     with pytest.raises(CorruptSnapshotError, match=f"has version {version}, and this release"):
         open_catalog(str(tmp_path), metadata=str(path))
+
+
+def test_snapshot_of_no_statistics(saved: list[Any], tmp_path: Path) -> None:
+    """It says so; one of a release that did not know them opens too, and no other value does."""
+    head, *documents = copy.deepcopy(saved)
+    assert head.pop("statistics") is None
+    assert _open(_packed([head, *documents]), tmp_path).statistics is None
+    _refused(_packed([head | {"statistics": 5}, *documents]), tmp_path)

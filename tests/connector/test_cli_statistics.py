@@ -151,6 +151,17 @@ def test_plan_tells_what_statistics_spare(statistics: str) -> None:
         assert "not to read" not in told
 
 
+def test_a_saved_catalog_remembers_statistics(statistics: str, tmp_path: Path) -> None:
+    """What reads by it goes by them without being told."""
+    snapshot = str(tmp_path / "catalog.json.gz")
+    with memory_bucket(golden_objects(LEDGERS)) as bucket:
+        analyzed(statistics, url=bucket.url)
+        run("save", bucket.url, snapshot, "--statistics", statistics)
+        reading = ("plan", bucket.url, "multi-ledger", "--end", "2020-01-01")
+        [plan] = lines_of(*reading, "--metadata", snapshot)
+    assert (plan["skipped_segments"], plan["bytes"]) == (len(LEDGERS.ledgers), 0)
+
+
 def test_commands_that_read_go_by_statistics(statistics: str) -> None:
     """The rows are the same, and `cost` and `query` fetch less."""
     analyzed(statistics, "multi-block")

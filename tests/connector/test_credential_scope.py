@@ -125,6 +125,26 @@ def test_storage_options_go_to_no_other_statistics(
     assert set(other.told) == {"mine"}
 
 
+@pytest.mark.parametrize("function", ["read_pulsar", "pulsar_segments"])
+def test_storage_options_go_to_no_statistics_of_a_snapshot(
+    other: _Host, tmp_path: Path, function: str
+) -> None:
+    """A snapshot that a statement names may name another host; a registered one is trusted."""
+    snapshot = str(tmp_path / "catalog.json.gz")
+    open_catalog(_GOLDEN).save(snapshot, statistics=f"{other.url}/s")
+    given: dict[str, Any] = {"storage_options": _STORAGE, "value": "raw"}
+
+    sql = f"FROM {function}('small-chunked', metadata := '{snapshot}')"
+    text = _run(sql, _GOLDEN, **given)
+
+    assert other.told == []
+    assert "give storage_options in the statement" in text
+    with duckdb.connect() as con:
+        register_duckdb(con, _GOLDEN, metadata=snapshot, **given)
+        con.execute(f"FROM {function}('small-chunked')")
+    assert set(other.told) == {_SECRET}
+
+
 @pytest.mark.parametrize("function", ["read_pulsar('t', {})", "pulsar_topics({})"])
 @pytest.mark.parametrize("form", ["'{}'", "{{'t': '{}/x'}}"])
 def test_metadata_options_stay(own: _Host, other: _Host, function: str, form: str) -> None:

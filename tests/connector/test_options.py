@@ -173,7 +173,7 @@ def test_sql_has_help() -> None:
 def _in_sql(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> Any:  # noqa: ANN401
     made: list[Any] = []
 
-    def stop(_: object, _url: str, request: TopicRequest) -> None:
+    def stop(_: object, _url: str, request: TopicRequest, _given: object) -> None:
         made.append(getattr(request, name))
         raise OptionError("enough")
 
