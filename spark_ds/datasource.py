@@ -92,6 +92,7 @@ class PulsarOffloadDataSource(DataSource):
     | `time_unit` | `us`: Spark's times have microseconds |
     | `naming`, `transactions` | as in `open_topic` |
     | `on_corruption`, `verify_checksums` | as in `open_topic` |
+    | `clock_slack` | as in `open_topic` |
     | `failOnDataLoss` | instead of `on_corruption`: `true` raises, `false` salvages |
     | `range_bytes`, `batch_rows`, `batch_bytes` | as in `open_topic` |
     | `decryption_keys` | on the driver, a PEM file of a private key, or a folder of them |

@@ -54,6 +54,7 @@ _RIGHT: Final[dict[str, tuple[str, object]]] = {
     "batch_bytes": ("2048", 2048),
     "decryption_keys": ("keys", "keys"),
     "statistics": ("s3://bucket/statistics", "s3://bucket/statistics"),
+    "clock_slack": ("10m", "10m"),
 }
 """A text of each option, and the value that it is; for each option there has to be one."""
 
@@ -61,6 +62,7 @@ _WRONG: Final[dict[kinds.Kind, tuple[object, str]]] = {
     kinds.FLAG: ("no", "{} must be true or false, not 'no'"),
     kinds.COUNT: ("x", "{} must be a whole number, not 'x'"),
     kinds.VERSION: ("x", "{} must be a whole number, not 'x'"),
+    kinds.DURATION: ("x", "{} must be a whole number with s, m, h, d or w behind it, not 'x'"),
     kinds.BOUND: ("soon", "must be a datetime, its ISO text, or a message id"),
 }
 """A text that is wrong in each surface, and the error."""
