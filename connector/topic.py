@@ -123,7 +123,8 @@ def open_topic(
             text, a PEM file, a folder of them, a mapping by name, or a callable by name.
         statistics: Folder or URL of statistics (`connector.statistics`), reached by the same
             options as the bucket. Segments that they prove to hold no row that is asked for are not
-            read; the rows are the same. Statistics that are damaged, or of other versions of the
+            read; the rows are the same. (A value that cannot be decoded is met only if its
+            segment is read.) Statistics that are damaged, or of other versions of the
             objects, are not used (`TopicDataset.report`). None: those that the catalog, or the
             snapshot given as `metadata`, was saved with, if there are any.
         clock_slack: Your word that no message was published, by its producer's clock, further than

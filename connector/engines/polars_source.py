@@ -83,11 +83,12 @@ class _Listener:
 def _implied(predicate: pl.Expr, schema: pa.Schema, columns: Sequence[str]) -> ArrowFilter | None:
     """What Polars would have a dataset of Arrow apply before it filters by a predicate itself."""
     listener = _Listener(pa.schema([schema.field(name) for name in columns]))
+    # Polars compares times in the coarser unit of the two; the times of messages are whole in all.
     try:
         pl.scan_pyarrow_dataset(cast("pads.Dataset", listener)).filter(predicate).collect()
         if listener.filter is not None:
             return ArrowFilter.of(listener.filter, schema)
-    except (pl.exceptions.PolarsError, pa.ArrowException, OptionError, TypeError):
+    except (pl.exceptions.PolarsError, pa.ArrowException, OptionError, KeyError, TypeError):
         # What Polars cannot say in Arrow's words proves nothing.
         return None
     return None

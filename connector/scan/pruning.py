@@ -26,7 +26,7 @@ from connector.statistics.segments import LEDGER_SCHEMA
 from connector.statistics.store import UNUSABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from arrow_io.ledger import Ledger
     from arrow_io.ledger_data import LedgerData
@@ -163,8 +163,13 @@ def _written_at_other_times(topic: TopicLedgers, asked: Asked, slack: timedelta)
         slack: How much earlier or later they may have been published.
     """
     slack_ms = min(slack // timedelta(milliseconds=1), layout.MAX_MILLISECONDS // 2)
+    # Two brokers may have written it, whose clocks are not the same.
     times = [
-        (each.ledger_id, 1000 * (created - slack_ms), 1000 * (closed + slack_ms))
+        (
+            each.ledger_id,
+            1000 * (min(created, closed) - slack_ms),
+            1000 * (max(created, closed) + slack_ms),
+        )
         for each in topic.states
         if each.copy is not None and each.copy.ledger is not None and each.info is not None
         if (created := each.copy.ledger.index.ledger_metadata.ctime_ms) is not None
@@ -200,8 +205,14 @@ def uncounted(
     counted = Counted(read.options.bounds, read.options.uncommitted)
     unread, skipped = _unread(topic, read.ranges, counted, statistics)
     columns = (unread.column(name).to_pylist() for name in _STRETCH[:3])
-    # Bounds by id may cut a segment.
-    whole = [read.is_read_whole(EntryRange(*each)) for each in zip(*columns, strict=True)]
+    # Bounds by id may cut a segment, and even an entry.
+    bounds = read.options.bounds
+    cut = [each[:2] for each in (bounds.start_id, bounds.end_id) if each is not None and each[2]]
+    whole = [
+        read.is_read_whole(EntryRange(ledger_id, first, last))
+        and not any(of == ledger_id and first <= entry_id <= last for of, entry_id in cut)
+        for ledger_id, first, last in zip(*columns, strict=True)
+    ]
     unread = unread.filter(pa.array(whole, pa.bool_()))
     left = skipping.without(read.ranges, *(_column(unread, name) for name in _STRETCH[:3]))
     skipped = replace(read.skipped + skipped, unknown_ledgers=skipped.unknown_ledgers)
@@ -216,29 +227,39 @@ def _unread(
 ) -> tuple[pa.Table, Skipped]:
     """The segments, and whole ledgers, of a topic's ranges that need not be read."""
     name, wanted = str(topic.topic), {each.ledger_id for each in ranges}
-    objects = DataObjects((name, each) for each in topic.data if each.ledger_id in wanted)
+    data = {each.ledger_id: each for each in topic.data if each.ledger_id in wanted}
+    objects = DataObjects((name, each) for each in data.values())
     known: set[int] = set()
     unread: list[pa.Table] = [_NOTHING]
     skipped = Skipped(problems=statistics.problems)
     for file, ledgers in statistics.ledgers(name):
-        mine = ledgers.filter(objects.are_same(ledgers))
-        known.update(mine.column("ledger_id").to_pylist())
+        # Of two files that know a ledger, one tells all; the other may cut it otherwise.
+        mine = ledgers.filter(pc.and_(objects.are_same(ledgers), _not_among(ledgers, known)))
         may_pass = asked.may_pass(mine)
         whole = mine.filter(pc.invert(may_pass))
         unread.append(whole.select(_NOTHING.column_names))
         skipped += Skipped(0, _sum(whole.column("segments")), _sum(whole.column("size_bytes")))
-        doubtful = mine.filter(pc.and_(may_pass, pc.invert(asked.surely_may_pass(mine))))
+        is_doubtful = pc.and_(may_pass, pc.invert(asked.surely_may_pass(mine)))
+        known.update(mine.filter(pc.invert(is_doubtful)).column("ledger_id").to_pylist())
+        doubtful = mine.filter(is_doubtful)
         try:
-            for segments in _looked_into(file, doubtful, asked):
-                may_pass = _column(segments, "may_pass")
-                _remember(topic.data, segments, may_pass)
-                left_out = segments.filter(pc.invert(may_pass))
-                unread.append(left_out.select(_NOTHING.column_names))
-                size_bytes = pc.subtract(left_out.column("stop"), left_out.column("start"))
-                skipped += Skipped(0, left_out.num_rows, _sum(size_bytes))
+            looked_into = list(_looked_into(file, doubtful, asked))
         except UNUSABLE as error:
             skipped += Skipped(problems=(str(error),))
+            continue
+        known.update(doubtful.column("ledger_id").to_pylist())
+        for segments in looked_into:
+            may_pass = _column(segments, "may_pass")
+            _remember(data, segments, may_pass)
+            left_out = segments.filter(pc.invert(may_pass))
+            unread.append(left_out.select(_NOTHING.column_names))
+            size_bytes = pc.subtract(left_out.column("stop"), left_out.column("start"))
+            skipped += Skipped(0, left_out.num_rows, _sum(size_bytes))
     return pa.concat_tables(unread), skipped + Skipped(objects.count - len(known))
+
+
+def _not_among(ledgers: pa.Table, known: set[int]) -> pa.BooleanArray:
+    return pa.array([each not in known for each in ledgers.column("ledger_id").to_pylist()])
 
 
 def _looked_into(
@@ -264,9 +285,10 @@ def _looked_into(
         yield segments.select(_STRETCH).append_column("may_pass", may_pass)
 
 
-def _remember(ledgers: Sequence[LedgerData], segments: pa.Table, may_pass: pa.BooleanArray) -> None:
+def _remember(
+    data: Mapping[int, LedgerData], segments: pa.Table, may_pass: pa.BooleanArray
+) -> None:
     """Have readers know where those segments begin and end that are read without the next ones."""
-    data = {each.ledger_id: each for each in ledgers}
     edge = pa.array([False])
     before = pc.and_(may_pass, pc.invert(pa.concat_arrays([edge, may_pass[:-1]])))
     behind = pc.and_(may_pass, pc.invert(pa.concat_arrays([may_pass[1:], edge])))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from operator import add
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connector.filters import ArrowFilter, BothFilters
 from connector.scan.pruning import topic_read, uncounted
@@ -38,6 +38,10 @@ class Scan:
     topics: tuple[TopicLedgers, ...]
     options: ReadOptions
     statistics: Statistics | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled by its fields; what was planned is planned anew."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def select(self, columns: Iterable[str]) -> Scan:
         """Give only these columns, in this order; any that `filterable` has.

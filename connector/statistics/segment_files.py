@@ -16,11 +16,11 @@ import re
 from base64 import b64decode, b64encode
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import accumulate
 from mmap import mmap
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -80,6 +80,10 @@ class SegmentFile:
     location: Location
     name: str
     size_bytes: int
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled by its fields; what was read of it is read anew."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @staticmethod
     def is_one(name: str) -> bool:

@@ -1,0 +1,107 @@
+"""Rows counted by statistics, in the cases in which something could count twice, or in part."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import patch
+
+import pyarrow.compute as pc
+import pytest
+
+from connector import open_topic
+from connector.bounds import Bounds
+from connector.scan.pruning import _written_at_other_times
+from connector.scan.skipping import Asked
+from connector.statistics.analysis import analyze
+from connector.statistics.store import open_statistics
+from tests.support.buckets import TOPIC, memory_bucket, offload
+from tests.support.entries import Message, encode_entry
+from tests.support.statistics import analyzed, ledgers_of
+
+if TYPE_CHECKING:
+    from connector.catalog.topic_ledgers import TopicLedgers
+
+_BATCHES = (3, 1, 4, 2)
+_LEDGERS = (5, 8)
+
+
+def _objects() -> dict[str, bytes]:
+    entries = [
+        encode_entry(
+            [Message(payload=b"a", partition_key=f"{entry}-{n}") for n in range(size)],
+            batched=True,
+            publish_time=1_700_000_000_000 + entry,
+        )
+        for entry, size in enumerate(_BATCHES)
+    ]
+    return offload([(ledger_id, entries) for ledger_id in _LEDGERS])
+
+
+@pytest.mark.parametrize("sizes", list(itertools.permutations([1, 100, 1 << 20], 2)), ids=str)
+def test_a_ledger_in_two_files_counts_once(sizes: tuple[int, int]) -> None:
+    """Two runs at a time write the same ledgers, and may cut them at other places."""
+    with memory_bucket(_objects()) as bucket, memory_bucket({}) as folder:
+        nothing_known = open_statistics(folder.url)
+        for size in sizes:
+            with patch("connector.statistics.gathering.SEGMENT_BYTES", size):
+                analyze(nothing_known, ledgers_of(bucket.url, TOPIC))
+        assert len(open_statistics(folder.url).files) == 2
+        options: dict[str, Any] = {"value": "raw", "statistics": folder.url}
+        dataset = open_topic(bucket.url, TOPIC, **options)
+
+        assert dataset.count_rows() == len(_LEDGERS) * sum(_BATCHES)
+        assert dataset.report.rows == len(_LEDGERS) * sum(_BATCHES)
+        skipped = dataset.scan.where(pc.field("__key__") == "none").skipped()
+        data = dataset.scan.topics[0].data
+        assert skipped.bytes <= sum(each.data_stop for each in data)
+        assert skipped.unknown_ledgers == 0
+
+
+def test_bounds_inside_a_batch_count_its_part() -> None:
+    """Every start and end, with and without statistics, in segments of an entry and of all."""
+    ids = [
+        (ledger_id, entry, member)
+        for ledger_id in _LEDGERS
+        for entry, size in enumerate(_BATCHES)
+        for member in range(size + 1)
+    ]
+    for size in (1, 1 << 20):
+        with memory_bucket(_objects()) as bucket, memory_bucket({}) as folder:
+            analyzed(bucket.url, TOPIC, folder.url, segment_bytes=size)
+            for bound, name in itertools.product(ids, ("start", "end")):
+                options: dict[str, Any] = {"value": "raw", name: bound}
+                dataset = open_topic(bucket.url, TOPIC, statistics=folder.url, **options)
+                assert dataset.count_rows() == dataset.to_table().num_rows, (name, bound)
+
+
+def test_what_was_read_of_statistics_is_not_pickled() -> None:
+    """Each process reads it when it needs it."""
+    with memory_bucket(_objects()) as bucket, memory_bucket({}) as folder:
+        analyzed(bucket.url, TOPIC, folder.url)
+        dataset = open_topic(bucket.url, TOPIC, value="raw", statistics=folder.url)
+        assert dataset.count_rows() == dataset.to_table().num_rows
+
+        sent = pickle.dumps(dataset)
+
+        assert len(sent) < 6_000
+        assert pickle.loads(sent).count_rows() == dataset.count_rows()
+
+
+@pytest.mark.parametrize("closed_ms", [97_000, 100_000, 103_000])
+def test_brokers_clocks_may_differ_by_more_than_the_slack(closed_ms: int) -> None:
+    """One broker made the ledger, another closed it, by a clock that is behind."""
+    info = SimpleNamespace(timestamp_ms=closed_ms)
+    index = SimpleNamespace(ledger_metadata=SimpleNamespace(ctime_ms=100_000))
+    copy = SimpleNamespace(ledger=SimpleNamespace(index=index))
+    state = SimpleNamespace(ledger_id=5, info=info, copy=copy)
+    topic = cast("TopicLedgers", SimpleNamespace(states=[state]))
+
+    for start_ms in range(95_000, 105_000, 100):
+        bounds = Bounds(start_ms=start_ms, end_ms=start_ms + 100)
+        left_out = _written_at_other_times(topic, Asked([{}], bounds), timedelta(seconds=1))
+        first, last = min(100_000, closed_ms) - 1000, max(100_000, closed_ms) + 1000
+        assert bool(left_out) is (start_ms + 100 <= first or start_ms > last)
