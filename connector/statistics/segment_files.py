@@ -136,8 +136,9 @@ class SegmentFile:
             CorruptStatisticsError: The file is damaged.
             PulsarOffloadError: It cannot be read.
         """
+        told = self.footer.metadata
         try:
-            with pa.ipc.open_stream(b64decode(self.footer.metadata[_LEDGERS_KEY])) as stream:
+            with pa.ipc.open_stream(b64decode(told[_LEDGERS_KEY])) as stream:
                 found = stream.read_all()
         except (KeyError, ValueError, OSError, pa.ArrowException) as error:
             raise self._damaged(f"does not tell its ledgers: {error}") from None
