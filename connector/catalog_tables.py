@@ -228,10 +228,10 @@ def segments_table(
     objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
     problems = list(opened.problems)
     tables = [KNOWN_SEGMENT_SCHEMA.empty_table()]
+    names = pa.array((str(each.topic) for each in topics), pa.string())
     for file in opened.files:
         ledgers = file.ledgers
         if topic is not None:
-            names = pa.array((str(each.topic) for each in topics), pa.string())
             ledgers = ledgers.filter(pc.is_in(ledgers.column("topic"), value_set=names))
         try:
             tables += _segments_of(file, ledgers, objects)

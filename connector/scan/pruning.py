@@ -72,7 +72,7 @@ def topic_read(
     if ranges and statistics is not None and not asked.is_all:
         unread, spared = _unread(topic, ranges, asked, statistics)
         skipped += spared
-        ranges = skipping.without(ranges, *(_column(unread, name) for name in _STRETCH[:3]))
+        ranges = skipping.without(ranges, *(skipping.column(unread, name) for name in _STRETCH[:3]))
     return TopicRead(origin, topic.data, tuple(ranges), options, skipped)
 
 
@@ -96,7 +96,7 @@ def _combinations(origin: Origin, options: ReadOptions) -> list[Combination]:
 
 def _ranges(
     ledger: Ledger, bounds: Bounds, combinations: Sequence[Combination]
-) -> Iterator[EntryRange]:
+) -> list[EntryRange]:
     """The entries of a ledger that can hold a row by its position.
 
     What lies between two ranges is whole blocks: inside a block, entries are found by reading those
@@ -114,7 +114,7 @@ def _ranges(
             joined[-1] = joined[-1]._replace(last_entry_id=behind)
         else:
             joined.append(EntryRange(ledger.ledger_id, start, end))
-    return iter(joined)
+    return joined
 
 
 def _has(cells: Sequence[Cell] | None, value: int) -> bool:
@@ -214,7 +214,7 @@ def uncounted(
         for ledger_id, first, last in zip(*columns, strict=True)
     ]
     unread = unread.filter(pa.array(whole, pa.bool_()))
-    left = skipping.without(read.ranges, *(_column(unread, name) for name in _STRETCH[:3]))
+    left = skipping.without(read.ranges, *(skipping.column(unread, name) for name in _STRETCH[:3]))
     skipped = replace(read.skipped + skipped, unknown_ledgers=skipped.unknown_ledgers)
     return replace(read, ranges=tuple(left), skipped=skipped), _sum(unread.column("messages"))
 
@@ -249,7 +249,7 @@ def _unread(
             continue
         known.update(doubtful.column("ledger_id").to_pylist())
         for segments in looked_into:
-            may_pass = _column(segments, "may_pass")
+            may_pass = skipping.column(segments, "may_pass")
             _remember(data, segments, may_pass)
             left_out = segments.filter(pc.invert(may_pass))
             unread.append(left_out.select(_NOTHING.column_names))
@@ -304,7 +304,3 @@ def _remember(
 
 def _sum(numbers: pa.ChunkedArray) -> int:
     return int(pc.sum(numbers).as_py() or 0)
-
-
-def _column(table: pa.Table, name: str) -> pa.Array:
-    return table.column(name).combine_chunks()

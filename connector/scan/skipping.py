@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 KEY: Final = "__key__"
 _SPECIAL: Final = ("chunks", "encrypted", "damaged")
 """How many entries of a segment have rows that cannot be told from it alone."""
+_PUBLISH_TIME: Final = "__publish_time__"
 _TIMES: Final = {
-    "__publish_time__": ("min_publish_time", "max_publish_time", None),
+    _PUBLISH_TIME: ("min_publish_time", "max_publish_time", None),
     "__event_time__": ("min_event_time", "max_event_time", "null_event_times"),
     "__broker_time__": ("min_broker_time", "max_broker_time", "null_broker_times"),
 }
@@ -69,7 +70,7 @@ class Asked:
         """The columns of statistics that are looked at besides positions; filters of keys apart."""
         wanted = {*_SPECIAL, "messages"}
         for each in self.combinations:
-            wanted |= {column for name in each for column in _COLUMNS.get(name, ())}
+            wanted |= {needed for name in each for needed in _COLUMNS.get(name, ())}
         if self.bounds.by_time:
             wanted |= {"min_publish_time", "max_publish_time"}
         return sorted(wanted - {"keys"})
@@ -85,14 +86,8 @@ class Asked:
             held = (_may_lie(segments, name, cells) for name, cells in one.items())
             passes = pc.or_kleene(passes, _all(segments, held))
         if self.bounds.by_time:
-            first, last = (
-                pc.divide(_microseconds(segments, name), 1000)
-                for name in ("min_publish_time", "max_publish_time")
-            )
-            if self.bounds.start_ms is not None:
-                passes = pc.and_kleene(passes, pc.greater_equal(last, self.bounds.start_ms))
-            if self.bounds.end_ms is not None:
-                passes = pc.and_kleene(passes, pc.less(first, self.bounds.end_ms))
+            within = _may_lie(segments, _PUBLISH_TIME, [_cell_of(self.bounds)])
+            passes = pc.and_kleene(passes, within)
         # What is null is not known.
         return pc.or_(_has_any(segments, _SPECIAL), pc.fill_null(passes, fill_value=True))
 
@@ -129,7 +124,7 @@ class Counted:
         """For each segment, or ledger, whether it has to be read; never null."""
         untold = _SPECIAL if self.uncommitted else (*_SPECIAL, "transactional")
         within = pc.fill_null(_is_within(segments, self.bounds), fill_value=False)
-        has_none = pc.equal(_column(segments, "messages"), 0)
+        has_none = pc.equal(column(segments, "messages"), 0)
         return pc.or_(_has_any(segments, untold), pc.invert(pc.or_(within, has_none)))
 
     def surely_may_pass(self, ledgers: pa.Table) -> pa.BooleanArray:
@@ -139,7 +134,7 @@ class Counted:
 
 def _has_any(segments: pa.Table, names: Iterable[str]) -> pa.BooleanArray:
     """Whether segments have entries of some kinds; true if that is not known."""
-    number = reduce(pc.add, (_column(segments, name) for name in names))
+    number = reduce(pc.add, (column(segments, name) for name in names))
     return pc.fill_null(pc.not_equal(number, 0), fill_value=True)
 
 
@@ -147,11 +142,15 @@ def _is_within(segments: pa.Table, bounds: Bounds) -> pa.BooleanArray:
     """Whether all messages were surely published within bounds by time; null: it is not known."""
     if not bounds.by_time:
         return _same(segments, value=True)
-    cell = Cell(
+    return _lies_within(segments, _PUBLISH_TIME, [_cell_of(bounds)])
+
+
+def _cell_of(bounds: Bounds) -> Cell:
+    """The publish times, in µs, that lie within bounds by time."""
+    return Cell(
         None if bounds.start_ms is None else bounds.start_ms * 1000,
         None if bounds.end_ms is None else bounds.end_ms * 1000 - 1,
     )
-    return _lies_within(segments, "__publish_time__", [cell])
 
 
 def _lies_within(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
@@ -162,12 +161,8 @@ def _lies_within(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.Bool
     held = _same(ledgers, value=True)
     if nulls is not None and not any(cell.is_null for cell in cells):
         held = pc.equal(nulls, 0)
-    return pc.and_kleene(
-        held,
-        _any(
-            ledgers, (_is_between(ledgers, least, greatest, each) for each in _joined_cells(cells))
-        ),
-    )
+    joined = _joined_cells(cells)
+    return pc.and_kleene(held, _any(ledgers, (_between(each, least, greatest) for each in joined)))
 
 
 def _may_lie(segments: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
@@ -188,12 +183,12 @@ def _may_lie(segments: pa.Table, name: str, cells: Sequence[Cell]) -> pa.Boolean
 def _ends(segments: pa.Table, name: str) -> tuple[pa.Array, pa.Array, pa.Array | None]:
     """Least and greatest value of a column, and how many rows have none; None: all have one."""
     if name == "__ledger_id__":
-        ids = _column(segments, "ledger_id")
+        ids = column(segments, "ledger_id")
         return ids, ids, None
     if name == "__entry_id__":
-        return _column(segments, "first_entry_id"), _column(segments, "last_entry_id"), None
+        return column(segments, "first_entry_id"), column(segments, "last_entry_id"), None
     first, last, counted = _TIMES[name]
-    nulls = None if counted is None else _column(segments, counted)
+    nulls = None if counted is None else column(segments, counted)
     return _microseconds(segments, first), _microseconds(segments, last), nulls
 
 
@@ -210,14 +205,13 @@ def _joined_cells(cells: Iterable[Cell]) -> list[Cell]:
     return joined
 
 
-def _is_between(
-    ledgers: pa.Table, least: pa.Array, greatest: pa.Array, cell: Cell
-) -> pa.BooleanArray:
-    held = _same(ledgers, value=True)
+def _between(cell: Cell, low: pa.Array, high: pa.Array) -> pa.BooleanArray:
+    """Whether no `low` is below the lower bound of a cell, and no `high` above its upper bound."""
+    held = repeated(value=True, type_=pa.bool_(), count=len(low))
     if cell.least is not None:
-        held = pc.and_kleene(held, pc.greater_equal(least, cell.least))
+        held = pc.and_kleene(held, pc.greater_equal(low, cell.least))
     if cell.greatest is not None:
-        held = pc.and_kleene(held, pc.less_equal(greatest, cell.greatest))
+        held = pc.and_kleene(held, pc.less_equal(high, cell.greatest))
     return held
 
 
@@ -226,23 +220,19 @@ def _overlaps(
 ) -> pa.BooleanArray:
     if cell.is_null:
         return _same(segments, value=False) if nulls is None else pc.greater(nulls, 0)
-    held = _same(segments, value=True)
-    if nulls is not None:
-        held = pc.less(nulls, _column(segments, "messages"))
-    if cell.least is not None:
-        held = pc.and_kleene(held, pc.greater_equal(greatest, cell.least))
-    if cell.greatest is not None:
-        held = pc.and_kleene(held, pc.less_equal(least, cell.greatest))
-    return held
+    held = _between(cell, greatest, least)
+    return (
+        held if nulls is None else pc.and_kleene(pc.less(nulls, column(segments, "messages")), held)
+    )
 
 
 def _may_be_key(segments: pa.Table, cell: Cell) -> pa.BooleanArray:
-    nulls = _column(segments, "null_keys")
+    nulls = column(segments, "null_keys")
     if cell.is_null:
         return pc.greater(nulls, 0)
-    held = pc.less(nulls, _column(segments, "messages"))
+    held = pc.less(nulls, column(segments, "messages"))
     if cell.is_one_value and "keys" in segments.column_names:
-        return pc.and_kleene(held, filters_with(_column(segments, "keys"), cell.least))
+        return pc.and_kleene(held, filters_with(column(segments, "keys"), cell.least))
     return held
 
 
@@ -250,11 +240,7 @@ def _has_version(versions: pa.ListArray, cell: Cell) -> pa.BooleanArray:
     each = pc.list_flatten(versions)
     matches = pc.is_null(each)
     if not cell.is_null:
-        matches = pc.invert(matches)
-        if cell.least is not None:
-            matches = pc.and_kleene(matches, pc.greater_equal(each, cell.least))
-        if cell.greatest is not None:
-            matches = pc.and_kleene(matches, pc.less_equal(each, cell.greatest))
+        matches = pc.and_kleene(pc.invert(matches), _between(cell, each, each))
     having = pc.filter(pc.list_parent_indices(versions), pc.fill_null(matches, fill_value=False))
     held = pc.is_in(pa.arange(0, len(versions)), value_set=having.cast(pa.int64()))
     return pc.if_else(pc.is_null(versions), pa.scalar(None, pa.bool_()), held)
@@ -324,12 +310,13 @@ def _joined(
             yield start, stop
 
 
-def _column(segments: pa.Table, name: str) -> pa.Array:
+def column(segments: pa.Table, name: str) -> pa.Array:
+    """A column in one piece."""
     return segments.column(name).combine_chunks()
 
 
 def _microseconds(segments: pa.Table, name: str) -> pa.Int64Array:
-    return _column(segments, name).cast(pa.int64())
+    return column(segments, name).cast(pa.int64())
 
 
 def _same(segments: pa.Table, *, value: bool) -> pa.BooleanArray:

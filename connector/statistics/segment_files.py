@@ -129,6 +129,10 @@ class SegmentFile:
         return data_bytes, hashes
 
     @cached_property
+    def _hashed(self) -> tuple[int, list[str]]:
+        return self._told_pieces(self.footer.metadata) or (0, [])
+
+    @cached_property
     def ledgers(self) -> pa.Table:
         """The ledgers whose segments stand in the file, in this order: of `LEDGER_SCHEMA`.
 
@@ -208,7 +212,7 @@ class SegmentFile:
 
     def _checked(self, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Pieces that are as they were written, and where they begin; neighbours together."""
-        data_bytes, hashes = self._told_pieces(self.footer.metadata) or (0, [])
+        data_bytes, hashes = self._hashed
         runs: list[tuple[int, int]] = []
         for number in sorted(numbers):
             start = number * _PIECE_BYTES

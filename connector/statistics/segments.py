@@ -84,8 +84,8 @@ LEDGER_SCHEMA: Final = pa.schema(
     ]
 )
 """One row a ledger: what its segments are together; how many there are, how many bytes they have,
-and the number of the first among all. If entries are missing
-between them, some count as damaged."""
+and the number of the first among all. If entries are missing between them, some count as damaged.
+"""
 
 
 def ledgers_of(segments: pa.Table) -> pa.Table:
