@@ -148,9 +148,14 @@ def _is_within(segments: pa.Table, bounds: Bounds) -> pa.BooleanArray:
 def _cell_of(bounds: Bounds) -> Cell:
     """The publish times, in µs, that lie within bounds by time."""
     return Cell(
-        None if bounds.start_ms is None else bounds.start_ms * 1000,
-        None if bounds.end_ms is None else bounds.end_ms * 1000 - 1,
+        None if bounds.start_ms is None else _storable(bounds.start_ms * 1000),
+        None if bounds.end_ms is None else _storable(bounds.end_ms * 1000 - 1),
     )
+
+
+def _storable(microseconds: int) -> int:
+    """The nearest number of 64 bits: bounds may lie where no time is."""
+    return max(-maxsize - 1, min(microseconds, maxsize))
 
 
 def _lies_within(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow.compute as pc
 import pytest
 
@@ -76,6 +77,21 @@ def test_bounds_inside_a_batch_count_its_part() -> None:
                 options: dict[str, Any] = {"value": "raw", name: bound}
                 dataset = open_topic(bucket.url, TOPIC, statistics=folder.url, **options)
                 assert dataset.count_rows() == dataset.to_table().num_rows, (name, bound)
+
+
+@pytest.mark.parametrize("sign", ["-", ""], ids=["early", "late"])
+def test_bounds_may_lie_where_no_time_is(sign: str) -> None:
+    """NumPy has times that are farther off than a timestamp in µs can tell."""
+    far = np.datetime64(f"{sign}290000000-01-01", "ms")
+    with memory_bucket(_objects()) as bucket, memory_bucket({}) as folder:
+        analyzed(bucket.url, TOPIC, folder.url)
+        for name in ("start", "end"):
+            options: dict[str, Any] = {"value": "raw", name: far}
+            whole = open_topic(bucket.url, TOPIC, **options)
+            known = open_topic(bucket.url, TOPIC, statistics=folder.url, **options)
+
+            assert known.count_rows() == whole.count_rows()
+            assert known.to_table().equals(whole.to_table())
 
 
 def test_what_was_read_of_statistics_is_not_pickled() -> None:
