@@ -264,15 +264,18 @@ class LedgerData:
         table = self.table
         block = table.block_of(last)
         stop = min(table.block_stop(block), self.data_stop)
-        # Where the entry ends is known only if its block ends behind it. Entries are taken to be
-        # about as long as each other: what is fetched too much or too little is little.
+        # Unless that is remembered, where the entry ends is known only if its block ends behind it.
+        # Entries are taken to be about as long as each other, and whole ranges are asked for: the
+        # rest of one costs less than the request for the few bytes that would be too little.
         first, last_of_block = table.first_entry_id(block), table.last_entry_id_of_block(block)
         start = table.block_start(block)
         share = (
             (last - first + 1) * (table.block_stop(block) - start) // (last_of_block - first + 1)
         )
-        known = self.position_of(last + 1) if last < last_of_block else None
-        behind = start + share if known is None else known
+        behind = self.position_of(last + 1) if last < last_of_block else None
+        if behind is None:
+            range_bytes = self.location.first_range_bytes
+            behind = position - (position - start - share) // range_bytes * range_bytes
         reader = RangeReader(self.location, self.name.data_name, self.data_stop, self.version)
         return reader.span(min(position, stop), stop, sure_stop=min(behind, stop))
 

@@ -238,8 +238,9 @@ class RangesAhead:
         return max(min(grown, longest), first)
 
     def _request(self, planned: Planned) -> Request:
-        start = planned.next
-        stop = min(start + self._range_bytes(planned.span.reader.location), planned.span.stop)
+        start, span = planned.next, planned.span
+        stop = start + self._range_bytes(span.reader.location)
+        stop = min(stop, span.sure_stop if start < span.sure_stop else span.stop)
         request = Request(start, stop)
         planned.requests.append(request)
         planned.next = stop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -60,20 +61,26 @@ def segment_units(
         PulsarOffloadError: The entries cannot be read.
     """
     taken: list[EntryRun] = []
-    size_bytes = 0
+    limit = 0  # where in the data object the segment has to end
     for run in ledger.entry_runs(0, ledger.last_entry_id, tally, ahead=ahead):
         index = 0
         while index < run.count:
-            is_next = not taken or taken[-1].last_entry_id + 1 == run.number(index, layout.ENTRY_ID)
-            if taken and not (is_next and size_bytes < SEGMENT_BYTES):
-                yield partial(_row, ledger, topic, taken)
-                taken, size_bytes = [], 0
-            stop = run.stop_with(index, run.count, SEGMENT_BYTES - size_bytes)
+            is_next = taken and taken[-1].last_entry_id + 1 == run.number(index, layout.ENTRY_ID)
+            stop = _stop_within(run, index, limit) if is_next else index
+            if stop == index:
+                if taken:
+                    yield partial(_row, ledger, topic, taken)
+                taken, limit = [], _start(run, index) + SEGMENT_BYTES
+                stop = max(_stop_within(run, index, limit), index + 1)
             taken.append(run.part(index, stop))
-            size_bytes += run.bytes_between(index, stop)
             index = stop
     if taken:
         yield partial(_row, ledger, topic, taken)
+
+
+def _stop_within(run: EntryRun, first: int, limit: int) -> int:
+    """Behind the entries from the first on that end at a position of the data object, or before."""
+    return bisect_right(range(run.count), limit, lo=first, key=partial(_stop, run))
 
 
 def _row(ledger: LedgerData, topic: str, runs: Sequence[EntryRun]) -> SegmentRow:
@@ -89,8 +96,8 @@ def _row(ledger: LedgerData, topic: str, runs: Sequence[EntryRun]) -> SegmentRow
         "object_version": version_text(ledger.version),
         "first_entry_id": first.number(0, layout.ENTRY_ID),
         "last_entry_id": last.last_entry_id,
-        "start": first.offset + (first.number(0, layout.FRAME) >> 32) - ENTRY_HEADER_BYTES,
-        "stop": last.offset + _stop(last.number(last.count - 1, layout.FRAME)),
+        "start": _start(first, 0),
+        "stop": _stop(last, last.count - 1),
         "messages": sum(entries.count_messages(run.table, 0, run.count) for run in runs),
         "markers": _count(runs, layout.MARKER),
         "chunks": _count(runs, layout.CHUNKED),
@@ -155,5 +162,12 @@ def _count(runs: Sequence[EntryRun], flag: int) -> int:
     return sum(sum(1 for _ in run.flagged(flag)) for run in runs)
 
 
-def _stop(position: int) -> int:
-    return (position >> 32) + (position & 0xFFFFFFFF)
+def _start(run: EntryRun, index: int) -> int:
+    """Where the header of an entry begins in the data object."""
+    return run.offset + (run.number(index, layout.FRAME) >> 32) - ENTRY_HEADER_BYTES
+
+
+def _stop(run: EntryRun, index: int) -> int:
+    """Where an entry ends in the data object (exclusive)."""
+    frame = run.number(index, layout.FRAME)
+    return run.offset + (frame >> 32) + (frame & 0xFFFFFFFF)

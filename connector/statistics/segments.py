@@ -17,7 +17,8 @@ from arrow_io.storage.object_version import ETag, WriteTime
 if TYPE_CHECKING:
     from arrow_io.storage.object_version import ObjectVersion
 
-SEGMENT_BYTES: Final = 1 << 20
+SEGMENT_BYTES: Final = (1 << 20) - 256
+"""Most bytes of a segment, unless an entry has more: with a block's header it is one request."""
 
 _NUMBER: Final = pa.int64()
 _TIME: Final = pa.timestamp("us", "UTC")

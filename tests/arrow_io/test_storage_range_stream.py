@@ -305,6 +305,19 @@ class TestPrefetch:
 
         assert len(script.requests) == 10
 
+    def test_a_range_ends_where_it_may_not_be_needed(self) -> None:
+        """What is asked for at `sure_stop` is not longer than what surely is needed."""
+        script = FaultScript({NAME: DATA})
+
+        with RangeStream(self._reader(script).span(0, 100, sure_stop=25)) as stream:
+            for position in (0, 10, 20):
+                assert _take(stream, position, 5) == DATA[position : position + 5]
+            assert script.wait_for_requests(3) == [(0, 10), (10, 20), (20, 25)]
+            assert _take(stream, 25, 10) == DATA[25:35]
+        _join_prefetch_threads()
+
+        assert max(script.requests) == (25, 35)
+
     def test_behind_the_last_range_nothing_is_prefetched(self) -> None:
         """Two ranges are both asked for by the consumer: no thread begins for what is not there."""
         script = FaultScript({NAME: DATA})

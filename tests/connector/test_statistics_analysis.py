@@ -231,9 +231,9 @@ def many_segments() -> Iterator[tuple[SlowStore, str, int]]:
     entries = [_entry(n, size_bytes=2000) for n in range(_SEGMENTS * _ENTRIES_OF_SEGMENT)]
     half = len(entries) // 2
     store = SlowStore(offload([(3, entries[:half]), (4, entries[half:])], block_bytes=1 << 18))
-    segment_bytes = _ENTRIES_OF_SEGMENT * len(entries[-1])
+    segment_bytes = _ENTRIES_OF_SEGMENT * (len(entries[-1]) + 12)
     with memory_bucket({}) as folder:
-        known = analyzed(store.url, TOPIC, folder.url, segment_bytes=segment_bytes - 99)
+        known = analyzed(store.url, TOPIC, folder.url, segment_bytes=segment_bytes)
         rows = _rows(folder.url)
         assert known.files
         assert _SEGMENTS <= len(rows) <= 1.1 * _SEGMENTS

@@ -42,7 +42,7 @@ def _objects() -> dict[str, bytes]:
     return offload([(ledger_id, entries) for ledger_id in _LEDGERS])
 
 
-@pytest.mark.parametrize("sizes", list(itertools.permutations([1, 100, 1 << 20], 2)), ids=str)
+@pytest.mark.parametrize("sizes", list(itertools.permutations([1, 200, 1 << 20], 2)), ids=str)
 def test_a_ledger_in_two_files_counts_once(sizes: tuple[int, int]) -> None:
     """Two runs at a time write the same ledgers, and may cut them at other places."""
     with memory_bucket(_objects()) as bucket, memory_bucket({}) as folder:

@@ -9,17 +9,21 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.format.index_block import read_index_block, write_index_block
 from arrow_io.read_report import ReadReport
-from connector import open_topic
+from connector import open_catalog, open_topic
+from connector.statistics.store import open_statistics
 from tests.support.buckets import TOPIC, memory_bucket, offload, with_lost_entries
 from tests.support.damage import Part, flipped, regions, woven_objects
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.expected import COLUMNS, time_of
 from tests.support.reading import read
-from tests.support.statistics import analyzed
+from tests.support.slow_store import SlowStore
+from tests.support.statistics import analyzed, rows_of
 
 _NEVER: Final = pc.field("__publish_time__") == datetime(1980, 1, 1, tzinfo=UTC)
 """No row passes, so that without damage nothing need be read."""
@@ -128,3 +132,47 @@ def test_counts_that_begin_anew_are_no_error() -> None:
 
     assert topic_read.skipped.segments == 2
     assert rows["__entry_id__"].to_pylist() == [0, 2, 1, 2]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 400), min_size=1, max_size=30),
+    segment_bytes=st.integers(1, 1500),
+    block_bytes=st.sampled_from((1200, 1 << 20)),
+)
+def test_segments_are_as_long_as_they_may_be(
+    sizes: list[int], segment_bytes: int, block_bytes: int
+) -> None:
+    """Each entry stands in one; none is longer than wanted but that of one long entry."""
+    objects = offload([(3, [_single(bytes(size)) for size in sizes])], block_bytes=block_bytes)
+    with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
+        known = analyzed(bucket.url, TOPIC, folder.url, segment_bytes=segment_bytes)
+        rows = rows_of(known, TOPIC)
+    firsts, lasts = ([row[name] for row in rows] for name in ("first_entry_id", "last_entry_id"))
+    assert firsts == [0, *(last + 1 for last in lasts[:-1])]
+    assert lasts[-1] == len(sizes) - 1
+    for row in rows:
+        is_one = row["first_entry_id"] == row["last_entry_id"]
+        assert is_one or row["stop"] - row["start"] <= segment_bytes
+    (data,) = (data for name, data in objects.items() if not name.endswith("-index"))
+    entry_stops = {each.entry_id: each.stop for each in regions(data) if each.entry_id is not None}
+    for row in rows[:-1]:
+        assert entry_stops[row["last_entry_id"] + 1] - row["start"] > segment_bytes
+
+
+def test_each_segment_is_one_request() -> None:
+    """Whatever stands around it, none takes a second one for its last bytes."""
+    entries = [_single(bytes(size)) for size in (*range(9_000, 180_000, 4_500), 40)]
+    store = SlowStore(offload([(3, entries)], block_bytes=3 << 20), tells_times=False)
+    with memory_bucket({}) as folder:
+        open_catalog(store.url).analyze(folder.url, [TOPIC])
+        rows = rows_of(open_statistics(folder.url), TOPIC)
+        for row in rows:
+            first, last = row["first_entry_id"], row["last_entry_id"]
+            entry_id = pc.field("__entry_id__")
+            known = open_topic(store.url, TOPIC, statistics=folder.url, value="raw")
+            store.measure_anew()
+            found = known.to_table(filter=(entry_id >= first) & (entry_id <= last))
+            assert found.num_rows == last - first + 1
+            assert store.flights.count == 1
+    store.drop()
