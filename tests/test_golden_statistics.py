@@ -31,7 +31,7 @@ def folder() -> Iterator[str]:
     """Statistics of all golden topics, in segments of a few entries."""
     with (
         memory_bucket({}) as bucket,
-        patch("connector.statistics.gathering.SEGMENT_BYTES", 1000),
+        patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", 1000),
     ):
         for set_name in GOLDEN_SETS:
             ledgers = [

@@ -192,6 +192,34 @@ def next_flagged(
     return i
 
 
+def next_going_back(
+    table: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> int:
+    """Index of the next entry that the broker numbered no higher than the one before it.
+
+    Of the entries in `[first, stop)`, of which `first` is compared with none; `stop` if there is no
+    such entry. Entries without a number, and broken ones, are compared with none.
+    """
+    i: cython.Py_ssize_t = first
+    mask: cython.longlong = layout.HAS_BROKER_INDEX | layout.BROKEN
+    is_numbered: cython.bint = False
+    was_numbered: cython.bint = False
+    number: cython.longlong = 0
+    before: cython.longlong = 0
+    with cython.nogil:
+        while i < stop:
+            is_numbered = table[i * layout.ENTRY_WIDTH + layout.FLAGS] & mask == (
+                layout.HAS_BROKER_INDEX
+            )
+            number = table[i * layout.ENTRY_WIDTH + layout.BROKER_INDEX]
+            if was_numbered and is_numbered and number <= before:
+                break
+            was_numbered = is_numbered
+            before = number
+            i += 1
+    return i
+
+
 def end_of_kind(
     table: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> int:

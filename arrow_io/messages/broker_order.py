@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from arrow_io.core import builds
 from arrow_io.errors import EntryOrderError
 from arrow_io.messages import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from arrow_io.messages.entry_run import EntryRun
 
@@ -32,27 +33,42 @@ class BrokerOrder:
         self.last: int | None = None
         self._is_empty = True
 
-    def errors(self, run: EntryRun, entries: Iterable[int]) -> Iterator[EntryOrderError]:
-        """Compare some of the next run of entries.
-
-        Args:
-            run: The run.
-            entries: Which of its entries, ascending, counted from its first.
+    def errors(self, run: EntryRun) -> Iterator[EntryOrderError]:
+        """Compare the next run of entries, each with the one before it.
 
         Yields:
             An error for each entry whose index is not above that of the one before it.
         """
-        for entry in entries:
-            index = _broker_index(run, entry)
-            begins = _begins_count(run, entry)
-            if self._is_empty:
-                self.first, self._is_empty = None if begins else index, False
-            if goes_back(self.last, index) and not begins:
-                error = out_of_order(self.last, index)
-                run.locate(error, entry)
-                yield error
-            # An entry without an index: the broker did not count, and may have begun anew since.
-            self.last = index
+        yield from self._compare(run, 0)
+        entry = 0
+        while True:
+            entry = builds.in_use.entries.next_going_back(run.table, entry, run.count)
+            if entry >= run.count:
+                break
+            self.last = _broker_index(run, entry - 1)
+            yield from self._compare(run, entry)
+        self.last = _broker_index(run, run.count - 1)
+
+    def errors_at_ends(self, run: EntryRun) -> Iterator[EntryOrderError]:
+        """Compare the first entry of the next run with the one before it, and the last with it.
+
+        Yields:
+            As `errors`.
+        """
+        for entry in (0, run.count - 1)[: run.count]:
+            yield from self._compare(run, entry)
+
+    def _compare(self, run: EntryRun, entry: int) -> Iterator[EntryOrderError]:
+        index = _broker_index(run, entry)
+        begins = _begins_count(run, entry)
+        if self._is_empty:
+            self.first, self._is_empty = None if begins else index, False
+        if goes_back(self.last, index) and not begins:
+            error = out_of_order(self.last, index)
+            run.locate(error, entry)
+            yield error
+        # An entry without an index: the broker did not count, and may have begun anew since.
+        self.last = index
 
 
 def _broker_index(run: EntryRun, entry: int) -> int | None:

@@ -77,6 +77,15 @@ class EntryRun:
         """Length of the data of one entry."""
         return self.table[index * layout.ENTRY_WIDTH + layout.FRAME] & 0xFFFFFFFF
 
+    def start_of(self, index: int) -> int:
+        """Where the header of one entry begins in the data object, in bytes."""
+        return self.offset + (self.number(index, layout.FRAME) >> 32) - ENTRY_HEADER_BYTES
+
+    def stop_of(self, index: int) -> int:
+        """Where one entry ends in the data object, in bytes (exclusive)."""
+        frame = self.number(index, layout.FRAME)
+        return self.offset + (frame >> 32) + (frame & 0xFFFFFFFF)
+
     def bytes_between(self, first: int, stop: int) -> int:
         """Length of the data of the entries `[first, stop)`, at least one; no entry headers."""
         last = self.number(stop - 1, layout.FRAME)

@@ -22,10 +22,12 @@ from connector.cli.output import print_json, print_table, progress, say
 from connector.cli.place import catalog_at, tell_place
 from connector.plain_text import size_text
 from connector.pulsar_time import duration, time_of
+from connector.statistics.store import open_statistics
 from connector.topic_name import TopicName
 from connector.upkeep.audit import Finding, FindingKind, audit, findings_table
 from connector.upkeep.cleaning import DEFAULT_SAFETY_AGE, clean, plan_cleaning
-from connector.upkeep.verification import VerificationJournal, VerifiedLedger, verify
+from connector.upkeep.verification import verify
+from connector.upkeep.verification_journal import VerificationJournal, VerifiedLedger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedger
     from connector.options.topic_request import TopicRequest
+    from connector.statistics.store import Statistics
     from connector.upkeep.audit import Audit
 
 _GOLDEN = "tests/data/golden/pulsar-4.0.7"
@@ -74,6 +77,13 @@ def audit_(
             metavar="FILE", help="Remembers what --verify has read, so that it can go on later."
         ),
     ] = None,
+    statistics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where --verify keeps what spares reading again, as analyze does.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find what the bucket should not have, and what it lacks.
@@ -81,15 +91,19 @@ def audit_(
     Ends with 5 if messages cannot be read, with 7 if all can and something else was found. Without
     --metadata, it finds only what the bucket alone shows.
     """
-    if journal is not None and not verify_:
-        message = "--journal is for --verify: give both, or neither"
-        raise OptionError(message)
+    for option, given in (("--journal", journal), ("--statistics", statistics)):
+        if given is not None and not verify_:
+            message = f"{option} is for --verify: give both, or neither"
+            raise OptionError(message)
     lag = None if deletion_lag is None else duration("--deletion-lag", deletion_lag)
     kept = None if journal is None else VerificationJournal(journal)
     catalog, found = _audit(url, place, is_one_cluster=one_cluster, lag=lag)
     findings = list(found.findings)
     if verify_:
-        findings += _verified(catalog, kept)
+        known = None
+        if statistics is not None:
+            known = open_statistics(statistics, catalog.location.storage_options)
+        findings += _verified(catalog, kept, known)
     _print_findings(findings, as_json=as_json)
     if not as_json:
         typer.echo(_summary(catalog, findings))
@@ -233,7 +247,9 @@ def _is_unsure(ledger: TopicLedger) -> bool:
     return offload.bookkeeper_deleted is None or no_time
 
 
-def _verified(catalog: Catalog, journal: VerificationJournal | None) -> Iterable[Finding]:
+def _verified(
+    catalog: Catalog, journal: VerificationJournal | None, statistics: Statistics | None
+) -> Iterable[Finding]:
     """What reading everything finds, with a line on stderr for each ledger that is done."""
     topics = catalog.every_ledger()
     count = sum(len(each.ledgers) for each in topics)
@@ -244,7 +260,7 @@ def _verified(catalog: Catalog, journal: VerificationJournal | None) -> Iterable
         entries = counted(result.entries, "entry")
         say("verified", f"{len(results) + 1} of {count}: {result.object}, {entries}, {state}")
 
-    for result in verify(topics, journal=journal, progress=tell):
+    for result in verify(topics, journal=journal, statistics=statistics, progress=tell):
         results.append(result)
         for problem in result.problems:
             yield Finding(

@@ -124,8 +124,7 @@ class EntryStream:
 
     def _check_order(self, order: BrokerOrder, run: EntryRun) -> None:
         # To compare the entries between the first and the last would take too much time.
-        ends = (0, run.count - 1)[: run.count]
-        for error in order.errors(run, ends):
+        for error in order.errors_at_ends(run):
             if not self._tally.salvage:
                 raise error
             self._tally.report.doubts.append(str(error))

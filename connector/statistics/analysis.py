@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
-from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
-
-from arrow_io.read_report import Unit
-from arrow_io.storage.ranges_ahead import RangesAhead
-from arrow_io.tally import Tally
 from arrow_io.wording import agreeing, counted
-from connector.read_ahead import read_ahead
-from connector.statistics.gathering import segment_units
-from connector.statistics.segments import IDENTITY, SEGMENT_SCHEMA, version_text
+from connector.statistics.gathering import segment_row
+from connector.statistics.segment_writer import SegmentWriter
+from connector.statistics.segments import IDENTITY, version_text
+from connector.statistics.whole_ledgers import whole_ledgers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from arrow_io.ledger_data import LedgerData
-    from arrow_io.read_report import ReadReport
     from connector.statistics.gathering import SegmentRow
     from connector.statistics.store import Statistics
-
-_FILE_ROWS: Final = 16_384
-"""About how many segments stand in a file: 16 GiB of data, which a killed run has to read again."""
-_FILE_BYTES: Final = 64 << 20
-"""Fewer do if their filters of keys have so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +29,6 @@ class Analyzed:
         segments: How many segments it has.
         bytes: How many bytes they have.
         losses: What could not be read of it, in words.
-        is_sound: Whether nothing is wrong but in entries. Else whoever reads has to read it whole,
-            to meet what is wrong in what stands around them.
     """
 
     topic: str
@@ -51,7 +36,6 @@ class Analyzed:
     segments: int
     bytes: int
     losses: tuple[str, ...]
-    is_sound: bool = True
 
 
 Analyzer: TypeAlias = """Callable[
@@ -95,26 +79,14 @@ def analyze(
         OptionError: The folder cannot be written to.
         StorageError: A request went on failing; what was read before is written.
     """
-    statistics.location.check_writable()
-    pending: list[SegmentRow] = []
-    mine: list[SegmentRow] = []
-    size_bytes = 0
-    with closing(read_ahead(_units(ledgers), threads=threads or os.cpu_count() or 1)) as done:
-        try:
-            for each in done:
-                if isinstance(each, Analyzed):
-                    damage = tuple(_damage(mine))
-                    pending += mine if each.is_sound else map(_all_damaged, mine)
-                    mine = []
-                    progress(replace(each, losses=each.losses + damage))
-                else:
-                    mine.append(each)
-                    size_bytes += len(each.get("keys", b""))
-                if not mine and (len(pending) >= _FILE_ROWS or size_bytes >= _FILE_BYTES):
-                    statistics, pending, size_bytes = _written(statistics, pending), [], 0
-        finally:
-            statistics = _written(statistics, pending)
-    return statistics
+    with SegmentWriter(statistics) as writer:
+        for whole in whole_ledgers(ledgers, segment_row, threads=threads):
+            rows = whole.segments
+            writer.add(whole, rows)
+            losses = *whole.losses, *_damage(rows)
+            ledger = whole.ledger
+            progress(Analyzed(whole.topic, ledger.ledger_id, len(rows), ledger.data_stop, losses))
+    return writer.statistics
 
 
 def _damage(rows: Iterable[SegmentRow]) -> Iterator[str]:
@@ -125,40 +97,6 @@ def _damage(rows: Iterable[SegmentRow]) -> Iterator[str]:
             verb = agreeing(number, "is", "are")
             among = f"among entries {first} … {last} of ledger {row['ledger_id']}"
             yield f"{among}, {counted(number, 'entry')} {verb} damaged ({row['object']})"
-
-
-def _written(statistics: Statistics, rows: Sequence[SegmentRow]) -> Statistics:
-    if not rows:
-        return statistics
-    return statistics.added(pa.Table.from_pylist(list(rows), SEGMENT_SCHEMA))
-
-
-def _units(
-    ledgers: Iterable[tuple[str, LedgerData]],
-) -> Generator[Callable[[], SegmentRow | Analyzed], None, None]:
-    """The segments of each ledger, and behind them what became of it."""
-    pairs = list(ledgers)
-    spans = (ledger.byte_span(0, ledger.last_entry_id) for _, ledger in pairs)
-    with RangesAhead(span for span in spans if span is not None) as ahead:
-        for topic, ledger in pairs:
-            tally = Tally(salvage=True)
-            counts: Counter[str] = Counter()
-            for unit in segment_units(ledger, topic, tally, ahead):
-                counts["segments"] += 1
-                yield unit
-            yield _ended(topic, ledger, counts["segments"], tally.report)
-
-
-def _ended(
-    topic: str, ledger: LedgerData, segments: int, report: ReadReport
-) -> Callable[[], Analyzed]:
-    losses = tuple(report.losses)
-    is_sound = all(unit is Unit.ENTRY for unit, _ in report.lost)
-    return lambda: Analyzed(topic, ledger.ledger_id, segments, ledger.data_stop, losses, is_sound)
-
-
-def _all_damaged(segment: SegmentRow) -> SegmentRow:
-    return segment | {"damaged": segment["last_entry_id"] - segment["first_entry_id"] + 1}
 
 
 def _identity(ledger: LedgerData) -> tuple[Any, ...]:

@@ -1,10 +1,8 @@
-"""Entries of a ledger → a row of statistics for each segment; segments by any number of threads."""
+"""The entries of a segment → its row of statistics."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -13,20 +11,18 @@ import pyarrow.compute as pc
 from arrow_io.columns import Origin, projection
 from arrow_io.core import builds
 from arrow_io.errors import FormatError
-from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.messages import layout
 from arrow_io.messages.key_filters import key_filter
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TXN_ABORT, TXN_COMMIT
 from arrow_io.tally import Tally
-from connector.statistics.segments import SEGMENT_BYTES, version_text
+from connector.statistics.segments import version_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from arrow_io.ledger_data import LedgerData
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.storage.ranges_ahead import RangesAhead
 
     SegmentRow: TypeAlias = dict[str, Any]
 
@@ -44,49 +40,15 @@ _UNTOLD: Final = layout.CHUNKED | layout.ENCRYPTED | layout.BROKEN
 """Entries with one of these have rows that cannot be told from the segment alone."""
 
 
-def segment_units(
-    ledger: LedgerData, topic: str, tally: Tally, ahead: RangesAhead
-) -> Iterator[Callable[[], SegmentRow]]:
-    """Cut a ledger into segments; whoever takes one has its row made, in any thread.
-
-    Entries that are lost are in no segment.
+def segment_row(ledger: LedgerData, topic: str, runs: Sequence[EntryRun]) -> SegmentRow:
+    """What is kept of a segment.
 
     Args:
-        ledger: The ledger.
-        topic: Its topic, as rows name it.
-        tally: Counts what is lost, if it salvages.
-        ahead: Sends the requests.
-
-    Raises:
-        PulsarOffloadError: The entries cannot be read.
+        ledger: Its ledger.
+        topic: Its topic or partition, as the row names it.
+        runs: Its entries, whose checksums were compared.
     """
-    taken: list[EntryRun] = []
-    limit = 0  # where in the data object the segment has to end
-    for run in ledger.entry_runs(0, ledger.last_entry_id, tally, ahead=ahead):
-        index = 0
-        while index < run.count:
-            is_next = taken and taken[-1].last_entry_id + 1 == run.number(index, layout.ENTRY_ID)
-            stop = _stop_within(run, index, limit) if is_next else index
-            if stop == index:
-                if taken:
-                    yield partial(_row, ledger, topic, taken)
-                taken, limit = [], _start(run, index) + SEGMENT_BYTES
-                stop = max(_stop_within(run, index, limit), index + 1)
-            taken.append(run.part(index, stop))
-            index = stop
-    if taken:
-        yield partial(_row, ledger, topic, taken)
-
-
-def _stop_within(run: EntryRun, first: int, limit: int) -> int:
-    """Behind the entries from the first on that end at a position of the data object, or before."""
-    return bisect_right(range(run.count), limit, lo=first, key=partial(_stop, run))
-
-
-def _row(ledger: LedgerData, topic: str, runs: Sequence[EntryRun]) -> SegmentRow:
     first, last = runs[0], runs[-1]
-    for run in runs:
-        run.verify_checksums()
     entries = builds.in_use.entries
     row: SegmentRow = {
         "topic": topic,
@@ -96,8 +58,8 @@ def _row(ledger: LedgerData, topic: str, runs: Sequence[EntryRun]) -> SegmentRow
         "object_version": version_text(ledger.version),
         "first_entry_id": first.number(0, layout.ENTRY_ID),
         "last_entry_id": last.last_entry_id,
-        "start": _start(first, 0),
-        "stop": _stop(last, last.count - 1),
+        "start": first.start_of(0),
+        "stop": last.stop_of(last.count - 1),
         "messages": sum(entries.count_messages(run.table, 0, run.count) for run in runs),
         "markers": _count(runs, layout.MARKER),
         "chunks": _count(runs, layout.CHUNKED),
@@ -160,14 +122,3 @@ def _transactions(runs: Sequence[EntryRun]) -> SegmentRow:
 
 def _count(runs: Sequence[EntryRun], flag: int) -> int:
     return sum(sum(1 for _ in run.flagged(flag)) for run in runs)
-
-
-def _start(run: EntryRun, index: int) -> int:
-    """Where the header of an entry begins in the data object."""
-    return run.offset + (run.number(index, layout.FRAME) >> 32) - ENTRY_HEADER_BYTES
-
-
-def _stop(run: EntryRun, index: int) -> int:
-    """Where an entry ends in the data object (exclusive)."""
-    frame = run.number(index, layout.FRAME)
-    return run.offset + (frame >> 32) + (frame & 0xFFFFFFFF)

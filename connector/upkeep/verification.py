@@ -1,215 +1,182 @@
 """Reads whole ledgers, to check what no index object has: every entry's id and checksum.
 
-A ledger's blocks are read one after the other. Headers, entry ids and lengths are compared with the
-index object, checksums with the entries, and the user metadata of the data object with what Pulsar
-demands of it. Damage is reported and passed over, so that all of it is found.
+Headers, entry ids and lengths are compared with the index object, checksums with the entries, and
+the user metadata of the data object with what Pulsar demands of it. Damage is reported and passed
+over, so that all of it is found.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from arrow_io.errors import FormatError, MissingObjectError, OptionError, StorageError
+from arrow_io.errors import FormatError, MissingObjectError
 from arrow_io.format.index_block import check_format_version
 from arrow_io.messages import layout
 from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
 from arrow_io.read_report import ReadReport, Unit
-from arrow_io.tally import Tally
 from arrow_io.wording import agreeing, counted
+from connector.read_ahead import read_ahead
+from connector.statistics.analysis import unknown_ledgers
+from connector.statistics.gathering import segment_row
+from connector.statistics.segment_writer import SegmentWriter
+from connector.statistics.whole_ledgers import whole_ledgers
+from connector.upkeep.verification_journal import VerifiedLedger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 
+    from arrow_io.ledger_data import LedgerData
     from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.messages.entry_run import EntryRun
     from connector.catalog.topic_ledgers import TopicLedgers
-
-_LINE_START = b'{"url": '
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedLedger:
-    """What reading a whole ledger found."""
-
-    url: str
-    """Where the objects lie."""
-    topic: str
-    ledger_id: int
-    object: str
-    """Name of the data object."""
-    stored_bytes: int
-    """Length that the index object gives it."""
-    entries: int
-    """Entries that were read and are sound."""
-    unchecked_entries: int
-    """Entries among them that have no checksum."""
-    problems: tuple[str, ...]
-    """What is wrong, up to about a hundred things; empty if all is well."""
-    first_index: int | None = None
-    """The broker's index of the first entry; None if it has none or begins a count, or that is not
-    known."""
-    last_index: int | None = None
-    """That of the last entry; None if it has none, or that is not known."""
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """What shows whether the same object was verified before."""
-        return self.url, self.object, self.stored_bytes
-
-
-class VerificationJournal:
-    """A file that remembers what was verified, a line a ledger, so that a long run can go on.
-
-    Args:
-        path: The file; made if it is not there.
-
-    Raises:
-        OptionError: The file is there and is not a journal, or it cannot be written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._done: dict[tuple[str, str, int], VerifiedLedger] = {}
-        try:
-            with path.open("a+b") as file:
-                file.seek(0)
-                data = file.read()
-        except OSError as error:
-            message = f"no journal can be kept in {path}: {error.strerror}"
-            raise OptionError(message) from None
-        # A line that has no end was being written when the run was killed.
-        whole_bytes = data.rfind(b"\n") + 1
-        cut = data[whole_bytes:]
-        self._cut_at = whole_bytes if cut else None
-        if not cut.startswith(_LINE_START[: len(cut)]):
-            self._refuse("its end is not a line of one")
-        for number, line in enumerate(data[:whole_bytes].splitlines(), 1):
-            try:
-                done = _parsed(json.loads(line))
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
-                self._refuse(f"line {number}: {error}")
-            self._done[done.key] = done
-
-    def _refuse(self, reason: str) -> NoReturn:
-        message = f"{self._path} is not a journal of a verification: {reason}"
-        raise OptionError(message)
-
-    def find(self, ledger: OffloadedLedger) -> VerifiedLedger | None:
-        """What was found of a ledger before; None if its objects were not verified."""
-        size_bytes = ledger.index.data_object_length_bytes
-        return self._done.get((str(ledger.location), ledger.name.data_name, size_bytes))
-
-    def add(self, verified: VerifiedLedger) -> None:
-        """Remember a ledger.
-
-        Raises:
-            StorageError: The file cannot be written any more.
-        """
-        self._done[verified.key] = verified
-        try:
-            with self._path.open("ab") as file:
-                if self._cut_at is not None:
-                    file.truncate(self._cut_at)
-                    self._cut_at = None
-                file.write(json.dumps(asdict(verified)).encode() + b"\n")
-        except OSError as error:
-            message = f"the journal {self._path} cannot be written: {error.strerror}"
-            raise StorageError(message) from None
-
-
-def _parsed(fields: dict[str, Any]) -> VerifiedLedger:
-    done = VerifiedLedger(**(fields | {"problems": tuple(fields["problems"])}))
-    indexes = [each for each in (done.first_index, done.last_index) if each is not None]
-    numbers = done.ledger_id, done.stored_bytes, done.entries, done.unchecked_entries, *indexes
-    texts = done.url, done.topic, done.object, *done.problems
-    if not all(type(each) is int for each in numbers) or not all(map(_is_text, texts)):
-        message = "a field has another type"
-        raise TypeError(message)
-    return done
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    from connector.statistics.gathering import SegmentRow
+    from connector.statistics.store import Statistics
+    from connector.statistics.whole_ledgers import WholeLedger
+    from connector.upkeep.verification_journal import VerificationJournal
 
 
 def verify(
     topics: Iterable[TopicLedgers],
     *,
     journal: VerificationJournal | None = None,
+    statistics: Statistics | None = None,
     progress: Callable[[VerifiedLedger], None] = lambda _: None,
-) -> Iterator[VerifiedLedger]:
-    """Read every sound ledger of some topics whole.
+) -> Generator[VerifiedLedger, None, None]:
+    """Read every sound ledger of some topics whole, in as many threads as there are cores.
 
     Args:
         topics: The topics.
         journal: Knows the ledgers verified before, and notes the others. A ledger with problems is
             read again.
+        statistics: A folder that gets the segments of the ledgers that are read, but for those that
+            it knows.
         progress: Called after each ledger that was read.
 
     Yields:
         What was found of each ledger, those of the journal too.
 
     Raises:
+        OptionError: Statistics cannot be written to their folder.
         StorageError: A request went on failing, or the journal cannot be written; what was verified
             until then is in it.
     """
-    for topic in topics:
-        last_index = None
-        for ledger in topic.ledgers:
-            known = journal.find(ledger) if journal else None
-            if known is None or known.problems:
-                known = verify_ledger(ledger, str(topic.topic))
+    every = [(str(topic.topic), ledger) for topic in topics for ledger in topic.ledgers]
+    known = [None if journal is None else journal.find(ledger) for _, ledger in every]
+    pending = [
+        ledger
+        for ledger, found in zip(every, known, strict=True)
+        if found is None or found.problems
+    ]
+    last: VerifiedLedger | None = None
+    with ExitStack() as stack:
+        read = stack.enter_context(closing(_read(pending, statistics)))
+        for found in known:
+            each = found
+            if each is None or each.problems:
+                each = next(read)
                 if journal is not None:
-                    journal.add(known)
-                progress(known)
-            yield _compared(known, last_index)
-            last_index = known.last_index
+                    journal.add(each)
+                progress(each)
+            yield _compared(each, last)
+            last = each
 
 
-def _compared(verified: VerifiedLedger, before: int | None) -> VerifiedLedger:
-    """What was found of a ledger, and whether it stands behind the one that ends with an index."""
-    if not goes_back(before, verified.first_index):
-        return verified
-    error = out_of_order(before, verified.first_index).located(
-        object_key=verified.object, ledger_id=verified.ledger_id
-    )
-    return replace(verified, problems=(*verified.problems, str(error)))
+def _read(
+    ledgers: Sequence[tuple[str, OffloadedLedger]], statistics: Statistics | None
+) -> Generator[VerifiedLedger, None, None]:
+    """What reading ledgers whole finds; statistics are given those that they do not know."""
+    pairs = [(topic, ledger.data) for topic, ledger in ledgers]
+    asked = (partial(_wrong_metadata, ledger) for _, ledger in ledgers)
+    threads = max((ledger.location.max_connections for _, ledger in ledgers), default=1)
+    with ExitStack() as stack:
+        writer, unknown = None, frozenset[tuple[str, int]]()
+        if statistics is not None:
+            writer = stack.enter_context(SegmentWriter(statistics))
+            unknown = frozenset(_unknown(statistics, pairs))
+        metadata = stack.enter_context(closing(read_ahead(asked, threads=threads)))
+        read = stack.enter_context(closing(whole_ledgers(pairs, partial(_checked, unknown))))
+        for (_, ledger), whole, problems in zip(ledgers, read, metadata, strict=True):
+            rows = [each.row for each in whole.segments if each.row is not None]
+            if writer is not None and (whole.topic, ledger.ledger_id) in unknown:
+                writer.add(whole, rows)
+            yield _verified(ledger, whole, problems)
 
 
-def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
-    """Read one ledger whole.
+def _unknown(
+    statistics: Statistics, pairs: Iterable[tuple[str, LedgerData]]
+) -> Iterator[tuple[str, int]]:
+    """The ledgers that statistics do not know."""
+    for topic, mine in groupby(pairs, key=itemgetter(0)):
+        for ledger in unknown_ledgers(statistics, topic, [each for _, each in mine]):
+            yield topic, ledger.ledger_id
 
-    Args:
-        ledger: The ledger.
-        topic: Its topic, for the result.
 
-    Raises:
-        StorageError: A request went on failing.
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What was found of a segment.
+
+    Attributes:
+        first: Its first entry alone.
+        entries: How many entries are sound.
+        unchecked_entries: How many of them have no checksum.
+        report: What was lost of it.
+        order: The broker's indexes of its entries.
+        row: Its row of statistics, if it was asked for.
     """
-    report = ReadReport()
-    tally = Tally(report, salvage=True)
+
+    first: EntryRun
+    entries: int
+    unchecked_entries: int
+    report: ReadReport
+    order: BrokerOrder
+    row: SegmentRow | None
+
+
+def _checked(
+    unknown: Collection[tuple[str, int]],
+    ledger: LedgerData,
+    topic: str,
+    runs: Sequence[EntryRun],
+) -> _Checked:
+    report, order = ReadReport(), BrokerOrder()
     entries = unchecked = 0
-    order = BrokerOrder()
-    problems = [*_wrong_metadata(ledger)]
-    try:
-        for run in ledger.data.entry_runs(0, ledger.last_entry_id, tally, verify_checksums=True):
-            broken = list(run.flagged(layout.BROKEN))
-            for index in broken:
-                tally.lose(Unit.ENTRY, run.error(index))
-            entries += run.count - len(broken)
-            for error in order.errors(run, range(run.count)):
-                tally.lose(Unit.ENTRY, error)
-            stop = run.count * layout.ENTRY_WIDTH
-            checksums = run.table[layout.CHECKSUM : stop : layout.ENTRY_WIDTH].tolist()
-            unchecked += checksums.count(layout.ABSENT)
-    except (FormatError, MissingObjectError) as error:
-        problems.append(str(error))
-    problems += report.losses
+    for run in runs:
+        broken = list(run.flagged(layout.BROKEN))
+        for index in broken:
+            report.lose(Unit.ENTRY, run.error(index))
+        for error in order.errors(run):
+            report.lose(Unit.ENTRY, error)
+        entries += run.count - len(broken)
+        stop = run.count * layout.ENTRY_WIDTH
+        checksums = run.table[layout.CHECKSUM : stop : layout.ENTRY_WIDTH].tolist()
+        unchecked += checksums.count(layout.ABSENT)
+    row = segment_row(ledger, topic, runs) if (topic, ledger.ledger_id) in unknown else None
+    return _Checked(runs[0].part(0, 1), entries, unchecked, report, order, row)
+
+
+def _verified(
+    ledger: OffloadedLedger, whole: WholeLedger[_Checked], problems: Sequence[str]
+) -> VerifiedLedger:
+    """What was found of a ledger."""
+    report = ReadReport().add(whole.report)
+    last_index = None
+    for each in whole.segments:
+        report.add(each.report)
+        if goes_back(last_index, each.order.first):
+            error = out_of_order(last_index, each.order.first)
+            each.first.locate(error, 0)
+            report.lose(Unit.ENTRY, error)
+        last_index = each.order.last
+    problems = [*problems, *([] if whole.error is None else [str(whole.error)]), *report.losses]
     more = report.lost.total() - len(report.losses)
     if more > 0:
         problems.append(f"{more} more {agreeing(more, 'is', 'are')} lost")
+    entries = sum(each.entries for each in whole.segments)
     missing = ledger.index.entry_count - entries
     if missing and not problems:
         found = agreeing(missing, "was", "were")
@@ -218,29 +185,39 @@ def verify_ledger(ledger: OffloadedLedger, topic: str) -> VerifiedLedger:
         )
     return VerifiedLedger(
         url=str(ledger.location),
-        topic=topic,
+        topic=whole.topic,
         ledger_id=ledger.ledger_id,
         object=ledger.name.data_name,
         stored_bytes=ledger.index.data_object_length_bytes,
         entries=entries,
-        unchecked_entries=unchecked,
+        unchecked_entries=sum(each.unchecked_entries for each in whole.segments),
         problems=tuple(problems),
-        first_index=order.first,
-        last_index=order.last,
+        first_index=whole.segments[0].order.first if whole.segments else None,
+        last_index=last_index,
     )
 
 
-def _wrong_metadata(ledger: OffloadedLedger) -> Iterator[str]:
+def _compared(verified: VerifiedLedger, before: VerifiedLedger | None) -> VerifiedLedger:
+    """What was found of a ledger, and whether it stands behind the one before it in its topic."""
+    if before is None or before.topic != verified.topic:
+        return verified
+    if not goes_back(before.last_index, verified.first_index):
+        return verified
+    error = out_of_order(before.last_index, verified.first_index).located(
+        object_key=verified.object, ledger_id=verified.ledger_id
+    )
+    return replace(verified, problems=(*verified.problems, str(error)))
+
+
+def _wrong_metadata(ledger: OffloadedLedger) -> list[str]:
     """What a broker would refuse in the user metadata of the data object."""
     name = ledger.name.data_name
     try:
         metadata = ledger.location.user_metadata(name)
-        if metadata is not None:
-            missing = check_format_version(metadata, object_key=name)
-            if missing is not None:
-                yield missing
+        wrong = None if metadata is None else check_format_version(metadata, object_key=name)
     except FormatError as error:
-        yield str(error)
+        wrong = str(error)
     except MissingObjectError:
         # Reading the entries reports it.
-        return
+        wrong = None
+    return [] if wrong is None else [wrong]

@@ -201,6 +201,18 @@ def test_verification_goes_on_where_it_was(bucket: OwnedBucket, tmp_path: Path) 
     assert second.stderr.count("verified: ") == 1
 
 
+def test_verification_keeps_statistics(bucket: OwnedBucket, tmp_path: Path) -> None:
+    """So `analyze` has nothing left to read; without --verify they are refused."""
+    folder = str(tmp_path / "statistics")
+
+    run("audit", *arguments(bucket), "--verify", "--statistics", folder)
+
+    told = run("analyze", *arguments(bucket)[:3], "--statistics", folder).stdout
+    assert told.startswith("analyzed 0 ledgers")
+    refused = run("audit", *arguments(bucket), "--statistics", folder, ends=USAGE)
+    assert "--statistics is for --verify" in refused.stderr
+
+
 def test_journal_is_opened_before_anything_is_read(tmp_path: Path) -> None:
     """A place where no journal can be is told at once, also where there is no bucket."""
     nowhere = str(tmp_path / "no-bucket")

@@ -209,7 +209,7 @@ def test_statistics_of_a_private_bucket(statistics: str, monkeypatch: pytest.Mon
             [plan] = lines_of("plan", place.url, *reading)
 
             assert told.startswith("analyzed 1 ledger, 16.1 MB")
-            assert plan["skipped_segments"] == 10
+            assert plan["skipped_segments"] == 12
         again = analyzed(folder, *options, url=place.url)
 
     assert again.startswith("analyzed 0 ledgers")

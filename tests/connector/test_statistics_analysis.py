@@ -12,7 +12,7 @@ from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
-from connector.statistics import analysis
+from connector.statistics import segment_writer, whole_ledgers
 from connector.statistics.analysis import analyze, unknown_ledgers
 from connector.statistics.store import open_statistics
 from tests.support.buckets import TOPIC, memory_bucket, offload
@@ -94,6 +94,21 @@ def test_nothing_to_read_writes_nothing() -> None:
     assert (told[0].segments, len(told[0].losses)) == (0, 1)
 
 
+def test_objects_that_are_deleted_meanwhile_end_nothing() -> None:
+    """Nothing is known of their ledgers; the others are read."""
+    ledgers = [(ledger_id, [_entry(n) for n in range(4)]) for ledger_id in (3, 4, 5)]
+    objects = offload(ledgers)
+    with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
+        chosen = ledgers_of(bucket.url, TOPIC)
+        bucket.delete(next(name for name in objects if name.endswith("ledger-4")))
+        told: list[Analyzed] = []
+        analyze(open_statistics(folder.url), chosen, told.append)
+        found = {row["ledger_id"] for row in _rows(folder.url)}
+
+    assert [len(each.losses) for each in told] == [0, 1, 0]
+    assert found == {3, 5}
+
+
 def test_a_run_that_fails_leaves_whole_ledgers() -> None:
     """What was read before is written, and of the ledger in hand nothing."""
     ledgers = [(ledger_id, [_entry(n) for n in range(4)]) for ledger_id in (3, 4, 5)]
@@ -101,16 +116,16 @@ def test_a_run_that_fails_leaves_whole_ledgers() -> None:
     with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
         chosen = ledgers_of(bucket.url, TOPIC)
 
-        units = analysis._units
+        units = whole_ledgers._units
 
-        def failing() -> Iterator[Any]:
-            yield from units(chosen[:2])
-            yield from list(units(chosen[2:]))[:1]
+        def failing(_: object, made: Any) -> Iterator[Any]:  # noqa: ANN401 - as of what it stands for
+            yield from units(chosen[:2], made)
+            yield from list(units(chosen[2:], made))[:1]
             raise StorageError("gone")
 
         with (
-            patch("connector.statistics.gathering.SEGMENT_BYTES", 1),
-            patch.object(analysis, "_units", lambda _: failing()),
+            patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", 1),
+            patch.object(whole_ledgers, "_units", failing),
             pytest.raises(StorageError),
         ):
             analyze(open_statistics(folder.url), chosen)
@@ -130,7 +145,7 @@ def test_files_grow_to_a_number_of_rows_or_bytes(limit: str, most: int) -> None:
     with (
         memory_bucket(offload(ledgers)) as bucket,
         memory_bucket({}) as folder,
-        patch.object(analysis, limit, most),
+        patch.object(segment_writer, limit, most),
     ):
         known = analyzed(bucket.url, TOPIC, folder.url)
         rows = _rows(folder.url)

@@ -48,7 +48,7 @@ def test_a_ledger_in_two_files_counts_once(sizes: tuple[int, int]) -> None:
     with memory_bucket(_objects()) as bucket, memory_bucket({}) as folder:
         nothing_known = open_statistics(folder.url)
         for size in sizes:
-            with patch("connector.statistics.gathering.SEGMENT_BYTES", size):
+            with patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", size):
                 analyze(nothing_known, ledgers_of(bucket.url, TOPIC))
         assert len(open_statistics(folder.url).files) == 2
         options: dict[str, Any] = {"value": "raw", "statistics": folder.url}

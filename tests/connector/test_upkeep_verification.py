@@ -13,19 +13,24 @@ from arrow_io.format.index_block import FORMAT_VERSION_KEY
 from arrow_io.ledger_data import LedgerData
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog
-from connector.upkeep.verification import VerificationJournal, verify, verify_ledger
+from connector.statistics.store import open_statistics
+from connector.upkeep.verification import verify
+from connector.upkeep.verification_journal import VerificationJournal
 from tests.support.buckets import memory_bucket
 from tests.support.damage import Part, flipped, regions, woven_objects
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
+from tests.support.large_bucket import LargeBucket
 from tests.support.owned_bucket import SMALL, OwnedBucket
 from tests.support.s3_server import running_s3_server
+from tests.support.slow_store import SlowStore
+from tests.support.statistics import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from connector import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.upkeep.verification import VerifiedLedger
+    from connector.upkeep.verification_journal import VerifiedLedger
 
 CHUNKED: Final = golden_topic("small-chunked")
 # Nothing tells what these bytes should be: they are never read, and no checksum covers them.
@@ -320,12 +325,13 @@ def test_journal_is_made_at_once(bucket: OwnedBucket, tmp_path: Path) -> None:
     """The file is there before anything is verified, and an empty file is a journal."""
     path = tmp_path / "journal.jsonl"
     catalog = bucket.catalog()
-    ledger = _topics(catalog)[0].ledgers[0]
+    topic = _topics(catalog)[0]
+    ledger = topic.ledgers[0]
     journal = VerificationJournal(path)
     assert path.read_bytes() == b""
     assert VerificationJournal(path).find(ledger) is journal.find(ledger) is None
 
-    journal.add(verify_ledger(ledger, "persistent://a/b/c"))
+    journal.add(next(verify([topic])))
 
     assert VerificationJournal(path).find(ledger) == journal.find(ledger)
     assert journal.find(ledger) is not None
@@ -348,3 +354,53 @@ def test_journal_that_cannot_be_written_any_more(bucket: OwnedBucket, tmp_path: 
 
     with pytest.raises(StorageError, match=r"journal\.jsonl cannot be written"):
         next(verify(_topics(bucket.catalog()), journal=journal))
+
+
+def test_statistics_are_what_analyzing_gives(bucket: OwnedBucket) -> None:
+    """Each segment as `analyze` has it, of damaged ledgers too; what is known is not added."""
+    ledger = CHUNKED.ledgers[0]
+    data = ledger.data_object.read_bytes()
+    bucket.write(ledger.data_object.name, flipped(data, len(data) - 1, 1))
+    catalog = bucket.catalog()
+    plain = _verified(catalog)
+    with memory_bucket({}) as folder, memory_bucket({}) as other:
+        assert _verified(catalog, statistics=open_statistics(folder.url)) == plain
+        catalog.analyze(other.url, storage_options={})
+        tables = [
+            sorted(
+                (row for each in catalog.topics() for row in rows_of(known, str(each))),
+                key=lambda row: (row["topic"], row["ledger_id"], row["first_entry_id"]),
+            )
+            for known in (open_statistics(folder.url), open_statistics(other.url))
+        ]
+        _verified(catalog, statistics=open_statistics(folder.url))
+        assert len(open_statistics(folder.url).files) == 1
+
+    assert tables[0] == tables[1]
+    assert {row["ledger_id"] for row in tables[0]} == {each.ledger_id for each in plain}
+    assert [row["ledger_id"] for row in tables[0] if row["damaged"]] == [ledger.ledger_id]
+
+
+def test_a_stopped_verification_leaves_statistics_of_what_it_read(bucket: OwnedBucket) -> None:
+    """Whole ledgers, and none of those behind."""
+    with memory_bucket({}) as folder:
+        started = verify(_topics(bucket.catalog()), statistics=open_statistics(folder.url))
+        read = {each.ledger_id for each in itertools.islice(started, 3)}
+        started.close()
+        known = open_statistics(folder.url)
+        ledgers = [file.ledgers.column("ledger_id").to_pylist() for file in known.files]
+
+    assert len(ledgers) == 1
+    assert set(ledgers[0]) == read
+
+
+def test_ledgers_are_requested_ahead() -> None:
+    """While one is read, the next ones are on their way."""
+    store = SlowStore(LargeBucket.of(1, 40).objects(), waves=[32, 8, 1, 4, 8], tells_times=False)
+    try:
+        found = list(verify(open_catalog(store.url).every_ledger()))
+    finally:
+        store.drop()
+
+    assert store.waves_left == []
+    assert [each.problems for each in found] == [()] * 40

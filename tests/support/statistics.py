@@ -47,7 +47,7 @@ def analyzed(
         for name, ledger in ledgers_of(url, topic)
         if ledger_ids is None or ledger.ledger_id in ledger_ids
     ]
-    with patch("connector.statistics.gathering.SEGMENT_BYTES", segment_bytes):
+    with patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", segment_bytes):
         return analyze(open_statistics(folder), ledgers)
 
 

@@ -1,0 +1,85 @@
+"""Rows of whole ledgers → files in a folder of statistics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pyarrow as pa
+
+from connector.statistics.segments import SEGMENT_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from connector.statistics.gathering import SegmentRow
+    from connector.statistics.store import Statistics
+    from connector.statistics.whole_ledgers import WholeLedger
+
+_FILE_ROWS: Final = 16_384
+"""About how many segments stand in a file: 16 GiB of data, which a killed run has to read again."""
+_FILE_BYTES: Final = 64 << 20
+"""Fewer do if their filters of keys have so many bytes."""
+
+
+class SegmentWriter:
+    """Adds files to a folder; a context manager, at the end of which all is written.
+
+    Each file holds whole ledgers. So if a run is killed or fails, the next one goes on behind it.
+
+    Args:
+        statistics: The folder.
+
+    Attributes:
+        statistics: The folder, with the new files.
+
+    Raises:
+        OptionError: The folder cannot be written to.
+    """
+
+    def __init__(self, statistics: Statistics) -> None:
+        statistics.location.check_writable()
+        self.statistics = statistics
+        self._pending: list[SegmentRow] = []
+        self._key_bytes = 0
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Write what is left, behind an error too.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        self._write()
+
+    def add(self, whole: WholeLedger[Any], rows: Iterable[SegmentRow]) -> None:
+        """Add a ledger; if reading it ended before its end, nothing is known of it.
+
+        Args:
+            whole: The ledger.
+            rows: Of each of its segments.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        if whole.error is not None:
+            return
+        # Whoever reads has to read it whole, to meet what is wrong around its entries.
+        added = rows if whole.is_sound else map(_all_damaged, rows)
+        for row in added:
+            self._pending.append(row)
+            self._key_bytes += len(row.get("keys", b""))
+        if len(self._pending) >= _FILE_ROWS or self._key_bytes >= _FILE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        if self._pending:
+            table = pa.Table.from_pylist(self._pending, SEGMENT_SCHEMA)
+            self._pending, self._key_bytes = [], 0
+            self.statistics = self.statistics.added(table)
+
+
+def _all_damaged(row: SegmentRow) -> SegmentRow:
+    return row | {"damaged": row["last_entry_id"] - row["first_entry_id"] + 1}

@@ -1,0 +1,149 @@
+"""Ledgers, read whole → their segments, of which something is made in any number of threads."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from arrow_io.errors import FormatError, MissingObjectError
+from arrow_io.messages import layout
+from arrow_io.read_report import Unit
+from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.tally import Tally
+from connector.read_ahead import read_ahead
+from connector.statistics.segments import SEGMENT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from arrow_io.errors import PulsarOffloadError
+    from arrow_io.ledger_data import LedgerData
+    from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.read_report import ReadReport
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLedger(Generic[_T]):
+    """A ledger that was read to its end.
+
+    Attributes:
+        topic: Its topic or partition, as the caller names it.
+        ledger: The ledger.
+        segments: What was made of each of its segments, in order.
+        report: What was lost around the segments: entries that are in none of them, and what
+            stands between entries.
+        error: Why nothing more of it could be read; None if it was read to its end.
+    """
+
+    topic: str
+    ledger: LedgerData
+    segments: list[_T]
+    report: ReadReport
+    error: PulsarOffloadError | None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong but in entries."""
+        return self.error is None and all(unit is Unit.ENTRY for unit, _ in self.report.lost)
+
+    @property
+    def losses(self) -> list[str]:
+        """What could not be read of it, in words."""
+        return [*self.report.losses, *([] if self.error is None else [str(self.error)])]
+
+
+def whole_ledgers(
+    ledgers: Iterable[tuple[str, LedgerData]],
+    made: Callable[[LedgerData, str, Sequence[EntryRun]], _T],
+    *,
+    threads: int | None = None,
+) -> Generator[WholeLedger[_T], None, None]:
+    """Read ledgers whole; what is damaged is passed over.
+
+    Args:
+        ledgers: Ledgers, with the name of the topic or partition of each.
+        made: Called for each segment with its ledger, the name, and its entries, whose checksums
+            were compared; in any thread.
+        threads: In how many it is called; None: in as many as there are cores.
+
+    Yields:
+        Each ledger, in this order.
+
+    Raises:
+        StorageError: A request went on failing.
+    """
+    segments: list[_T] = []
+    units = _units(ledgers, made)
+    with closing(read_ahead(units, threads=threads or os.cpu_count() or 1)) as done:
+        for each in done:
+            if isinstance(each, WholeLedger):
+                yield replace(each, segments=segments)
+                segments = []
+            else:
+                segments.append(each)
+
+
+def _units(
+    ledgers: Iterable[tuple[str, LedgerData]],
+    made: Callable[[LedgerData, str, Sequence[EntryRun]], _T],
+) -> Generator[Callable[[], _T | WholeLedger[_T]], None, None]:
+    """The segments of each ledger, and behind them what became of it."""
+    pairs = list(ledgers)
+    spans = (ledger.byte_span(0, ledger.last_entry_id) for _, ledger in pairs)
+    with RangesAhead(span for span in spans if span is not None) as ahead:
+        for topic, ledger in pairs:
+            tally = Tally(salvage=True)
+            error: PulsarOffloadError | None = None
+            try:
+                runs = ledger.entry_runs(0, ledger.last_entry_id, tally, ahead=ahead)
+                for segment in segments_of(runs):
+                    yield partial(_checked, made, ledger, topic, segment)
+            except (FormatError, MissingObjectError) as met:
+                error = met
+            yield partial(WholeLedger, topic, ledger, [], tally.report, error)
+
+
+def _checked(
+    made: Callable[[LedgerData, str, Sequence[EntryRun]], _T],
+    ledger: LedgerData,
+    topic: str,
+    runs: Sequence[EntryRun],
+) -> _T:
+    for run in runs:
+        run.verify_checksums()
+    return made(ledger, topic, runs)
+
+
+def segments_of(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
+    """Cut the entries of a ledger into segments; entries that are lost are in none.
+
+    Args:
+        runs: The entries, in order.
+    """
+    taken: list[EntryRun] = []
+    limit = 0  # where in the data object the segment has to end
+    for run in runs:
+        index = 0
+        while index < run.count:
+            is_next = taken and taken[-1].last_entry_id + 1 == run.number(index, layout.ENTRY_ID)
+            stop = _stop_within(run, index, limit) if is_next else index
+            if stop == index:
+                if taken:
+                    yield taken
+                taken, limit = [], run.start_of(index) + SEGMENT_BYTES
+                stop = max(_stop_within(run, index, limit), index + 1)
+            taken.append(run.part(index, stop))
+            index = stop
+    if taken:
+        yield taken
+
+
+def _stop_within(run: EntryRun, first: int, limit: int) -> int:
+    """Behind the entries from the first on that end at a position of the data object, or before."""
+    return bisect_right(range(run.count), limit, lo=first, key=run.stop_of)
