@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from arrow_io.columns import Origin, projection
@@ -25,6 +24,7 @@ from arrow_io.format.index_block import (
     check_format_version,
     read_index_block,
 )
+from arrow_io.lazy import cached_property
 from arrow_io.ledger_data import LedgerData
 from arrow_io.messages import layout
 from arrow_io.messages.chunks import ChunkLookback

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from arrow_io.errors import MissingObjectError, OptionError
+from arrow_io.lazy import cached_property
 from connector.bounds import Bounds
 from connector.catalog.opening import open_catalog
 from connector.catalog_tables import TABLES

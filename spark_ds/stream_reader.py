@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import pickle
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -22,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from arrow_io.lazy import cached_property
 from arrow_io.read_report import ReadReport
 from connector.increments.increment import Limits, execute_increment
 from connector.increments.progress import Progress

@@ -7,7 +7,6 @@ the two together.
 from __future__ import annotations
 
 from copy import copy
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +18,7 @@ from arrow_io.errors import (
     SchemaError,
     UnknownSchemaVersionError,
 )
+from arrow_io.lazy import cached_property
 from arrow_io.messages.message_columns import as_text
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro import avro_program, avro_shape

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from arrow_io.core import builds
 from arrow_io.errors import PayloadDecodeError, SchemaError
+from arrow_io.lazy import cached_property
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import int64_view
 from arrow_io.payloads.decoder import (

@@ -11,13 +11,13 @@ import errno
 import os
 import secrets
 from datetime import timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 import obstore
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from arrow_io.errors import StorageError
+from arrow_io.lazy import cached_property
 from arrow_io.storage.failures import RetryPolicy, http_status
 from arrow_io.storage.object_store import (
     ObjectContent,

@@ -10,11 +10,11 @@ import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import MissingObjectError, UnsupportedFormatError
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
+from arrow_io.lazy import cached_property
 from arrow_io.wording import counted
 from connector.catalog.ledger_copy import age_rank, read_copy
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from operator import lt
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from arrow_io.errors import CorruptSnapshotError
+from arrow_io.lazy import cached_property
 from arrow_io.storage.location import Location
 from arrow_io.wording import counted
 from connector.catalog.bucket import Bucket, BucketContents, BucketListing, UnfinishedOffload
@@ -336,7 +337,7 @@ class SavedBucket(Bucket):
         return self._saved.contents(self._name)
 
     @cached_property
-    def listing(self) -> BucketListing:  # type: ignore[override] # it can be written too
+    def listing(self) -> BucketListing:
         """What was listed."""
         told = self._told
         data = {copy.name: copy.data for copy in told.copies if copy.data is not None}
@@ -349,7 +350,7 @@ class SavedBucket(Bucket):
         )
 
     @cached_property
-    def _copies(self) -> dict[LedgerObjectName, LedgerCopy]:  # type: ignore[override] # likewise
+    def _copies(self) -> dict[LedgerObjectName, LedgerCopy]:
         return {copy.name: copy for copy in self._told.copies}
 
     @property

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import (
@@ -26,6 +25,7 @@ from arrow_io.errors import (
     PulsarOffloadError,
 )
 from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.lazy import cached_property
 from connector.catalog.ledger_copy import LedgerCopy
 from connector.catalog.ledger_origin import is_foreign
 

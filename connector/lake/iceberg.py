@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -40,6 +39,7 @@ from arrow_io.errors import (
     PulsarOffloadError,
     StorageError,
 )
+from arrow_io.lazy import cached_property
 from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted, redacted_urls
 from connector.lake.evolution import storable_schema, widened

@@ -6,9 +6,9 @@ as well, as entries that are not `owned`, until the reader says that it does not
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
+from arrow_io.lazy import cached_property
 from arrow_io.messages.broker_order import BrokerOrder
 
 if TYPE_CHECKING:

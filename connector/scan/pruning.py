@@ -19,29 +19,22 @@ from arrow_io.messages import layout
 from arrow_io.messages.message_columns import repeated
 from connector.scan import skipping
 from connector.scan.passing import passing
+from connector.scan.segment_lookup import STRETCH, sum_of, unread_segments
 from connector.scan.skipping import Asked, Counted
 from connector.scan.topic_read import EntryRange, Skipped, TopicRead
-from connector.statistics.data_objects import DataObjects
 from connector.statistics.segments import LEDGER_SCHEMA
-from connector.statistics.store import UNUSABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from arrow_io.ledger import Ledger
-    from arrow_io.ledger_data import LedgerData
     from connector.bounds import Bounds
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.scan.passing import Cell, Combination
     from connector.scan.read_options import ReadOptions
-    from connector.statistics.segment_files import SegmentFile
     from connector.statistics.store import Statistics
 
 _EVERYTHING: Final[list[Combination]] = [{}]
-_STRETCH: Final = ("ledger_id", "first_entry_id", "last_entry_id", "start", "stop", "messages")
-_NOTHING: Final = pa.table({name: pa.array([], pa.int64()) for name in (*_STRETCH[:3], "messages")})
-_MAX_REMEMBERED: Final = 10_000
-"""Of how many ranges readers are told where they stand; others they find block by block."""
 
 
 def topic_read(
@@ -70,9 +63,9 @@ def topic_read(
         ranges = [each for each in ranges if each.ledger_id not in others]
         skipped = Skipped(ledgers_by_time=len(spared_ids))
     if ranges and statistics is not None and not asked.is_all:
-        unread, spared = _unread(topic, ranges, asked, statistics)
+        unread, spared = unread_segments(topic, ranges, asked, statistics)
         skipped += spared
-        ranges = skipping.without(ranges, *(skipping.column(unread, name) for name in _STRETCH[:3]))
+        ranges = skipping.without(ranges, *(skipping.column(unread, name) for name in STRETCH))
     return TopicRead(origin, topic.data, tuple(ranges), options, skipped)
 
 
@@ -203,8 +196,8 @@ def uncounted(
         StorageError: Statistics cannot be read.
     """
     counted = Counted(read.options.bounds, read.options.uncommitted)
-    unread, skipped = _unread(topic, read.ranges, counted, statistics)
-    columns = (unread.column(name).to_pylist() for name in _STRETCH[:3])
+    unread, skipped = unread_segments(topic, read.ranges, counted, statistics)
+    columns = (unread.column(name).to_pylist() for name in STRETCH)
     # Bounds by id may cut a segment, and even an entry.
     bounds = read.options.bounds
     cut = [each[:2] for each in (bounds.start_id, bounds.end_id) if each is not None and each[2]]
@@ -214,93 +207,6 @@ def uncounted(
         for ledger_id, first, last in zip(*columns, strict=True)
     ]
     unread = unread.filter(pa.array(whole, pa.bool_()))
-    left = skipping.without(read.ranges, *(skipping.column(unread, name) for name in _STRETCH[:3]))
+    left = skipping.without(read.ranges, *(skipping.column(unread, name) for name in STRETCH))
     skipped = replace(read.skipped + skipped, unknown_ledgers=skipped.unknown_ledgers)
-    return replace(read, ranges=tuple(left), skipped=skipped), _sum(unread.column("messages"))
-
-
-def _unread(
-    topic: TopicLedgers,
-    ranges: Sequence[EntryRange],
-    asked: Asked | Counted,
-    statistics: Statistics,
-) -> tuple[pa.Table, Skipped]:
-    """The segments, and whole ledgers, of a topic's ranges that need not be read."""
-    name, wanted = str(topic.topic), {each.ledger_id for each in ranges}
-    data = {each.ledger_id: each for each in topic.data if each.ledger_id in wanted}
-    objects = DataObjects((name, each) for each in data.values())
-    known: set[int] = set()
-    unread: list[pa.Table] = [_NOTHING]
-    skipped = Skipped(problems=statistics.problems)
-    for file, ledgers in statistics.ledgers(name):
-        # Of two files that know a ledger, one tells all; the other may cut it otherwise.
-        mine = ledgers.filter(pc.and_(objects.are_same(ledgers), _not_among(ledgers, known)))
-        may_pass = asked.may_pass(mine)
-        whole = mine.filter(pc.invert(may_pass))
-        unread.append(whole.select(_NOTHING.column_names))
-        skipped += Skipped(0, _sum(whole.column("segments")), _sum(whole.column("size_bytes")))
-        is_doubtful = pc.and_(may_pass, pc.invert(asked.surely_may_pass(mine)))
-        known.update(mine.filter(pc.invert(is_doubtful)).column("ledger_id").to_pylist())
-        doubtful = mine.filter(is_doubtful)
-        try:
-            looked_into = list(_looked_into(file, doubtful, asked))
-        except UNUSABLE as error:
-            skipped += Skipped(problems=(str(error),))
-            continue
-        known.update(doubtful.column("ledger_id").to_pylist())
-        for segments in looked_into:
-            may_pass = skipping.column(segments, "may_pass")
-            _remember(data, segments, may_pass)
-            left_out = segments.filter(pc.invert(may_pass))
-            unread.append(left_out.select(_NOTHING.column_names))
-            size_bytes = pc.subtract(left_out.column("stop"), left_out.column("start"))
-            skipped += Skipped(0, left_out.num_rows, _sum(size_bytes))
-    return pa.concat_tables(unread), skipped + Skipped(objects.count - len(known))
-
-
-def _not_among(ledgers: pa.Table, known: set[int]) -> pa.BooleanArray:
-    return pa.array([each not in known for each in ledgers.column("ledger_id").to_pylist()])
-
-
-def _looked_into(
-    file: SegmentFile, ledgers: pa.Table, asked: Asked | Counted
-) -> Iterator[pa.Table]:
-    """The segments of some ledgers of a file, with a column `may_pass`.
-
-    Raises:
-        CorruptStatisticsError: They are damaged.
-        PulsarOffloadError: They cannot be read.
-    """
-    columns = sorted({*_STRETCH, *asked.columns})
-    for groups, rows in file.row_groups_of(ledgers):
-        read = file.segments(groups, columns)
-        segments = pa.concat_tables(read.slice(*each) for each in rows).combine_chunks()
-        may_pass = asked.may_pass(segments)
-        if asked.has_key and pc.any(may_pass).as_py():
-            keys = file.segments(groups, ["keys"])
-            segments = segments.append_column(
-                "keys", pa.concat_tables(keys.slice(*each) for each in rows).column(0)
-            )
-            may_pass = asked.may_pass(segments)
-        yield segments.select(_STRETCH).append_column("may_pass", may_pass)
-
-
-def _remember(
-    data: Mapping[int, LedgerData], segments: pa.Table, may_pass: pa.BooleanArray
-) -> None:
-    """Have readers know where those segments begin and end that are read without the next ones."""
-    edge = pa.array([False])
-    before = pc.and_(may_pass, pc.invert(pa.concat_arrays([edge, may_pass[:-1]])))
-    behind = pc.and_(may_pass, pc.invert(pa.concat_arrays([may_pass[1:], edge])))
-    for wanted, name, offset, shift in (
-        (before, "first_entry_id", "start", 0),
-        (behind, "last_entry_id", "stop", 1),
-    ):
-        mine = segments.filter(wanted).slice(0, _MAX_REMEMBERED)
-        columns = (mine.column(each).to_pylist() for each in ("ledger_id", name, offset))
-        for ledger_id, entry_id, position in zip(*columns, strict=True):
-            data[ledger_id].remember(entry_id + shift, position)
-
-
-def _sum(numbers: pa.ChunkedArray) -> int:
-    return int(pc.sum(numbers).as_py() or 0)
+    return replace(read, ranges=tuple(left), skipped=skipped), sum_of(unread.column("messages"))

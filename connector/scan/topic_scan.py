@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
+from arrow_io.lazy import cached_property
 from connector.filters import ArrowFilter, BothFilters
 from connector.scan.pruning import topic_read, uncounted
 from connector.scan.topic_read import Skipped

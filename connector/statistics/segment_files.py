@@ -17,7 +17,6 @@ from base64 import b64decode, b64encode
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from functools import cached_property
 from itertools import accumulate
 from mmap import mmap
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arrow_io.errors import CorruptStatisticsError
+from arrow_io.lazy import cached_property
 from connector.statistics.segments import LEDGER_SCHEMA, SEGMENT_SCHEMA, ledgers_of
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ compared with such copies.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.lazy import cached_property
 from connector.catalog.ledger_origin import (
     LedgerTimes,
     bookies_of,

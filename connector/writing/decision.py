@@ -20,12 +20,12 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, PulsarOffloadError
 from arrow_io.format.object_names import parse_object_name
+from arrow_io.lazy import cached_property
 from connector.catalog.metadata.managed_ledger import (
     parse_managed_ledger_info,
     serialize_managed_ledger_info,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from arrow_io.columns import every_column
 from arrow_io.errors import OptionError, SchemaError
+from arrow_io.lazy import cached_property
 from arrow_io.payloads.encoder import is_encodable
 from arrow_io.payloads.value_columns import KEY_COLUMN, VALUE_COLUMN, ValueColumns
 from connector.writing.column_values import column_values, untold, unusable

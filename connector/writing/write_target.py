@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import OptionError
+from arrow_io.lazy import cached_property
 from arrow_io.messages.entry_writer import EntryOptions
 from arrow_io.option_values import path_or_url
 from arrow_io.storage.location import Location

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import functools
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from arrow_io.lazy import cached_property
 from connector import open_catalog, open_topic, write_messages
 from connector.topic_name import TopicName
 from tests.broker.admin_api import NAMESPACE, AdminApi
@@ -45,7 +45,7 @@ class Cluster:
             "free-ledger-ids", _FREE_LEDGER_IDS
         )
 
-    @functools.cached_property
+    @cached_property
     def client(self) -> pulsar.Client:
         """Pulsar's client for Python."""
         import pulsar

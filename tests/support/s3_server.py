@@ -10,7 +10,6 @@ Use it as a fixture of the widest scope that fits, because a server takes a seco
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import logging
@@ -20,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from moto.server import ThreadedMotoServer
+
+from arrow_io.lazy import cached_property
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -60,7 +61,7 @@ class S3Server:
             "client_kwargs": {"region_name": REGION},
         }
 
-    @functools.cached_property
+    @cached_property
     def client(self) -> Any:  # noqa: ANN401 - boto3 makes its classes at run time
         """A boto3 client of the server."""
         return boto3.client(

@@ -25,7 +25,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +35,7 @@ from arrow_io.errors import (
     OptionError,
     PulsarOffloadError,
 )
+from arrow_io.lazy import cached_property
 from arrow_io.storage.location import Location, folder_and_name
 from connector.catalog.metadata.admin_answers import (
     has_schemas,
