@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from connector import open_topic
+from connector.catalog.metadata.folder import VALUE_FILE, MetadataFolder
+from tests.support.golden import golden_topics
 from tests.support.large_bucket import LargeBucket
+from tests.support.owned_bucket import SMALL
 from tests.support.slow_store import SlowStore
 
 
@@ -23,3 +26,19 @@ def test_every_connection_is_busy(options: dict[str, object], waves: list[int]) 
     assert store.waves_left == []
     assert store.flights.greatest == waves[0]
     assert "70 ledgers" in repr(dataset)
+
+
+def test_files_of_metadata_are_read_at_once() -> None:
+    """The value of each topic is asked for before any is answered."""
+    topics = [each for each in golden_topics() if each.set_name == SMALL]
+    values = {topic.name: (topic.folder / VALUE_FILE).read_bytes() for topic in topics}
+    names = {topic: f"value-{number}" for number, topic in enumerate(values)}
+    store = SlowStore({name: values[topic] for topic, name in names.items()}, waves=[len(topics)])
+    try:
+        source = MetadataFolder({topic: f"{store.url}/{name}" for topic, name in names.items()})
+        found = source.topics()
+    finally:
+        store.drop()
+
+    assert store.waves_left == []
+    assert sorted(map(str, found)) == sorted(values)

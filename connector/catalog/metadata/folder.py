@@ -51,7 +51,7 @@ from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from uuid import UUID
 
     from connector.catalog.metadata.topic_metadata import TopicMetadata
@@ -64,7 +64,6 @@ TOPICS_FILE: Final = "topics.json"
 
 _METADATA_FILES: Final = (VALUE_FILE, INFO_FILE, STATS_FILE)
 _ANY_FILE: Final = f"{VALUE_FILE}, {INFO_FILE} or {STATS_FILE}"
-_CONCURRENT_REQUESTS: Final = 16
 _MAX_DEPTH: Final = 4
 """Folders below the one given: tenant, cluster, namespace, topic."""
 _MAX_FOLDERS: Final = 100_000
@@ -133,7 +132,7 @@ class MetadataFolder:
             for topic, folder in self._folders.items()
             if namespaces is None or topic.full_namespace in namespaces
         ]
-        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        with ThreadPoolExecutor(_connections(folders)) as executor:
             found = set(chain.from_iterable(executor.map(_topics_of, folders)))
         if folders and not any(folder.has_files for folder in folders):
             message = f"{folders[0].location} has no {_ANY_FILE}, nor has any other folder given"
@@ -165,7 +164,7 @@ class MetadataFolder:
         Raises:
             PulsarOffloadError: The folders cannot be listed.
         """
-        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        with ThreadPoolExecutor(_connections(self._folders.values())) as executor:
             return set(chain.from_iterable(executor.map(_attempts_of, set(self._folders.values()))))
 
     def schema_source(self, topic: TopicName) -> bytes | None:
@@ -381,7 +380,7 @@ class _TopicFolder:
 def _by_topic(folders: Sequence[_TopicFolder]) -> dict[TopicName, _TopicFolder]:
     """Folders by the topics that they are of."""
     found: dict[TopicName, _TopicFolder] = {}
-    with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+    with ThreadPoolExecutor(_connections(folders)) as executor:
         topics_of_each = list(executor.map(_topics_of, folders))
     for folder, topics in zip(folders, topics_of_each, strict=True):
         for topic in topics:
@@ -390,6 +389,11 @@ def _by_topic(folders: Sequence[_TopicFolder]) -> dict[TopicName, _TopicFolder]:
                 raise CorruptMetadataError(message)
             found[topic] = folder
     return found
+
+
+def _connections(folders: Iterable[_TopicFolder]) -> int:
+    """How many requests may be under way to the store of some folders."""
+    return max((each.location.max_connections for each in folders), default=1)
 
 
 def _topics_of(folder: _TopicFolder) -> list[TopicName]:
@@ -428,7 +432,7 @@ def _discovered(root: Location) -> list[_TopicFolder]:
     """Folders with metadata in them, at or below a folder."""
     found: list[_TopicFolder] = []
     level: list[tuple[Location, tuple[str, ...]]] = [(root, ())]
-    with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+    with ThreadPoolExecutor(root.max_connections) as executor:
         for _ in range(_MAX_DEPTH + 1):
             below: list[tuple[Location, tuple[str, ...]]] = []
             listings = list(executor.map(_listing, [location for location, _ in level]))
