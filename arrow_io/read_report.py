@@ -99,6 +99,19 @@ class ReadReport:
         self.losses.extend(other.losses[: MAX_KEPT_LOSSES - len(self.losses)])
         return self
 
+    def of_values(self, known: ReadReport) -> ReadReport:
+        """What only a second reader met, who looked at the values too.
+
+        Args:
+            known: What the first one met.
+        """
+        return ReadReport(
+            rows=self.rows,
+            replaced_texts=self.replaced_texts,
+            lost=Counter({key: n for key, n in self.lost.items() if key[0] is Unit.VALUE}),
+            losses=[each for each in self.losses if each not in known.losses],
+        )
+
     def notices(self) -> list[str]:
         """One sentence for each thing that a reader of the rows must know; empty without any."""
         said = []

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -18,9 +17,8 @@ from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
 from arrow_io.wording import counted
 from connector.plain_text import size_text
-from connector.read_ahead import most_units, read_ahead
 from connector.scan.execution import count, execute, tell
-from connector.scan.scan_units import scan_units
+from connector.scan.scan_units import limits_ahead, rows_ahead
 from connector.shown_html import html_table
 from connector.topic_report import TopicReport
 
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _SHOWN_TOPICS = 3
-_DECODED_BYTES = 64 << 20
-"""About how much memory record batches take that are made ahead, however many threads do it."""
 _TUNING = frozenset(
     {
         "batch_readahead",
@@ -86,18 +82,10 @@ class TopicScanner:
         They are decoded ahead, in as many threads as there are cores. Nothing is read before the
         first is asked for, and little beyond the last one asked for.
         """
-        threads = os.cpu_count() or 1
-        scan = self._limited(lambda limits: limits.within(_DECODED_BYTES // most_units(threads)))
+        scan = self._limited(limits_ahead)
         self.report = self._begun(scan)
-        reading = ReadReport()
-        units = scan_units(scan.plan(), reading)
-        try:
-            with closing(read_ahead(units, threads=threads)) as ahead:
-                for done in ahead:
-                    self.report.add(done.report)
-                    yield from done.batches
-        finally:
-            self.report.add(reading)
+        with self._counting() as counts, closing(rows_ahead(scan.plan(), counts)) as batches:
+            yield from batches
         self._tell()
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -122,15 +110,17 @@ class TopicScanner:
         batches = []
         missing = num_rows
         # In this thread, because no row behind them is wanted.
-        found = (batch for task in scan.plan() for batch in execute(task, self.report))
-        while missing > 0:
-            batch = next(found, None)
-            if batch is None:
-                self._tell()
-                break
-            batches.append(batch.slice(0, missing))
-            missing -= len(batches[-1])
-        found.close()
+        with self._counting() as counts:
+            found = (batch for task in scan.plan() for batch in execute(task, counts))
+            while missing > 0:
+                batch = next(found, None)
+                if batch is None:
+                    break
+                batches.append(batch.slice(0, missing))
+                missing -= len(batches[-1])
+            found.close()
+        if missing > 0:
+            self._tell()
         return pa.Table.from_batches(batches, self.projected_schema)
 
     def count_rows(self) -> int:
@@ -171,7 +161,20 @@ class TopicScanner:
             unknown_ledgers=skipped.unknown_ledgers,
             unused_statistics=list(skipped.problems),
         )
-        return report.add(self.unsound)
+        report.add(self.unsound)
+        return report if scan.view is None else report.add(scan.view.report)
+
+    @contextmanager
+    def _counting(self) -> Iterator[ReadReport]:
+        """Counts of a read, which are added to the report; with a view, it is the second."""
+        if self.scan.view is None:
+            yield self.report
+            return
+        counts = ReadReport()
+        try:
+            yield counts
+        finally:
+            self.report.add(counts.of_values(self.report))
 
     def _tell(self) -> None:
         tell(self.report, ", ".join(str(each.topic) for each in self.scan.topics))

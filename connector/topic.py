@@ -19,6 +19,7 @@ from connector.catalog.opening import open_catalog
 from connector.catalog.schemas.loading import load_schema
 from connector.dataset import TopicDataset
 from connector.decryption_keys import read_decryption_keys
+from connector.latest import LatestView
 from connector.message_ids import MessageId
 from connector.options.topic_request import TopicRequest, check_with_catalog
 from connector.pulsar_time import duration
@@ -70,6 +71,8 @@ def open_topic(
     decryption_keys: KeySource | None = None,
     statistics: str | os.PathLike[str] | None = None,
     clock_slack: str | None = None,
+    view: Literal["all", "latest"] = "all",
+    view_bytes: int = 200 << 20,
     trace: RequestTrace | None = None,
 ) -> TopicDataset:
     """Open topics that were offloaded to a bucket.
@@ -131,6 +134,11 @@ def open_topic(
             this outside of the time in which its ledger was written: `90s`, `10m`, `1d`. Ledgers
             that bounds or filters of publish time then rule out are not read; it takes metadata,
             which says when a ledger was closed. If it is not so, rows are missing.
+        view: `all` messages, or of each key of a topic partition the `latest` one within the bounds
+            (`connector.latest`). Filters are applied to what a view has. The first read of a
+            dataset then reads keys of all messages.
+        view_bytes: How much memory keys may take meanwhile, in bytes; more of them go to files in
+            the folder for temporary ones.
         trace: Counts the requests.
 
     Raises:
@@ -170,6 +178,8 @@ def open_topic(
         decryption_keys=decryption_keys,
         statistics=statistics,
         clock_slack=clock_slack,
+        view=view,
+        view_bytes=view_bytes,
         trace=trace,
     )
     topic_names(topic)
@@ -216,10 +226,13 @@ def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> Topi
         if name in dict(options.projection.columns):
             _tell_undecoded(given, name)
     folder = known.statistics if request.statistics is None else request.statistics
-    if folder is None:
-        return TopicDataset(Scan(tuple(topics), options), unsound)
-    known_segments = open_statistics(folder, storage_options, trace=known.location.trace)
-    return TopicDataset(Scan(tuple(topics), options, known_segments), unsound)
+    scan = Scan(tuple(topics), options)
+    if folder is not None:
+        segments = open_statistics(folder, storage_options, trace=known.location.trace)
+        scan = replace(scan, statistics=segments)
+    if request.view == "latest":
+        scan = replace(scan, view=LatestView(scan, int(request.view_bytes)))
+    return TopicDataset(scan, unsound)
 
 
 def _read_options(

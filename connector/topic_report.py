@@ -29,6 +29,7 @@ class TopicReport(ReadReport):
         unknown_ledgers: Ledgers that statistics know nothing of, or not in the version that was
             read; counted only if a read looks at statistics.
         unused_statistics: Why some of the statistics cannot be used, in words.
+        keyless: Messages without a key, which the view `latest` leaves out.
     """
 
     unfinished_ledgers: int = 0
@@ -41,6 +42,7 @@ class TopicReport(ReadReport):
     skipped_bytes: int = 0
     unknown_ledgers: int = 0
     unused_statistics: list[str] = field(default_factory=list)
+    keyless: int = 0
 
     def notices(self) -> list[str]:
         """One sentence for each thing a reader of the rows must know of; empty if there is none."""

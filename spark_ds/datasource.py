@@ -94,6 +94,7 @@ class PulsarOffloadDataSource(DataSource):
     | `naming`, `transactions` | as in `open_topic` |
     | `on_corruption`, `verify_checksums` | as in `open_topic` |
     | `clock_slack` | as in `open_topic` |
+    | `view`, `view_bytes` | only all: the latest of each key is for Spark's SQL to find |
     | `failOnDataLoss` | instead of `on_corruption`: `true` raises, `false` salvages |
     | `range_bytes`, `batch_rows`, `batch_bytes` | as in `open_topic` |
     | `decryption_keys` | on the driver, a PEM file of a private key, or a folder of them |
@@ -323,6 +324,9 @@ def _open(
         catalog: What it is opened with, if that is known.
         instead: Other options of `open_topic` than the user's.
     """
+    if options.request.view != "all":
+        message = "option view must be all: Spark finds the latest of each key by SQL"
+        raise OptionError(message)
     catalog = catalog or _catalog(options)
     beside = options.request.beside_catalog()
     wanted = _wanted(options, catalog)

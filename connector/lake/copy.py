@@ -267,6 +267,9 @@ class CopyRequest:
         given = request.beside_catalog() | {"catalog": catalog}
         dataset = open_topic(self.url, topics, **given)
         options = dataset.scan.options
+        if dataset.scan.view is not None:
+            message = "a copy takes all messages: latest_per_key keeps the latest in the table"
+            raise OptionError(message)
         # Of several topics, the name has the partition.
         scope = "__topic__" if is_shared else None
         if self.latest_per_key and scope is None:

@@ -33,6 +33,7 @@ ValueShape: TypeAlias = Literal["flat", "struct", "raw"]
 TimeUnit: TypeAlias = Literal["ns", "us"]
 Transactions: TypeAlias = Literal["committed", "all"]
 OnCorruption: TypeAlias = Literal["raise", "salvage"]
+Rows: TypeAlias = Literal["all", "latest"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -205,6 +206,22 @@ class TopicRequest:
             kinds.DURATION,
             "Your word that no message was published further than this (10m) outside of the time in"
             " which its ledger was written: then times spare whole ledgers, if there is metadata.",
+        ),
+    )
+    view: Rows = field(
+        default="all",
+        metadata=described(
+            kinds.one_of(Rows),
+            "Which messages are given: all, or of each key the latest, as from Pulsar's"
+            " compaction. Topics are then read twice.",
+        ),
+    )
+    view_bytes: int = field(
+        default=200 << 20,
+        metadata=described(
+            kinds.COUNT,
+            "Bytes of memory for the keys of view=latest; what is more goes to files.",
+            unit="bytes",
         ),
     )
     trace: RequestTrace | None = field(

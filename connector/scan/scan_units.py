@@ -8,10 +8,12 @@ thread, and only their columns and values are left to a unit.
 
 from __future__ import annotations
 
+import os
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.core import builds
 from arrow_io.errors import PulsarOffloadError
@@ -20,6 +22,7 @@ from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.ranges_ahead import RangesAhead
+from connector.read_ahead import most_units, read_ahead
 from connector.scan.entry_stream import EntryStream
 from connector.scan.execution import RowGiver, bound_rows, byte_spans, tally_of
 
@@ -35,6 +38,44 @@ if TYPE_CHECKING:
     from connector.scan.topic_read import ScanTask
 
     ScanUnit: TypeAlias = Callable[[], "Done"]
+
+
+_DECODED_BYTES: Final = 64 << 20
+"""About how much memory record batches take that are made ahead, however many threads do it."""
+
+
+def limits_ahead(limits: BatchLimits) -> BatchLimits:
+    """Limits of record batches, or less: so many are made ahead by `rows_ahead`."""
+    return limits.within(_DECODED_BYTES // most_units(_threads()))
+
+
+def rows_ahead(
+    tasks: Sequence[ScanTask], report: ReadReport
+) -> Generator[pa.RecordBatch, None, None]:
+    """The rows of tasks, in order, decoded ahead in as many threads as there are cores.
+
+    Nothing is read before the first batch is asked for, and little beyond the last one.
+
+    Args:
+        tasks: The tasks, in the order of their rows.
+        report: Receives the counts.
+
+    Raises:
+        PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
+            salvaging).
+    """
+    reading = ReadReport()
+    try:
+        with closing(read_ahead(scan_units(tasks, reading), threads=_threads())) as ahead:
+            for done in ahead:
+                report.add(done.report)
+                yield from done.batches
+    finally:
+        report.add(reading)
+
+
+def _threads() -> int:
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)

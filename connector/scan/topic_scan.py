@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from arrow_io.lazy import cached_property
 from connector.filters import ArrowFilter, BothFilters
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
+    from arrow_io.read_report import ReadReport
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.filters import RowFilter
     from connector.scan.read_options import ReadOptions
@@ -24,6 +25,20 @@ if TYPE_CHECKING:
     from connector.statistics.store import Statistics
 
 DEFAULT_TASK_BYTES = 256 << 20
+
+
+class View(Protocol):
+    """Which messages of the topics of a scan there are, if it takes reading them to know."""
+
+    @property
+    def report(self) -> ReadReport:
+        """What was met by whoever looked for them."""
+
+    def count(self) -> int:
+        """How many there are, without a filter."""
+
+    def narrowed(self, number: int, read: TopicRead) -> TopicRead:
+        """What of a read has to be read for those of a topic, given by its number in the scan."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +49,13 @@ class Scan:
         topics: The topics, partitions each by itself.
         options: How entries become rows.
         statistics: What is known of segments; None if nothing is.
+        view: Which messages there are; None: all.
     """
 
     topics: tuple[TopicLedgers, ...]
     options: ReadOptions
     statistics: Statistics | None = None
+    view: View | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled by its fields; what was planned is planned anew."""
@@ -70,10 +87,11 @@ class Scan:
     def reads(self) -> list[TopicRead]:
         """What has to be read of each topic that can have rows.
 
-        Sends no request, but for statistics, which are read once for a scan.
+        Sends no request, but for statistics and a view, which are read once for a scan.
 
         Raises:
-            StorageError: They cannot be read.
+            StorageError: Statistics cannot be read.
+            PulsarOffloadError: The view cannot be read.
         """
         return [read for read in self._reads if read.ranges]
 
@@ -87,7 +105,10 @@ class Scan:
 
     @cached_property
     def _reads(self) -> list[TopicRead]:
-        return [topic_read(topic, self.options, self.statistics) for topic in self.topics]
+        reads = [topic_read(topic, self.options, self.statistics) for topic in self.topics]
+        if self.view is None:
+            return reads
+        return [self.view.narrowed(number, each) for number, each in enumerate(reads)]
 
     def counted(self) -> tuple[Scan, int]:
         """What has to be read to count rows; and how many are known without that.
@@ -97,15 +118,20 @@ class Scan:
         Raises:
             StorageError: Statistics cannot be read.
         """
+        if self.view is not None:
+            return self._with_reads([]), self.view.count()
         if self.statistics is None:
             return self, 0
         pairs = [
             uncounted(topic, read, self.statistics)
             for topic, read in zip(self.topics, self._reads, strict=True)
         ]
+        return self._with_reads([read for read, _ in pairs]), sum(rows for _, rows in pairs)
+
+    def _with_reads(self, reads: list[TopicRead]) -> Scan:
         scan = replace(self)
-        vars(scan)["_reads"] = [read for read, _ in pairs]
-        return scan, sum(rows for _, rows in pairs)
+        vars(scan)["_reads"] = reads
+        return scan
 
     def plan(self, task_bytes: int = DEFAULT_TASK_BYTES) -> list[ScanTask]:
         """Cut the scan into tasks, at data blocks; sends no request, but as `reads`.

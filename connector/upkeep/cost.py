@@ -187,8 +187,12 @@ def read_cost(
         prices: What requests and bytes cost.
 
     Raises:
-        OptionError: `range_bytes` is not positive.
+        OptionError: `range_bytes` is not positive; or a scan has a view, of which only reading
+            tells what it has.
     """
+    if any(scan.view is not None for scan in scans):
+        message = "what a view takes to read shows only when it is read"
+        raise OptionError(message)
     if range_bytes is not None and range_bytes < 1:
         message = f"range_bytes must be at least 1, not {range_bytes}"
         raise OptionError(message)

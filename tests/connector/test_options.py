@@ -55,6 +55,8 @@ _RIGHT: Final[dict[str, tuple[str, object]]] = {
     "decryption_keys": ("keys", "keys"),
     "statistics": ("s3://bucket/statistics", "s3://bucket/statistics"),
     "clock_slack": ("10m", "10m"),
+    "view": ("latest", "latest"),
+    "view_bytes": ("1000", 1000),
 }
 """A text of each option, and the value that it is; for each option there has to be one."""
 
@@ -103,7 +105,7 @@ def test_the_signature_of_a_catalog_has_its_options() -> None:
 
 def test_literals_are_the_allowed_values() -> None:
     """The type of a field and what its check allows cannot differ."""
-    names = {"Naming", "ValueShape", "TimeUnit", "Transactions", "OnCorruption"}
+    names = {"Naming", "ValueShape", "TimeUnit", "Transactions", "OnCorruption", "Rows"}
     from connector.options import topic_request  # noqa: PLC0415 - its names are asked for
 
     literals = {n: get_args(getattr(topic_request, n)) for n in names}

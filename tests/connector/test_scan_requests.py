@@ -11,9 +11,9 @@ import pytest
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES
 from arrow_io.storage.trace import RequestTrace
-from connector import dataset as dataset_module
 from connector import open_topic
 from connector.read_ahead import most_units
+from connector.scan import scan_units
 from tests.support.buckets import TOPIC, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry
 from tests.support.slow_store import SlowStore
@@ -93,13 +93,13 @@ def test_units_of_all_threads_hold_no_more_than_a_few_do(threads: int) -> None:
     """The more are decoded at once, the smaller they are."""
     limits = BatchLimits()
 
-    each = limits.within(dataset_module._DECODED_BYTES // most_units(threads))
+    each = limits.within(scan_units._DECODED_BYTES // most_units(threads))
 
     # Entries, what their payloads decompress to, and as many bytes again of columns; and what is
     # noted of each message.
     held = max(3 * each.max_bytes, 2 * 41 * 8 * each.max_rows)
-    assert held * most_units(threads) <= dataset_module._DECODED_BYTES
-    assert dataset_module._DECODED_BYTES + DEFAULT_AHEAD_BYTES <= 300e6
+    assert held * most_units(threads) <= scan_units._DECODED_BYTES
+    assert scan_units._DECODED_BYTES + DEFAULT_AHEAD_BYTES <= 300e6
     assert each.max_rows * threads >= limits.max_rows // 2
 
 
@@ -113,5 +113,5 @@ def test_scan_with_many_threads_gives_smaller_batches(
     batches = list(dataset.to_batches(["__value__"]))
 
     assert sum(batch.num_rows for batch in batches) == _LEDGERS * _ENTRIES * _MESSAGES
-    most = dataset_module._DECODED_BYTES // most_units(16)
+    most = scan_units._DECODED_BYTES // most_units(16)
     assert max(batch.nbytes for batch in batches) <= most // 2
