@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _NEEDED = ("typer", "rich")
 COMMAND_MODULES = (
     "connector.cli.contents",
+    "connector.cli.messages",
     "connector.cli.reading",
     "connector.cli.forecast",
     "connector.cli.statistics",

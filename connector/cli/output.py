@@ -36,6 +36,8 @@ _NARROWEST_COLUMN = 20
 """Characters to which columns are cut at most, if a table is wider than the terminal."""
 _WIDEST_COLUMN = 200
 """Characters to which a column is padded if there is no terminal; a longer cell sticks out."""
+_RECORD_WIDTH = 60
+"""Characters of the line between records if there is no terminal."""
 _PATIENCE_S = 1.0
 _NAME = re.compile(r"(\w+://|…).+")
 """A name with a scheme, perhaps cut already."""
@@ -260,11 +262,26 @@ class _Table:
         return space + cell if right else cell + space
 
 
-def _records(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Rows one below the other, for a terminal that is too narrow for a table."""
+def print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, as_json: bool) -> int:
+    """Print all rows for programs or for people; gives the number of rows."""
+    return print_json(batches) if as_json else print_table(schema, batches)
+
+
+def print_records(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    """Print each row as one line a column, and nothing cut; gives the number of rows."""
+    rows = [[cell_text(value) for value in row] for batch in batches for row in _rows(batch)]
+    names = [printable(name) for name in schema.names]
+    sys.stdout.write("".join(f"{line}\n" for line in _records(names, rows, None)))
+    return len(rows)
+
+
+def _records(
+    names: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
+) -> Iterator[str]:
+    """Rows one below the other, cut to a terminal's width; None: whole."""
     name_width = max(map(cell_len, names))
     for number, row in enumerate(rows, 1):
-        yield f"── row {number} ".ljust(width, "─")
+        yield f"── row {number} ".ljust(width or _RECORD_WIDTH, "─")
         for name, cell in zip(names, row, strict=True):
             yield _cut(f"{set_cell_size(name, name_width)}  {cell}", width)
 

@@ -9,6 +9,7 @@ from connector.catalog.bucket_summary import what_lies_there
 from connector.catalog.opening import open_catalog
 from connector.catalog.snapshot import is_snapshot
 from connector.cli.output import progress, say
+from connector.scan.execution import tell
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.catalog.catalog_options import Metadata
     from connector.options.topic_request import TopicRequest
+    from connector.scan.topic_scan import Scan
+    from connector.topic_report import TopicReport
 
 
 def tell_place(catalog: Catalog) -> None:
@@ -34,6 +37,11 @@ def tell_snapshot(metadata: Metadata | None, taken: datetime | None = None) -> N
     if metadata is not None and is_snapshot(metadata):
         when = "" if taken is None else f" of {taken:%F %T} UTC"
         say("note", f"the metadata is a snapshot{when}: ledgers that came since are not in it")
+
+
+def tell_read(report: TopicReport, scan: Scan) -> None:
+    """Say what a read had to leave out, if it did."""
+    tell(report, ", ".join(str(each.topic) for each in scan.topics))
 
 
 def catalog_at(url: str, request: TopicRequest, trace: RequestTrace | None = None) -> Catalog:

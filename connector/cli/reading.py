@@ -1,4 +1,4 @@
-"""The commands that read topics: options → a call into `connector` → something printed."""
+"""The commands that ask DuckDB, and tell before what reading will cost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import asdict, replace
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import pyarrow as pa
 import typer
@@ -15,19 +15,19 @@ from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import counted
 from connector.cli.app import command
 from connector.cli.options import AsJson, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
-from connector.cli.output import cost_text, print_json, print_table, progress, say, watched
-from connector.cli.place import catalog_at, tell_snapshot
+from connector.cli.output import (
+    cost_text,
+    print_rows,
+    print_table,
+    progress,
+    say,
+    watched,
+)
+from connector.cli.place import catalog_at, tell_read, tell_snapshot
 from connector.cli.sql import run_sql, sql_text
 from connector.plain_text import size_text
-from connector.scan.execution import tell
 from connector.topic import open_topic
 from connector.upkeep.cost import read_cost
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from connector.dataset import TopicDataset
-
 
 PLAN_SCHEMA = pa.schema(
     {"topic": pa.string()}
@@ -35,28 +35,6 @@ PLAN_SCHEMA = pa.schema(
         ("ledger_id", "first_entry_id", "last_entry_id", "requests", "bytes"), pa.int64()
     )
 )
-
-
-@command("json-orders -n 3 --columns __publish_time__,__key__,__value__")
-def head(
-    url: Url,
-    topic: Topic,
-    *,
-    rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Most rows.")] = 10,
-    given: Reading,
-    as_json: AsJson = False,
-) -> None:
-    """Print the first messages of a topic.
-
-    Bytes are shown as text, or in hexadecimal if they are not text.
-    """
-    trace = RequestTrace()
-    tell_snapshot(given.metadata)
-    with progress(trace):
-        dataset = open_topic(url, topic, **given.given(), trace=trace)
-        table = dataset.head(rows)
-    _print_rows(table.schema, table.to_batches(), as_json=as_json)
-    tell(dataset.report, _names_text(dataset))
 
 
 @command("multi-ledger --start 87:1")
@@ -78,7 +56,7 @@ def plan(
     with progress(trace):
         shape = "raw" if given.schema is None else given.value
         dataset = open_topic(url, topic, **(given.given() | {"value": shape, "trace": trace}))
-    tell(dataset.unsound, _names_text(dataset))
+    tell_read(dataset.unsound, dataset.scan)
     cost = read_cost(dataset.scan, range_bytes=given.range_bytes)
     skipped = dataset.scan.skipped()
     rows = [asdict(each) for each in cost.ranges]
@@ -129,13 +107,5 @@ def query(
     catalog = catalog_at(url, given, trace)
     with progress(trace):
         row_schema, batches = run_sql(text, catalog, url, replace(given, trace=trace))
-    rows = _print_rows(row_schema, watched(batches, trace), as_json=as_json)
+    rows = print_rows(row_schema, watched(batches, trace), as_json=as_json)
     say("cost", cost_text(trace.counts, rows, time.monotonic() - started))
-
-
-def _print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, as_json: bool) -> int:
-    return print_json(batches) if as_json else print_table(schema, batches)
-
-
-def _names_text(dataset: TopicDataset) -> str:
-    return ", ".join(str(each.topic) for each in dataset.scan.topics)

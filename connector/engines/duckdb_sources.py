@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from arrow_io.errors import PulsarOffloadError
-from connector.dataset import TopicDataset, TopicScanner
+from connector.dataset import TopicDataset
+from connector.scanner import TopicScanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -21,7 +21,7 @@ from arrow_io.extras import install_command
 from connector import cli
 from connector.catalog_tables import LEDGER_SCHEMA
 from connector.cli import app as cli_app
-from connector.cli import contents, reading
+from connector.cli import contents, messages
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.command_line import (
     APP,
@@ -245,7 +245,7 @@ def test_every_error_ends_with_a_code_that_says_what_it_is(
     def fail(*_arguments: object, **_options: object) -> NoReturn:
         raise error(message)
 
-    monkeypatch.setattr(reading, "open_topic", fail)
+    monkeypatch.setattr(messages, "open_topic", fail)
     result = CliRunner().invoke(APP, ["head", URL, "orders"])
 
     assert result.stderr == "error: this\n"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 URL: Final = str(GOLDEN / "pulsar-4.0.7-small" / "objects")
 TOPIC: Final = "small-chunked"
-READING_COMMANDS: Final = ("head", "plan", "query", "cost")
+READING_COMMANDS: Final = ("head", "tail", "get", "plan", "query", "cost")
 _POSITIONS: Final = {"url", "topic"}
 _WITH_TEXT: Final = [n for n, each in OPTIONS.items() if each.in_python_only is None]
 

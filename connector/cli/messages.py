@@ -1,0 +1,177 @@
+"""The commands that print messages: the first, the last, and those of an id, key or property."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow.compute as pc
+import typer
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.trace import RequestTrace
+from connector.cli.app import ExitCode, command
+from connector.cli.options import AsJson, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
+from connector.cli.output import print_json, print_records, print_rows, progress, say
+from connector.cli.place import tell_read, tell_snapshot
+from connector.message_ids import MessageId
+from connector.topic import open_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from connector.dataset import TopicDataset
+    from connector.options.topic_request import TopicRequest
+
+_POSITION = ("__ledger_id__", "__entry_id__", "__batch_index__", "__partition__")
+
+
+@command("json-orders -n 3 --columns __publish_time__,__key__,__value__")
+def head(
+    url: Url,
+    topic: Topic,
+    *,
+    rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Most rows.")] = 10,
+    given: Reading,
+    as_json: AsJson = False,
+) -> None:
+    """Print the first messages of a topic.
+
+    Bytes are shown as text, or in hexadecimal if they are not text.
+    """
+    with _opened(url, topic, given) as dataset:
+        table = dataset.head(rows)
+    print_rows(table.schema, table.to_batches(), as_json=as_json)
+    tell_read(dataset.report, dataset.scan)
+
+
+@command("json-orders -n 3 --columns __publish_time__,__key__,__value__")
+def tail(
+    url: Url,
+    topic: Topic,
+    *,
+    rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Most rows.")] = 10,
+    given: Reading,
+    as_json: AsJson = False,
+) -> None:
+    """Print the last messages of a topic, of those that are offloaded.
+
+    Of several topics or partitions, they are those with the latest publish times.
+    """
+    with _opened(url, topic, given) as dataset:
+        shown, published = dataset.schema.names, _names(dataset)["__publish_time__"]
+        found = dataset.tail(rows, [*dict.fromkeys([*shown, published])])
+    if len(dataset.scan.topics) > 1:
+        found = found.sort_by(published)
+    table = found.slice(max(0, found.num_rows - rows)).select(shown)
+    print_rows(table.schema, table.to_batches(), as_json=as_json)
+    tell_read(dataset.report, dataset.scan)
+
+
+@command("json-orders 49:5 --key customer-3")
+def get(
+    url: Url,
+    topic: Topic,
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Message ids, in any form that Pulsar prints.")
+    ] = None,
+    *,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="KEY", help="Messages with this key. May be repeated."),
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property",
+            metavar="NAME=VALUE",
+            help="Messages with this property. May be repeated.",
+        ),
+    ] = None,
+    given: Reading,
+    as_json: AsJson = False,
+) -> None:
+    """Print the messages of an id, a key or a property.
+
+    All that is known of each is shown, one line a column. An id takes a request or a few. A key
+    takes what statistics leave of the topic, and a property all of it. Ends with 6 if an id is that
+    of no message.
+    """
+    wanted = [_message_id(each) for each in ids or ()]
+    if not (wanted or keys or properties):
+        message = "give message ids, --key or --property: of what is the message to be?"
+        raise OptionError(message)
+    pairs = [_property(each) for each in properties or ()]
+    with _opened(url, topic, given) as dataset:
+        names = _names(dataset)
+        conditions = [*(_has_id(each, names) for each in wanted)]
+        if keys:
+            conditions.append(pc.field(names["__key__"]).isin(keys))
+        conditions += [
+            pc.equal(pc.map_lookup(pc.field(names["__properties__"]), name, "first"), value)
+            for name, value in pairs
+        ]
+        shown = dataset.schema.names if given.columns else [*names.values()]
+        positions = [names[each] for each in _POSITION]
+        found = dataset.to_table(
+            [*dict.fromkeys([*shown, *positions])], filter=reduce(or_, conditions)
+        )
+    table = found.select(shown)
+    if as_json:
+        print_json(table.to_batches())
+    else:
+        print_records(table.schema, table.to_batches())
+    tell_read(dataset.report, dataset.scan)
+    missing = [
+        text
+        for text, each in zip(ids or (), wanted, strict=True)
+        if not found.filter(_has_id(each, names)).num_rows
+    ]
+    for text in missing:
+        say("note", f"there is no message {text}")
+    if missing:
+        raise typer.Exit(ExitCode.INCOMPLETE)
+
+
+@contextmanager
+def _opened(url: str, topic: str, given: TopicRequest) -> Iterator[TopicDataset]:
+    """Topics as the options say, with progress shown while they are opened and read."""
+    trace = RequestTrace()
+    tell_snapshot(given.metadata)
+    with progress(trace):
+        yield open_topic(url, topic, **given.given(), trace=trace)
+
+
+def _names(dataset: TopicDataset) -> dict[str, str]:
+    """The names of all columns in the dataset, by those that they have without naming."""
+    return {own: name for name, own in dataset.scan.options.filterable.columns}
+
+
+def _has_id(wanted: MessageId, names: Mapping[str, str]) -> pc.Expression:
+    """Whether a row is the message of an id, or one of its batch if that names none of them."""
+    found = (pc.field(names["__ledger_id__"]) == wanted.ledger_id) & (
+        pc.field(names["__entry_id__"]) == wanted.entry_id
+    )
+    if wanted.batch_index >= 0:
+        found &= pc.field(names["__batch_index__"]) == wanted.batch_index
+    if wanted.partition >= 0:
+        found &= pc.field(names["__partition__"]) == wanted.partition
+    return found
+
+
+def _message_id(text: str) -> MessageId:
+    found = MessageId.parse(text)
+    if found is None or min(found.ledger_id, found.entry_id) < 0:
+        message = f"{text!r} is not the id of a message, such as 12:3 or (12,3,5)"
+        raise OptionError(message)
+    return found
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, is_pair, value = text.partition("=")
+    if not (name and is_pair):
+        message = f"--property must be NAME=VALUE, not {text!r}"
+        raise OptionError(message)
+    return name, value

@@ -1,0 +1,192 @@
+"""One scan of topics, about to be read: rows as batches, tables, or how many there are."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from arrow_io.errors import UnusedStatisticsWarning
+from arrow_io.option_values import check_whole_number
+from arrow_io.read_report import ReadReport
+from connector.scan.execution import count, execute, tell
+from connector.scan.scan_units import limits_ahead, rows_ahead
+from connector.scan.topic_read import EntryRange
+from connector.topic_report import TopicReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from arrow_io.messages.message_reader import BatchLimits
+    from connector.scan.topic_read import TopicRead
+    from connector.scan.topic_scan import Scan
+
+
+@dataclass
+class TopicScanner:
+    """One scan of a topic, about to be read; each method reads it anew.
+
+    Has the methods of `pyarrow.dataset.Scanner` that engines call.
+
+    Attributes:
+        scan: What to read.
+        unsound: What was already lost when the topic was opened: ledgers that cannot be read at
+            all.
+        report: Counts of the last read: what was skipped, left out or lost.
+    """
+
+    scan: Scan
+    unsound: TopicReport = field(default_factory=TopicReport)
+    report: TopicReport = field(default_factory=TopicReport)
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """Schema of the record batches."""
+        return self.scan.options.projection.schema
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """Schema of all columns that a filter may look at."""
+        return self.scan.options.filterable.schema
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Record batches, one partition after the other, each in order of positions.
+
+        They are decoded ahead, in as many threads as there are cores. Nothing is read before the
+        first is asked for, and little beyond the last one asked for.
+        """
+        scan = self._limited(limits_ahead)
+        self.report = self._begun(scan)
+        with self._counting() as counts, closing(rows_ahead(scan.plan(), counts)) as batches:
+            yield from batches
+        self._tell()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The same batches, as Arrow's reader."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """All rows."""
+        return pa.Table.from_batches(self.to_batches(), self.projected_schema)
+
+    def head(self, num_rows: int) -> pa.Table:
+        """The first `num_rows` rows, or fewer if there are no more.
+
+        Raises:
+            OptionError: `num_rows` is not a whole number.
+        """
+        check_whole_number("num_rows", num_rows, -sys.maxsize, sys.maxsize)
+        scan = self._limited(
+            lambda limits: replace(limits, first_rows=max(1, min(num_rows, limits.first_rows)))
+        )
+        self.report = self._begun(scan)
+        batches = []
+        missing = num_rows
+        # In this thread, because no row behind them is wanted.
+        with self._counting() as counts:
+            found = (batch for task in scan.plan() for batch in execute(task, counts))
+            while missing > 0:
+                batch = next(found, None)
+                if batch is None:
+                    break
+                batches.append(batch.slice(0, missing))
+                missing -= len(batches[-1])
+            found.close()
+        if missing > 0:
+            self._tell()
+        return pa.Table.from_batches(batches, self.projected_schema)
+
+    def tail(self, num_rows: int) -> pa.Table:
+        """The last `num_rows` rows of each partition, or fewer if there are no more.
+
+        They are read from the end on, so a topic is not read whole.
+
+        Raises:
+            OptionError: `num_rows` is not a whole number, or is negative.
+        """
+        check_whole_number("num_rows", num_rows, 0, sys.maxsize)
+        self.report = self._begun(self.scan)
+        batches: list[pa.RecordBatch] = []
+        with self._counting() as counts:
+            for read in self.scan.reads() if num_rows else ():
+                batches += _last_rows(read, num_rows, counts)
+        self._tell()
+        return pa.Table.from_batches(batches, self.projected_schema)
+
+    def count_rows(self) -> int:
+        """How many rows there are; without a filter, no payload is decompressed.
+
+        Then what statistics know is not read either: neither chunks nor messages of transactions.
+        """
+        scan = self.scan.select([])
+        if scan.options.row_filter is not None:
+            filtered = replace(self, scan=scan)
+            try:
+                return sum(batch.num_rows for batch in filtered.to_batches())
+            finally:
+                self.report = filtered.report
+        scan, known = scan.counted()
+        self.report = self._begun(scan)
+        self.report.rows += known
+        rows = known + count(scan.plan(), self.report)
+        self._tell()
+        return rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's PyCapsule interface."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _limited(self, limited: Callable[[BatchLimits], BatchLimits]) -> Scan:
+        options = self.scan.options
+        return replace(self.scan, options=replace(options, limits=limited(options.limits)))
+
+    def _begun(self, scan: Scan) -> TopicReport:
+        """The report of a read that begins: what was lost before, and what statistics spare."""
+        skipped = scan.skipped()
+        for problem in skipped.problems:
+            warnings.warn(problem, UnusedStatisticsWarning, stacklevel=3)
+        report = TopicReport(
+            skipped_segments=skipped.segments,
+            skipped_bytes=skipped.bytes,
+            unknown_ledgers=skipped.unknown_ledgers,
+            unused_statistics=list(skipped.problems),
+        )
+        report.add(self.unsound)
+        return report if scan.view is None else report.add(scan.view.report)
+
+    @contextmanager
+    def _counting(self) -> Iterator[ReadReport]:
+        """Counts of a read, which are added to the report; with a view, it is the second."""
+        if self.scan.view is None:
+            yield self.report
+            return
+        counts = ReadReport()
+        try:
+            yield counts
+        finally:
+            self.report.add(counts.of_values(self.report))
+
+    def _tell(self) -> None:
+        tell(self.report, ", ".join(str(each.topic) for each in self.scan.topics))
+
+
+def _last_rows(read: TopicRead, num_rows: int, report: ReadReport) -> list[pa.RecordBatch]:
+    """The last rows of a topic or partition, in order."""
+    found: list[pa.RecordBatch] = []
+    size = num_rows
+    for ledger_id, first, last in reversed(read.ranges):
+        stop = last + 1
+        while stop > first and num_rows > 0:
+            start = max(first, stop - size)
+            part = replace(read, ranges=(EntryRange(ledger_id, start, stop - 1),))
+            for batch in reversed(list(execute(part.task(part.ranges), report))):
+                taken = batch.slice(max(0, batch.num_rows - max(num_rows, 0)))
+                found.append(taken)
+                num_rows -= taken.num_rows
+            # Entries without a row may be many: markers, or what a filter leaves out.
+            stop, size = start, 4 * size
+    return [each for each in reversed(found) if each.num_rows]
