@@ -15,6 +15,24 @@ cdef extern from *:
     #endif
         return word;
     }
+    static inline long long pulsar_offload_varint(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            unsigned long long* number) {
+        uint64_t word, ends;
+        int count;
+        if (limit - i < 8) return -1;
+        word = pulsar_offload_word(from + i);
+        ends = ~word & UINT64_C(0x8080808080808080);
+        if (ends == 0) return -1;
+        count = (__builtin_ctzll(ends) >> 3) + 1;
+        if (count > stop - i) return -1;
+        /* The bits below the end; then two groups of seven are put together, then four, then eight. */
+        word &= (ends ^ (ends - 1)) & UINT64_C(0x7F7F7F7F7F7F7F7F);
+        word = (word & UINT64_C(0x007F007F007F007F)) | (word & UINT64_C(0x7F007F007F007F00)) >> 1;
+        word = (word & UINT64_C(0x00003FFF00003FFF)) | (word & UINT64_C(0x3FFF00003FFF0000)) >> 2;
+        *number = (word & UINT64_C(0x0FFFFFFF)) | (word & UINT64_C(0x0FFFFFFF00000000)) >> 4;
+        return i + count;
+    }
     static inline long long pulsar_offload_plain(const unsigned char* from, long long i, long long stop) {
     #if defined(__SSE2__)
         const __m128i quote = _mm_set1_epi8(0x22), slash = _mm_set1_epi8(0x5C);
@@ -128,6 +146,22 @@ cdef extern from *:
         }
         while (n > 0) { n--; to[n] = from[n]; }
     }
+    static inline int pulsar_offload_copy_blocks(
+            unsigned char* to, long long room, const unsigned char* from, long long readable,
+            long long n, unsigned int* high) {
+    #if defined(__SSE2__)
+        if (n <= 32 && room >= 32 && readable >= 32) {
+            __m128i first = _mm_loadu_si128((const __m128i*)from);
+            __m128i second = _mm_loadu_si128((const __m128i*)(from + 16));
+            _mm_storeu_si128((__m128i*)to, first);
+            _mm_storeu_si128((__m128i*)(to + 16), second);
+            uint64_t bits = (uint64_t)_mm_movemask_epi8(second) << 16 | _mm_movemask_epi8(first);
+            *high = (unsigned int)(bits & ((UINT64_C(1) << n) - 1));
+            return 1;
+        }
+    #endif
+        return 0;
+    }
     """
     # Whether all of n bytes are below 128.
     int is_ascii "pulsar_offload_ascii"(const unsigned char* at, long long n) noexcept nogil
@@ -136,6 +170,11 @@ cdef extern from *:
     int is_utf8 "pulsar_offload_utf8"(const unsigned char* at, long long n, long long room) noexcept nogil
     # Eight bytes, the first of which is the lowest.
     unsigned long long word "pulsar_offload_word"(const unsigned char* at) noexcept nogil
+    # Read a number of seven bits a byte, the lowest first, that up to eight bytes hold; the place
+    # behind it, or -1. Bytes up to `limit` may be read, those from `stop` on count for nothing.
+    long long take_varint "pulsar_offload_varint"(
+        const unsigned char* at, long long i, long long stop, long long limit,
+        unsigned long long* number) noexcept nogil
     # The first place from i on, or stop, of a quote, a backslash or a control character.
     long long plain "pulsar_offload_plain"(
         const unsigned char* at, long long i, long long stop) noexcept nogil
@@ -145,3 +184,8 @@ cdef extern from *:
     # Copy n bytes to where they do not overlap.
     void copy "pulsar_offload_copy"(
         unsigned char* to, const unsigned char* at, long long n) noexcept nogil
+    # Copy n bytes, if they are few, and if `room` bytes may be written and `readable` bytes read;
+    # whether that was done. `high` is 0 if all of them are below 128.
+    int copy_blocks "pulsar_offload_copy_blocks"(
+        unsigned char* to, long long room, const unsigned char* at, long long readable,
+        long long n, unsigned int* high) noexcept nogil

@@ -10,6 +10,7 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
+    from cython.cimports.arrow_io.core._bits import copy_blocks, take_varint, word
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
 else:
@@ -32,12 +33,29 @@ class Shredder(Arena):
         self.empty_items = 0
         return self._avro(0, start, stop, 0)
 
+    # ------------------------------------------------------------------------
+    # Numbers, each left in `number`; the functions give the position behind
+
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _avro_long(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A zigzag number of at most ten bytes, left in `number`."""
+    def _long(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """A zigzag number of at most ten bytes."""
+        if cython.compiled:
+            value: cython.ulonglong = 0
+            behind: cython.Py_ssize_t = take_varint(
+                self.p, i, stop, self.size, cython.address(value)
+            )
+            if behind >= 0:
+                self.number = _unzigzag(value)
+                return behind
+        return self._long_slowly(i, stop)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _long_slowly(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         value: cython.ulonglong = 0
         byte: cython.ulonglong
         shift: cython.int = 0
@@ -48,9 +66,7 @@ class Shredder(Arena):
                 break
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                self.number = value >> 1
-                if value & 1:
-                    self.number = -self.number - 1
+                self.number = _unzigzag(value)
                 return i
             shift += 7
         return self._fail(
@@ -61,14 +77,73 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _avro_length(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A length, left in `number`; so many bytes follow."""
-        i = self._avro_long(i, stop)
+    def _small(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """The same of a number that is below 64 and not negative, as most counts are."""
+        if i < stop and self.p[i] & 0x81 == 0:
+            self.number = self.p[i] >> 1
+            return i + 1
+        return self._long(i, stop)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _length(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """A length; so many bytes follow."""
+        i = self._small(i, stop)
         if i >= 0 and (self.number < 0 or self.number > stop - i):
             return self._fail(tables.BAD_LENGTH, tables.ABSENT, i)
         return i
 
     @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _choice(
+        self,
+        at: cython.Py_ssize_t,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        code: cython.longlong,
+    ) -> cython.Py_ssize_t:
+        """Which of the branches or symbols of an op it is; `code` says that there is no such."""
+        node: cython.longlong = self.ops[at + tables.NODE]
+        before: cython.Py_ssize_t = i
+        i = self._small(i, stop)
+        if i < 0:
+            return self._blame(node)
+        if self.number < 0 or self.number >= self.ops[at + tables.B]:
+            return self._fail(code, node, before)
+        return i
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _block(
+        self, node: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """How many items a block of an array or map has; 0 behind the last block."""
+        count: cython.longlong
+        i = self._small(i, stop)
+        if i < 0:
+            return self._blame(node)
+        count = self.number
+        if count < 0:
+            # The block's length in bytes follows, for those who would leap over it.
+            i = self._long(i, stop)
+            if i < 0 or count < -_MASK32:
+                return self._fail(
+                    tables.BAD_LENGTH if i >= 0 else self.code, node, self.code_offset
+                )
+            self.number = -count
+        return i
+
+    # ------------------------------------------------------------------------
+    # Values that become values of a node
+
+    @cython.cfunc
+    @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
     def _avro(
@@ -81,88 +156,45 @@ class Shredder(Arena):
         """Append the value at `i` and give the position behind it, or −1."""
         at: cython.Py_ssize_t = op * tables.OP_WIDTH
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
-        node: cython.longlong = self.ops[at + tables.NODE]
-        a: cython.longlong = self.ops[at + tables.A]
-        before: cython.Py_ssize_t = i
-        k: cython.longlong
-        done: cython.bint = True
-        if opcode == tables.AVRO_UNION:
-            i = self._avro_long(i, stop)
+        node: cython.longlong
+        before: cython.Py_ssize_t
+        while opcode == tables.AVRO_UNION:
+            i = self._choice(at, i, stop, tables.BAD_BRANCH)
             if i < 0:
-                return self._blame(node)
-            if self.number < 0 or self.number >= self.ops[at + tables.B]:
-                return self._fail(tables.BAD_BRANCH, node, before)
+                return -1
             # A branch may be the null that nothing is written for.
-            return self._avro(self.links[a + self.number], i, stop, depth)
+            at = self.links[self.ops[at + tables.A] + self.number] * tables.OP_WIDTH
+            opcode = self.ops[at + tables.OPCODE]
+        node = self.ops[at + tables.NODE]
         if opcode == tables.AVRO_STRING or opcode == tables.AVRO_BYTES:
-            i = self._avro_length(i, stop)
+            i = self._length(i, stop)
             if i < 0:
                 return self._blame(node)
-            if node >= 0:
-                if opcode == tables.AVRO_STRING:
-                    done = self._put_text(node, i, self.number)
-                else:
-                    done = self._put_bytes(node, self.p, i, self.number)
-            return i + self.number if done else -1
+            return self._put_run(node, i, self.number, opcode == tables.AVRO_STRING)
+        if opcode == tables.AVRO_NULL:
+            return i if self._null(node) else -1
         if opcode == tables.AVRO_INTEGER:
-            i = self._avro_long(i, stop)
+            before = i
+            i = self._long(i, stop)
             if i < 0:
                 return self._blame(node)
-            if node >= 0:
-                done = self._put_scaled(node, a, self.number, before)
-            return i if done else -1
+            return i if self._put_integer(node, self.ops[at + tables.A], before) else -1
         if opcode == tables.AVRO_RECORD:
-            return self._avro_record(at, i, stop, depth)
+            return self._record(at, i, stop, depth)
         if opcode == tables.AVRO_DOUBLE:
             if stop - i < 8:
                 return self._fail(tables.ENDS_EARLY, node, i)
-            if node >= 0:
-                done = self._put(node, self._little_endian(i, 8))
-            return i + 8 if done else -1
-        if opcode == tables.AVRO_FLOAT:
-            if stop - i < 4:
-                return self._fail(tables.ENDS_EARLY, node, i)
-            if node >= 0:
-                k = self._little_endian(i, 4)
-                if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.INT32:
-                    done = self._put(node, k)
-                else:
-                    # The first bytes of the arena serve to see four bytes as a number.
-                    self.a32[0] = k
-                    done = self._put_double(node, self.f32[0], i)
-            return i + 4 if done else -1
-        if opcode == tables.AVRO_BOOLEAN:
-            if i >= stop:
-                return self._fail(tables.ENDS_EARLY, node, i)
-            if self.p[i] > 1:
-                return self._fail(tables.BAD_BOOLEAN, node, i)
-            if node >= 0:
-                done = self._put(node, self.p[i])
-            return i + 1 if done else -1
-        if opcode == tables.AVRO_NULL:
-            if node >= 0:
-                done = self._null(node)
-            return i if done else -1
-        if opcode == tables.AVRO_ENUM:
-            i = self._avro_long(i, stop)
-            if i < 0:
-                return self._blame(node)
-            if self.number < 0 or self.number >= self.ops[at + tables.B]:
-                return self._fail(tables.BAD_SYMBOL, node, before)
-            if node >= 0:
-                k = self.links[a + self.number]
-                if k == tables.ABSENT:
-                    return self._fail(tables.NO_MATCH, node, before)
-                done = self._put_constant(node, k)
-            return i if done else -1
+            return i + 8 if self._put_eight(node, i) else -1
         if opcode == tables.AVRO_ARRAY or opcode == tables.AVRO_MAP:
-            return self._avro_items(at, i, stop, depth)
-        return self._avro_rare(at, i, stop, depth)
+            return self._items(at, i, stop, depth)
+        if opcode == tables.AVRO_UNWANTED:
+            return self._over_fields(at, i, stop, depth)
+        return self._avro_other(at, i, stop, depth)
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _avro_rare(
+    def _avro_other(
         self,
         at: cython.Py_ssize_t,
         i: cython.Py_ssize_t,
@@ -173,30 +205,53 @@ class Shredder(Arena):
         node: cython.longlong = self.ops[at + tables.NODE]
         a: cython.longlong = self.ops[at + tables.A]
         before: cython.Py_ssize_t = i
+        k: cython.longlong
         value: cython.double
-        done: cython.bint = True
+        done: cython.bint
+        if opcode == tables.AVRO_BOOLEAN:
+            if i >= stop:
+                return self._fail(tables.ENDS_EARLY, node, i)
+            if self.p[i] > 1:
+                return self._fail(tables.BAD_BOOLEAN, node, i)
+            return i + 1 if self._put(node, self.p[i]) else -1
+        if opcode == tables.AVRO_ENUM:
+            i = self._choice(at, i, stop, tables.BAD_SYMBOL)
+            if i < 0:
+                return -1
+            k = self.links[a + self.number]
+            if k == tables.ABSENT:
+                return self._fail(tables.NO_MATCH, node, before)
+            return i if self._put_constant(node, k) else -1
+        if opcode == tables.AVRO_FLOAT:
+            if stop - i < 4:
+                return self._fail(tables.ENDS_EARLY, node, i)
+            k = self._little_endian(i, 4)
+            if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.INT32:
+                done = self._put(node, k)
+            else:
+                # The first bytes of the arena serve to see four bytes as a number.
+                self.a32[0] = k
+                done = self._put_double(node, self.f32[0], i)
+            return i + 4 if done else -1
         if opcode == tables.AVRO_FIXED or opcode == tables.AVRO_UUID:
             if a > stop - i:
                 return self._fail(tables.ENDS_EARLY, node, i)
-            if node >= 0:
-                if opcode == tables.AVRO_FIXED:
-                    done = self._put_bytes(node, self.p, i, a)
-                else:
-                    done = self._put_uuid(node, i)
+            if opcode == tables.AVRO_FIXED:
+                done = self._put_bytes(node, self.p, i, a)
+            else:
+                done = self._put_uuid(node, i)
             return i + a if done else -1
         if opcode == tables.AVRO_DECIMAL:
             if a == tables.ABSENT:
-                i = self._avro_length(i, stop)
+                i = self._length(i, stop)
                 if i < 0:
                     return self._blame(node)
                 a = self.number
             elif a > stop - i:
                 return self._fail(tables.ENDS_EARLY, node, i)
-            if node >= 0:
-                done = self._put_decimal(node, i, a, self.ops[at + tables.B])
-            return i + a if done else -1
+            return i + a if self._put_decimal(node, i, a, self.ops[at + tables.B]) else -1
         if opcode == tables.AVRO_INTEGER_TO_FLOAT:
-            i = self._avro_long(i, stop)
+            i = self._long(i, stop)
             if i < 0:
                 return self._blame(node)
             value = self.number
@@ -205,16 +260,14 @@ class Shredder(Arena):
             i = self._avro(a, i, stop, depth)
             return i if i >= 0 and self._close_struct(node) else -1
         if opcode == tables.AVRO_RAW:
-            i = self._avro(a, i, stop, depth)
-            if i >= 0 and node >= 0:
-                done = self._put_bytes(node, self.p, before, i - before)
-            return i if done else -1
+            i = self._over(a, i, stop, depth)
+            return i if i >= 0 and self._put_bytes(node, self.p, before, i - before) else -1
         return self._fail(a, node, i)
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _avro_record(
+    def _record(
         self,
         at: cython.Py_ssize_t,
         i: cython.Py_ssize_t,
@@ -231,18 +284,19 @@ class Shredder(Arena):
             if i < 0:
                 return -1
             link += 1
-        if node < 0:
-            return i
         link = self.ops[at + tables.C]
         last = link + 2 * self.ops[at + tables.D]
-        if link < last and not self._avro_defaults(link, last):
+        if link < last and not self._defaults(link, last):
             return -1
-        return i if self._close_struct(node) else -1
+        if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.BYTE:
+            return i if self._put(node, 1) else -1
+        # Each of its fields was written, or has a default.
+        return i if self._place(node) >= 0 else -1
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _avro_defaults(self, link: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.bint:
+    def _defaults(self, link: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.bint:
         """Fields that the writer did not have: their defaults stand encoded among the constants."""
         data: cython.pointer[cython.const[cython.uchar]] = self.p
         size: cython.Py_ssize_t = self.size
@@ -266,7 +320,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _avro_items(
+    def _items(
         self,
         at: cython.Py_ssize_t,
         i: cython.Py_ssize_t,
@@ -282,42 +336,259 @@ class Shredder(Arena):
         if depth >= tables.MAX_DEPTH:
             return self._fail(tables.TOO_DEEP, node, i)
         while True:
-            i = self._avro_long(i, stop)
+            i = self._block(node, i, stop)
             if i < 0:
-                return self._blame(node)
+                return -1
             left = self.number
             if left == 0:
-                break
-            if left < 0:
-                # The block's length in bytes follows, for those who would leap over it.
-                i = self._avro_long(i, stop)
-                if i < 0 or left < -_MASK32:
-                    return self._fail(
-                        tables.BAD_LENGTH if i >= 0 else self.code, node, self.code_offset
-                    )
-                left = -left
+                return i if self._put_list(node) else -1
             while left > 0:
                 before = i
                 if is_map:
-                    i = self._avro_length(i, stop)
+                    i = self._length(i, stop)
                     if i < 0:
                         return self._blame(node)
-                    if node >= 0 and not self._put_text(node + 2, i, self.number):
+                    i = self._put_run(node + 2, i, self.number, True)
+                    if i < 0:
                         return -1
-                    i += self.number
                 i = self._avro(item, i, stop, depth + 1)
                 if i < 0:
                     return -1
-                if is_map and node >= 0 and self._slot(node + 1) < 0:
+                if is_map and self._place(node + 1) < 0:
                     return -1
-                if i == before:
-                    self.empty_items += 1
-                    if self.empty_items > tables.MAX_EMPTY_ITEMS:
-                        return self._fail(tables.TOO_MANY_ITEMS, node, i)
+                if i == before and not self._believe_empty(node, i):
+                    return -1
                 left -= 1
-        if node >= 0 and not self._close_list(node):
-            return -1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _believe_empty(self, node: cython.longlong, i: cython.Py_ssize_t) -> cython.bint:
+        """Count an item that takes no bytes; false if there are too many."""
+        self.empty_items += 1
+        if self.empty_items > tables.MAX_EMPTY_ITEMS:
+            self._fail(tables.TOO_MANY_ITEMS, node, i)
+            return False
+        return True
+
+    # ------------------------------------------------------------------------
+    # Values that nobody wants
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _over(
+        self,
+        op: cython.longlong,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        depth: cython.int,
+    ) -> cython.Py_ssize_t:
+        """Read over the value at `i`."""
+        at: cython.Py_ssize_t = op * tables.OP_WIDTH
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        while opcode == tables.AVRO_UNION:
+            i = self._choice(at, i, stop, tables.BAD_BRANCH)
+            if i < 0:
+                return -1
+            at = self.links[self.ops[at + tables.A] + self.number] * tables.OP_WIDTH
+            opcode = self.ops[at + tables.OPCODE]
+        if opcode == tables.AVRO_BYTES:
+            i = self._length(i, stop)
+            return i + self.number if i >= 0 else -1
+        if opcode == tables.AVRO_INTEGER:
+            return self._long(i, stop)
+        if opcode == tables.AVRO_FIXED:
+            if self.ops[at + tables.A] > stop - i:
+                return self._fail(tables.ENDS_EARLY, tables.ABSENT, i)
+            return i + self.ops[at + tables.A]
+        if opcode == tables.AVRO_RECORD:
+            if depth >= tables.MAX_DEPTH:
+                return self._fail(tables.TOO_DEEP, tables.ABSENT, i)
+            return self._over_fields(at, i, stop, depth + 1)
+        if opcode == tables.AVRO_ARRAY or opcode == tables.AVRO_MAP:
+            return self._over_items(at, i, stop, depth)
+        if opcode == tables.AVRO_BOOLEAN:
+            if i >= stop:
+                return self._fail(tables.ENDS_EARLY, tables.ABSENT, i)
+            return i + 1 if self.p[i] <= 1 else self._fail(tables.BAD_BOOLEAN, tables.ABSENT, i)
+        if opcode == tables.AVRO_ENUM:
+            return self._choice(at, i, stop, tables.BAD_SYMBOL)
         return i
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _over_fields(
+        self,
+        at: cython.Py_ssize_t,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        depth: cython.int,
+    ) -> cython.Py_ssize_t:
+        """Read over values that stand one behind the other."""
+        link: cython.Py_ssize_t = self.ops[at + tables.A]
+        last: cython.Py_ssize_t = link + self.ops[at + tables.B]
+        while link < last and i >= 0:
+            i = self._over(self.links[link], i, stop, depth)
+            link += 1
+        return i
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _over_items(
+        self,
+        at: cython.Py_ssize_t,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        depth: cython.int,
+    ) -> cython.Py_ssize_t:
+        """Read over an array or map, whose blocks are looked into all the same."""
+        is_map: cython.bint = self.ops[at + tables.OPCODE] == tables.AVRO_MAP
+        item: cython.longlong = self.ops[at + tables.A]
+        left: cython.longlong
+        before: cython.Py_ssize_t
+        if depth >= tables.MAX_DEPTH:
+            return self._fail(tables.TOO_DEEP, tables.ABSENT, i)
+        while True:
+            i = self._block(tables.ABSENT, i, stop)
+            if i < 0:
+                return -1
+            left = self.number
+            if left == 0:
+                return i
+            while left > 0:
+                before = i
+                if is_map:
+                    i = self._length(i, stop)
+                    if i < 0:
+                        return -1
+                    i += self.number
+                i = self._over(item, i, stop, depth + 1)
+                if i < 0:
+                    return -1
+                if i == before and not self._believe_empty(tables.ABSENT, i):
+                    return -1
+                left -= 1
+
+    # ------------------------------------------------------------------------
+    # Nodes, without a call of the arena's
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _place(self, node: cython.Py_ssize_t) -> cython.longlong:
+        """As `_slot`."""
+        k: cython.longlong = self.counts[node]
+        if k >= self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]:
+            return self._spare(node, 1)
+        self.counts[node] = k + 1
+        return k
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_list(self, node: cython.Py_ssize_t) -> cython.bint:
+        """As `_close_list`."""
+        k: cython.longlong = self._place(node)
+        if k < 0:
+            return False
+        self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.counts[node + 1]
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_integer(
+        self, node: cython.Py_ssize_t, scale: cython.Py_ssize_t, offset: cython.Py_ssize_t
+    ) -> cython.bint:
+        """As `_put_scaled`, of `number`."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        storage: cython.longlong = self.nodes[at + tables.STORAGE]
+        value: cython.longlong = self.number
+        k: cython.longlong
+        if (
+            value < self.links[scale + tables.LOW]
+            or value > self.links[scale + tables.HIGH]
+            or self.links[scale + tables.DIVISOR] != 1
+            or (storage != tables.INT64 and storage != tables.INT32)
+        ):
+            return self._put_scaled(node, scale, value, offset)
+        k = self._place(node)
+        if k < 0:
+            return False
+        k += self.nodes[at + tables.DATA]
+        value *= self.links[scale + tables.MULTIPLIER]
+        if storage == tables.INT64:
+            self.a64[k] = value
+        else:
+            self.a32[k] = value
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_eight(self, node: cython.Py_ssize_t, i: cython.Py_ssize_t) -> cython.bint:
+        """The eight bytes at `i`, as they are."""
+        k: cython.longlong = self._place(node)
+        if k < 0:
+            return False
+        k += self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+        if cython.compiled:
+            self.a64[k] = word(self.p + i)
+        else:
+            self.a64[k] = self._little_endian(i, 8)
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_run(
+        self,
+        node: cython.Py_ssize_t,
+        i: cython.Py_ssize_t,
+        length: cython.longlong,
+        is_text: cython.bint,
+    ) -> cython.Py_ssize_t:
+        """As `_put_text` or `_put_bytes`; gives the position behind, or −1."""
+        done: cython.bint
+        if cython.compiled:
+            at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+            k: cython.longlong = self.counts[node]
+            used: cython.longlong = self.used[node]
+            high: cython.uint = 0
+            if (
+                k < self.nodes[at + tables.CAPACITY]
+                and copy_blocks(
+                    self.a8 + self.nodes[at + tables.BYTES] + used,
+                    self.nodes[at + tables.BYTES_CAPACITY] - used,
+                    self.p + i,
+                    self.size - i,
+                    length,
+                    cython.address(high),
+                )
+                and (high == 0 or not is_text or self._is_text(i, i + length))
+            ):
+                used += length
+                self.counts[node] = k + 1
+                self.used[node] = used
+                self.a32[self.nodes[at + tables.DATA] + k + 1] = used
+                return i + length
+        if is_text:
+            done = self._put_text(node, i, length)
+        else:
+            done = self._put_bytes(node, self.p, i, length)
+        return i + length if done else -1
+
+    # ------------------------------------------------------------------------
+    # Values that are rare
 
     @cython.cfunc
     @cython.nogil
@@ -374,6 +645,15 @@ class Shredder(Arena):
             self._fail(tables.OUT_OF_RANGE, node, start)
             return False
         return self._put_int128(node, high, low)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _unzigzag(value: cython.ulonglong) -> cython.longlong:
+    half: cython.longlong = value >> 1
+    return half ^ -(value & 1)
 
 
 @cython.cfunc

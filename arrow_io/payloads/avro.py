@@ -9,6 +9,7 @@ in one unit and read in another are converted; decimals match if precision and s
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -19,6 +20,9 @@ from arrow_io.payloads.avro_schema import MISSING, AvroType, shape_of
 from arrow_io.payloads.program import Program, ProgramBuilder, scale_limits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from arrow_io.payloads.avro_schema import AvroField
     from arrow_io.payloads.shape import Shape
 
 _WIDER: Final = {
@@ -38,6 +42,16 @@ _SIMPLE: Final = {
     "boolean": tables.AVRO_BOOLEAN,
     "float": tables.AVRO_FLOAT,
     "double": tables.AVRO_DOUBLE,
+    "null": tables.AVRO_NULL,
+}
+
+_SIZES: Final = {"float": 4, "double": 8}
+_UNWANTED: Final = {
+    "int": tables.AVRO_INTEGER,
+    "long": tables.AVRO_INTEGER,
+    "string": tables.AVRO_BYTES,
+    "bytes": tables.AVRO_BYTES,
+    "boolean": tables.AVRO_BOOLEAN,
     "null": tables.AVRO_NULL,
 }
 
@@ -127,12 +141,13 @@ class _Compiler:
         nodes = {child.name: (child, below) for child, below in shape.children_at(node)}
         read_as = _read_as(writer, reader)
         ops = []
-        for each in writer.fields:
-            child_and_node = nodes.get(read_as.get(each.name, ""))
-            if child_and_node is None:
-                ops.append(self._skip(each.type))
+        for is_wanted, fields in groupby(
+            writer.fields, lambda each: read_as.get(each.name, "") in nodes
+        ):
+            if is_wanted:
+                ops += [self.value(each.type, *nodes[read_as[each.name]]) for each in fields]
             else:
-                ops.append(self.value(each.type, *child_and_node))
+                ops.append(self._over(list(fields)))
         defaults: list[int] = []
         for each in reader.fields:
             if each.name in nodes and each.name not in read_as.values():
@@ -178,6 +193,14 @@ class _Compiler:
         kind = reader.kind if reader.kind in {"string", "bytes"} else writer.kind
         return builder.set(op, _SIMPLE[kind], node)
 
+    def _over(self, fields: Iterable[AvroField]) -> int:
+        """An op that reads over fields which stand one behind the other."""
+        op = self._builder.reserve()
+        ops = [self._skip(each.type) for each in fields]
+        return self._builder.set(
+            op, tables.AVRO_UNWANTED, tables.ABSENT, self._builder.link(ops), len(ops)
+        )
+
     def _skip(self, writer: AvroType) -> int:
         """An op that reads over a value; a type inside itself points back."""
         known = self._skips.get(id(writer))
@@ -188,7 +211,7 @@ class _Compiler:
         absent = tables.ABSENT
         if writer.kind == "record":
             ops = [self._skip(each.type) for each in writer.fields]
-            return builder.set(op, tables.AVRO_RECORD, absent, builder.link(ops), len(ops), 0, 0)
+            return builder.set(op, tables.AVRO_RECORD, absent, builder.link(ops), len(ops))
         if writer.kind == "union":
             ops = [self._skip(each) for each in writer.branches]
             return builder.set(op, tables.AVRO_UNION, absent, builder.link(ops), len(ops))
@@ -196,13 +219,12 @@ class _Compiler:
             return builder.set(op, tables.AVRO_ARRAY, absent, self._skip(writer.item))
         if writer.kind == "map":
             return builder.set(op, tables.AVRO_MAP, absent, self._skip(writer.item))
-        if writer.kind == "fixed":
-            return builder.set(op, tables.AVRO_FIXED, absent, writer.size)
         if writer.kind == "enum":
             return builder.set(op, tables.AVRO_ENUM, absent, 0, len(writer.symbols))
-        if writer.kind in {"int", "long"}:
-            return builder.set(op, tables.AVRO_INTEGER, absent)
-        return builder.set(op, _SIMPLE[writer.kind], absent)
+        size = writer.size if writer.kind == "fixed" else _SIZES.get(writer.kind)
+        if size is not None:
+            return builder.set(op, tables.AVRO_FIXED, absent, size)
+        return builder.set(op, _UNWANTED[writer.kind], absent)
 
 
 def time_scale(builder: ProgramBuilder, shape: Shape, writer: AvroType) -> int:

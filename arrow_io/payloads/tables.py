@@ -80,6 +80,7 @@ OP_WIDTH = 6
     AVRO_MEMBER,  # A: op of the value, which a member of the struct takes
     AVRO_RAW,  # A: op that reads over the value
     AVRO_FAIL,  # A: code
+    AVRO_UNWANTED,  # fields that nobody wants; A: link of B ops
     # JSON text.
     JSON_BOOLEAN,
     JSON_INTEGER,  # A: link of a scale
@@ -115,7 +116,7 @@ OP_WIDTH = 6
     PROTO_ENTRY,  # of a map; A as above; MORE: op of a value that is a message, or ABSENT
     PROTO_WRAPPER,  # A as above; the only field has the same node
     PROTO_TIMESTAMP,  # A as above; MORE: units a second
-) = range(56)
+) = range(57)
 
 # A scale: four links. value × MULTIPLIER ÷ DIVISOR, for LOW ≤ value ≤ HIGH.
 MULTIPLIER, DIVISOR, LOW, HIGH = range(4)
