@@ -28,15 +28,16 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.arrow_io.core._bits import copy, is_utf8, same
+    from cython.cimports.arrow_io.core._bits import copy, is_utf8, same, word
     from cython.cimports.arrow_io.payloads import _tables as tables
-    from cython.cimports.libc.string import memcpy
+    from cython.cimports.libc.string import memcpy, memset
 else:
     from arrow_io.payloads import tables
 
 _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _MAX63 = cython.declare(cython.ulonglong, 0x7FFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
+_EIGHT_PLACES = cython.declare(cython.ulonglong, 0x0102040810204080)
 _SECOND_NANOSECONDS = cython.declare(cython.longlong, 10**9)
 _MAX_FLOAT = cython.declare(cython.double, (2 - 2**-24) * 2.0**127)
 _MAX_COMPARED = cython.declare(cython.Py_ssize_t, 64)
@@ -103,7 +104,7 @@ class Arena:
     ) -> None:
         """Fill this arena from now on: six views of one buffer, whose first 64 bytes are scratch.
 
-        All places for values are taken to be of values that are not null: only nulls are marked.
+        It was given to `mark_valid`.
         """
         if cython.compiled:
             self.a8 = cython.address(bytes_[0])
@@ -682,6 +683,71 @@ class Arena:
                     return False
                 i += 1
         return True
+
+
+def mark_valid(
+    bytes_: cython.uchar[::1], nodes: cython.const[cython.longlong][::1], count: cython.Py_ssize_t
+) -> None:
+    """Let all places in an arena be of values that are not null: only nulls are marked later.
+
+    Args:
+        bytes_: The arena.
+        nodes: Its nodes.
+        count: How many there are.
+    """
+    node: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    place: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+    with cython.nogil:
+        for node in range(count):
+            at = node * tables.NODE_WIDTH
+            place = nodes[at + tables.VALID]
+            # With the place for values that find no room.
+            length = nodes[at + tables.CAPACITY] + 1
+            if cython.compiled:
+                memset(cython.address(bytes_[place]), 1, length)
+            else:
+                bytes_[place : place + length] = b"\1" * length
+
+
+def pack_flags(
+    bytes_: cython.const[cython.uchar][::1],
+    place: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    bits: cython.uchar[::1],
+) -> bool:
+    """Write flags as Arrow keeps booleans, and say whether all of them are set.
+
+    Args:
+        bytes_: The arena.
+        place: Where the flags stand in it, a byte each, 0 or 1.
+        count: How many there are.
+        bits: Receives a bit for each, the first as the lowest of its byte.
+    """
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    eight: cython.ulonglong
+    all_of_them: cython.ulonglong = 0xFF
+    whole: cython.Py_ssize_t = count // 8
+    rest: cython.int = count % 8
+    with cython.nogil:
+        for i in range(whole):
+            if cython.compiled:
+                eight = word(cython.address(bytes_[place + 8 * i]))
+            else:
+                eight = int.from_bytes(bytes_[place + 8 * i : place + 8 * i + 8], "little")
+            # Each flag comes to its place in the highest byte of the product.
+            eight = ((eight * _EIGHT_PLACES) & _MASK64) >> 56
+            bits[i] = eight
+            all_of_them &= eight
+        if rest > 0:
+            eight = 0
+            for k in range(rest):
+                eight |= bytes_[place + 8 * whole + k] << k
+            bits[whole] = eight
+            all_of_them &= eight | 0xFF << rest
+    return all_of_them == 0xFF
 
 
 def has_equal_texts(

@@ -18,6 +18,7 @@ from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from types import ModuleType
 
     from arrow_io.payloads.program import Program
     from arrow_io.payloads.shape import Shape
@@ -73,6 +74,7 @@ class Shredding:
         count = program.node_count
         self._program = program
         self._rows = rows
+        self._arena = builds.in_use.payloads("arena")
         self._storages = program.nodes[tables.STORAGE :: tables.NODE_WIDTH]
         _, self._nodes = int64_view(len(program.nodes))
         _, self._counts = int64_view(4 * count)
@@ -263,12 +265,10 @@ class Shredding:
             ):
                 unit = max(1, tables.WIDTHS[storage]) if field == tables.DATA else 1
                 self._nodes[start + field] = place // unit
-                if field == tables.VALID:
-                    # Only nulls are marked from here on.
-                    whole[place : place + length] = b"\1" * length
-                elif field == tables.DATA and storage in _WITH_OFFSETS:
+                if field == tables.DATA and storage in _WITH_OFFSETS:
                     whole[place : place + 4] = bytes(4)
                 place += -(-length // _ALIGNMENT) * _ALIGNMENT + self.guard_bytes
+        self._arena.mark_valid(whole, self._nodes, self._program.node_count)
         words = whole[: len(whole) // 8 * 8]
         return buffer, (
             whole,
@@ -316,34 +316,31 @@ class Shredding:
             place = self._nodes[start + tables.BYTES]
             buffers = [validity, offsets, self._buffer.slice(place, used)]
         elif shape.storage == tables.BYTE and pa.types.is_boolean(shape.type):
-            buffers = [validity, _bits(self._flags(data, count))]
+            buffers = [validity, self._bits(data, count)[0]]
         else:
             length = width * (count + (shape.storage == tables.LIST))
             buffers = [validity, self._buffer.slice(width * data, length)]
         values = pa.Array.from_buffers(shape.type, count, buffers, children=children)
         if shape.storage == tables.LIST and pa.types.is_map(shape.type):
-            values = _without_equal_keys(values)
+            values = _without_equal_keys(values, self._arena)
         return values, behind
 
     def _validity(self, place: int, count: int) -> pa.Buffer | None:
-        # A search for a byte takes less than a call of Arrow's.
-        if b"\0" not in self._views[0][place : place + count].tobytes():
-            return None
-        return _bits(self._flags(place, count))
+        bits, are_all_set = self._bits(place, count)
+        return None if are_all_set else bits
 
-    def _flags(self, place: int, count: int) -> pa.UInt8Array:
-        return pa.Array.from_buffers(pa.uint8(), count, [None, self._buffer.slice(place, count)])
-
-
-def _bits(flags: pa.UInt8Array) -> pa.Buffer:
-    return flags.cast(pa.bool_()).buffers()[1]
+    def _bits(self, place: int, count: int) -> tuple[pa.Buffer, bool]:
+        """Flags as Arrow keeps booleans, and whether all are set."""
+        bits = pa.allocate_buffer(-(-count // 8))
+        room = memoryview(bits).cast("B")
+        return bits, self._arena.pack_flags(self._views[0], place, count, room)
 
 
 def _numbers(numbers: Iterable[int]) -> array[int]:
     return array("q", numbers)
 
 
-def _without_equal_keys(maps: pa.MapArray) -> pa.MapArray:
+def _without_equal_keys(maps: pa.MapArray, arena: ModuleType) -> pa.MapArray:
     """Keep only the last of a map's entries with the same key, as every language's map does.
 
     The whole of `maps` is looked at, so it must not be a slice.
@@ -351,7 +348,7 @@ def _without_equal_keys(maps: pa.MapArray) -> pa.MapArray:
     keys = maps.keys if pa.types.is_string(maps.type.key_type) else maps.keys.cast(pa.string())
     _, offsets, data = keys.buffers()
     bounds = maps.buffers()[1]
-    if not builds.in_use.payloads("arena").has_equal_texts(
+    if not arena.has_equal_texts(
         memoryview(bounds).cast("B").cast("i"),
         len(maps),
         memoryview(offsets).cast("B").cast("i"),

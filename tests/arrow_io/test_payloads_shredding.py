@@ -16,6 +16,7 @@ from tests.support.arenas import GuardedShredding
 from tests.support.payloads import avro, json_text, record, shredded, shredded_alike
 
 if TYPE_CHECKING:
+    from arrow_io.core.builds import Build
     from tests.support.payloads import AvroSchema
 
 _SCHEMA = record(
@@ -250,3 +251,20 @@ def test_schema_too_wide_for_a_record_batch() -> None:
 
     with pytest.raises(SchemaError, match="lower batch_rows"):
         GuardedShredding(program, 65_536, 8 << 20)
+
+
+@pytest.mark.parametrize("place", [0, 3])
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 21])
+def test_flags_become_bits(build: Build, count: int, place: int) -> None:
+    """Each flag has its bit, wherever the flags begin and end; one that is not set is noticed."""
+    arena = build.payloads("arena")
+    for unset in (None, *range(count)):
+        flags = [index != unset for index in range(count)]
+        bits = bytearray(b"\xff" * -(-count // 8))
+
+        are_all_set = arena.pack_flags(bytes(place) + bytes(flags) + b"\0", place, count, bits)
+
+        assert are_all_set == (unset is None)
+        assert list(bits) == [
+            sum(flag << k for k, flag in enumerate(flags[at : at + 8])) for at in range(0, count, 8)
+        ]
