@@ -37,7 +37,6 @@ _TRUE_WORD = cython.declare(cython.ulonglong, 0x74727565)
 _FALSE_WORD = cython.declare(cython.ulonglong, 0x66616C7365)
 _LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 
-
 @cython.final
 @cython.cclass
 class Shredder(Arena):
@@ -740,9 +739,7 @@ class Shredder(Arena):
         if i < stop and p[i] == 0x7D:
             return i + 1 if self._close_struct(node) else -1
         while True:
-            if i >= stop or p[i] != 0x22:
-                return self._fail(tables.BAD_JSON, node, i)
-            start = i + 1
+            start = i
             field = fields + self.hints[hint]
             i = self._behind_name(field, behind, start, stop)
             if i < 0:
@@ -767,24 +764,23 @@ class Shredder(Arena):
                 hint = hints + field - fields
             if op >= 0:
                 if self.counts[ops[op * tables.OP_WIDTH + tables.NODE]] > rows:
-                    return self._fail(tables.NOT_CANONICAL, node, start)
+                    return self._fail(tables.NOT_CANONICAL, node, start + 1)
                 found += 1
                 i = self._json(op, i, stop)
             else:
                 i = self._json_unwanted(i, stop, field < behind)
             if i < 0:
                 return -1
-            if i >= stop or (p[i] != 0x2C and p[i] != 0x7D):
+            if i >= stop or p[i] != 0x2C:
                 i = self._json_next(i, stop, 0x7D)
                 if i < 0:
                     return -1
+                if p[i - 1] == 0x7D:
+                    if found == wanted:
+                        return i if self._place(node) >= 0 else -1
+                    return i if self._close_struct(node) else -1
                 i -= 1
-            i += 1
-            if p[i - 1] == 0x7D:
-                if found == wanted:
-                    return i if self._place(node) >= 0 else -1
-                return i if self._close_struct(node) else -1
-            i = _over_space(p, i, stop)
+            i = _over_space(p, i + 1, stop)
 
     @cython.cfunc
     @cython.inline
@@ -802,7 +798,7 @@ class Shredder(Arena):
         Args:
             field: Link of the field.
             behind: Link behind the last field.
-            start: Where the name would begin, behind its quote.
+            start: Where the name would begin, with its quote.
             stop: Behind the payload.
         """
         position: cython.longlong
@@ -830,13 +826,13 @@ class Shredder(Arena):
         start: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Link of the field that has the name `[start, stop)`, with its quote; or `behind`.
+        """Link of the field that has the name `[start, stop)`, with its quotes; or `behind`.
 
         Args:
             field: Link of the first field.
             behind: Link behind the last field.
             start: Where the name begins.
-            stop: Behind its quote.
+            stop: Where it ends.
         """
         # The colon of the constant does not count.
         while field < behind and not self._is_constant(
@@ -877,8 +873,10 @@ class Shredder(Arena):
     def _json_name(
         self, node: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """The position behind the closing quote of a name without escapes, which begins at `i`."""
-        i = _json_plain(self.p, i, stop)
+        """The position behind a name without escapes, which would begin at `i` with its quote."""
+        if i >= stop or self.p[i] != 0x22:
+            return self._fail(tables.BAD_JSON, node, i)
+        i = _json_plain(self.p, i + 1, stop)
         if i >= stop:
             return self._fail(tables.ENDS_EARLY, node, i)
         if self.p[i] == 0x5C and not self.is_canonical:

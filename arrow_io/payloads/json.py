@@ -103,8 +103,8 @@ def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
     }
     fields = []
     for each in origin.fields:
-        # With what follows it, so that one comparison finds the end of the name too.
-        name = json.dumps(each.name, ensure_ascii=False)[1:] + ":"
+        # With what is around it, so that one comparison finds where the name begins and ends too.
+        name = json.dumps(each.name, ensure_ascii=False) + ":"
         fields += [builder.constant(name.encode()), ops.get(each.name, tables.ABSENT)]
     count = len(origin.fields)
     return builder.set(

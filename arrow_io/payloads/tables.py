@@ -91,7 +91,7 @@ OP_WIDTH = 6
     JSON_ENUM,  # A: link of B positions; C: position for any other, or ABSENT
     JSON_ARRAY,  # A: op of an item
     JSON_MAP,  # A: op of a value
-    # A: link of B pairs of a name with its closing quote and colon, and an op, ABSENT if nobody
+    # A: link of B pairs of a name with its quotes and colon, and an op, ABSENT if nobody
     # wants it; C: two hints of the first, those of each other one follow; D: how many are wanted,
     # ABSENT if they are not nodes of a struct
     JSON_RECORD,
