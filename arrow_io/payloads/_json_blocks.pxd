@@ -44,12 +44,6 @@ cdef extern from *:
         return pulsar_offload_json_eight(at, 8) * pulsar_offload_json_powers[count - 8]
             + pulsar_offload_json_eight(at + 8, count - 8);
     }
-    static inline int pulsar_offload_json_bits(uint64_t word) {
-        word -= (word >> 1) & UINT64_C(0x5555555555555555);
-        word = (word & UINT64_C(0x3333333333333333)) + ((word >> 2) & UINT64_C(0x3333333333333333));
-        word = (word + (word >> 4)) & UINT64_C(0x0F0F0F0F0F0F0F0F);
-        return (int)((word * UINT64_C(0x0101010101010101)) >> 56);
-    }
     #endif
 
     static inline long long pulsar_offload_json_text(
@@ -142,66 +136,141 @@ cdef extern from *:
             const unsigned char* from, long long i, long long stop, long long limit) {
     #if defined(__SSE2__)
         if (limit - i >= 64) {
-            const unsigned char* at;
-            int count;
-            i += from[i] == 0x2D;
-            at = from + i;
-            count = pulsar_offload_json_count(at);
-            if (count < 1 || count > 15 || (at[0] == 0x30 && count > 1)) return -1;
-            i += count;
-            if (from[i] == 0x2E) {
-                count = pulsar_offload_json_count(from + i + 1);
-                if (count < 1 || count > 15) return -1;
-                i += 1 + count;
+            /* Sign, digits and point are found in one block: none waits for the place of another. */
+            __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
+            __m128i values = _mm_sub_epi8(bytes, _mm_set1_epi8(0x30));
+            unsigned int digits = _mm_movemask_epi8(
+                _mm_cmpeq_epi8(_mm_min_epu8(values, _mm_set1_epi8(9)), values));
+            unsigned int points = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x2E)));
+            int negative = from[i] == 0x2D;
+            int length = __builtin_ctz(~(digits | negative)), behind;
+            if (length == negative || (from[i + negative] == 0x30 && length > negative + 1)) return -1;
+            if (points >> length & 1) {
+                behind = __builtin_ctz(~(digits >> (length + 1)));
+                if (behind == 0) return -1;
+                length += 1 + behind;
             }
-            if (i < stop && pulsar_offload_json_ends(from[i])) return i;
+            if (length == 16) length += pulsar_offload_json_count(from + i + 16);
+            if (length < stop - i && pulsar_offload_json_ends(from[i + length]))
+                return i + length;
         }
     #endif
         return -1;
     }
 
-    static inline long long pulsar_offload_json_leap(
+    /* In 64 bytes, where quotes and backslashes stand, and brackets, those of texts too. */
+    typedef struct { uint64_t quotes, slashes, opens, closes; } pulsar_offload_json_marks;
+    #if defined(__SSE2__)
+    static inline void pulsar_offload_json_mark(
+            const unsigned char* at, pulsar_offload_json_marks* marks) {
+        for (int n = 0; n < 64; n += 16) {
+            __m128i bytes = _mm_loadu_si128((const __m128i*)(at + n));
+            __m128i folded = _mm_or_si128(bytes, _mm_set1_epi8(0x20));
+    #define PULSAR_OFFLOAD_MARK(of, byte) \
+            (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(of, _mm_set1_epi8(byte))) << n
+            marks->quotes |= PULSAR_OFFLOAD_MARK(bytes, 0x22);
+            marks->slashes |= PULSAR_OFFLOAD_MARK(bytes, 0x5C);
+            marks->opens |= PULSAR_OFFLOAD_MARK(folded, 0x7B);
+            marks->closes |= PULSAR_OFFLOAD_MARK(folded, 0x7D);
+    #undef PULSAR_OFFLOAD_MARK
+        }
+    }
+    /* Its callers are compiled apart from the walk over fields, which has few registers to spare. */
+    static inline __attribute__((always_inline)) long long pulsar_offload_json_leap_by(
+            void (*mark)(const unsigned char*, pulsar_offload_json_marks*),
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* depth, long long* inside) {
-    #if defined(__SSE2__)
-        const __m128i quote = _mm_set1_epi8(0x22), slash = _mm_set1_epi8(0x5C);
-        const __m128i fold = _mm_set1_epi8(0x20);
-        const __m128i opening = _mm_set1_epi8(0x7B), closing = _mm_set1_epi8(0x7D);
         long long level = *depth;
         uint64_t text = *inside ? ~UINT64_C(0) : 0;
         while (i < stop && limit - i >= 64) {
-            uint64_t odd = 0, opens = 0, closes = 0, slashes = 0, keep = ~UINT64_C(0);
-            for (int n = 0; n < 64; n += 16) {
-                __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i + n));
-                __m128i folded = _mm_or_si128(bytes, fold);
-                odd |= (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, quote)) << n;
-                slashes |= (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, slash)) << n;
-                opens |= (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(folded, opening)) << n;
-                closes |= (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(folded, closing)) << n;
-            }
+            pulsar_offload_json_marks marks = {0, 0, 0, 0};
+            uint64_t odd, opens, keep = ~UINT64_C(0);
+            mark(from + i, &marks);
             if (stop - i < 64) keep = (UINT64_C(1) << (stop - i)) - 1;
-            if ((slashes & keep) != 0) break;
+            if ((marks.slashes & keep) != 0) break;
             /* Each bit: whether an odd number of quotes stands up to here. */
+            odd = marks.quotes;
             odd ^= odd << 1; odd ^= odd << 2; odd ^= odd << 4;
             odd ^= odd << 8; odd ^= odd << 16; odd ^= odd << 32;
             odd ^= text;
             keep &= ~odd;
-            opens &= keep;
-            for (closes &= keep; closes != 0; closes &= closes - 1) {
-                level--;
-                if (level + pulsar_offload_json_bits(opens & ((closes & -closes) - 1)) == 0) {
+            opens = marks.opens & keep;
+            for (keep &= marks.opens | marks.closes; keep != 0; keep &= keep - 1) {
+                level += (opens & keep & -keep) != 0 ? 1 : -1;
+                if (level == 0) {
                     *depth = 0;
-                    return i + __builtin_ctzll(closes) + 1;
+                    return i + __builtin_ctzll(keep) + 1;
                 }
             }
-            level += pulsar_offload_json_bits(opens);
             text = (uint64_t)((int64_t)odd >> 63);
             i += 64;
         }
         *depth = level;
         *inside = text & 1;
-    #endif
         return i;
+    }
+    static __attribute__((noinline)) long long pulsar_offload_json_leap_narrow(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* depth, long long* inside) {
+        return pulsar_offload_json_leap_by(
+            pulsar_offload_json_mark, from, i, stop, limit, depth, inside);
+    }
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #include <immintrin.h>
+    #define PULSAR_OFFLOAD_WIDE __attribute__((target("avx2,bmi")))
+    PULSAR_OFFLOAD_WIDE
+    static inline void pulsar_offload_json_mark_wide(
+            const unsigned char* at, pulsar_offload_json_marks* marks) {
+        for (int n = 0; n < 64; n += 32) {
+            __m256i bytes = _mm256_loadu_si256((const __m256i*)(at + n));
+            __m256i folded = _mm256_or_si256(bytes, _mm256_set1_epi8(0x20));
+    #define PULSAR_OFFLOAD_MARK(of, byte) \
+            (uint64_t)(uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(of, _mm256_set1_epi8(byte))) << n
+            marks->quotes |= PULSAR_OFFLOAD_MARK(bytes, 0x22);
+            marks->slashes |= PULSAR_OFFLOAD_MARK(bytes, 0x5C);
+            marks->opens |= PULSAR_OFFLOAD_MARK(folded, 0x7B);
+            marks->closes |= PULSAR_OFFLOAD_MARK(folded, 0x7D);
+    #undef PULSAR_OFFLOAD_MARK
+        }
+    }
+    PULSAR_OFFLOAD_WIDE
+    static __attribute__((noinline)) long long pulsar_offload_json_leap_wide(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* depth, long long* inside) {
+        return pulsar_offload_json_leap_by(
+            pulsar_offload_json_mark_wide, from, i, stop, limit, depth, inside);
+    }
+    static int pulsar_offload_json_has_wide(void) {
+        __builtin_cpu_init();
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi");
+    }
+    #else
+    #define pulsar_offload_json_leap_wide pulsar_offload_json_leap_narrow
+    static int pulsar_offload_json_has_wide(void) { return 0; }
+    #endif
+    #else
+    #define pulsar_offload_json_leap_wide pulsar_offload_json_leap_narrow
+    static inline long long pulsar_offload_json_leap_narrow(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* depth, long long* inside) {
+        return i;
+    }
+    static int pulsar_offload_json_has_wide(void) { return 0; }
+    #endif
+
+    static int pulsar_offload_json_is_wide;
+
+    static int pulsar_offload_json_choose(int narrow) {
+        pulsar_offload_json_is_wide = !narrow && pulsar_offload_json_has_wide();
+        return pulsar_offload_json_is_wide;
+    }
+
+    static inline long long pulsar_offload_json_leap(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            long long* depth, long long* inside) {
+        return pulsar_offload_json_is_wide
+            ? pulsar_offload_json_leap_wide(from, i, stop, limit, depth, inside)
+            : pulsar_offload_json_leap_narrow(from, i, stop, limit, depth, inside);
     }
     """
     # Copy a text, which begins at i, to where there is room for so many bytes; the place of its quote,
@@ -224,6 +293,8 @@ cdef extern from *:
     # The same of one that is only read over.
     long long over_number "pulsar_offload_json_number"(
         const unsigned char* at, long long i, long long stop, long long limit) noexcept nogil
+    # Choose how `leap` looks at blocks; whether that is by those that this processor has more than others.
+    int choose_blocks "pulsar_offload_json_choose"(int narrow) noexcept nogil
     # Count the brackets that stand outside of texts, by blocks: to behind the one with which the depth
     # comes to 0, or to a block that has a backslash.
     long long leap "pulsar_offload_json_leap"(

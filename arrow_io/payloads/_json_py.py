@@ -15,6 +15,7 @@ if cython.compiled:
     from cython.cimports.arrow_io.payloads._arena_c import Arena
     from cython.cimports.arrow_io.payloads._json_blocks import (
         begins,
+        choose_blocks,
         leap,
         over_number,
         take_fraction,
@@ -36,6 +37,19 @@ _NULL_WORD = cython.declare(cython.ulonglong, 0x6E756C6C)
 _TRUE_WORD = cython.declare(cython.ulonglong, 0x74727565)
 _FALSE_WORD = cython.declare(cython.ulonglong, 0x66616C7365)
 _LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+
+if cython.compiled:
+    choose_blocks(False)
+
+
+def choose_leaps(narrow: cython.bint) -> bool:
+    """Choose how what nobody wants is leapt over; whether that is by the processor's wide blocks.
+
+    Args:
+        narrow: By blocks that each processor has, whatever this one has.
+    """
+    return choose_blocks(narrow) if cython.compiled else False
+
 
 @cython.final
 @cython.cclass

@@ -19,9 +19,12 @@ from arrow_io.payloads import tables
 from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.payloads.json import json_program, json_shape
 from tests.support.avro_payloads import array_of, map_of
+from tests.support.builds import BUILDS
 from tests.support.payloads import json_text, record, shredded_alike
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from arrow_io.payloads.program import Program
 
 _BLOCK = 64
@@ -34,6 +37,15 @@ def _without_x() -> Program:
     schema = record(("x", _LISTS), ("a", "int"))
     shape = json_shape(parse_avro(json.dumps(schema)), "ns")
     return json_program(shape.select(["a"]))
+
+
+@pytest.fixture(params=[False, True], ids=["wide", "narrow"])
+def narrow(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether values are leapt over by narrow blocks, as on a processor that has no wide ones."""
+    compiled = BUILDS["compiled"].payloads("json")
+    compiled.choose_leaps(narrow=request.param)
+    yield request.param
+    compiled.choose_leaps(narrow=False)
 
 
 def _of_texts(texts: list[bytes]) -> list[str | None]:
@@ -80,6 +92,7 @@ def test_utf8_at_each_place(special: bytes) -> None:
     assert _of_texts(texts) == [_text_or_none(each) for each in texts]
 
 
+@pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize(
     "inner",
     [
@@ -103,6 +116,7 @@ def test_brackets_at_each_place(inner: str) -> None:
     assert found.rows == [{"a": json.loads(each)["a"]} for each in payloads]
 
 
+@pytest.mark.usefixtures("narrow")
 def test_brackets_cut_at_each_place() -> None:
     """A value that nobody wants is not ended by what stands behind its payload."""
     whole = rb'{"x":[[{"kkkkkkkkkkkkkkkkkkkk":"v\"]}","l":"]"}],[],[{"m":"%b"}]],"a":1}' % (
@@ -115,23 +129,33 @@ def test_brackets_cut_at_each_place() -> None:
     assert {misfit.offset for misfit in found.misfits} <= set(range(len(whole)))
 
 
+def test_narrow_blocks_are_chosen(*, narrow: bool) -> None:
+    """What the tests above compare is not twice the same."""
+    assert not (narrow and BUILDS["compiled"].payloads("json").choose_leaps(narrow=narrow))
+    assert not BUILDS["pure"].payloads("json").choose_leaps(narrow=narrow)
+
+
 @pytest.mark.parametrize("behind", ["", " ", ",", "x", "-", ".", "e1", "E+2", "}", '"'])
 @pytest.mark.parametrize("type_", ["long", "double"])
 def test_numbers_of_each_length(type_: str, behind: str) -> None:
     """A number has the value of its text, or is refused, however many digits it has."""
-    numbers = [
+    payloads = [f'{{"a":{each}{behind}}}'.encode() for each in _numbers()]
+
+    found = shredded_alike(json_text(record(("a", type_))), payloads).values
+
+    expected = [_number_or_none(each, type_) for each in payloads]
+    assert list(map(repr, found.field("a").to_pylist())) == list(map(repr, expected))
+
+
+def _numbers() -> list[str]:
+    """What is a number or looks like one."""
+    return [
         sign + digits[:count] + point + (digits[:cut] if point else "")
         for sign in ("", "-")
         for digits in ("98765432109876543210", "0000", "1000000000000000000000")
         for count in range(len(digits))
         for point, cut in (("", 0), *((".", cut) for cut in (0, 1, 2, 7, 8, 9, 15, 16)))
     ]
-    payloads = [f'{{"a":{each}{behind}}}'.encode() for each in numbers]
-
-    found = shredded_alike(json_text(record(("a", type_))), payloads).values
-
-    expected = [_number_or_none(each, type_) for each in payloads]
-    assert list(map(repr, found.field("a").to_pylist())) == list(map(repr, expected))
 
 
 def _number_or_none(payload: bytes, type_: str) -> float | None:
@@ -142,6 +166,16 @@ def _number_or_none(payload: bytes, type_: str) -> float | None:
     if type_ == "double":
         return float(value)
     return int(value) if value == int(value) and abs(value) < 1 << 63 else None
+
+
+@pytest.mark.parametrize("behind", ["", " ", ",", "x", "-", ".", "e1", "]", "}", '"', "9" * 20])
+def test_numbers_that_nobody_wants(behind: str) -> None:
+    """A number is read over if it is one, however many digits it has."""
+    payloads = [f'{{"x":{each}{behind},"a":1}}'.encode() for each in _numbers()]
+
+    found = shredded_alike(_without_x(), payloads).rows
+
+    assert found == [None if _value_or_none(each) is None else {"a": 1} for each in payloads]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +203,7 @@ def _value_or_none(payload: bytes) -> object:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "n", "n" * 13, "n" * 14, "n" * 15, "n" * 16, "n" * 40, "поток"]
+    "name", ["", "n", "n" * 11, "n" * 12, "n" * 13, "n" * 14, "n" * 15, "n" * 16, "n" * 40, "поток"]
 )
 def test_names_of_each_length(name: str) -> None:
     """A name is compared to its end, and no further, wherever its payload ends."""
