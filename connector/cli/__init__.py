@@ -18,6 +18,7 @@ COMMAND_MODULES = (
     "connector.cli.contents",
     "connector.cli.messages",
     "connector.cli.reading",
+    "connector.cli.schemas",
     "connector.cli.forecast",
     "connector.cli.statistics",
     "connector.cli.audit",
