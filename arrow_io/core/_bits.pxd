@@ -33,6 +33,17 @@ cdef extern from *:
         *number = (word & UINT64_C(0x0FFFFFFF)) | (word & UINT64_C(0x0FFFFFFF00000000)) >> 4;
         return i + count;
     }
+    static inline unsigned int pulsar_offload_half_word(const unsigned char* from) {
+        uint32_t word;
+        memcpy(&word, from, 4);
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        word = __builtin_bswap32(word);
+    #endif
+        return word;
+    }
+    static inline int pulsar_offload_lowest(unsigned long long bits) {
+        return __builtin_ctzll(bits);
+    }
     static inline long long pulsar_offload_plain(const unsigned char* from, long long i, long long stop) {
     #if defined(__SSE2__)
         const __m128i quote = _mm_set1_epi8(0x22), slash = _mm_set1_epi8(0x5C);
@@ -64,6 +75,19 @@ cdef extern from *:
         }
         for (word4 = 0; n > 0; n--) word4 |= from[n - 1];
         return word4 < 0x80;
+    }
+    static inline int pulsar_offload_ascii_near(const unsigned char* from, long long n, long long room) {
+    #if defined(__SSE2__)
+        unsigned int high = 0;
+        for (; n > 16 && room >= 32; n -= 16, room -= 16, from += 16)
+            high |= _mm_movemask_epi8(_mm_loadu_si128((const __m128i*)from));
+        if (n <= 16 && room >= 16) {
+            high |= _mm_movemask_epi8(_mm_loadu_si128((const __m128i*)from)) & ((1u << n) - 1);
+            return high == 0;
+        }
+        if (high != 0) return 0;
+    #endif
+        return pulsar_offload_ascii(from, n);
     }
     static inline int pulsar_offload_utf8(const unsigned char* from, long long n, long long room) {
     #if defined(__SSE2__)
@@ -162,9 +186,22 @@ cdef extern from *:
     #endif
         return 0;
     }
+    static inline void pulsar_offload_copy_near(
+            unsigned char* to, const unsigned char* from, long long n, long long room) {
+    #if defined(__SSE2__)
+        if (n <= 16 && room >= 16) {
+            _mm_storeu_si128((__m128i*)to, _mm_loadu_si128((const __m128i*)from));
+            return;
+        }
+    #endif
+        pulsar_offload_copy(to, from, n);
+    }
     """
     # Whether all of n bytes are below 128.
     int is_ascii "pulsar_offload_ascii"(const unsigned char* at, long long n) noexcept nogil
+    # The same, if `room` bytes may be read, n or more.
+    int is_ascii_near "pulsar_offload_ascii_near"(
+        const unsigned char* at, long long n, long long room) noexcept nogil
     # Whether n bytes are UTF-8; -1 if that is not known, because only `room` bytes may be read and
     # a block needs more.
     int is_utf8 "pulsar_offload_utf8"(const unsigned char* at, long long n, long long room) noexcept nogil
@@ -175,6 +212,10 @@ cdef extern from *:
     long long take_varint "pulsar_offload_varint"(
         const unsigned char* at, long long i, long long stop, long long limit,
         unsigned long long* number) noexcept nogil
+    # Four bytes, likewise.
+    unsigned int half_word "pulsar_offload_half_word"(const unsigned char* at) noexcept nogil
+    # The number of the lowest bit that is set; one is.
+    int lowest "pulsar_offload_lowest"(unsigned long long bits) noexcept nogil
     # The first place from i on, or stop, of a quote, a backslash or a control character.
     long long plain "pulsar_offload_plain"(
         const unsigned char* at, long long i, long long stop) noexcept nogil
@@ -189,3 +230,6 @@ cdef extern from *:
     int copy_blocks "pulsar_offload_copy_blocks"(
         unsigned char* to, long long room, const unsigned char* at, long long readable,
         long long n, unsigned int* high) noexcept nogil
+    # The same, if `room` bytes may be read and written, n or more.
+    void copy_near "pulsar_offload_copy_near"(
+        unsigned char* to, const unsigned char* at, long long n, long long room) noexcept nogil

@@ -15,15 +15,24 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.arrow_io.core._bits import copy, is_ascii, word
+    from cython.cimports.arrow_io.core._bits import (
+        copy_near,
+        half_word,
+        is_ascii_near,
+        lowest,
+        word,
+    )
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
+    from cython.cimports.arrow_io.payloads._protobuf_blocks import take_number, take_numbers
 else:
     from arrow_io.payloads import tables
     from arrow_io.payloads._arena_py import Arena
 
 _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
+# As many as `MOST_BITS`.
+_EVERY_BIT = cython.declare(cython.longlong, (1 << 62) - 1)
 
 
 @cython.final
@@ -63,6 +72,10 @@ class Shredder(Arena):
         fields: cython.Py_ssize_t = self.ops[at + tables.A] + tables.TABLE
         end_tag: cython.longlong = self.ops[at + tables.B]
         count: cython.longlong = self.counts[self.ops[at + tables.NODE]]
+        # Bits of fields: of those that stood here, and of those that stood here before.
+        seen: cython.longlong = 0
+        again: cython.longlong = 0
+        bit: cython.longlong
         tag: cython.longlong
         field: cython.Py_ssize_t
         opcode: cython.longlong
@@ -90,6 +103,9 @@ class Shredder(Arena):
                 if i < 0:
                     return -1
                 continue
+            bit = self.ops[field + tables.C]
+            again |= seen & bit
+            seen |= bit
             opcode = self.ops[field + tables.OPCODE]
             node = self.ops[field + tables.NODE]
             if opcode < tables.PROTO_STRING:
@@ -109,7 +125,10 @@ class Shredder(Arena):
                 if start < 0:
                     return self._broken(field)
                 i = start + self.number
-                if opcode >= tables.PROTO_MESSAGE:
+                if opcode == tables.PROTO_TIMESTAMP:
+                    if not self._timestamp(field, start, i, depth + 1):
+                        return -1
+                elif opcode >= tables.PROTO_MESSAGE:
                     if self._message(field, start, i, depth + 1) < 0:
                         return -1
                 elif opcode == tables.PROTO_PACKED:
@@ -120,32 +139,60 @@ class Shredder(Arena):
                         return -1
                 elif opcode == tables.PROTO_STRING and not self._is_plain_text(start, i):
                     return self._fail(tables.BAD_UTF8, node, start)
-                elif not self._put_data(node, self.p, start, i - start):
+                elif not self._put_data(node, self.p, start, i - start, self.size - start):
+                    return -1
+            elif opcode == tables.PROTO_ENUM:
+                i = self._field_of_enum(at, field, i, stop)
+                if i < 0:
                     return -1
             else:
-                i = self._field_of_other(at, field, tag, i, stop, depth)
+                i = self._field_of_other(field, tag, i, stop, depth)
                 if i < 0:
                     return -1
         if end_tag != tables.ABSENT:
             return self._fail(tables.ENDS_EARLY, self.ops[at + tables.NODE], i)
-        return self._close(at, i, count, depth)
+        if seen ^ again == self.links[self.ops[at + tables.D] + tables.ALL]:
+            return i if self._place(self.ops[at + tables.NODE]) >= 0 else -1
+        return self._close(at, i, count, seen ^ again, depth)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _timestamp(
+        self,
+        at: cython.Py_ssize_t,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+        depth: cython.int,
+    ) -> cython.bint:
+        """Append a timestamp: at once if it has nothing but seconds and nanoseconds, in order."""
+        start: cython.Py_ssize_t = i
+        self.seconds = 0
+        self.nanoseconds = 0
+        if 0 <= i < stop and self.p[i] == 0x08:
+            i = self._number(i + 1, stop)
+            self.seconds = self.number
+        if 0 <= i < stop and self.p[i] == 0x10:
+            i = self._number(i + 1, stop)
+            self.nanoseconds = _low32(self.number)
+        if i == stop:
+            return self._close(at, i, 0, 0, depth) >= 0
+        return self._message(at, start, stop, depth) >= 0
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def _field_of_other(
         self,
-        around: cython.Py_ssize_t,
         at: cython.Py_ssize_t,
         tag: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Append a group or a name, keep a part of a timestamp, or read over what is not asked for.
+        """Append a group, keep a part of a timestamp, or read over what is not asked for.
 
         Args:
-            around: Op of the message.
             at: Op of the field.
             tag: Its tag.
             i: Where it stands, behind its tag.
@@ -163,8 +210,6 @@ class Shredder(Arena):
             else:
                 self.nanoseconds = _low32(self.number)
             return i
-        if opcode == tables.PROTO_ENUM:
-            return self._field_of_enum(around, at, i, stop)
         if opcode >= tables.PROTO_MESSAGE:
             return self._message(at, i, stop, depth + 1)
         i = self._read_over(tag, i, stop, depth)
@@ -172,7 +217,7 @@ class Shredder(Arena):
             return self._broken(at)
         if opcode == tables.PROTO_OTHER and not self._is_first(at):
             return -1
-        if opcode == tables.PROTO_RAW and not self._put_data(
+        if opcode == tables.PROTO_RAW and not self._put_bytes(
             self.ops[at + tables.NODE], self.p, start, self.number - start
         ):
             return -1
@@ -202,7 +247,7 @@ class Shredder(Arena):
         if name == tables.ABSENT:
             done = self._put_decimal_text(node, _low32(self.number))
         else:
-            done = self._put_data(node, self.constants, name >> 32, name & _MASK32)
+            done = self._put_constant_here(node, name)
         return i if done else -1
 
     @cython.cfunc
@@ -213,22 +258,26 @@ class Shredder(Arena):
         at: cython.Py_ssize_t,
         i: cython.Py_ssize_t,
         count: cython.longlong,
+        once: cython.longlong,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
         """Append what becomes of a message that ends at `i`, once all of its fields were appended.
 
         Fields left out become what `IF_MISSING` says. Only now it shows whether one stood twice:
         its node then has more than `count + 1` values, if `count` messages stood before this one.
+        Those whose bits are in `once` need no look: they stood once.
         """
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         more: cython.longlong = self.links[self.ops[at + tables.A] + tables.MORE]
-        node_at: cython.Py_ssize_t = node * tables.NODE_WIDTH
-        child: cython.Py_ssize_t = node + 1
-        stop: cython.Py_ssize_t = self.nodes[node_at + tables.STOP]
-        child_at: cython.Py_ssize_t
+        storage: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.STORAGE]
+        fields: cython.Py_ssize_t = self.ops[at + tables.D]
+        left: cython.longlong = self.links[fields + tables.ALL] & ~once & _EVERY_BIT
+        first: cython.Py_ssize_t = fields + tables.FIELDS
+        lists: cython.Py_ssize_t = first + self.links[fields + tables.COUNT]
+        link: cython.Py_ssize_t
         k: cython.longlong
-        if opcode != tables.PROTO_MESSAGE or self.nodes[node_at + tables.STORAGE] == tables.BYTE:
+        if opcode != tables.PROTO_MESSAGE or storage == tables.BYTE:
             if opcode == tables.PROTO_TIMESTAMP:
                 return i if self._put_instant(node, self.seconds, self.nanoseconds, more, i) else -1
             if opcode == tables.PROTO_WRAPPER:
@@ -244,16 +293,36 @@ class Shredder(Arena):
                 return -1
         elif more != tables.ABSENT and not self._has_one_of_each(more, count):
             return self._fail(tables.NOT_CANONICAL, node, i)
-        while child < stop:
-            child_at = child * tables.NODE_WIDTH
-            k = self.counts[child]
-            if k == count:
-                if not self._put_missing(child, child_at):
-                    return -1
-            elif k != count + 1:
-                return self._fail(tables.NOT_CANONICAL, child, i)
-            child = self.nodes[child_at + tables.STOP]
-        return i if self._place(node) >= 0 else -1
+        while left != 0:
+            if not self._close_field(self.links[first + _lowest(left)], i, count):
+                return -1
+            left &= left - 1
+        for link in range(first + tables.MOST_BITS, lists):
+            if not self._close_field(self.links[link], i, count):
+                return -1
+        for link in range(lists, lists + self.links[fields + tables.LISTS]):
+            node = self.links[link]
+            k = self._place(node)
+            if k < 0:
+                return -1
+            k += self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+            self.a32[k + 1] = self.counts[node + 1]
+        return i if self._place(self.ops[at + tables.NODE]) >= 0 else -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _close_field(
+        self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, count: cython.longlong
+    ) -> cython.bint:
+        k: cython.longlong = self.counts[node]
+        if k == count:
+            return self._put_missing(node, node * tables.NODE_WIDTH)
+        if k != count + 1:
+            self._fail(tables.NOT_CANONICAL, node, i)
+            return False
+        return True
 
     @cython.cfunc
     @cython.nogil
@@ -279,7 +348,7 @@ class Shredder(Arena):
         k: cython.longlong
         place: cython.longlong
         if missing >= 0:
-            return self._put_data(node, self.constants, missing >> 32, missing & _MASK32)
+            return self._put_constant(node, missing)
         if storage == tables.STRUCT:
             return self._null(node)
         k = self._place(node)
@@ -292,8 +361,6 @@ class Shredder(Arena):
             self.a32[place] = 0
         elif storage == tables.VARIABLE:
             self.a32[place + 1] = self.used[node]
-        elif storage == tables.LIST:
-            self.a32[place + 1] = self.counts[node + 1]
         elif storage == tables.BYTE:
             self.a8[place] = 0
         else:
@@ -397,8 +464,9 @@ class Shredder(Arena):
         source: cython.pointer[cython.const[cython.uchar]],
         start: cython.Py_ssize_t,
         length: cython.longlong,
+        room: cython.longlong,
     ) -> cython.bint:
-        """As `_put_bytes`, without a call."""
+        """As `_put_bytes`, without a call; `room`: how many bytes may be read."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         k: cython.longlong = self.counts[node]
         used: cython.longlong = self.used[node]
@@ -412,7 +480,8 @@ class Shredder(Arena):
         self.used[node] = used + length
         self.a32[self.nodes[at + tables.DATA] + k + 1] = used + length
         if cython.compiled:
-            copy(self.a8 + target, source + start, length)
+            room = min(room, self.nodes[at + tables.BYTES_CAPACITY] - used)
+            copy_near(self.a8 + target, source + start, length, room)
         else:
             self.a8[target : target + length] = source[start : start + length]
         return True
@@ -421,9 +490,18 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
+    def _put_constant_here(self, node: cython.Py_ssize_t, position: cython.longlong) -> cython.bint:
+        """As `_put_constant`, without a call. 16 bytes stand behind the constants."""
+        length: cython.longlong = position & _MASK32
+        return self._put_data(node, self.constants, position >> 32, length, length + 16)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
     def _is_plain_text(self, i: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.bint:
         """Whether the bytes `[i, last)` are UTF-8, found out at once if they are ASCII."""
-        if cython.compiled and is_ascii(self.p + i, last - i):
+        if cython.compiled and is_ascii_near(self.p + i, last - i, self.size - i):
             return True
         return self._is_text(i, last)
 
@@ -510,8 +588,21 @@ class Shredder(Arena):
             self.nodes[node * tables.NODE_WIDTH + tables.DATA] + self.counts[node]
         )
         k: cython.longlong = first
+        # From here on there is room for less than eight.
+        last: cython.longlong = (
+            self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+            + self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]
+            - 8
+        )
         value: cython.longlong
+        taken: cython.int
         while i < stop:
+            if cython.compiled and k <= last and self.size - i >= 8:
+                taken = take_numbers(p + i, min(stop - i, 8), a32 + k)
+                if taken > 0:
+                    i = min(i + 8, stop)
+                    k += taken
+                    continue
             value = p[i]
             i += 1
             if value >= 0x80:
@@ -639,6 +730,11 @@ class Shredder(Arena):
         value: cython.ulonglong = 0
         byte: cython.ulonglong
         shift: cython.int = 0
+        if cython.compiled and self.size - i >= 8:
+            shift = take_number(self.p + i, cython.address(self.number))
+            if 0 < shift <= stop - i:
+                return i + shift
+            shift = 0
         while i < stop and shift < 70:
             byte = self.p[i]
             i += 1
@@ -792,14 +888,24 @@ class Shredder(Arena):
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
+def _lowest(bits: cython.longlong) -> cython.int:
+    """The number of the lowest bit that is set; one is."""
+    if cython.compiled:
+        return lowest(bits)
+    return (bits & -bits).bit_length() - 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
 def _four_bytes(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t
 ) -> cython.longlong:
     """An unsigned number, the lowest byte first."""
-    low: cython.longlong = p[i + 1]
-    high: cython.longlong = p[i + 3]
-    third: cython.longlong = p[i + 2]
-    return high << 24 | third << 16 | low << 8 | p[i]
+    if cython.compiled:
+        return half_word(p + i)
+    return int.from_bytes(p[i : i + 4], "little")
 
 
 @cython.cfunc

@@ -88,6 +88,11 @@ cdef enum:
     DIVISOR = 1
     LOW = 2
     HIGH = 3
+    ALL = 0
+    COUNT = 1
+    LISTS = 2
+    FIELDS = 3
+    MOST_BITS = 62
     DENSE = 0
     SPARSE = 1
     MORE = 2

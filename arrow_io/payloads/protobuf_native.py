@@ -196,7 +196,12 @@ class _Compiler:
         self._builder = builder
 
     def message(
-        self, message: Descriptor, shape: Shape, node: int, end_tag: int = tables.ABSENT
+        self,
+        message: Descriptor,
+        shape: Shape,
+        node: int,
+        end_tag: int = tables.ABSENT,
+        bit: int = 0,
     ) -> int:
         """An op that reads a message into a node.
 
@@ -205,9 +210,10 @@ class _Compiler:
             shape: What it is to become.
             node: Number of its node.
             end_tag: Of a group, the tag that ends it.
+            bit: The bit that it has in the message around it.
         """
         if pa.types.is_binary(shape.type) and not is_wrapper(message):
-            return self._builder.add(tables.PROTO_RAW, node)
+            return self._builder.add(tables.PROTO_RAW, node, 0, 0, bit)
         op = self._builder.reserve()
         if is_timestamp(message):
             opcode, more = tables.PROTO_TIMESTAMP, UNITS[shape.type.unit]
@@ -219,7 +225,24 @@ class _Compiler:
         else:
             opcode, more = tables.PROTO_MESSAGE, self._oneofs(message, shape, node)
             ops = self._fields(message, shape, node)
-        return self._builder.set(op, opcode, node, self._ops_by_tag(ops, more), end_tag)
+        is_simple = opcode == tables.PROTO_MESSAGE and more == tables.ABSENT
+        fields = self._field_nodes(shape, node, is_simple=is_simple)
+        table = self._ops_by_tag(ops, more)
+        return self._builder.set(op, opcode, node, table, end_tag, bit, fields)
+
+    def _field_nodes(self, shape: Shape, node: int, *, is_simple: bool) -> int:
+        """Link of the fields that are looked at when a message ends.
+
+        Args:
+            shape: What the message becomes.
+            node: Number of its node.
+            is_simple: Whether nothing else is to be done if each field stood once.
+        """
+        lists = [n for child, n in shape.children_at(node) if child.storage == tables.LIST]
+        others = [n for child, n in shape.children_at(node) if child.storage != tables.LIST]
+        is_simple = is_simple and not lists and 0 < len(others) <= tables.MOST_BITS
+        bits = sum(map(_bit, range(len(others)))) + (0 if is_simple else 1 << tables.MOST_BITS)
+        return self._builder.link([bits, len(others), len(lists), *others, *lists])
 
     def _oneofs(self, message: Descriptor, shape: Shape, node: int) -> int:
         """Link of the oneofs that have two members or more in a shape."""
@@ -234,10 +257,12 @@ class _Compiler:
     def _fields(self, message: Descriptor, shape: Shape, node: int) -> dict[int, int]:
         """Ops by tag, for those fields of a message that the shape has."""
         places = _places(shape, node)
+        singular = [name for name, (child, _) in places.items() if child.storage != tables.LIST]
+        bits = {name: _bit(number) for number, name in enumerate(singular)}
         ops: dict[int, int] = {}
         for field in message.fields:
             if field.name in places:
-                ops |= self._field(field, *places[field.name])
+                ops |= self._field(field, *places[field.name], bits.get(field.name, 0))
                 continue
             members = field.containing_oneof.fields if field.containing_oneof is not None else ()
             others = [places[each.name][1] for each in members if each.name in places]
@@ -247,11 +272,11 @@ class _Compiler:
                 ops[tag] = self._builder.add(tables.PROTO_OTHER, node, link)
         return ops
 
-    def _field(self, field: FieldDescriptor, shape: Shape, node: int) -> dict[int, int]:
+    def _field(self, field: FieldDescriptor, shape: Shape, node: int, bit: int) -> dict[int, int]:
         if is_map(field):
             return {field.number << 3 | _DELIMITED: self._entry(field, shape.children[0], node + 1)}
         if not field.is_repeated:
-            return self._single(field, shape, node)
+            return self._single(field, shape, node, bit)
         ops = self._single(field, shape.children[0], node + 1)
         width = _WIDTHS.get(_wire_type(field))
         if width is not None:
@@ -266,23 +291,29 @@ class _Compiler:
         op = self._builder.reserve()
         key, value = entry_fields(field)
         places = _places(shape, node)
-        ops = self._single(value, *places["value"])
+        ops = self._single(value, *places["value"], _bit(1))
         (value_op,) = ops.values()
         more = tables.ABSENT if value.message_type is None else value_op * tables.OP_WIDTH
-        ops |= self._single(key, *places["key"])
+        ops |= self._single(key, *places["key"], _bit(0))
+        fields = self._field_nodes(shape, node, is_simple=True)
         table = self._ops_by_tag(ops, more)
-        return self._builder.set(op, tables.PROTO_ENTRY, node, table, tables.ABSENT)
+        return self._builder.set(op, tables.PROTO_ENTRY, node, table, tables.ABSENT, 0, fields)
 
-    def _single(self, field: FieldDescriptor, shape: Shape, node: int) -> dict[int, int]:
+    def _single(
+        self, field: FieldDescriptor, shape: Shape, node: int, bit: int = 0
+    ) -> dict[int, int]:
         """The op of one value of a field, by its tag."""
         tag = field.number << 3 | _wire_type(field)
         if field.message_type is not None:
             is_group = _wire_type(field) == _GROUP
             end_tag = field.number << 3 | _GROUP_END if is_group else tables.ABSENT
-            op = self.message(field.message_type, shape, node, end_tag)
+            op = self.message(field.message_type, shape, node, end_tag, bit)
+        elif field.enum_type is not None:
+            # What a closed enum does not have does not count as there.
+            bit = 0 if field.enum_type.is_closed else bit
+            op = self._builder.add(tables.PROTO_ENUM, node, self._names(field.enum_type), 0, bit)
         else:
-            names = self._names(field.enum_type) if field.enum_type is not None else 0
-            op = self._builder.add(_SCALARS[field.type].opcode, node, names)
+            op = self._builder.add(_SCALARS[field.type].opcode, node, 0, 0, bit)
         return {tag: op}
 
     def _ops_by_tag(self, ops: dict[int, int], more: int) -> int:
@@ -311,6 +342,11 @@ def _wire_type(field: FieldDescriptor) -> int:
     if field.message_type is not None:
         return _DELIMITED
     return _SCALARS[field.type].wire_type
+
+
+def _bit(number: int) -> int:
+    """The bit of one of the fields of a message that are no lists; 0: it has none."""
+    return 1 << number if number < tables.MOST_BITS else 0
 
 
 def _places(shape: Shape, node: int) -> dict[str, tuple[Shape, int]]:

@@ -97,7 +97,8 @@ OP_WIDTH = 6
     JSON_RECORD,
     JSON_UNION,  # A: link of an op for each kind of token
     JSON_RAW,
-    # Protobuf's wire format. What is a message has B: tag that ends it, if it is a group.
+    # Protobuf's wire format. Each has C: its bit in the message around it, or 0. What is a message
+    # has B: tag that ends it, if it is a group; D: link of its fields.
     PROTO_INT32,  # of a number its lower half; or four bytes as they are
     PROTO_INT64,  # a number, or eight bytes, as they are
     PROTO_SINT32,
@@ -120,6 +121,12 @@ OP_WIDTH = 6
 
 # A scale: four links. value × MULTIPLIER ÷ DIVISOR, for LOW ≤ value ≤ HIGH.
 MULTIPLIER, DIVISOR, LOW, HIGH = range(4)
+
+# The fields of a message of protobuf's: bits, by which it needs no further look if those of what
+# stood once are the same; how many fields are no lists, and how many are; and the nodes of both.
+ALL, COUNT, LISTS, FIELDS = range(4)
+MOST_BITS = 62
+"""How many fields of a message can have a bit."""
 
 # A oneof of protobuf's: how many members it has, and then their nodes; 0 is behind the last oneof.
 

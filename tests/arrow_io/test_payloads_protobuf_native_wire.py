@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from decimal import Decimal
 from typing import Any
@@ -91,6 +92,39 @@ def test_fields_that_stand_twice() -> None:
             "map": {"k": {"x": 0, "y": 2}},
         }
     ]
+
+
+@pytest.mark.parametrize("twice", [None, 1, 61, 62, 63, 64, 70])
+def test_more_fields_than_have_a_bit(twice: int | None) -> None:
+    """Whatever its place among many, a field may be there, be left out, or stand twice."""
+    numbers = range(1, 71)
+    file = file_of(M={f"f{number}": _F.TYPE_INT32 for number in numbers})
+    there = [number for number in numbers if number % 3 or number == twice]
+    payload = b"".join(tag(number, 0) + varint(number) for number in there)
+    if twice is not None:
+        payload += tag(twice, 0) + varint(twice + 1000)
+
+    expected = {f"f{number}": number if number in there else 0 for number in numbers}
+    if twice is not None:
+        expected[f"f{twice}"] = twice + 1000
+    assert read(file, payload, payload) == [expected, expected]
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 15, 16, 17, 33])
+def test_packed_numbers_of_one_length_and_of_several(size: int) -> None:
+    """Numbers of one byte, of two, and of more are told apart, wherever in a list they stand."""
+    label = {"label": _F.LABEL_REPEATED}
+    file = file_of(M={"a": {"type": _F.TYPE_INT32, **label}, "b": _F.TYPE_STRING})
+    lists = [
+        [number] * place + [other] + [number] * (size - place - 1)
+        for number, other in itertools.permutations((7, 300, 70_000, -1), 2)
+        for place in range(size)
+    ]
+    payloads = [sized(1, b"".join(map(varint, numbers))) for numbers in lists]
+
+    found = read(file, *payloads)
+
+    assert [each["a"] for each in found] == lists
 
 
 def test_maps() -> None:
