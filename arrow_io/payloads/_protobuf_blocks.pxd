@@ -19,6 +19,10 @@ cdef extern from *:
     static inline uint64_t pulsar_offload_protobuf_pairs(uint64_t word) {
         return (word & UINT64_C(0x007F007F007F007F)) | (word >> 1 & UINT64_C(0x3F803F803F803F80));
     }
+    static inline int pulsar_offload_protobuf_over(const unsigned char* from) {
+        uint64_t ends = ~pulsar_offload_protobuf_block(from) & UINT64_C(0x8080808080808080);
+        return ends == 0 ? 0 : (__builtin_ctzll(ends) >> 3) + 1;
+    }
     static inline int pulsar_offload_protobuf_number(const unsigned char* from, long long* number) {
         uint64_t word = pulsar_offload_protobuf_block(from);
         uint64_t ends = ~word & UINT64_C(0x8080808080808080);
@@ -54,6 +58,8 @@ cdef extern from *:
     # Read a number: how many bytes it has, or 0 if it has more than eight.
     int take_number "pulsar_offload_protobuf_number"(
         const unsigned char* at, long long* number) noexcept nogil
+    # The same, if nobody asks for the number.
+    int over_number "pulsar_offload_protobuf_over"(const unsigned char* at) noexcept nogil
     # Read numbers that have n bytes together, 1 to 8: how many, or 0 unless all have one byte or all have
     # two. There is room for eight.
     int take_numbers "pulsar_offload_protobuf_numbers"(

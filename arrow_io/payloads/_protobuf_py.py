@@ -24,7 +24,11 @@ if cython.compiled:
     )
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
-    from cython.cimports.arrow_io.payloads._protobuf_blocks import take_number, take_numbers
+    from cython.cimports.arrow_io.payloads._protobuf_blocks import (
+        over_number,
+        take_number,
+        take_numbers,
+    )
 else:
     from arrow_io.payloads import tables
     from arrow_io.payloads._arena_py import Arena
@@ -783,6 +787,7 @@ class Shredder(Arena):
         )
 
     @cython.cfunc
+    @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
     def _unknown(
@@ -794,12 +799,34 @@ class Shredder(Arena):
         depth: cython.int,
     ) -> cython.Py_ssize_t:
         """Read over a field that the message type does not have, or has with another wire type."""
-        i = self._read_over(tag, i, stop, depth)
-        if i < 0:
-            return self._broken(at)
-        return self._ignored(at, i)
+        behind: cython.Py_ssize_t = self._over_plain(tag, i, stop)
+        if behind < 0:
+            behind = self._read_over(tag, i, stop, depth)
+            if behind < 0:
+                return self._broken(at)
+        return self._ignored(at, behind)
 
     @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _over_plain(
+        self, tag: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """As `_read_over`, for what most fields are; −1 for any other, and if anything is wrong."""
+        length: cython.Py_ssize_t
+        if tag < 8 or i >= stop:
+            return -1
+        if tag & 7 == 2:
+            length = self.p[i]
+            return i + 1 + length if length < 0x80 and length < stop - i else -1
+        if cython.compiled and tag & 7 == 0 and self.size - i >= 8:
+            length = over_number(self.p + i)
+            return i + length if 0 < length <= stop - i else -1
+        return -1
+
+    @cython.cfunc
+    @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
     def _ignored(self, at: cython.Py_ssize_t, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
