@@ -72,9 +72,9 @@ class Shredding:
 
     def __init__(self, program: Program, rows: int, payload_bytes: int) -> None:
         count = program.node_count
+        self._arena = builds.in_use.payloads("arena")
         self._program = program
         self._rows = rows
-        self._arena = builds.in_use.payloads("arena")
         self._storages = program.nodes[tables.STORAGE :: tables.NODE_WIDTH]
         _, self._nodes = int64_view(len(program.nodes))
         _, self._counts = int64_view(4 * count)
@@ -83,16 +83,18 @@ class Shredding:
         # With the program, so that its id stays its own.
         self._runs: dict[int, tuple[Program, Any]] = {}
         self._expect(payload_bytes, program.habits)
-        if self._size() > MAX_EXPECTED_BYTES:
+        size_bytes = self._size()
+        if size_bytes > MAX_EXPECTED_BYTES:
             self._expect(payload_bytes, {})
-        if self._size() > MAX_ARENA_BYTES:
+            size_bytes = self._size()
+        if size_bytes > MAX_ARENA_BYTES:
             message = (
                 f"{counted(rows, 'row')} of {counted(count, 'field')}, nested ones included,"
                 f" {agreeing(rows, 'takes', 'take')} more memory"
                 " than is given to a record batch: set a lower batch_rows, or ask for fewer columns"
             )
             raise SchemaError(message)
-        self._buffer, self._views = self._lay_out()
+        self._buffer, self._views = self._lay_out(size_bytes)
 
     def append(
         self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int
@@ -205,8 +207,9 @@ class Shredding:
         before = self._nodes.tolist()
         for factor in _GROWTHS:
             self._make_room(factor)
-            if self._size() <= MAX_ARENA_BYTES:
-                self._move()
+            size_bytes = self._size()
+            if size_bytes <= MAX_ARENA_BYTES:
+                self._move(size_bytes)
                 return True
             self._nodes[:] = memoryview(_numbers(before))
         return False
@@ -230,9 +233,9 @@ class Shredding:
             if storage == tables.VARIABLE:
                 enough(start + tables.BYTES_CAPACITY, mean_bytes, reached_bytes[node])
 
-    def _move(self) -> None:
+    def _move(self, size_bytes: int) -> None:
         old, places = self._views[0], self._regions_in_use()
-        self._buffer, self._views = self._lay_out()
+        self._buffer, self._views = self._lay_out(size_bytes)
         new = self._views[0]
         for (start, length), (target, _) in zip(places, self._regions_in_use(), strict=True):
             new[target : target + length] = old[start : start + length]
@@ -253,9 +256,9 @@ class Shredding:
             for node in range(self._program.node_count)
         )
 
-    def _lay_out(self) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
+    def _lay_out(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
         """Take a new arena for all regions, and note in the nodes where they are."""
-        buffer = pa.allocate_buffer(self._size() + _ALIGNMENT + self.guard_bytes)
+        buffer = pa.allocate_buffer(size_bytes + _ALIGNMENT + self.guard_bytes)
         whole = memoryview(buffer).cast("B")
         place = _ALIGNMENT + self.guard_bytes
         for node, storage in enumerate(self._storages):

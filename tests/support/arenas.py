@@ -55,13 +55,13 @@ class GuardedShredding(Shredding):
         for start, stop in self._gaps:
             assert whole[start:stop] == _GUARD * (stop - start), "a write beyond a region"
 
-    def _move(self) -> None:
+    def _move(self, size_bytes: int) -> None:
         self.check()
         self.growths += 1
-        super()._move()
+        super()._move(size_bytes)
 
-    def _lay_out(self) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
-        buffer, views = super()._lay_out()
+    def _lay_out(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
+        buffer, views = super()._lay_out(size_bytes)
         place = _SCRATCH_BYTES
         self._gaps = []
         for start, stop in (*self._regions(), (len(views[0]), len(views[0]))):
