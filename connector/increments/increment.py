@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import heapq
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.errors import OpenTransactionError, OptionError
 from arrow_io.read_report import ReadReport
@@ -21,10 +23,12 @@ from connector.increments.progress import Position, Progress, TopicProgress
 from connector.increments.settled import OpenTransactions, behind, probe_all
 from connector.scan.execution import execute
 from connector.scan.pruning import topic_read
+from connector.scan.topic_read import EntryRange
+from connector.statistics.transactions import KnownTransactions
 from connector.topic_name import matching_topics, namespaces_of, select_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -34,10 +38,13 @@ if TYPE_CHECKING:
     from connector.increments.due import DueLedgers
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
+    from connector.statistics.store import Statistics
     from connector.topic_name import TopicName
 
-_PROBED_AHEAD: Final = 64
-"""How many ledgers of a topic are probed together."""
+_ReadOf: TypeAlias = "Callable[[TopicLedgers, Position, Position], TopicRead]"
+_ledger_id: Final = attrgetter("ledger_id")
+_LOOKED_AHEAD: Final = 64
+"""How many ledgers of a topic are probed together, and looked up in statistics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ class Increment:
         reads: What has to be read, topic by topic; sends no request.
         before: Where it starts.
         after: Where it ends; equal to `before` if nothing can be read now.
-        amount: How much it reads.
+        amount: How much it reads: what rows that are asked for may be in.
         behind: How much more is in the bucket, whether it can be read now or not.
         notices: One sentence for each thing a reader of the rows must know of.
     """
@@ -137,6 +144,8 @@ class Increments:
         options: How entries become rows. Their bounds narrow the rows, and have no end: what
             lies before their start counts as read. If they salvage, ledgers that are late, lost or
             unsound are told; else they are errors.
+        statistics: What is known of segments: which transactions they hold, and what of them no row
+            that is asked for can be in; None if nothing is.
 
     Raises:
         OptionError: The bounds have an end.
@@ -147,6 +156,7 @@ class Increments:
         catalog: Catalog,
         wanted: Sequence[str] | re.Pattern[str],
         options: ReadOptions,
+        statistics: Statistics | None = None,
     ) -> None:
         if options.bounds.end_id is not None or options.bounds.end_ms is not None:
             # The rows behind it would be passed over as if they had been read.
@@ -154,18 +164,21 @@ class Increments:
             raise OptionError(message)
         self.catalog = catalog
         self.options = options
+        self.statistics = statistics
         self._wanted = wanted
         self._transactions: dict[TopicName, OpenTransactions] = {}
 
     def refresh(self) -> None:
-        """Look at the bucket, and at what the cluster says, as they are now.
+        """Look at the bucket, at what the cluster says, and at statistics, as they are now.
 
-        Index objects that were read are not read again.
+        Index objects that were read are not read again, nor are files of statistics.
 
         Raises:
             PulsarOffloadError: They cannot be read.
         """
         self.catalog = self.catalog.refreshed()
+        if self.statistics is not None:
+            self.statistics = self.statistics.refreshed()
 
     def latest(self) -> Progress:
         """The progress of who asks only for what comes from now on.
@@ -190,11 +203,11 @@ class Increments:
             PulsarOffloadError: Ledgers cannot be read.
         """
         due = self._due(before)
-        shares = [_Share(each, self._open(each.topic.topic)) for each in due]
+        shares = [_Share(each, self._open(each.topic.topic), self._read_of) for each in due]
         if not self.options.uncommitted:
             probe_all(chain.from_iterable(each.unprobed() for each in shares))
         amount = _share_out(shares, limits or Limits(), settle=not self.options.uncommitted)
-        notices = [notice for each in shares for notice in each.notices()]
+        notices = dict.fromkeys(notice for each in shares for notice in each.notices())
         after = before
         if any(each.position > each.due.progress.next for each in shares):
             known = {each.topic: each.progress for each in shares}
@@ -270,6 +283,8 @@ class Increments:
             found = self._transactions[topic] = OpenTransactions(
                 verify_checksums=self.options.verify_checksums, salvage=self.options.salvage
             )
+        if self.statistics is not None:
+            found.known = KnownTransactions(self.statistics, str(topic))
         return found
 
     def _reads(
@@ -278,27 +293,25 @@ class Increments:
         before: Progress,
         after: Progress,
     ) -> tuple[TopicRead, ...]:
-        reads = (_read(each, before, after, self.options) for each in topics)
-        return tuple(read for read in reads if read is not None and read.ranges)
+        reads = []
+        for each in topics:
+            start, end = before.of(each.topic).next, after.of(each.topic)
+            if start < end.next:
+                # What came to light since is no part of it.
+                known = tuple(
+                    ledger
+                    for ledger in each.ledgers
+                    if ledger.ledger_id >= end.next.ledger_id or end.knows(ledger.ledger_id)
+                )
+                reads.append(self._read_of(replace(each, ledgers=known), start, end.next))
+        return tuple(read for read in reads if read.ranges)
 
-
-def _read(
-    topic: TopicLedgers, before: Progress, after: Progress, options: ReadOptions
-) -> TopicRead | None:
-    start, end = before.of(topic.topic).next, after.of(topic.topic)
-    if end.next <= start:
-        return None
-    # What came to light since is no part of it.
-    known = [
-        each
-        for each in topic.ledgers
-        if each.ledger_id >= end.next.ledger_id or end.knows(each.ledger_id)
-    ]
-    first = (*start, 0)
-    if options.bounds.start_id is not None:
-        first = max(first, options.bounds.start_id)
-    bounds = replace(options.bounds, start_id=first, end_id=(*end.next, 0))
-    return topic_read(replace(topic, ledgers=tuple(known)), replace(options, bounds=bounds))
+    def _read_of(self, topic: TopicLedgers, start: Position, end: Position) -> TopicRead:
+        """What has to be read of a topic for its rows between two positions; end is exclusive."""
+        bounds = self.options.bounds
+        first = (*start, 0) if bounds.start_id is None else max((*start, 0), bounds.start_id)
+        bounds = replace(bounds, start_id=first, end_id=(*end, 0))
+        return topic_read(topic, replace(self.options, bounds=bounds), self.statistics)
 
 
 def _ledgers_between(before: TopicProgress, after: TopicProgress) -> Iterator[int]:
@@ -322,12 +335,14 @@ class _Share:
         data_bytes: How much is taken.
     """
 
-    def __init__(self, due: DueLedgers, transactions: OpenTransactions) -> None:
+    def __init__(self, due: DueLedgers, transactions: OpenTransactions, read_of: _ReadOf) -> None:
         self.due = due
         self.position = due.progress.next
         self.data_bytes = 0
         self._transactions = transactions
-        self._steps = _steps(due)
+        self._read_of = read_of
+        self._problems: list[str] = []
+        self._steps = self._all_steps()
         self.step = next(self._steps, None)
         self._open_since: Position | None = None
 
@@ -344,7 +359,7 @@ class _Share:
     def unprobed(self) -> Iterator[tuple[OpenTransactions, LedgerData]]:
         """The next ledgers that have to be probed; what was read last tells of transactions too."""
         if self.step is not None:
-            following = self.due.ledgers[self.step.place : self.step.place + _PROBED_AHEAD]
+            following = self.due.ledgers[self.step.place : self.step.place + _LOOKED_AHEAD]
             last = () if self.due.last_read is None else (self.due.last_read,)
             for ledger in self._transactions.unprobed((*last, *following)):
                 yield self._transactions, ledger
@@ -386,9 +401,25 @@ class _Share:
             if each.ledger_id >= self.position.ledger_id:
                 yield each
 
+    def _all_steps(self) -> Iterator[_Step]:
+        """What can be taken, step by step; what has to be read of it is found as they are asked."""
+        topic, ledgers, start = self.due.topic, self.due.ledgers, self.position
+        for place in range(0, len(ledgers), _LOOKED_AHEAD):
+            near = ledgers[place : place + _LOOKED_AHEAD]
+            at = bisect_left(topic.ledgers, near[0].ledger_id, key=_ledger_id)
+            of_topic = tuple(topic.ledgers[at : at + len(near)])
+            end = behind(near[-1], near[-1].last_entry_id)
+            read = self._read_of(replace(topic, ledgers=of_topic), start, end)
+            self._problems += read.skipped.problems
+            for number, ledger in enumerate(near, place):
+                first = start.entry_id if ledger.ledger_id == start.ledger_id else 0
+                yield from _steps(read, number, ledger, first)
+
     def notices(self) -> Iterator[str]:
         """What a reader of the rows must know of."""
         yield from self.due.notices
+        yield from self._problems
+        yield from self._transactions.problems
         if self._open_since is not None:
             ledger, entry = self._open_since
             yield (
@@ -406,20 +437,19 @@ class _Step:
     ledger_id: int
     stop: Position
     data_bytes: int
+    is_read: bool
+    """Whether anything of it has to be read."""
 
 
-def _steps(due: DueLedgers) -> Iterator[_Step]:
-    start = due.progress.next
-    for place, ledger in enumerate(due.ledgers):
-        first = start.entry_id if ledger.ledger_id == start.ledger_id else 0
-        blocks = ledger.blocks(first, ledger.last_entry_id)
-        for block in blocks[:-1]:
-            stop = behind(ledger, block.last_entry_id)
-            yield _Step(place, ledger.ledger_id, stop, block.stop - block.start)
-        # With the last goes what the offloader lost behind it.
-        last_bytes = blocks[-1].stop - blocks[-1].start if blocks else 0
-        stop = behind(ledger, ledger.last_entry_id)
-        yield _Step(place, ledger.ledger_id, stop, last_bytes)
+def _steps(read: TopicRead, place: int, ledger: LedgerData, first: int) -> Iterator[_Step]:
+    """The steps through a ledger, from an entry on; with the last goes what was lost behind it."""
+    blocks = ledger.blocks(first, ledger.last_entry_id)
+    lasts = [*(each.last_entry_id for each in blocks[:-1]), ledger.last_entry_id]
+    for last in lasts:
+        ranges = read.ranges_within(EntryRange(ledger.ledger_id, first, last))
+        data_bytes = read.task(ranges).data_bytes
+        yield _Step(place, ledger.ledger_id, behind(ledger, last), data_bytes, bool(ranges))
+        first = last + 1
 
 
 def _share_out(shares: Sequence[_Share], limits: Limits, *, settle: bool) -> Amount:
@@ -442,11 +472,12 @@ def _share_out(shares: Sequence[_Share], limits: Limits, *, settle: bool) -> Amo
         if settled <= share.position:
             continue
         ledger = number, step.place
-        wanted = len(ledgers) + (ledger not in ledgers)
+        wanted = len(ledgers) + (step.is_read and ledger not in ledgers)
         if ledgers and not limits.allow(data_bytes + step.data_bytes, wanted):
             break
         data_bytes += step.data_bytes
-        ledgers.add(ledger)
+        if step.is_read:
+            ledgers.add(ledger)
         share.take(settled, step)
         if share.step is not None:
             heapq.heappush(turns, (share.data_bytes, share.step.ledger_id, number, share.step))

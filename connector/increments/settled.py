@@ -3,11 +3,11 @@
 A row of a transaction is given if a marker behind it says so. Who reads up to an open transaction
 and goes on behind it later would never give its rows; so what is new ends before it.
 
-Only the entries tell of transactions. A little of each new ledger is read first, and of the one
-that was read last; if that shows none, the topic is taken to have none, and is not downloaded
-twice. (A task that meets an open one nevertheless says so, and fails.) If it shows any, all new
-entries are read once, ahead of the tasks. Ledgers never change, so nothing is looked at a second
-time.
+Statistics tell of the transactions of the ledgers that they know. Of the others only the entries
+do. A little of each new one is read first, and of the one that was read last; if that shows none,
+the topic is taken to have none, and is not downloaded twice. (A task that meets an open one
+nevertheless says so, and fails.) If it shows any, all new entries are read once, ahead of the
+tasks. Ledgers never change, so nothing is looked at a second time.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from arrow_io.ledger import Block
     from arrow_io.ledger_data import LedgerData
     from arrow_io.messages.entry_run import EntryRun
+    from connector.statistics.transactions import KnownTransactions, SegmentTransactions
 
 _TXN_COMMITTING: Final = 20
 _TXN_MARKERS: Final = frozenset({_TXN_COMMITTING, TXN_COMMIT, TXN_ABORT})
@@ -49,21 +50,36 @@ class OpenTransactions:
     Args:
         verify_checksums: Whether an entry whose CRC32C differs is taken for damaged.
         salvage: Whether damage is passed over: who reads the rows counts it.
+
+    Attributes:
+        known: What statistics know of them; None: nothing.
     """
 
     def __init__(self, *, verify_checksums: bool = True, salvage: bool = False) -> None:
+        self.known: KnownTransactions | None = None
         self._verify = verify_checksums
         self._salvage = salvage
         self._probed: set[int] = set()
         self._are_used = False
         self._looked_to = Position(0, 0)
-        self._begun: dict[tuple[int, int], Position] = {}
+        self._begun: dict[str, Position] = {}
         self._damage: CorruptEntryError | None = None
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Why some of the statistics could not be used, in words."""
+        return () if self.known is None else self.known.problems
 
     def unprobed(self, ledgers: Iterable[LedgerData]) -> Iterator[LedgerData]:
         """The ledgers of which the beginning has to be read before `settled` can tell."""
+        missing = [each for each in ledgers if each.ledger_id not in self._probed]
+        for each in missing:
+            have = None if self.known is None else self.known.have(each)
+            if have is not None:
+                self._probed.add(each.ledger_id)
+                self._are_used |= have
         if not self._are_used:
-            yield from (each for each in ledgers if each.ledger_id not in self._probed)
+            yield from (each for each in missing if each.ledger_id not in self._probed)
 
     def probe(self, ledger: LedgerData) -> None:
         """Read a little of a ledger; several threads may probe several at once.
@@ -110,20 +126,46 @@ class OpenTransactions:
         return min(next(iter(self._begun.values()), stop), stop)
 
     def _look_further(self, ledgers: Sequence[LedgerData]) -> bool:
-        """Look at the entries up to the end of a data block; False if there are no more."""
+        """Look at a ledger, or its entries up to the end of a block; False if there are no more."""
         place = bisect_left(ledgers, self._looked_to.ledger_id, key=_ledger_id)
         if place == len(ledgers):
             return False
         ledger = ledgers[place]
         is_within = ledger.ledger_id == self._looked_to.ledger_id
         first = self._looked_to.entry_id if is_within else 0
-        blocks = ledger.blocks(first, ledger.last_entry_id)
-        last = blocks[0].last_entry_id if len(blocks) > 1 else ledger.last_entry_id
+        known = None if self.known is None else self.known.segments(ledgers[place:])
+        if known is None:
+            blocks = ledger.blocks(first, ledger.last_entry_id)
+            last = blocks[0].last_entry_id if len(blocks) > 1 else ledger.last_entry_id
+            self._read(ledger, first, last)
+        else:
+            last = ledger.last_entry_id
+            self._take(ledger, first, known)
+        self._looked_to = behind(ledger, last)
+        return True
+
+    def _read(self, ledger: LedgerData, first: int, last: int) -> None:
         tally = Tally(salvage=self._salvage)
         for run in ledger.entry_runs(first, last, tally, verify_checksums=self._verify):
             self._note(run)
-        self._looked_to = behind(ledger, last)
-        return True
+
+    def _take(
+        self, ledger: LedgerData, first: int, segments: Iterable[SegmentTransactions]
+    ) -> None:
+        """Note what statistics say of a ledger's entries from one on."""
+        for each in segments:
+            if each.last_entry_id < first:
+                continue
+            undecided = [name for name in each.begun if name not in each.outcomes]
+            if any(each.begun[name] < first for name in undecided):
+                # They may have another message from there on, or none.
+                self._read(ledger, first, each.last_entry_id)
+                continue
+            for name in each.outcomes:
+                self._begun.pop(name, None)
+            for name in undecided:
+                place = Position(ledger.ledger_id, each.begun[name])
+                self._begun.setdefault(name, place)
 
     def _note(self, run: EntryRun) -> None:
         for index in run.flagged(layout.MARKER | layout.TRANSACTION | layout.BROKEN):
@@ -131,12 +173,13 @@ class OpenTransactions:
             if flags & layout.BROKEN:
                 self._damage = self._damage or run.error(index)
                 continue
-            ids = run.number(index, layout.TXN_MOST), run.number(index, layout.TXN_LEAST)
+            most, least = run.number(index, layout.TXN_MOST), run.number(index, layout.TXN_LEAST)
+            name = f"({most},{least})"
             if not flags & layout.MARKER:
                 place = Position(run.ledger_id, run.number(index, layout.ENTRY_ID))
-                self._begun.setdefault(ids, place)
+                self._begun.setdefault(name, place)
             elif run.number(index, layout.MARKER_TYPE) in {TXN_COMMIT, TXN_ABORT}:
-                self._begun.pop(ids, None)
+                self._begun.pop(name, None)
 
 
 def probe_all(wanted: Iterable[tuple[OpenTransactions, LedgerData]]) -> None:

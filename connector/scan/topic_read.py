@@ -161,6 +161,20 @@ class TopicRead:
         nearest = self.ranges[place - 1]
         return nearest.ledger_id == ledger_id and last <= nearest.last_entry_id
 
+    def ranges_within(self, entries: EntryRange) -> list[EntryRange]:
+        """What tasks give rows of, of some entries."""
+        ledger_id, first, last = entries
+        found = []
+        place = bisect_right(self.ranges, (ledger_id, first), key=_first)
+        for at in range(max(0, place - 1), len(self.ranges)):
+            each = self.ranges[at]
+            if (ledger_id, last) < _first(each):
+                break
+            start, end = max(first, each.first_entry_id), min(last, each.last_entry_id)
+            if each.ledger_id == ledger_id and start <= end:
+                found.append(EntryRange(ledger_id, start, end))
+        return found
+
     def stretches(self, ranges: Sequence[EntryRange]) -> list[Stretch]:
         """Put ranges together between which the topic has no entry.
 

@@ -2,5 +2,5 @@
 
 `segments` has the columns, `gathering` makes rows of entries, `segment_files` writes them so that
 damage is found, `store` is a folder of such files, `analysis` fills it, `data_objects` says which
-segments are of objects as they are.
+segments are of objects as they are, `transactions` what they tell of transactions.
 """

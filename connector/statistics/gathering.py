@@ -98,7 +98,11 @@ def _of_rows(origin: Origin, runs: Sequence[EntryRun]) -> SegmentRow:
 
 
 def _transactions(runs: Sequence[EntryRun]) -> SegmentRow:
-    """The transactions with messages in some entries, and the outcomes that markers tell."""
+    """The transactions with messages in some entries, and the outcomes that markers tell.
+
+    Nothing of them if a message stands behind the marker of its transaction: both lists together
+    would not tell that.
+    """
     begun: dict[str, int] = {}
     outcomes: dict[str, bool] = {}
     for run in runs:
@@ -107,6 +111,8 @@ def _transactions(runs: Sequence[EntryRun]) -> SegmentRow:
             txn_id = f"({most},{run.number(index, layout.TXN_LEAST)})"
             kind = run.number(index, layout.MARKER_TYPE)
             if not run.number(index, layout.FLAGS) & layout.MARKER:
+                if txn_id in outcomes:
+                    return {}
                 begun.setdefault(txn_id, run.number(index, layout.ENTRY_ID))
             elif kind in {TXN_COMMIT, TXN_ABORT}:
                 outcomes[txn_id] = kind == TXN_COMMIT

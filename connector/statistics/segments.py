@@ -2,7 +2,8 @@
 
 Whatever is not known of a segment is null. Times, keys and schema versions are those of the columns
 of the same name; if a segment has entries in chunks, encrypted or damaged ones, they are null,
-because its rows cannot be told from it alone.
+because its rows cannot be told from it alone. Transactions are null if a message of one stands
+behind its marker.
 """
 
 from __future__ import annotations

@@ -44,18 +44,28 @@ class Statistics:
         Raises:
             StorageError: It cannot be read.
         """
+        return cls(location, ()).refreshed()
+
+    def refreshed(self) -> Statistics:
+        """The folder as it is now; files that were read are not read again.
+
+        Raises:
+            StorageError: It cannot be read.
+        """
+        location = self.location
         try:
             infos = location.list_objects()
         except MissingObjectError:
             infos = []
+        known = {each.name: each for each in self.files}
         found = [
-            SegmentFile(location, info.name, info.size_bytes)
+            known.get(info.name) or SegmentFile(location, info.name, info.size_bytes)
             for info in infos
             if SegmentFile.is_one(info.name)
         ]
         with ThreadPoolExecutor(location.max_connections) as executor:
             problems = list(executor.map(_problem, found))
-        return cls(
+        return Statistics(
             location,
             tuple(file for file, problem in zip(found, problems, strict=True) if problem is None),
             tuple(problem for problem in problems if problem is not None),

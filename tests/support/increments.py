@@ -30,7 +30,7 @@ def increments_of(
     """Increments of topics in a bucket, opened anew."""
     catalog = open_catalog(url, **(catalog_options or {}))
     scan = open_topic(url, list(wanted), catalog=catalog, **{"value": "raw", **options}).scan
-    return Increments(catalog, wanted, scan.options)
+    return Increments(catalog, wanted, scan.options, scan.statistics)
 
 
 def read_increment(

@@ -1,0 +1,159 @@
+"""What statistics tell of a topic's transactions: where they began, and what became of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.statistics.data_objects import DataObjects
+from connector.statistics.store import UNUSABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from arrow_io.ledger_data import LedgerData
+    from connector.statistics.segment_files import SegmentFile
+    from connector.statistics.store import Statistics
+
+_COLUMNS: Final = ("first_entry_id", "last_entry_id", "transactions", "outcomes")
+_LOADED_AHEAD: Final = 64
+"""How many ledgers are looked into together: their segments stand side by side in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTransactions:
+    """The transactions of a segment, by their ids as `__txn_id__` has them.
+
+    Attributes:
+        first_entry_id: First entry of the segment.
+        last_entry_id: Last entry (inclusive).
+        begun: Those with messages in it, and the first entry that has one; in order.
+        outcomes: Those whose markers stand in it, behind all their messages in it, and whether they
+            were committed.
+    """
+
+    first_entry_id: int
+    last_entry_id: int
+    begun: Mapping[str, int]
+    outcomes: Mapping[str, bool]
+
+
+class KnownTransactions:
+    """The transactions of one topic or partition, in the ledgers that statistics know whole.
+
+    That is: each entry, without damage, of the object that is read. Not for several threads at
+    once.
+
+    Args:
+        statistics: The folder.
+        topic: Full name of the topic or partition.
+
+    Attributes:
+        problems: Why some of the statistics could not be used, in words.
+    """
+
+    def __init__(self, statistics: Statistics, topic: str) -> None:
+        self._topic = topic
+        self._files = list(statistics.ledgers(topic))
+        self._loaded: dict[int, list[SegmentTransactions] | None] = {}
+        self.problems: list[str] = list(statistics.problems)
+
+    def have(self, ledger: LedgerData) -> bool | None:
+        """Whether a ledger has messages of transactions; None: that is not known. No request."""
+        found = [whole for _, whole in self._whole([ledger])]
+        if not found:
+            return None
+        return any(bool(pc.any(_is_over(each, "transactional")).as_py()) for each in found)
+
+    def segments(self, ledgers: Sequence[LedgerData]) -> Sequence[SegmentTransactions] | None:
+        """What is known of the first of some ledgers, in order; None: it is not known.
+
+        Segments that have nothing of a transaction may be left out. The others are loaded with it
+        if any request has to be sent.
+
+        Args:
+            ledgers: The ledgers, ascending; the first is asked for.
+
+        Raises:
+            StorageError: The statistics cannot be read.
+        """
+        wanted = ledgers[0].ledger_id
+        if wanted not in self._loaded:
+            self._loaded = self._load(ledgers[:_LOADED_AHEAD])
+        return self._loaded[wanted]
+
+    def _load(self, ledgers: Sequence[LedgerData]) -> dict[int, list[SegmentTransactions] | None]:
+        found: dict[int, list[SegmentTransactions] | None] = {
+            each.ledger_id: None for each in ledgers
+        }
+        for file, whole in self._whole(ledgers):
+            is_told = pc.or_(_is_over(whole, "transactional"), _is_over(whole, "markers"))
+            told = whole.filter(is_told)
+            new = [each for each in _ids(whole) if found[each] is None]
+            try:
+                loaded = dict(_segments_of(file, told))
+            except UNUSABLE as error:
+                self.problems.append(str(error))
+                continue
+            found |= {each: loaded.get(each, []) for each in new}
+        return found
+
+    def _whole(self, ledgers: Sequence[LedgerData]) -> Iterator[tuple[SegmentFile, pa.Table]]:
+        """By file, those of some ledgers that it knows whole, of `LEDGER_SCHEMA`."""
+        objects = DataObjects((self._topic, each) for each in ledgers)
+        last = {each.ledger_id: each.last_entry_id for each in ledgers}
+        ids = pa.array(last, pa.int64())
+        for file, known in self._files:
+            mine = known.filter(pc.is_in(known.column("ledger_id"), value_set=ids))
+            mine = mine.filter(objects.are_same(mine))
+            ends = pa.array([last[each] for each in _ids(mine)], pa.int64())
+            is_whole = pc.and_(
+                pc.equal(mine.column("first_entry_id"), 0),
+                pc.equal(mine.column("last_entry_id"), ends),
+            )
+            mine = mine.filter(pc.and_(is_whole, pc.equal(mine.column("damaged"), 0)))
+            if mine.num_rows:
+                yield file, mine
+
+
+def _segments_of(
+    file: SegmentFile, ledgers: pa.Table
+) -> Iterator[tuple[int, list[SegmentTransactions] | None]]:
+    """The segments of some ledgers of a file; None if they do not tell of all transactions."""
+    ids = iter(_ids(ledgers))
+    for groups, rows in file.row_groups_of(ledgers):
+        read = file.segments(groups, _COLUMNS)
+        for first, count in rows:
+            mine = read.slice(first, count)
+            is_told = pc.and_(
+                pc.is_valid(mine.column("transactions")), pc.is_valid(mine.column("outcomes"))
+            )
+            segments = None
+            if pc.all(is_told).as_py():
+                segments = [
+                    SegmentTransactions(
+                        each["first_entry_id"],
+                        each["last_entry_id"],
+                        {one["txn_id"]: one["first_entry_id"] for one in each["transactions"]},
+                        {one["txn_id"]: one["committed"] for one in each["outcomes"]},
+                    )
+                    for each in mine.filter(_is_any(mine)).to_pylist()
+                ]
+            yield next(ids), segments
+
+
+def _is_any(segments: pa.Table) -> pa.ChunkedArray:
+    """Whether segments have messages or markers of transactions."""
+    lengths = (pc.list_value_length(segments.column(name)) for name in ("transactions", "outcomes"))
+    return pc.greater(pc.add(*lengths), 0)
+
+
+def _is_over(ledgers: pa.Table, name: str) -> pa.ChunkedArray:
+    return pc.greater(ledgers.column(name), 0)
+
+
+def _ids(ledgers: pa.Table) -> list[int]:
+    return ledgers.column("ledger_id").to_pylist()  # type: ignore[no-any-return]
