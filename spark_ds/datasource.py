@@ -87,7 +87,7 @@ class PulsarOffloadDataSource(DataSource):
     | `table` | instead of `messages`: `topics`, `ledgers`, `blocks` or `objects` as rows |
     | `columns` | names, separated by commas; `*` among them for the default ones |
     | `where` | a condition in SQL: only rows for which it is true are given |
-    | `statistics` | as in `open_topic`; not for streams |
+    | `statistics` | as in `open_topic` |
     | `schema` | of the values: on the driver, a file or folder; or JSON; or a type, as `STRING` |
     | `schema_version`, `value` | as in `open_topic` |
     | `time_unit` | `us`: Spark's times have microseconds |
@@ -214,9 +214,6 @@ class PulsarOffloadDataSource(DataSource):
         if options.request.end is not None:
             message = "a stream has no end: use spark.read for a part of a topic"
             raise OptionError(message)
-        if options.request.statistics is not None:
-            message = "option statistics is for spark.read: a stream reads what is new"
-            raise OptionError(message)
         start = Bounds.parse(options.request.start, None)
         catalog = _catalog(options)
         dataset = _open(options, catalog, on_corruption="salvage", start=None)
@@ -229,6 +226,7 @@ class PulsarOffloadDataSource(DataSource):
                 bounds=replace(start, start_id=None),
                 salvage=options.request.on_corruption == "salvage",
             ),
+            dataset.scan.statistics,
         )
         begin = partial(_beginning, increments, options.offsets, start.start_id)
         limits = Limits(options.max_bytes, options.max_ledgers)

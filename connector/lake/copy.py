@@ -112,6 +112,8 @@ def copy_topics(
             the values, behind `__topic__` where several topics share a table, or `__partition__` if
             the latest rows are of a partitioned topic; and `time_unit` is `us`, unless the files
             are plain Parquet. What lies before `start` is left out for good; `end` is refused.
+            `statistics` tell which transactions are open, and what lies before `start`, without
+            reading it; those that cannot be used are told in `notices`.
 
     Returns:
         What was done, table by table.
@@ -282,7 +284,7 @@ class CopyRequest:
         if self.latest_per_key:
             latest, options = _latest_per_key(table, options, scope)
         return TableCopy(
-            increments=Increments(catalog, topics, options),
+            increments=Increments(catalog, topics, options, dataset.scan.statistics),
             kind=self.format,
             table=table,
             latest=latest,

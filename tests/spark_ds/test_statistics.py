@@ -213,20 +213,21 @@ def test_statistics_that_cannot_be_used_are_told(
     assert any("not to read, by statistics: 7 segments" in each for each in caplog.messages)
 
 
-def test_streams_take_conditions_and_no_statistics(url: str) -> None:
-    """What they could not use is refused."""
-    given = {"url": url, "topic": TOPIC, "columns": COLUMNS}
-    source = PulsarOffloadDataSource({**given, "where": "__key__ IN ('k3', 'k13')"})
-    stream = source.streamReader(source.schema())
-    begin = stream.initialOffset()
-    end = stream.latestOffset(begin, stream.getDefaultReadLimit())
+def test_streams_take_conditions_and_statistics(url: str, folder: Path) -> None:
+    """With both, a batch counts and reads only what may have its rows."""
+    given = {"url": url, "topic": TOPIC, "columns": COLUMNS, "where": "__key__ IN ('k3', 'k13')"}
+    read_bytes = []
+    for more in ({}, {"statistics": str(folder)}):
+        source = PulsarOffloadDataSource({**given, **more})
+        stream = source.streamReader(source.schema())
+        begin = stream.initialOffset()
+        end = stream.latestOffset(begin, stream.getDefaultReadLimit())
 
-    batches = [batch for part in stream.partitions(begin, end) for batch in stream.read(part)]
+        batches = [batch for part in stream.partitions(begin, end) for batch in stream.read(part)]
 
-    assert pa.Table.from_batches(batches)["__key__"].to_pylist() == ["k3", "k13"]
-    refusing = PulsarOffloadDataSource({**given, "statistics": url})
-    with pytest.raises(OptionError, match=r"statistics is for spark\.read"):
-        refusing.streamReader(source.schema()).initialOffset()
+        assert pa.Table.from_batches(batches)["__key__"].to_pylist() == ["k3", "k13"]
+        read_bytes.append(end["read"]["bytes"])
+    assert read_bytes[1] < read_bytes[0] / 2
 
 
 def test_conditions_are_for_messages(url: str) -> None:

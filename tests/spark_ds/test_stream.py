@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from connector import open_catalog
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
 from tests.support.golden import golden_topic
 from tests.support.snippets import snippets_of
@@ -76,6 +77,24 @@ def test_topics_that_grow_while_they_are_streamed(spark: SparkSession, tmp_path:
     assert len(sources) > 1
     assert all(json.loads(each["endOffset"])["read"]["ledgers"] <= 9 for each in sources)
     assert json.loads(sources[-1]["latestOffset"]) == {"behind": {"bytes": 0, "ledgers": 0}}
+
+
+def test_a_batch_of_which_nothing_need_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    """By statistics: it has no partition, and the query goes on behind it."""
+    bucket, folder = tmp_path / "bucket", str(tmp_path / "statistics")
+    bucket.mkdir()
+    topic = golden_topic("small-transactions")
+    put(bucket, *topic.ledgers)
+    open_catalog(str(bucket)).analyze(folder)
+    options = {"topic": "small-transactions", "statistics": folder, "where": "__key__ = 'none'"}
+
+    ending = started(stream(spark, bucket, **options), tmp_path, availableNow=True)
+    ending.awaitTermination()
+
+    assert not spark.read.parquet(str(tmp_path / "rows")).count()
+    [offset] = [json.loads(each["sources"][0]["endOffset"]) for each in ending.recentProgress]
+    assert offset["read"] == {"bytes": 0, "ledgers": 0}
+    assert offset["topics"][topic.name]["next"] == [topic.ledgers[-1].ledger_id + 1, 0]
 
 
 def test_what_ends_a_stream_is_told_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
 from arrow_io.errors import LateLedgerError, MissingObjectError, OptionError
+from connector import open_catalog
 from spark_ds.datasource import PulsarOffloadDataSource
 from spark_ds.stream_reader import TopicStreamReader
 from tests.support.golden import golden_topic
@@ -152,6 +153,33 @@ def test_where_a_stream_begins(small_bucket: str) -> None:
     begin = reader.initialOffset()
     given = batch(reader, begin, next_offset(reader, begin))
     assert len(given) == sum(time >= middle for time in times)
+
+
+def test_statistics_spare_what_nobody_asks_for(bucket: Path, tmp_path: Path) -> None:
+    """Batches have the same rows; what is left out is passed over, and newer files are found."""
+    folder = str(tmp_path / "statistics")
+    put(bucket, TRANSACTIONS.ledgers[0])
+    times = open_golden(TRANSACTIONS, value="raw").to_table()["__publish_time__"].to_pylist()
+    options = {"startingTime": str(int(max(times).timestamp() * 1000)), "maxBytesPerTrigger": "1"}
+    reader, other = planner(bucket, statistics=folder, **options), planner(bucket, **options)
+    begin = reader.initialOffset()
+    first = [next_offset(each, begin) for each in (reader, other)]
+    assert first[0] == first[1]
+    put(bucket, *TRANSACTIONS.ledgers[1:])
+    open_catalog(str(bucket)).analyze(folder)
+    with_statistics, without = [], []
+    end = next_offset(reader, first[0])
+    with_statistics += batch(reader, first[0], end)
+    assert end["behind"]["ledgers"] == 0
+    assert next_offset(reader, end) == end
+    at = first[1]
+    while (following := next_offset(other, at)) != at:
+        without += batch(other, at, following)
+        at = following
+
+    assert with_statistics == without
+    assert without
+    assert at["topics"] == end["topics"]
 
 
 def test_topics_that_a_pattern_finds_later(bucket: Path) -> None:
