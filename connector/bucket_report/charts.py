@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from connector.bucket_report.data import LedgerSpan, Rate
+    from connector.bucket_report.published import Written
 
 STATE_TEXTS: Final = {
     LedgerStanding.OFFLOADED: "in the bucket",
@@ -65,6 +66,7 @@ _FEWEST_SLOTS: Final = 8
 _OPEN_SHARE: Final = 0.03
 _EDGE: Final = 0.07
 _FEW_LABELS: Final = 3
+_FIRST_MS: Final = milliseconds_of(datetime.min.replace(tzinfo=UTC))
 _LAST_MS: Final = milliseconds_of(datetime.max.replace(tzinfo=UTC))
 
 
@@ -95,6 +97,31 @@ class TimeScale:
         # The calendar may end with the only time there is.
         start_ms = min(*times, _LAST_MS - 1)
         return cls(start_ms, max(*times, start_ms + 1), is_open)
+
+    @classmethod
+    def of_published(cls, segments: Sequence[Written]) -> TimeScale | None:
+        """The scale of publish times; None if there is none.
+
+        A producer whose clock is wrong must not press all others together: up to a thousandth of
+        the messages may lie before it, and as many behind.
+        """
+        if not segments:
+            return None
+        most = sum(each.count for each in segments) / 1000
+        start_ms, stop_ms = segments[0].start_ms, segments[0].stop_ms
+        before = behind = 0
+        for each in sorted(segments, key=attrgetter("start_ms")):
+            start_ms = each.start_ms
+            before += each.count
+            if before > most:
+                break
+        for each in sorted(segments, key=attrgetter("stop_ms"), reverse=True):
+            stop_ms = each.stop_ms
+            behind += each.count
+            if behind > most:
+                break
+        first = int(min(max(start_ms, _FIRST_MS), _LAST_MS - 1))
+        return cls(first, int(min(max(stop_ms, first + 1), _LAST_MS)))
 
     def share(self, time_ms: float) -> float:
         """Where a time lies: 0 at the left edge, 1 at the right."""
@@ -327,11 +354,11 @@ def _slot_labels(
     return [first, (len(slots) * slot_width, f"ledger {slots[-1][-1].ledger_id}")]
 
 
-def rate_charts(rates: Sequence[Rate], scale: TimeScale) -> Html:
-    """Entries a second, and bytes a second, over the same time as the timeline."""
+def rate_charts(rates: Sequence[Rate], scale: TimeScale, what: str) -> Html:
+    """Entries or messages a second, as `what` says, and bytes a second."""
     return joined(
         (
-            _rate_chart("Entries a second", rates, attrgetter("entries_per_s"), count_text, scale),
+            _rate_chart(f"{what} a second", rates, attrgetter("count_per_s"), count_text, scale),
             _rate_chart("Bytes a second", rates, attrgetter("bytes_per_s"), size_text, scale),
         )
     )

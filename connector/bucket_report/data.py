@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from connector.bucket_report.published import Published, Written, published
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.catalog_tables import ledgers_table, topics_table
 from connector.topic_name import select_topics
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
@@ -47,21 +49,28 @@ class LedgerSpan:
     stop_ms: int | None
     """When it was closed, ms since the epoch, not before it was created; None if not known."""
 
+    @property
+    def written(self) -> Written | None:
+        """The entries, as if written evenly in that time; None if it is not known."""
+        if self.start_ms is None or self.stop_ms is None:
+            return None
+        return Written(self.start_ms, self.stop_ms, self.entries, self.size_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How fast a topic was written in one span of time.
+    """How fast topics were written in one span of time.
 
     Attributes:
         start_ms: When it begins, ms since the epoch.
         stop_ms: When it ends, exclusive.
-        entries_per_s: Entries a second.
+        count_per_s: Entries or messages a second.
         bytes_per_s: Bytes a second.
     """
 
     start_ms: float
     stop_ms: float
-    entries_per_s: float
+    count_per_s: float
     bytes_per_s: float
 
 
@@ -85,10 +94,15 @@ class ReportData:
     """What the metadata leaves unsure."""
     taken: datetime
     """When the bucket was listed."""
+    published: Published | None
+    """When messages were published; None if there are no statistics."""
 
 
 def report_data(
-    catalog: Catalog, audit: Audit, topic: str | Sequence[str] | None = None
+    catalog: Catalog,
+    audit: Audit,
+    topic: str | Sequence[str] | None = None,
+    statistics: str | os.PathLike[str] | None = None,
 ) -> ReportData:
     """Gather what a report shows.
 
@@ -96,11 +110,15 @@ def report_data(
         catalog: The bucket, with the metadata if there is any.
         audit: What an audit of the same catalog found.
         topic: Names or globs; None: the whole bucket.
+        statistics: Folder or URL of statistics; None: those that the catalog was saved with, if
+            there are any.
 
     Raises:
+        OptionError: `statistics` is not a folder or URL.
         TopicNotFoundError: A name or glob selects no topic.
-        PulsarOffloadError: The metadata cannot be read.
+        PulsarOffloadError: The metadata or the statistics cannot be read.
     """
+    folder = catalog.statistics if statistics is None else statistics
     ledgers = ledgers_table(catalog, topic)
     findings = audit.findings
     if topic is not None:
@@ -115,6 +133,7 @@ def report_data(
         has_metadata=audit.has_metadata,
         metadata_warnings=tuple(catalog.source.warnings) if catalog.source else (),
         taken=audit.taken,
+        published=None if folder is None else published(catalog, folder, topic),
     )
 
 
@@ -183,33 +202,35 @@ def _not_before(start_ms: int | None, stop_ms: int | None) -> int | None:
     return stop_ms if start_ms is None or stop_ms is None else max(start_ms, stop_ms)
 
 
-def rates(spans: Iterable[LedgerSpan], start_ms: int, stop_ms: int, *, bins: int) -> list[Rate]:
-    """How fast ledgers were written, each evenly from its first to its last moment.
+def rates(written: Iterable[Written], start_ms: int, stop_ms: int, *, bins: int) -> list[Rate]:
+    """How fast something was written, each part evenly from its first to its last moment.
 
     Args:
-        spans: Ledgers of any topics; those without both times are left out.
-        start_ms: When the first bin begins, ms since the epoch; no ledger begins before.
-        stop_ms: When the last bin ends, later than that; no ledger ends behind it.
+        written: What was written; what lies outside of the bins is left out.
+        start_ms: When the first bin begins, ms since the epoch.
+        stop_ms: When the last bin ends, later than that; what was written then is in it.
         bins: Number of bins, which have equal lengths; 1 or more.
     """
     width_ms = (stop_ms - start_ms) / bins
-    entries, sizes = [0.0] * bins, [0.0] * bins
-    for span in spans:
-        if span.start_ms is None or span.stop_ms is None:
+    counts, sizes = [0.0] * bins, [0.0] * bins
+    for each in written:
+        if each.stop_ms < start_ms or each.start_ms > stop_ms:
             continue
-        begin = (span.start_ms - start_ms) / width_ms
-        end = (span.stop_ms - start_ms) / width_ms
-        first, last = min(int(begin), bins - 1), min(int(end), bins - 1)
+        begin = (each.start_ms - start_ms) / width_ms
+        end = (each.stop_ms - start_ms) / width_ms
+        first, last = max(0, min(int(begin), bins - 1)), min(int(end), bins - 1)
         for at in range(first, last + 1):
-            share = (min(end, at + 1) - max(begin, at)) / (end - begin) if last > first else 1.0
-            entries[at] += span.entries * share
-            sizes[at] += span.size_bytes * share
+            share = 1.0
+            if begin < end and (first < last or begin < 0 or end > bins):
+                share = max(0, min(end, at + 1) - max(begin, at)) / (end - begin)
+            counts[at] += each.count * share
+            sizes[at] += each.size_bytes * share
     width_s = width_ms / _MS_PER_S
     return [
         Rate(
             start_ms + at * width_ms,
             start_ms + (at + 1) * width_ms,
-            entries[at] / width_s,
+            counts[at] / width_s,
             sizes[at] / width_s,
         )
         for at in range(bins)

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.storage.redaction import redacted_urls
-from arrow_io.wording import agreeing
+from arrow_io.wording import agreeing, counted
 from connector.bucket_report.axes import duration_text, time_text
 from connector.bucket_report.charts import (
     STATE_TEXTS,
@@ -45,10 +45,12 @@ from connector.topic_name import select_topics
 from connector.upkeep.cost import stored_bytes
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from connector.bucket_report.data import LedgerSpan, ReportData
+    from connector.bucket_report.published import Published
     from connector.catalog.catalog import Catalog
     from connector.upkeep.audit import Audit, Finding
 
@@ -68,6 +70,7 @@ def render_report(
     *,
     topic: str | Sequence[str] | None = None,
     metadata: str | None = None,
+    statistics: str | os.PathLike[str] | None = None,
 ) -> str:
     """Make the page.
 
@@ -76,16 +79,19 @@ def render_report(
         audit: What an audit of the same catalog found.
         topic: Names or globs; None: the whole bucket.
         metadata: Where the metadata came from; the page shows it without the secrets of URLs.
+        statistics: Folder or URL of statistics, which know when messages were published; None:
+            those that the catalog was saved with, if there are any.
 
     Returns:
         The HTML, to be written as UTF-8. It has two megabytes at most, unless names are unusually
         long.
 
     Raises:
+        OptionError: `statistics` is not a folder or URL.
         TopicNotFoundError: A name or glob selects no topic.
-        PulsarOffloadError: The metadata cannot be read.
+        PulsarOffloadError: The metadata or the statistics cannot be read.
     """
-    data = report_data(catalog, audit, topic)
+    data = report_data(catalog, audit, topic, statistics)
     chosen = None if topic is None else set(select_topics(topic, catalog.topics()))
     scale = TimeScale.of(data.spans)
     bucket = str(catalog.location)
@@ -103,7 +109,8 @@ def render_report(
         _verdict(data),
     ]
     if data.spans:
-        parts += [_timeline(data, scale), _sizes(data), _rates(data, scale)]
+        parts += [_timeline(data, scale), _sizes(data)]
+        parts.append(_rates(data, scale) if data.published is None else _publishing(data.published))
     parts.append(_findings(data))
     if len(names) > 1:
         parts.append(_topics(data))
@@ -268,11 +275,12 @@ def _sizes(data: ReportData) -> Html:
 
 
 def _rates(data: ReportData, scale: TimeScale | None) -> Html:
-    timed = [span for span in data.spans if span.start_ms is not None and span.stop_ms is not None]
-    left_out = sum(
-        span.entries > 0 and (span.start_ms is None or span.stop_ms is None) for span in data.spans
+    timed = [span.written for span in data.spans if span.written is not None]
+    left_out = sum(span.entries > 0 and span.written is None for span in data.spans)
+    how = (
+        "As if each ledger had been filled evenly from its creation to its closing. By statistics,"
+        " which pulsar-offload analyze gathers, it is drawn by publish times."
     )
-    how = "As if each ledger had been filled evenly from its creation to its closing."
     if left_out:
         ledgers, are = agreeing(left_out, "ledger", "ledgers"), agreeing(left_out, "is", "are")
         how = f"{how} {left_out:,} {ledgers} whose times are not known {are} left out."
@@ -280,7 +288,51 @@ def _rates(data: ReportData, scale: TimeScale | None) -> Html:
         return section("Rate", note("It is not known when these ledgers were written."))
     bins = min(_RATE_BINS, scale.stop_ms - scale.start_ms)
     per_bin = rates(timed, scale.start_ms, scale.stop_ms, bins=bins)
-    return section("Rate", note(how), rate_charts(per_bin, scale))
+    return section("Rate", note(how), rate_charts(per_bin, scale, "Entries"))
+
+
+def _publishing(known: Published) -> Html:
+    """The rates by publish times, and how much statistics know of them."""
+    notes = list(_coverage(known))
+    scale = TimeScale.of_published(known.segments)
+    if scale is None:
+        return section("Rate", note("No publish times are known."), *map(note, notes))
+    bins = min(_RATE_BINS, scale.stop_ms - scale.start_ms)
+    per_bin = rates(known.segments, scale.start_ms, scale.stop_ms, bins=bins)
+    how = (
+        "By publish times, which are those of the producers' clocks, as statistics know them of"
+        " segments of about 1 MiB: the messages of each are spread evenly from the least of them to"
+        " the greatest. Messages of open and aborted transactions count; bytes are stored bytes."
+    )
+    drawn = sum(each.count_per_s * (each.stop_ms - each.start_ms) / 1000 for each in per_bin)
+    outside = round(sum(each.count for each in known.segments) - drawn)
+    if outside:
+        are = agreeing(outside, "message was", "messages were")
+        notes.append(f"About {outside:,} {are} published before or behind that, and not drawn.")
+    if known.timeless_segments:
+        segments = agreeing(known.timeless_segments, "segment", "segments")
+        notes.append(
+            f"{known.timeless_segments:,} {segments} with"
+            f" {counted(known.timeless_messages, 'message')} whose times are not known (chunks,"
+            f" encrypted or damaged entries) {agreeing(known.timeless_segments, 'is', 'are')} left"
+            " out."
+        )
+    return section("Rate", note(how), *map(note, notes), rate_charts(per_bin, scale, "Messages"))
+
+
+def _coverage(known: Published) -> Iterable[str]:
+    """How much statistics know of what can be read, and what of them is out of date."""
+    yield (
+        f"Statistics know {known.known_ledgers:,} of {counted(known.ledgers, 'ledger')} in the"
+        f" bucket, {size_text(known.known_bytes)} of {size_text(known.data_bytes)}."
+    )
+    if known.stale:
+        ledgers = _some([f"{topic}, ledger {ledger_id}" for topic, ledger_id in known.stale])
+        yield f"They are stale, because the object is another one now, of {ledgers}."
+    if known.gone_ledgers:
+        ledgers = counted(known.gone_ledgers, "ledger")
+        yield f"They still know {ledgers} that cannot be read from the bucket."
+    yield from known.problems
 
 
 def _findings(data: ReportData) -> Html:

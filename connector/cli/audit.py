@@ -97,7 +97,7 @@ def audit_(
             raise OptionError(message)
     lag = None if deletion_lag is None else duration("--deletion-lag", deletion_lag)
     kept = None if journal is None else VerificationJournal(journal)
-    catalog, found = _audit(url, place, is_one_cluster=one_cluster, lag=lag)
+    catalog, found, _ = _audit(url, place, is_one_cluster=one_cluster, lag=lag)
     findings = list(found.findings)
     if verify_:
         known = None
@@ -145,7 +145,7 @@ def clean_(
     if place.metadata is not None and is_snapshot(place.metadata):
         message = "a snapshot does not say what is in the bucket now: give the metadata itself"
         raise OptionError(message)
-    catalog, found = _audit(url, place, is_one_cluster=one_cluster)
+    catalog, found, _ = _audit(url, place, is_one_cluster=one_cluster)
     plan = plan_cleaning(found, now=datetime.now(UTC), safety_age=age)
     kept = [each for each in plan if each.refusal is not None]
     deleted = [each.finding for each in plan if each.refusal is None]
@@ -173,18 +173,29 @@ def report(
     output: Annotated[
         Path, typer.Option(metavar="FILE", help="The page; replaces what was there.")
     ],
+    statistics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder or URL of statistics (analyze), for the publish times."
+        ),
+    ] = None,
     as_json: AsJson = False,
     place: Place,
     one_cluster: _OneCluster = False,
 ) -> None:
     """Show a topic, or the whole bucket, on one page of HTML.
 
-    Ledgers over time, their sizes, how fast they were written, and what the audit finds. The page
-    needs neither a network nor anything beside it.
+    Ledgers over time, their sizes, how fast they were written, and what the audit finds. With
+    --statistics, how fast messages were published, and how much is known of that. The page needs
+    neither a network nor anything beside it.
     """
-    catalog, found = _audit(url, place, is_one_cluster=one_cluster)
+    catalog, found, remembered = _audit(url, place, is_one_cluster=one_cluster)
+    known = remembered if statistics is None else statistics
     metadata = None if place.metadata is None else str(place.metadata)
-    page = render_report(catalog, found, topic=topic, metadata=metadata).encode()
+    with progress(catalog.location.trace):
+        page = render_report(
+            catalog, found, topic=topic, metadata=metadata, statistics=known
+        ).encode()
     try:
         output.write_bytes(page)
     except OSError as error:
@@ -198,10 +209,14 @@ def report(
 
 def _audit(
     url: str, place: TopicRequest, *, is_one_cluster: bool, lag: timedelta | None = None
-) -> tuple[Catalog, Audit]:
-    """Compare a bucket as it is now with the metadata, and say what that leaves unsure."""
+) -> tuple[Catalog, Audit, str | None]:
+    """Compare a bucket as it is now with the metadata, and say what that leaves unsure.
+
+    Gives too where statistics are, if the metadata is a snapshot that remembers it.
+    """
     trace = RequestTrace()
     catalog, metadata = catalog_at(url, place, trace=trace), place.metadata
+    statistics = catalog.statistics
     if metadata is not None and is_snapshot(metadata):
         with progress(trace):
             catalog = catalog.relisted()
@@ -216,7 +231,7 @@ def _audit(
     if lag is not None:
         _tell_unsure_copies(catalog)
     tell_place(catalog)
-    return catalog, found
+    return catalog, found, statistics
 
 
 def _unfinished_uploads(catalog: Catalog, trace: RequestTrace) -> list[UnfinishedUpload]:

@@ -95,12 +95,22 @@ def test_rates_add_up_to_what_was_written(lengths: list[tuple[int, int, int]], b
     """Whatever ledgers there are, rates times the length of their bins are all entries."""
     spans = [span(begin, begin + length, entries=count) for begin, length, count in lengths]
 
-    per_bin = rates(spans, 0, 10_000, bins=bins)
+    per_bin = rates([each.written for each in spans if each.written], 0, 10_000, bins=bins)
 
-    written = sum(each.entries_per_s * (each.stop_ms - each.start_ms) / 1000 for each in per_bin)
+    written = sum(each.count_per_s * (each.stop_ms - each.start_ms) / 1000 for each in per_bin)
     assert len(per_bin) == bins
     assert math.isclose(written, sum(count for _, _, count in lengths), rel_tol=1e-9, abs_tol=1e-6)
-    assert all(each.entries_per_s >= 0 for each in per_bin)
+    assert all(each.count_per_s >= 0 for each in per_bin)
+
+
+def test_what_lies_outside_of_the_bins_is_left_out() -> None:
+    """Of what lies partly within, the share that does."""
+    spans = [span(-1000, 1000, entries=20), span(1500, 5500, entries=40), span(-9, -1, entries=5)]
+    around = span(-1000, 3000, entries=4)
+
+    per_bin = rates([each.written for each in (*spans, around) if each.written], 0, 2000, bins=2)
+
+    assert [each.count_per_s for each in per_bin] == [11, 6]
 
 
 def test_rates_stand_where_a_ledger_was_written() -> None:
@@ -111,9 +121,9 @@ def test_rates_stand_where_a_ledger_was_written() -> None:
         span(5000, None, entries=999, size_bytes=999),
     ]
 
-    per_bin = rates(spans, 0, 5000, bins=5)
+    per_bin = rates([each.written for each in spans if each.written], 0, 5000, bins=5)
 
-    assert [each.entries_per_s for each in per_bin] == [0, 5, 10, 5, 7]
+    assert [each.count_per_s for each in per_bin] == [0, 5, 10, 5, 7]
     assert [each.bytes_per_s for each in per_bin] == [0, 50, 100, 50, 70]
 
 
