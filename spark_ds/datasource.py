@@ -25,13 +25,13 @@ from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.topic import open_topic
 from connector.topic_name import matching_topics
+from connector.where import where_expression
 from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.column_types import spark_schema
 from spark_ds.listing_reader import ListingReader
 from spark_ds.options import SourceOptions, hide_secrets
 from spark_ds.sentence_first import sentence_first
 from spark_ds.stream_reader import DEFAULT_BATCH_BYTES, StreamSource, TopicStreamReader
-from spark_ds.where import where_expression
 from spark_ds.write_options import SinkOptions
 from spark_ds.writer import TopicBatchWriter, TopicStreamWriter, refuse_overwrite
 

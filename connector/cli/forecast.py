@@ -17,7 +17,7 @@ from arrow_io.storage.trace import RequestCounts, RequestTrace
 from arrow_io.wording import counted
 from connector.catalog.snapshot import is_snapshot
 from connector.cli.app import command
-from connector.cli.options import AsJson, Place, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
+from connector.cli.options import AsJson, Place, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_json, print_table, progress, say
 from connector.cli.place import catalog_at
 from connector.cli.sql import bound_topics
@@ -34,6 +34,7 @@ from connector.upkeep.policy_settings import (
     broker_defaults,
     settings_of_conf,
 )
+from connector.where import where_expression
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -100,6 +101,7 @@ def cost(
     topic: _TopicOrSql = None,
     *,
     sql: _Sql = None,
+    where: Where = None,
     prices: _Prices = None,
     given: Reading,
     as_json: AsJson = False,
@@ -108,12 +110,16 @@ def cost(
 
     It reads only index objects; from a saved catalog, not even these. Like plan, it counts data
     blocks whole. A query is bound, not run: a topic counts each time that the query names it,
-    within start and "end" of read_pulsar; a WHERE or a LIMIT may spare some of that. Three things
+    within start and "end" of read_pulsar; a WHERE or a LIMIT may spare some of that. Of a topic,
+    --where says what need not be read, by its position or by statistics. Three things
     are not counted: requests for --metadata, requests that open other URLs of a query, and what
     further buckets store.
     """
     if (topic is None) == (sql is None):
         message = "give a topic or --sql, and not both"
+        raise OptionError(message)
+    if where is not None and sql is not None:
+        message = "--where is for a topic: a query is bound and not run, whatever its WHERE spares"
         raise OptionError(message)
     table = EXAMPLE_PRICES if prices is None else load_prices(prices)
     trace = RequestTrace()
@@ -124,7 +130,11 @@ def cost(
         else:
             shape = "raw" if given.schema is None else given.value
             options = given.beside_catalog() | {"catalog": catalog, "value": shape}
-            datasets = [open_topic(url, topic or "", **options)]
+            dataset = open_topic(url, topic or "", **options)
+            if where is not None:
+                columns = dataset.scan.options.filterable.schema
+                dataset = dataset.filter(where_expression(where, columns))
+            datasets = [dataset]
     topics = {each.topic for dataset in datasets for each in dataset.scan.topics}
     for dataset in datasets:
         tell(dataset.unsound, ", ".join(str(each.topic) for each in dataset.scan.topics))

@@ -107,6 +107,14 @@ Url: TypeAlias = Annotated[
 Topic: TypeAlias = Annotated[
     str, typer.Argument(help="Name (orders), full name, or glob (sales-*).")
 ]
+Where: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SQL",
+        help="A condition, as a query might have it: only what rows that meet it may be in counts."
+        " Columns are compared with literals, such as __key__ = 'k42'.",
+    ),
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 

@@ -14,7 +14,7 @@ import typer
 from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import counted
 from connector.cli.app import command
-from connector.cli.options import AsJson, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
+from connector.cli.options import AsJson, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
 from connector.cli.output import (
     cost_text,
     print_rows,
@@ -28,6 +28,7 @@ from connector.cli.sql import run_sql, sql_text
 from connector.plain_text import size_text
 from connector.topic import open_topic
 from connector.upkeep.cost import read_cost
+from connector.where import where_expression
 
 PLAN_SCHEMA = pa.schema(
     {"topic": pa.string()}
@@ -42,6 +43,7 @@ def plan(
     url: Url,
     topic: Topic,
     *,
+    where: Where = None,
     given: Reading,
     as_json: AsJson = False,
 ) -> None:
@@ -56,6 +58,10 @@ def plan(
     with progress(trace):
         shape = "raw" if given.schema is None else given.value
         dataset = open_topic(url, topic, **(given.given() | {"value": shape, "trace": trace}))
+        if where is not None:
+            dataset = dataset.filter(
+                where_expression(where, dataset.scan.options.filterable.schema)
+            )
     tell_read(dataset.unsound, dataset.scan)
     cost = read_cost(dataset.scan, range_bytes=given.range_bytes)
     skipped = dataset.scan.skipped()

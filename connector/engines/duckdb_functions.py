@@ -41,7 +41,9 @@ from connector.options.topic_request import (
     check_place,
     check_with_catalog,
 )
+from connector.scan.plan_table import plan_table
 from connector.topic import open_topic, read_schema
+from connector.where import where_expression
 
 if TYPE_CHECKING:
     import os
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 
 _FUNCTION = "pulsar_offload_bind_"
 _READ = "read_pulsar"
+_PLAN = "pulsar_plan"
 _NUMBERS = itertools.count(1)
 
 _UNTIL = "until"
@@ -65,11 +68,14 @@ _STATISTICS = "statistics"
 _LISTINGS = {f"pulsar_{name}": table for name, table in TABLES.items()}
 _CREDENTIALS = {"storage_options": ("url", "buckets"), "metadata_options": ("metadata",)}
 """Options that hold credentials, and those that name the places that they are for."""
+_READING = ("url", *(n for n, each in OPTIONS.items() if each.in_python_only is None), _UNTIL)
+_WHERE = "where"
 _MACROS = {
-    _READ: ("url", *(n for n, each in OPTIONS.items() if each.in_python_only is None), _UNTIL),
+    _READ: _READING,
+    _PLAN: (*_READING, _WHERE),
     _SEGMENTS: ("topic", _STATISTICS, *PLACE_OPTIONS),
 } | dict.fromkeys(_LISTINGS, ("topic", *PLACE_OPTIONS))
-"""The named parameters of each table function; `read_pulsar` has the topic before them."""
+"""The named parameters of each table function; those that read have the topic before them."""
 
 
 def register_duckdb(
@@ -102,6 +108,10 @@ def register_duckdb(
     name, a glob or a list of these, and the options that say where: `url`, `storage_options`,
     `metadata`, `metadata_options`, `buckets`. `pulsar_segments()` gives what statistics know, and
     takes `statistics` too, unless that is registered.
+
+    `pulsar_plan(topic, option := …, …)` says what `read_pulsar` of the same would read, and what it
+    leaves out and why, in `connector.scan.plan_table.PLAN_SCHEMA`. It takes a condition besides, as
+    `"where"`: a VARCHAR in SQL (`connector.where`), for it does not see the WHERE of a statement.
 
     Credentials that are registered go to no other host than the one registered with them. If a
     statement names `url`, `buckets` or `metadata` without the options for it, the registered
@@ -188,7 +198,7 @@ def _hidden(name: str, value: object) -> object:
 
 def _macro(name: str, function: str) -> str:
     named = ", ".join(f'"{parameter}" := NULL' for parameter in _MACROS[name])
-    parameters = f"topic, {named}" if name == _READ else named
+    parameters = f"topic, {named}" if name in {_READ, _PLAN} else named
     arguments = ", ".join(
         [f"'function': '{name}'"]
         + [f"'{each}': \"{each}\"" for each in dict.fromkeys(("topic", *_MACROS[name]))]
@@ -273,6 +283,8 @@ class _Binder:
             with spelled(_in_sql):
                 if is_listing:
                     source = self._listing(function, topic, given)
+                elif function == _PLAN:
+                    source = self._plan(topic, given)
                 else:
                     source = self._topic(topic, given)
         except PulsarOffloadError as error:
@@ -285,11 +297,7 @@ class _Binder:
 
     def _topic(self, topic: str | list[str], given: dict[str, object]) -> object:
         url, request = self._request(given)
-        of_schema = (*_CREDENTIALS["storage_options"], "schema")
-        is_foreign = "storage_options" not in given and not self._is_known(of_schema, given)
-        if is_foreign and "schema" in given:
-            read = read_schema(request.schema, request.schema_version, None)
-            request = replace(request, schema=read, schema_version=None)
+        request = self._with_schema(request, given)
         opened = self._open(topic, url, request, given)
         # Read once, so that no execution can have other columns than were bound.
         values = opened.scan.options.filterable.values
@@ -303,6 +311,25 @@ class _Binder:
             BoundTopic(opened, lambda: self._open(topic, url, bound, given), self._variable.forget)
         )
 
+    def _plan(self, topic: str | list[str], given: dict[str, object]) -> BoundListing:
+        where = given.pop(_WHERE, None)
+        if where is not None and not isinstance(where, str):
+            message = f"{_WHERE} must be a text, not {kind_of(where)}"
+            raise OptionError(message)
+        url, request = self._request(given)
+        request = self._with_schema(request, given)
+
+        def table() -> pa.Table:
+            catalog = self._catalog(url, request, given)
+            is_raw = request.schema is None and catalog.source is None
+            asked = replace(request, value="raw") if is_raw else request
+            scan = self._open(topic, url, asked, given).scan
+            if where is not None:
+                scan = scan.where(where_expression(where, scan.options.filterable.schema))
+            return plan_table(scan, asked.range_bytes)
+
+        return BoundListing(table, self._variable.forget)
+
     def _listing(
         self, function: str, topic: str | list[str] | None, given: dict[str, object]
     ) -> BoundListing:
@@ -315,6 +342,15 @@ class _Binder:
             return _LISTINGS[function](catalog, topic)
 
         return BoundListing(table, self._variable.forget)
+
+    def _with_schema(self, request: TopicRequest, given: Mapping[str, object]) -> TopicRequest:
+        """The request; a schema that lies elsewhere is read, without registered credentials."""
+        of_schema = (*_CREDENTIALS["storage_options"], "schema")
+        is_foreign = "storage_options" not in given and not self._is_known(of_schema, given)
+        if not is_foreign or "schema" not in given:
+            return request
+        read = read_schema(request.schema, request.schema_version, None)
+        return replace(request, schema=read, schema_version=None)
 
     def _request(self, given: dict[str, object]) -> tuple[str, TopicRequest]:
         """The URL, and the options, that hold for a statement.

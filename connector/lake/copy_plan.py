@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.storage.trace import RequestCounts
 from connector.lake.file_writer import PART_BYTES
-from connector.upkeep.cost import planned_ranges
+from connector.scan.planned_ranges import planned_ranges
 
 if TYPE_CHECKING:
     from connector.increments.increment import Increment

@@ -95,6 +95,10 @@ class Scan:
         """
         return [read for read in self._reads if read.ranges]
 
+    def every_read(self) -> list[TopicRead]:
+        """As `reads`, with those that have nothing to be read."""
+        return list(self._reads)
+
     def skipped(self) -> Skipped:
         """What statistics spare of all topics together; as `reads`.
 

@@ -22,14 +22,15 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestCounts
+from connector.scan.planned_ranges import planned_ranges
 from connector.scan.topic_scan import DEFAULT_TASK_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
 
     from connector.catalog.bucket import BucketContents, Opening
     from connector.catalog.ledger_copy import LedgerCopy
-    from connector.scan.topic_read import ScanTask
+    from connector.scan.planned_ranges import PlannedRange
     from connector.scan.topic_scan import Scan
     from connector.topic_name import TopicName
 
@@ -40,27 +41,6 @@ _GB_BYTES = 1 << 30
 _MAX_PRICES_BYTES = 1 << 16
 _MAX_PRICE = 1_000_000_000
 """Highest price (inclusive), whatever the currency."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRange:
-    """The part of one ledger that a task reads.
-
-    Attributes:
-        topic: Full name of the topic or partition.
-        ledger_id: BookKeeper ledger id.
-        first_entry_id: First entry.
-        last_entry_id: Last entry (inclusive).
-        requests: How many ranges are asked for.
-        bytes: How many bytes they bring.
-    """
-
-    topic: str
-    ledger_id: int
-    first_entry_id: int
-    last_entry_id: int
-    requests: int
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,22 +282,3 @@ def load_prices(path: str | Path) -> PriceTable:
     except OptionError as error:
         message = f"{path}: {error.message}"
         raise OptionError(message) from None
-
-
-def planned_ranges(task: ScanTask, range_bytes: int | None) -> Iterator[PlannedRange]:
-    """What a task reads of each ledger; nothing of one whose entries in it are all lost.
-
-    Args:
-        task: The task.
-        range_bytes: Most bytes that one request for data asks for; None: as the ledgers were
-            opened.
-    """
-    for ledger, entries, start, stop in task.block_ranges():
-        yield PlannedRange(
-            topic=task.read.origin.topic,
-            ledger_id=entries.ledger_id,
-            first_entry_id=entries.first_entry_id,
-            last_entry_id=entries.last_entry_id,
-            requests=-(-(stop - start) // (range_bytes or ledger.location.first_range_bytes)),
-            bytes=stop - start,
-        )

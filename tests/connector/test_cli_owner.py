@@ -151,6 +151,8 @@ def test_cost_of_a_query_is_what_it_takes() -> None:
         (["--sql", "CHOOSE 1"], USAGE, "Parser Error"),
         (["--sql", "FROM read_pulsar('multi-ledge')"], NOT_FOUND, "did you mean"),
         (["multi-ledge"], NOT_FOUND, "did you mean"),
+        (["--sql", "SELECT 1", "--where", "x = 1"], USAGE, "--where is for a topic"),
+        (["multi-ledger", "--where", "x = 1"], USAGE, "there is no column x"),
         (["multi-ledger", "--metadata-option", "token"], USAGE, "--metadata-option must be"),
         (["multi-ledger", "--bucket", "a=b"], USAGE, "without --metadata"),
         (["multi-ledger", "--prices", "no/such/file"], USAGE, "no price table"),

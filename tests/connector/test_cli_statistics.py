@@ -151,6 +151,22 @@ def test_plan_tells_what_statistics_spare(statistics: str) -> None:
         assert "not to read" not in told
 
 
+def test_plan_and_cost_take_a_condition(statistics: str) -> None:
+    """They count what a query with it would read, by statistics or by position alone."""
+    analyzed(statistics, "multi-block")
+    options = ("multi-block", "--statistics", statistics)
+    [whole] = lines_of("plan", URL, *options)
+
+    [plan] = lines_of("plan", URL, *options, "--where", "__key__ = 'k21'")
+    [cost] = lines_of("cost", URL, *options, "--where", "__key__ = 'k21'", "--value", "raw")
+    [none] = lines_of("plan", URL, *options, "--where", "__entry_id__ < 0")
+
+    assert (plan["skipped_segments"], whole["skipped_segments"]) == (3, 0)
+    assert cost["data"]["bytes"] == plan["bytes"] < whole["bytes"]
+    assert none["ranges"] == []
+    run("plan", URL, *options, "--where", "__key__ =", ends=USAGE)
+
+
 def test_a_saved_catalog_remembers_statistics(statistics: str, tmp_path: Path) -> None:
     """What reads by it goes by them without being told."""
     snapshot = str(tmp_path / "catalog.json.gz")

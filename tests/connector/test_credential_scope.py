@@ -102,7 +102,11 @@ def test_storage_options_stay(own: _Host, other: _Host, argument: str) -> None:
         assert other.told
 
 
-@pytest.mark.parametrize("function", ["read_pulsar('small-chunked', {})", "pulsar_segments({})"])
+_OF_STATISTICS = [f"{name}('small-chunked', {{}})" for name in ("read_pulsar", "pulsar_plan")]
+_OF_STATISTICS.append("pulsar_segments({})")
+
+
+@pytest.mark.parametrize("function", _OF_STATISTICS)
 @pytest.mark.parametrize("has_catalog", [False, True])
 def test_storage_options_go_to_no_other_statistics(
     other: _Host, function: str, *, has_catalog: bool
@@ -125,7 +129,7 @@ def test_storage_options_go_to_no_other_statistics(
     assert set(other.told) == {"mine"}
 
 
-@pytest.mark.parametrize("function", ["read_pulsar", "pulsar_segments"])
+@pytest.mark.parametrize("function", ["read_pulsar", "pulsar_segments", "pulsar_plan"])
 def test_storage_options_go_to_no_statistics_of_a_snapshot(
     other: _Host, tmp_path: Path, function: str
 ) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
 from connector.filters import ArrowFilter
-from spark_ds.where import where_expression
+from connector.where import where_expression
 
 NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
 COLUMNS: Final = {

@@ -1,8 +1,8 @@
-"""The option `where`: a condition in SQL → an Arrow expression, which the source applies exactly.
+"""The option `where`: a condition in SQL → an Arrow expression, which a read applies exactly.
 
-Spark 4.3 keeps its filters from the source, so a query says by this option what need not be read.
-A source is planned in a process that has no session, so Spark's own parser is out of reach: what is
-understood is a part of its language, and means the same.
+It is for those whom no engine hands a filter. Spark 4.3 keeps its filters from the source, which is
+planned in a process that has no session, so that Spark's own parser is out of reach; and a plan is
+made without running a query. What is understood is a part of Spark's language, and means the same.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError
-from spark_ds.comparisons import OPPOSITE, compared, is_among, joined
+from connector.comparisons import OPPOSITE, compared, is_among, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spark_ds.comparisons import Literal
+    from connector.comparisons import Literal
 
 _TAKEN: Final = (
     "it takes comparisons of columns with literals, AND, OR, NOT, IN, BETWEEN, IS NULL, and LIKE"

@@ -1,0 +1,51 @@
+"""What a task will ask a bucket for: requests, and the bytes that they bring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from connector.scan.topic_read import ScanTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRange:
+    """The part of one ledger that a task reads.
+
+    Attributes:
+        topic: Full name of the topic or partition.
+        ledger_id: BookKeeper ledger id.
+        first_entry_id: First entry.
+        last_entry_id: Last entry (inclusive).
+        requests: How many ranges are asked for.
+        bytes: How many bytes they bring.
+    """
+
+    topic: str
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    requests: int
+    bytes: int
+
+
+def planned_ranges(task: ScanTask, range_bytes: int | None) -> Iterator[PlannedRange]:
+    """What a task reads of each ledger; nothing of one whose entries in it are all lost.
+
+    Args:
+        task: The task.
+        range_bytes: Most bytes that one request for data asks for; None: as the ledgers were
+            opened.
+    """
+    for ledger, entries, start, stop in task.block_ranges():
+        yield PlannedRange(
+            topic=task.read.origin.topic,
+            ledger_id=entries.ledger_id,
+            first_entry_id=entries.first_entry_id,
+            last_entry_id=entries.last_entry_id,
+            requests=-(-(stop - start) // (range_bytes or ledger.location.first_range_bytes)),
+            bytes=stop - start,
+        )
