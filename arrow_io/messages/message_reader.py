@@ -313,7 +313,7 @@ class MessageReader:
         if self._outcomes is None or not entry[layout.FLAGS] & layout.TRANSACTION:
             return True
         ids = entry[layout.TXN_MOST], entry[layout.TXN_LEAST]
-        outcome = self._outcomes.outcome(*ids)
+        outcome = self._outcomes.outcome(*ids, run.ledger_id)
         # What is not owned is counted by whoever reads it for itself.
         messages = builds.in_use.entries.count_messages(run.table, index, index + 1) * run.owned
         if outcome is Outcome.ABORTED:

@@ -1,21 +1,22 @@
 """Which transactions were committed (PIP-31): a marker behind the messages says so.
 
 A message of a transaction is a row only if a TXN_COMMIT marker with its ids follows in the same
-topic partition. So the reader looks ahead: the entries read on the way are kept, up to a bound, and
-given to the reader when it comes to them; past the bound, the look-ahead goes on by itself, and
-they are read twice.
+topic partition. So, unless that is known, the reader looks ahead: the entries read on the way are
+kept, up to a bound, and given to the reader when it comes to them; past the bound, the look-ahead
+goes on by itself, and they are read twice.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from arrow_io.messages import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from arrow_io.errors import CorruptEntryError
     from arrow_io.messages.entry_run import EntryRun
@@ -34,6 +35,22 @@ class Outcome(Enum):
     """No marker in what is offloaded: still open, or decided in a newer ledger."""
 
 
+class KnownOutcome(NamedTuple):
+    """What is known of a transaction without reading.
+
+    It holds for its messages in some ledgers: whoever knows it has seen that they hold no marker of
+    it before one of these messages.
+    """
+
+    first_ledger_id: int
+    last_ledger_id: int
+    """Inclusive."""
+    outcome: Outcome
+
+
+_NOTHING: Final[Mapping[str, KnownOutcome]] = MappingProxyType({})
+
+
 class TransactionLookahead:
     """The entries of one topic partition, in order, with a look ahead at transaction markers.
 
@@ -41,6 +58,7 @@ class TransactionLookahead:
         runs: Entries from where the reader begins to the end of what is offloaded.
         reopen: Gives the entries behind a run, afresh, to the end of what is offloaded.
         skip_gap: Makes `runs` go on with the next that is `owned`; None if all are.
+        known: What is known of transactions, by their ids as `__txn_id__` has them.
         max_kept_bytes: How many bytes of entries and their tables to keep between reader and
             look-ahead.
 
@@ -55,11 +73,13 @@ class TransactionLookahead:
         reopen: Callable[[EntryRun], Iterator[EntryRun]],
         skip_gap: Callable[[], None] | None = None,
         *,
+        known: Mapping[str, KnownOutcome] = _NOTHING,
         max_kept_bytes: int = MAX_KEPT_BYTES,
     ) -> None:
         self._runs = runs
         self._reopen = reopen
         self._skip_gap = skip_gap
+        self._known = known
         self._max_kept_bytes = max_kept_bytes
         self._ahead: Iterator[EntryRun] | None = None
         self._kept: deque[EntryRun] = deque()
@@ -88,8 +108,12 @@ class TransactionLookahead:
         if not self._kept and self._skip_gap is not None:
             self._skip_gap()
 
-    def outcome(self, most: int, least: int) -> Outcome:
-        """What became of the transaction with these id bits."""
+    def outcome(self, most: int, least: int, ledger_id: int) -> Outcome:
+        """What became of the transaction with these id bits, of which a ledger has a message."""
+        if self._known and (most, least) not in self._outcomes:
+            known = self._known.get(f"({most},{least})")
+            if known is not None and known.first_ledger_id <= ledger_id <= known.last_ledger_id:
+                return known.outcome
         while (most, least) not in self._outcomes:
             if not self._look_further():
                 return Outcome.OPEN

@@ -22,6 +22,7 @@ from connector.increments.due import due_ledgers, lost_error, unfinished_ledgers
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.increments.settled import OpenTransactions, behind, probe_all
 from connector.scan.execution import execute
+from connector.scan.outcomes import with_outcomes
 from connector.scan.pruning import topic_read
 from connector.scan.topic_read import EntryRange
 from connector.statistics.transactions import KnownTransactions
@@ -303,7 +304,9 @@ class Increments:
                     for ledger in each.ledgers
                     if ledger.ledger_id >= end.next.ledger_id or end.knows(ledger.ledger_id)
                 )
-                reads.append(self._read_of(replace(each, ledgers=known), start, end.next))
+                topic = replace(each, ledgers=known)
+                read = self._read_of(topic, start, end.next)
+                reads.append(with_outcomes(read, topic.data, self.statistics))
         return tuple(read for read in reads if read.ranges)
 
     def _read_of(self, topic: TopicLedgers, start: Position, end: Position) -> TopicRead:

@@ -73,11 +73,10 @@ class OpenTransactions:
     def unprobed(self, ledgers: Iterable[LedgerData]) -> Iterator[LedgerData]:
         """The ledgers of which the beginning has to be read before `settled` can tell."""
         missing = [each for each in ledgers if each.ledger_id not in self._probed]
-        for each in missing:
-            have = None if self.known is None else self.known.have(each)
-            if have is not None:
-                self._probed.add(each.ledger_id)
-                self._are_used |= have
+        if self.known is not None and missing:
+            have = self.known.have(missing)
+            self._probed |= have.keys()
+            self._are_used |= any(have.values())
         if not self._are_used:
             yield from (each for each in missing if each.ledger_id not in self._probed)
 
@@ -133,7 +132,7 @@ class OpenTransactions:
         ledger = ledgers[place]
         is_within = ledger.ledger_id == self._looked_to.ledger_id
         first = self._looked_to.entry_id if is_within else 0
-        known = None if self.known is None else self.known.segments(ledgers[place:])
+        known = None if self.known is None else self.known.segments(ledgers, place)
         if known is None:
             blocks = ledger.blocks(first, ledger.last_entry_id)
             last = blocks[0].last_entry_id if len(blocks) > 1 else ledger.last_entry_id

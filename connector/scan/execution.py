@@ -183,7 +183,9 @@ def bound_rows(
     """
     options = task.read.options
     outcomes = (
-        None if options.uncommitted else TransactionLookahead(runs, stream.behind, stream.skip_gap)
+        None
+        if options.uncommitted
+        else TransactionLookahead(runs, stream.behind, stream.skip_gap, known=task.read.outcomes)
     )
     return iter(
         MessageReader(

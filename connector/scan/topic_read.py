@@ -18,10 +18,11 @@ from arrow_io.wording import counted
 from connector.plain_text import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from arrow_io.columns import Origin
     from arrow_io.ledger import Ledger
+    from arrow_io.messages.transactions import KnownOutcome
     from connector.scan.read_options import ReadOptions
 
 
@@ -127,6 +128,7 @@ class TopicRead:
             that ends at another entry gives no row.
         options: How entries become rows.
         skipped: What statistics spare.
+        outcomes: What is known of transactions without reading, by the ids that `__txn_id__` has.
     """
 
     origin: Origin
@@ -134,6 +136,7 @@ class TopicRead:
     ranges: tuple[EntryRange, ...]
     options: ReadOptions
     skipped: Skipped = field(default_factory=Skipped)
+    outcomes: Mapping[str, KnownOutcome] = field(default_factory=dict)
 
     @property
     def data_bytes(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from arrow_io.lazy import cached_property
 from connector.filters import ArrowFilter, BothFilters
+from connector.scan.outcomes import with_outcomes
 from connector.scan.pruning import topic_read, uncounted
 from connector.scan.topic_read import Skipped
 
@@ -110,9 +111,12 @@ class Scan:
     @cached_property
     def _reads(self) -> list[TopicRead]:
         reads = [topic_read(topic, self.options, self.statistics) for topic in self.topics]
-        if self.view is None:
-            return reads
-        return [self.view.narrowed(number, each) for number, each in enumerate(reads)]
+        if self.view is not None:
+            reads = [self.view.narrowed(number, each) for number, each in enumerate(reads)]
+        return [
+            with_outcomes(read, topic.data, self.statistics)
+            for topic, read in zip(self.topics, reads, strict=True)
+        ]
 
     def counted(self) -> tuple[Scan, int]:
         """What has to be read to count rows; and how many are known without that.

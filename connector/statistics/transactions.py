@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from connector.statistics.store import Statistics
 
 _COLUMNS: Final = ("first_entry_id", "last_entry_id", "transactions", "outcomes")
-_LOADED_AHEAD: Final = 64
-"""How many ledgers are looked into together: their segments stand side by side in a file."""
+_LOADED_LEDGERS: Final = 64
+_LOADED_BYTES: Final = 4 << 30
+"""Most ledgers that are looked into together, for their segments stand side by side in a file; and
+most bytes of them: to hold what a segment has of transactions may take as much as it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +63,39 @@ class KnownTransactions:
         self._loaded: dict[int, list[SegmentTransactions] | None] = {}
         self.problems: list[str] = list(statistics.problems)
 
-    def have(self, ledger: LedgerData) -> bool | None:
-        """Whether a ledger has messages of transactions; None: that is not known. No request."""
-        found = [whole for _, whole in self._whole([ledger])]
-        if not found:
-            return None
-        return any(bool(pc.any(_is_over(each, "transactional")).as_py()) for each in found)
+    def have(self, ledgers: Sequence[LedgerData]) -> dict[int, bool]:
+        """The ids of those ledgers that are known, and whether they have messages of transactions.
 
-    def segments(self, ledgers: Sequence[LedgerData]) -> Sequence[SegmentTransactions] | None:
-        """What is known of the first of some ledgers, in order; None: it is not known.
+        Sends no request.
+        """
+        found: dict[int, bool] = {}
+        for _, whole in self._whole(ledgers):
+            found |= zip(_ids(whole), _is_over(whole, "transactional").to_pylist(), strict=True)
+        return found
 
-        Segments that have nothing of a transaction may be left out. The others are loaded with it
-        if any request has to be sent.
+    def segments(
+        self, ledgers: Sequence[LedgerData], place: int
+    ) -> Sequence[SegmentTransactions] | None:
+        """What is known of a ledger's segments, in order; None: it is not known.
+
+        Segments that have nothing of a transaction may be left out.
 
         Args:
-            ledgers: The ledgers, ascending; the first is asked for.
+            ledgers: The ledger and others, ascending; those behind it are looked up with it.
+            place: Which of them it is, from 0.
 
         Raises:
             StorageError: The statistics cannot be read.
         """
-        wanted = ledgers[0].ledger_id
+        wanted = ledgers[place].ledger_id
         if wanted not in self._loaded:
-            self._loaded = self._load(ledgers[:_LOADED_AHEAD])
+            near, size_bytes = [ledgers[place]], ledgers[place].data_stop
+            for each in ledgers[place + 1 : place + _LOADED_LEDGERS]:
+                size_bytes += each.data_stop
+                if size_bytes > _LOADED_BYTES:
+                    break
+                near.append(each)
+            self._loaded = self._load(near)
         return self._loaded[wanted]
 
     def _load(self, ledgers: Sequence[LedgerData]) -> dict[int, list[SegmentTransactions] | None]:
@@ -90,15 +103,15 @@ class KnownTransactions:
             each.ledger_id: None for each in ledgers
         }
         for file, whole in self._whole(ledgers):
-            is_told = pc.or_(_is_over(whole, "transactional"), _is_over(whole, "markers"))
-            told = whole.filter(is_told)
-            new = [each for each in _ids(whole) if found[each] is None]
+            is_new = pa.array([found[each] is None for each in _ids(whole)], pa.bool_())
+            new = whole.filter(is_new)
+            is_told = pc.or_(_is_over(new, "transactional"), _is_over(new, "markers"))
             try:
-                loaded = dict(_segments_of(file, told))
+                loaded = dict(_segments_of(file, new.filter(is_told)))
             except UNUSABLE as error:
                 self.problems.append(str(error))
                 continue
-            found |= {each: loaded.get(each, []) for each in new}
+            found |= {each: loaded.get(each, []) for each in _ids(new)}
         return found
 
     def _whole(self, ledgers: Sequence[LedgerData]) -> Iterator[tuple[SegmentFile, pa.Table]]:

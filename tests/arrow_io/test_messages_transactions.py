@@ -56,7 +56,7 @@ def test_entries_come_in_order_whether_looked_at_before_or_not() -> None:
     entries = iter(lookahead)
 
     first = next(entries)
-    assert lookahead.outcome(1, 2) is Outcome.COMMITTED
+    assert lookahead.outcome(1, 2, 0) is Outcome.COMMITTED
 
     assert first.count == 2
     assert _ids(entries) == [2, 3, 4, 5, 6, 7]
@@ -70,9 +70,9 @@ def test_marker_tells_the_outcome(marker_type: int, outcome: Outcome) -> None:
     """Both ids have to be those of the marker."""
     topic = _Topic(_SINGLE, _marker(marker_type, 1, 2))
 
-    assert topic.lookahead().outcome(1, 2) is outcome
-    assert topic.lookahead().outcome(2, 1) is Outcome.OPEN
-    assert topic.lookahead().outcome(1, 3) is Outcome.OPEN
+    assert topic.lookahead().outcome(1, 2, 0) is outcome
+    assert topic.lookahead().outcome(2, 1, 0) is Outcome.OPEN
+    assert topic.lookahead().outcome(1, 3, 0) is Outcome.OPEN
 
 
 @pytest.mark.parametrize("marker_type", [0, 10, 13, 20])
@@ -80,15 +80,15 @@ def test_other_markers_tell_nothing(marker_type: int) -> None:
     """Only a commit or an abort decides a transaction."""
     topic = _Topic(_SINGLE, _marker(marker_type, 1, 2))
 
-    assert topic.lookahead().outcome(1, 2) is Outcome.OPEN
+    assert topic.lookahead().outcome(1, 2, 0) is Outcome.OPEN
 
 
 def test_ids_of_64_bits_are_told_apart() -> None:
     """Ids are unsigned numbers of 64 bits; the entry table has them signed."""
     topic = _Topic(_marker(_ABORT, 0, 2**63), _marker(_COMMIT, 2**64 - 1, 2**64 - 2))
 
-    assert topic.lookahead().outcome(0, -(2**63)) is Outcome.ABORTED
-    assert topic.lookahead().outcome(-1, -2) is Outcome.COMMITTED
+    assert topic.lookahead().outcome(0, -(2**63), 0) is Outcome.ABORTED
+    assert topic.lookahead().outcome(-1, -2, 0) is Outcome.COMMITTED
 
 
 def test_outcome_is_remembered() -> None:
@@ -96,7 +96,7 @@ def test_outcome_is_remembered() -> None:
     topic = _Topic(_SINGLE, _SINGLE, _marker(_COMMIT, 0, 1), _SINGLE)
     lookahead = topic.lookahead()
 
-    outcomes = [lookahead.outcome(0, 1), lookahead.outcome(0, 2), lookahead.outcome(0, 1)]
+    outcomes = [lookahead.outcome(0, 1, 0), lookahead.outcome(0, 2, 0), lookahead.outcome(0, 1, 0)]
 
     assert outcomes == [Outcome.COMMITTED, Outcome.OPEN, Outcome.COMMITTED]
     assert _ids(lookahead) == [0, 1, 2, 3]
@@ -108,7 +108,7 @@ def test_markers_that_the_reader_has_passed_are_known() -> None:
     lookahead = topic.lookahead()
 
     assert len(_ids(lookahead)) == 4
-    assert lookahead.outcome(0, 1) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
 
 
 @pytest.mark.parametrize("max_kept_bytes", [0, 1, 300, 500])
@@ -119,14 +119,14 @@ def test_far_markers_are_looked_for_without_keeping_what_is_between(max_kept_byt
     entries = iter(lookahead)
     first = next(entries)
 
-    assert lookahead.outcome(0, 1) is Outcome.COMMITTED
-    assert lookahead.outcome(0, 2) is Outcome.ABORTED
-    assert lookahead.outcome(0, 3) is Outcome.OPEN
+    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 2, 0) is Outcome.ABORTED
+    assert lookahead.outcome(0, 3, 0) is Outcome.OPEN
 
     assert first.last_entry_id == 1
     assert _ids(entries) == list(range(2, 16))
     assert len(topic.reopened_behind) == 1
-    assert lookahead.outcome(0, 1) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
 
 
 def test_first_entry_that_may_have_been_the_marker_is_known() -> None:
@@ -135,8 +135,8 @@ def test_first_entry_that_may_have_been_the_marker_is_known() -> None:
     topic = _Topic(_SINGLE, _SINGLE, broken, _marker(_COMMIT, 0, 1), broken, _SINGLE)
     lookahead = topic.lookahead()
 
-    assert lookahead.outcome(0, 1) is Outcome.COMMITTED
-    assert lookahead.outcome(0, 2) is Outcome.OPEN
+    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 2, 0) is Outcome.OPEN
 
     assert lookahead.damage is not None
     assert lookahead.damage.entry_id == 2
@@ -151,7 +151,7 @@ def test_bound_is_of_all_that_is_kept() -> None:
     entries = iter(lookahead)
     next(entries)
 
-    assert lookahead.outcome(0, 1) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
 
     assert topic.reopened_behind == [7]
     assert _ids(entries) == list(range(2, 11))
@@ -165,10 +165,10 @@ def test_bound_counts_what_is_kept_at_once() -> None:
     entries = iter(lookahead)
 
     next(entries)
-    assert lookahead.outcome(0, 1) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
     next(entries)
     next(entries)
-    assert lookahead.outcome(0, 2) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 2, 0) is Outcome.COMMITTED
 
     assert topic.reopened_behind == []
     assert _ids(entries) == [6, 7]

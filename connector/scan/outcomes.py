@@ -1,0 +1,94 @@
+"""What became of the transactions that a read meets, as far as statistics know it.
+
+Otherwise a task reads on behind its ranges until it meets the marker of each transaction, through
+all that need not be read; and to the end of the topic for one that is open.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.format.object_names import MAX_LEDGER_ID
+from arrow_io.messages.transactions import KnownOutcome, Outcome
+from connector.scan.topic_read import EntryRange
+from connector.statistics.transactions import KnownTransactions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arrow_io.ledger_data import LedgerData
+    from connector.scan.topic_read import TopicRead
+    from connector.statistics.store import Statistics
+
+_ledger_id: Final = attrgetter("ledger_id")
+_MAX_TOLD: Final = 10_000
+"""Tasks carry no more; of other transactions they look for the markers."""
+_MAX_LOOKED_AT: Final = 1_000_000
+"""After so many mentions of transactions no more are looked up."""
+
+
+def with_outcomes(
+    read: TopicRead, ledgers: Sequence[LedgerData], statistics: Statistics | None
+) -> TopicRead:
+    """The read, with what is known of the transactions that are not closed where they begin.
+
+    Args:
+        read: The read.
+        ledgers: Its ledgers.
+        statistics: What is known of segments, if anything is.
+
+    Raises:
+        StorageError: Statistics cannot be read.
+    """
+    if statistics is None or read.options.uncommitted or not read.ranges:
+        return read
+    known = KnownTransactions(statistics, read.origin.topic)
+    wanted = {each.ledger_id for each in read.ranges}
+    have = known.have([each for each in ledgers if each.ledger_id in wanted])
+    if not any(have.values()):
+        return read
+    return replace(read, outcomes=_outcomes(read, ledgers, known))
+
+
+def _outcomes(
+    read: TopicRead, ledgers: Sequence[LedgerData], known: KnownTransactions
+) -> dict[str, KnownOutcome]:
+    found: dict[str, KnownOutcome] = {}
+    # Those whose markers were not met until now, and the ledger from which on they are known.
+    pending: dict[str, int] = {}
+    closed: set[str] = set()
+    # A message stands behind the marker: whoever begins to read between them finds none.
+    doubtful: set[str] = set()
+    last = read.ranges[-1].ledger_id
+    looked_at = 0
+    for place in range(
+        bisect_left(ledgers, read.ranges[0].ledger_id, key=_ledger_id), len(ledgers)
+    ):
+        ledger_id = ledgers[place].ledger_id
+        segments = known.segments(ledgers, place)
+        if segments is None:
+            # The markers may stand in it.
+            pending.clear()
+        for each in segments or ():
+            looked_at += len(each.begun) + len(each.outcomes)
+            doubtful |= each.begun.keys() & closed
+            closed |= each.outcomes.keys()
+            for name in pending.keys() & each.outcomes.keys():
+                outcome = Outcome.COMMITTED if each.outcomes[name] else Outcome.ABORTED
+                found[name] = KnownOutcome(pending.pop(name), ledger_id, outcome)
+            if read.ranges_within(EntryRange(ledger_id, each.first_entry_id, each.last_entry_id)):
+                for name in each.begun.keys() - each.outcomes.keys():
+                    pending.setdefault(name, ledger_id)
+        if looked_at > _MAX_LOOKED_AT or len(found) + len(pending) > _MAX_TOLD:
+            pending.clear()
+            break
+        if ledger_id >= last and not pending:
+            break
+    for name, first in pending.items():
+        found[name] = KnownOutcome(first, MAX_LEDGER_ID, Outcome.OPEN)
+    certain = (name for name in found if name not in doubtful)
+    return {name: found[name] for name in islice(certain, _MAX_TOLD)}
