@@ -37,7 +37,7 @@ OPTIONS: Final[dict[str, Any]] = {"format": "parquet", "value": "raw"}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Statistics of the topics, in segments of a few entries."""
     folder = str(tmp_path_factory.mktemp("statistics"))
-    with patch("connector.statistics.gathering.SEGMENT_BYTES", 1000):
+    with patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", 1000):
         for topic in TOPICS:
             open_catalog(str(topic.objects_folder)).analyze(folder, topic.name)
     return folder

@@ -106,7 +106,7 @@ def test_pulsar_plan_is_that_of_python(con: duckdb.DuckDBPyConnection, folder: s
     ).to_arrow_table()
 
     assert table.cast(PLAN_SCHEMA).equals(expected)
-    assert expected["skipped_segments"][0].as_py() == 3
+    assert expected["skipped_segments"][0].as_py() == 4
     sql = "SELECT sum(read_bytes), sum(skipped_bytes) FROM pulsar_plan(['multi-*'], start := $1)"
     assert con.execute(sql, [SINCE]).fetchall()[0][1] == 0
 
@@ -116,7 +116,7 @@ def test_pulsar_plan_reads_no_data() -> None:
     trace = RequestTrace()
     with (
         duckdb.connect() as con,
-        patch("connector.dataset.execute", side_effect=AssertionError),
+        patch("connector.scanner.execute", side_effect=AssertionError),
     ):
         register_duckdb(con, url=URL, catalog=open_catalog(URL, trace=trace))
         before = trace.counts.range_requests
@@ -157,4 +157,4 @@ def test_a_plan_is_made_for_each_execution(tmp_path: Path) -> None:
         )
         assert con.execute("EXECUTE planned").fetchall() == [(1, 0)]
         open_catalog(URL).analyze(tmp_path / "later", "multi-block")
-        assert con.execute("EXECUTE planned").fetchall() == [(0, 10)]
+        assert con.execute("EXECUTE planned").fetchall() == [(0, 12)]
