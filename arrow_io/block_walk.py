@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from arrow_io.core import builds
 from arrow_io.errors import CorruptBlockError, TruncatedObjectError
-from arrow_io.format.data_block import read_block_header
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.messages import layout
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
@@ -70,7 +69,7 @@ class BlockWalk:
         Raises:
             CorruptBlockError: The block's header or an entry id contradicts the index object, the
                 block ends before its last entry does, or an entry is too long.
-            UnknownFormatError: The block does not begin with the magic of PIP-17.
+            UnknownFormatError: The block does not begin with its format's magic.
             TruncatedObjectError: The data object ends before the entry does.
             MissingObjectError: There is no data object.
             StorageError: The store refused, or went on failing, or the object was replaced.
@@ -110,8 +109,7 @@ class BlockWalk:
         table = self._ledger.table
         length = table.data_header_length_bytes
         view, start = stream.at(self.position, length)
-        header = view[start : start + length]
-        read_block_header(header, expected=table.block_header(block), offset=self.position)
+        table.check_header(view[start : start + length], block, offset=self.position)
         self.position += length
 
     def _run(

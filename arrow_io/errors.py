@@ -102,11 +102,11 @@ class EntryNotInLedgerError(PulsarOffloadError, IndexError):
 
 
 class FormatError(PulsarOffloadError, ValueError):
-    """Bytes break the format of PIP-17, of an entry, or of a message."""
+    """Bytes break the format of PIP-17 or PIP-76, of an entry, or of a message."""
 
 
 class UnknownFormatError(FormatError):
-    """The object is not one of PIP-17 that we know: an unknown magic, a draft, another version."""
+    """The object is of no format that we know: an unknown magic, a draft, another version."""
 
 
 class UnsupportedFormatError(UnknownFormatError, NotImplementedError):

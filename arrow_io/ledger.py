@@ -52,8 +52,21 @@ class Ledger(Protocol):
             last_entry_id: Last entry (inclusive).
         """
 
-    def extent(self, first_entry_id: int, last_entry_id: int) -> tuple[int, int] | None:
-        """The bytes `[start, stop)` in which some entries surely stand; None if they are all lost.
+    @property
+    def length_bytes(self) -> int:
+        """Sum of the lengths of its entries' data; 0 if nothing says it."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """How many bytes its blocks take of the objects that hold them."""
+
+    def with_range_bytes(self, range_bytes: int) -> Ledger:
+        """The same ledger, of which one request asks for so many bytes at most."""
+
+    def extents(self, first_entry_id: int, last_entry_id: int) -> list[tuple[int, int]]:
+        """The bytes `[start, stop)` of each object in which some entries surely stand.
+
+        There are none if all of the entries are lost.
 
         Args:
             first_entry_id: First entry.
@@ -61,7 +74,7 @@ class Ledger(Protocol):
         """
 
     def position_of(self, entry_id: int) -> int | None:
-        """Where the header of an entry begins in its object, if this process knows it.
+        """Where the header of an entry begins in the object that holds it, if this process knows.
 
         Entries with which a block begins need not be known.
         """
@@ -72,8 +85,8 @@ class Ledger(Protocol):
         If no entry of its block has that id, nothing comes of it.
         """
 
-    def byte_span(self, first_entry_id: int, last_entry_id: int) -> ByteSpan | None:
-        """The bytes that `entry_runs` reads of an object; None if there are none.
+    def byte_spans(self, first_entry_id: int, last_entry_id: int) -> list[ByteSpan]:
+        """The bytes that `entry_runs` reads of each object, in this order; perhaps none.
 
         Args:
             first_entry_id: First entry.

@@ -1,12 +1,12 @@
-"""The entries of an offloaded ledger: ranges of its data object, planned by its block table.
+"""The entries of a ledger in one data object: ranges of it, planned by their block table.
 
 `BlobStoreBackedReadHandleImpl` is Pulsar's own reader. Unlike it, this one checks block headers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from arrow_io.block_walk import BlockWalk, walk_start
@@ -33,6 +33,7 @@ from arrow_io.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from arrow_io.format.object_names import ShareName
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_version import ObjectVersion
@@ -60,7 +61,7 @@ class LedgerData:
     """
 
     location: Location
-    name: LedgerObjectName
+    name: LedgerObjectName | ShareName
     table: BlockTable
     length_bytes: int
     managed_ledger: str | None
@@ -152,7 +153,7 @@ class LedgerData:
         Raises:
             CorruptBlockError: A block's header, lengths or ids contradict the index object.
             CorruptIndexError: The entries together are not as long as the ledger was.
-            UnknownFormatError: A block does not begin with the magic of PIP-17.
+            UnknownFormatError: A block does not begin with its format's magic.
             TruncatedObjectError: The data object ends too early.
             MissingEntriesError: The offloader lost entries.
             MissingObjectError: There is no data object.
@@ -225,8 +226,17 @@ class LedgerData:
         """
         _OFFSETS.remember(self.memory_key, entry_id, position)
 
-    def extent(self, first_entry_id: int, last_entry_id: int) -> tuple[int, int] | None:
-        """The bytes `[start, stop)` in which some entries surely stand; None if they are all lost.
+    @property
+    def stored_bytes(self) -> int:
+        """How many bytes its blocks take of the data object."""
+        return self.table.stored_bytes
+
+    def with_range_bytes(self, range_bytes: int) -> Self:
+        """The same ledger, of which one request asks for so many bytes at most."""
+        return replace(self, location=replace(self.location, range_bytes=range_bytes))
+
+    def extents(self, first_entry_id: int, last_entry_id: int) -> list[tuple[int, int]]:
+        """The bytes `[start, stop)` in which some entries surely stand; none if they are all lost.
 
         They are whole blocks, unless it is known where inside its block an entry stands.
 
@@ -236,7 +246,7 @@ class LedgerData:
         """
         blocks = self.blocks(first_entry_id, last_entry_id)
         if not blocks:
-            return None
+            return []
         start, stop = blocks[0].start, blocks[-1].stop
         if first_entry_id > blocks[0].first_entry_id:
             known = self.position_of(first_entry_id)
@@ -244,10 +254,10 @@ class LedgerData:
         if last_entry_id < blocks[-1].last_entry_id:
             known = self.position_of(last_entry_id + 1)
             stop = stop if known is None else known
-        return start, stop
+        return [(start, stop)]
 
-    def byte_span(self, first_entry_id: int, last_entry_id: int) -> ByteSpan | None:
-        """The bytes that `entry_runs` reads of the data object; None if the entries are all lost.
+    def byte_spans(self, first_entry_id: int, last_entry_id: int) -> list[ByteSpan]:
+        """The bytes that `entry_runs` reads of the data object; none if the entries are all lost.
 
         Args:
             first_entry_id: First entry.
@@ -255,9 +265,9 @@ class LedgerData:
         """
         last = self._last_stored(last_entry_id)
         if first_entry_id > last:
-            return None
+            return []
         _, position = walk_start(self, first_entry_id, _OFFSETS)
-        return self._span(position, last)
+        return [self._span(position, last)]
 
     def _span(self, position: int, last: int) -> ByteSpan:
         """The bytes from a position to the end of the block of an entry that is stored."""

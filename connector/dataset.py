@@ -99,8 +99,8 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             (
                 str(each.topic),
                 len(each.data),
-                sum(ledger.table.entry_count for ledger in each.data),
-                sum(ledger.table.data_object_length_bytes for ledger in each.data),
+                sum(ledger.last_entry_id + 1 for ledger in each.data),
+                sum(ledger.stored_bytes for ledger in each.data),
             )
             for each in self.scan.topics
         ]

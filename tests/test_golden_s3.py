@@ -184,7 +184,7 @@ def test_bounded_scan_reads_little_more_than_it_needs(
     )
     (task,) = dataset.scan.plan()
     (of, entries, block_start, _), *_ = task.block_ranges()
-    span = of.byte_span(entries.first_entry_id, entries.last_entry_id)
+    (span,) = of.byte_spans(entries.first_entry_id, entries.last_entry_id)
     assert span is not None
     last_block = of.blocks(last_entry_id, last_entry_id)[0]
     assert last_block.start < span.sure_stop <= last_block.stop

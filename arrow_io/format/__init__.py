@@ -1,1 +1,1 @@
-"""The bytes of one offloaded ledger as PIP-17 lays them out, one file a structure."""
+"""The bytes of offloaded ledgers as PIP-17 and PIP-76 lay them out, one file a structure."""

@@ -10,11 +10,14 @@ import struct
 import zlib
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from arrow_io.errors import EntryNotInLedgerError, MissingEntriesError, OptionError
-from arrow_io.format.data_block import BlockHeader
+from arrow_io.format.data_block import BlockHeader, read_block_header
 from arrow_io.wording import counted
+
+if TYPE_CHECKING:
+    from arrow_io.format.entry_frame import BytesLike
 
 INDEX_ENTRY_BYTES = 20
 INDEX_ENTRY = struct.Struct(">qiq")
@@ -37,13 +40,14 @@ class BlockEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlockTable:
-    """Where the blocks of a data object begin and end, and which entries they hold.
+    """Where the blocks of a ledger begin and end in a data object, and which entries they hold.
 
     Blocks are numbered from 0; a block number outside 0 … `block_count` - 1 is an `OptionError`.
     """
 
     data_object_length_bytes: int
-    """Length of the data object; compare it with the real one."""
+    """Where the last block ends. With one ledger in the object, as in PIP-17, its length; compare
+    it with the real one."""
     data_header_length_bytes: int
     """Length of each data block's header."""
     entry_table: bytes
@@ -74,18 +78,29 @@ class BlockTable:
 
     @property
     def entry_count(self) -> int:
-        """Number of entries of the ledger, whether they are stored or missing."""
-        return self.last_entry_id + 1
+        """Number of entries from the first block's on, whether they are stored or missing."""
+        return self.last_entry_id - self.least_entry_id + 1
+
+    @property
+    def stored_bytes(self) -> int:
+        """How many bytes of the data object all blocks take."""
+        return self.data_object_length_bytes - self._row_offset(0)
+
+    @property
+    def least_entry_id(self) -> int:
+        """Id of the first entry of the first block: 0 in PIP-17."""
+        return self._row_first_entry_id(0)
 
     def block_of(self, entry_id: int) -> int:
         """Number of the block that holds an entry.
 
         Raises:
-            EntryNotInLedgerError: The entry id is outside 0 … `last_entry_id` (inclusive).
+            EntryNotInLedgerError: The entry id is outside `least_entry_id` … `last_entry_id`
+                (inclusive).
             MissingEntriesError: The offloader lost the entry.
         """
-        if not 0 <= entry_id <= self.last_entry_id:
-            message = f"the ledger has the entries 0 … {self.last_entry_id}"
+        if not self.least_entry_id <= entry_id <= self.last_entry_id:
+            message = f"the ledger has the entries {self.least_entry_id} … {self.last_entry_id}"
             raise EntryNotInLedgerError(message, entry_id=entry_id)
         missing_from = self.missing_from_entry_id
         if missing_from is not None and entry_id >= missing_from:
@@ -125,6 +140,21 @@ class BlockTable:
             self.first_entry_id(block),
             self.data_header_length_bytes,
         )
+
+    def check_header(self, buffer: BytesLike, block: int, *, offset: int) -> None:
+        """Compare a block's header with what the table says of it.
+
+        Args:
+            buffer: The header.
+            block: Number of the block.
+            offset: Where the block stands, in bytes, for errors.
+
+        Raises:
+            TruncatedObjectError: `buffer` is shorter than the header.
+            UnknownFormatError: The block has another magic.
+            CorruptBlockError: A field of the header differs.
+        """
+        read_block_header(buffer, expected=self.block_header(block), offset=offset)
 
     @property
     def _row_count(self) -> int:

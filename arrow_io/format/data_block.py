@@ -82,7 +82,6 @@ def read_block_header(
 
     Raises:
         TruncatedObjectError: `buffer` is shorter than the header.
-        UnsupportedFormatError: The block is one of streaming offload (PIP-76).
         UnknownFormatError: The block has another magic.
         CorruptBlockError: A field differs from what is expected.
     """

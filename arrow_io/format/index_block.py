@@ -143,7 +143,6 @@ def read_index_block(data: bytes, *, object_key: str, ledger_id: int | None = No
 
     Raises:
         TruncatedObjectError: The object is shorter than its index_len.
-        UnsupportedFormatError: An index block of streaming offload (PIP-76).
         UnknownFormatError: Another magic, or ledger metadata in a form that Pulsar does not write.
         CorruptIndexError: Fields contradict each other, or the object is longer than
             `MAX_INDEX_OBJECT_BYTES`.

@@ -14,17 +14,18 @@ Magic      Structure                                 Pulsar class
 
 from __future__ import annotations
 
-from arrow_io.errors import UnknownFormatError, UnsupportedFormatError
+from arrow_io.errors import UnknownFormatError
 
 DATA_BLOCK_MAGIC = 0xFBDBABCB
 INDEX_BLOCK_MAGIC = 0xDE47DE47
 STREAMING_DATA_BLOCK_MAGIC = 0x26A66D32
 STREAMING_INDEX_BLOCK_MAGIC = 0x3D1FB0BC
 
-_STREAMING_MAGICS = frozenset({STREAMING_DATA_BLOCK_MAGIC, STREAMING_INDEX_BLOCK_MAGIC})
 _KNOWN_STRUCTURES = {
     DATA_BLOCK_MAGIC: "a data block",
     INDEX_BLOCK_MAGIC: "an index block",
+    STREAMING_DATA_BLOCK_MAGIC: "a data block of streaming offload (PIP-76)",
+    STREAMING_INDEX_BLOCK_MAGIC: "an index block of streaming offload (PIP-76)",
     0xDEAD1234: "the draft layout of 2018",
     1000: "the prototype from before PIP-17",
 }
@@ -42,23 +43,17 @@ def check_magic(
 
     Args:
         found: The magic read, unsigned.
-        expected: `DATA_BLOCK_MAGIC` or `INDEX_BLOCK_MAGIC`.
+        expected: One of the magics above.
         object_key: Key of the object, for the error.
         ledger_id: Ledger id, for the error.
         offset: Byte offset of the magic within the object, for the error.
 
     Raises:
-        UnsupportedFormatError: A structure of streaming offload (PIP-76).
-        UnknownFormatError: Any other magic; the message names both values.
+        UnknownFormatError: Another magic; the message names both values.
     """
     if found == expected:
         return
     values = f"magic 0x{found:08X}, expected 0x{expected:08X}"
-    if found in _STREAMING_MAGICS:
-        message = f"streaming offload (PIP-76) is not supported yet: {values}"
-        raise UnsupportedFormatError(
-            message, object_key=object_key, ledger_id=ledger_id, offset=offset
-        )
     known = _KNOWN_STRUCTURES.get(found)
     explained = f"{values}: this is {known}" if known else values
     message = f"not {_KNOWN_STRUCTURES[expected]}: {explained}"

@@ -9,8 +9,9 @@ data object, streaming (PIP-76)    `<uuid>`
 index object, streaming (PIP-76)   `<uuid>-index`
 ================================== =====================================================
 
-`<uuid>` is the lower-case canonical form of the offload attempt's 128-bit id, `<ledgerId>` is
-decimal without padding. Neither names the topic: all topics of a cluster lie side by side.
+`<uuid>` is the lower-case canonical form of the 128-bit id of the offload attempt, or in streaming
+offload of the segment; `<ledgerId>` is decimal without padding. Neither names the topic: all topics
+of a cluster lie side by side.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import re
 from dataclasses import dataclass
 from uuid import UUID
 
-from arrow_io.errors import OptionError, UnsupportedFormatError
+from arrow_io.errors import OptionError
 
 MAX_LEDGER_ID = 2**63 - 1
 """Greatest BookKeeper ledger id, inclusive."""
@@ -70,13 +71,39 @@ class LedgerObjectName:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentName:
+    """What names the two objects of a segment of streaming offload, which may hold any ledgers."""
+
+    uuid: UUID
+    """Id of the segment, `OffloadSegment.uidMsb` and `uidLsb`."""
+
+    @property
+    def data_name(self) -> str:
+        """Name of the data object."""
+        return str(self.uuid)
+
+    @property
+    def index_name(self) -> str:
+        """Name of the index object."""
+        return f"{self.uuid}-index"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareName(SegmentName):
+    """One ledger's share of a segment; other ledgers' shares are in the same objects."""
+
+    ledger_id: int
+    """BookKeeper ledger id."""
+
+
+@dataclass(frozen=True, slots=True)
 class ParsedName:
     """What the name of an object says."""
 
     uuid: UUID
     """Id of the offload attempt, or of the segment in streaming offload."""
     ledger_id: int | None
-    """None in streaming offload (PIP-76), whose objects hold parts of several ledgers."""
+    """None in streaming offload (PIP-76), whose objects hold shares of several ledgers."""
     is_index: bool
     """Whether this is the index object; else it is the data object."""
 
@@ -90,11 +117,11 @@ class ParsedName:
         """The offload attempt that the object belongs to.
 
         Raises:
-            UnsupportedFormatError: The name is one of streaming offload.
+            OptionError: The name is one of streaming offload.
         """
         if self.ledger_id is None:
-            message = f"streaming offload (PIP-76) is not supported yet: segment {self.uuid}"
-            raise UnsupportedFormatError(message)
+            message = f"segment {self.uuid} of streaming offload may hold any ledgers"
+            raise OptionError(message)
         return LedgerObjectName(self.uuid, self.ledger_id)
 
 

@@ -131,7 +131,7 @@ def row_estimate() -> Callable[[BoundTopic], object]:
             """About how many rows a scan gives; DuckDB only chooses by it which plan is best."""
             topic: TopicDataset = self.obj
             ledgers = (ledger for each in topic.scan.topics for ledger in each.data)
-            stored_bytes = sum(ledger.table.data_object_length_bytes for ledger in ledgers)
+            stored_bytes = sum(ledger.stored_bytes for ledger in ledgers)
             return max(1, stored_bytes // _BYTES_PER_ROW)
 
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:

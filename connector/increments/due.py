@@ -27,7 +27,7 @@ from connector.increments.progress import TopicProgress
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.ledger import Ledger
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.topic_name import TopicName
@@ -47,9 +47,9 @@ class DueLedgers:
     """
 
     topic: TopicLedgers
-    ledgers: tuple[LedgerData, ...]
-    last_read: LedgerData | None
-    waiting: tuple[LedgerData, ...]
+    ledgers: tuple[Ledger, ...]
+    last_read: Ledger | None
+    waiting: tuple[Ledger, ...]
     notices: tuple[str, ...]
     progress: TopicProgress
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.ledger import Ledger
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.increments.due import DueLedgers
@@ -359,7 +359,7 @@ class _Share:
         """The topic's progress behind what is taken."""
         return replace(self.due.progress, next=self.position)
 
-    def unprobed(self) -> Iterator[tuple[OpenTransactions, LedgerData]]:
+    def unprobed(self) -> Iterator[tuple[OpenTransactions, Ledger]]:
         """The next ledgers that have to be probed; what was read last tells of transactions too."""
         if self.step is not None:
             following = self.due.ledgers[self.step.place : self.step.place + _LOOKED_AHEAD]
@@ -399,7 +399,7 @@ class _Share:
         """How many ledgers are not taken, or not wholly."""
         return sum(1 for _ in self._left())
 
-    def _left(self) -> Iterator[LedgerData]:
+    def _left(self) -> Iterator[Ledger]:
         for each in (*self.due.ledgers, *self.due.waiting):
             if each.ledger_id >= self.position.ledger_id:
                 yield each

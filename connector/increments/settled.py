@@ -15,7 +15,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import MissingObjectError
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from arrow_io.errors import CorruptEntryError
-    from arrow_io.ledger import Block
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.ledger import Block, Ledger
     from arrow_io.messages.entry_run import EntryRun
     from connector.statistics.transactions import KnownTransactions, SegmentTransactions
 
@@ -70,7 +68,7 @@ class OpenTransactions:
         """Why some of the statistics could not be used, in words."""
         return () if self.known is None else self.known.problems
 
-    def unprobed(self, ledgers: Iterable[LedgerData]) -> Iterator[LedgerData]:
+    def unprobed(self, ledgers: Iterable[Ledger]) -> Iterator[Ledger]:
         """The ledgers of which the beginning has to be read before `settled` can tell."""
         missing = [each for each in ledgers if each.ledger_id not in self._probed]
         if self.known is not None and missing:
@@ -80,7 +78,7 @@ class OpenTransactions:
         if not self._are_used:
             yield from (each for each in missing if each.ledger_id not in self._probed)
 
-    def probe(self, ledger: LedgerData) -> None:
+    def probe(self, ledger: Ledger) -> None:
         """Read a little of a ledger; several threads may probe several at once.
 
         Raises:
@@ -93,7 +91,7 @@ class OpenTransactions:
                 self._are_used = True
         self._probed.add(ledger.ledger_id)
 
-    def settled(self, ledgers: Sequence[LedgerData], start: Position, stop: Position) -> Position:
+    def settled(self, ledgers: Sequence[Ledger], start: Position, stop: Position) -> Position:
         """The last position up to `stop` before which no transaction is open that was not before.
 
         Args:
@@ -124,7 +122,7 @@ class OpenTransactions:
         # They stand in the order in which they began.
         return min(next(iter(self._begun.values()), stop), stop)
 
-    def _look_further(self, ledgers: Sequence[LedgerData]) -> bool:
+    def _look_further(self, ledgers: Sequence[Ledger]) -> bool:
         """Look at a ledger, or its entries up to the end of a block; False if there are no more."""
         place = bisect_left(ledgers, self._looked_to.ledger_id, key=_ledger_id)
         if place == len(ledgers):
@@ -143,13 +141,13 @@ class OpenTransactions:
         self._looked_to = behind(ledger, last)
         return True
 
-    def _read(self, ledger: LedgerData, first: int, last: int) -> None:
+    def _read(self, ledger: Ledger, first: int, last: int) -> None:
         tally = Tally(salvage=self._salvage)
         for run in ledger.entry_runs(first, last, tally, verify_checksums=self._verify):
             self._note(run)
 
     def _take(
-        self, ledger: LedgerData, first: int, segments: Iterable[SegmentTransactions]
+        self, ledger: Ledger, first: int, segments: Iterable[SegmentTransactions]
     ) -> None:
         """Note what statistics say of a ledger's entries from one on."""
         for each in segments:
@@ -181,7 +179,7 @@ class OpenTransactions:
                 self._begun.pop(name, None)
 
 
-def probe_all(wanted: Iterable[tuple[OpenTransactions, LedgerData]]) -> None:
+def probe_all(wanted: Iterable[tuple[OpenTransactions, Ledger]]) -> None:
     """Probe ledgers of any topics, several at once.
 
     Raises:
@@ -193,16 +191,16 @@ def probe_all(wanted: Iterable[tuple[OpenTransactions, LedgerData]]) -> None:
             list(executor.map(lambda pair: pair[0].probe(pair[1]), pairs))
 
 
-def behind(ledger: LedgerData, last_entry_id: int) -> Position:
+def behind(ledger: Ledger, last_entry_id: int) -> Position:
     """The position behind an entry; behind the last one of a ledger, where the next may begin."""
     if last_entry_id >= ledger.last_entry_id:
         return Position(ledger.ledger_id + 1, 0)
     return Position(ledger.ledger_id, last_entry_id + 1)
 
 
-def _first_entries(ledger: LedgerData) -> Iterator[EntryRun]:
+def _first_entries(ledger: Ledger) -> Iterator[EntryRun]:
     """The first entries of some of a ledger's blocks."""
-    small = replace(ledger, location=replace(ledger.location, range_bytes=_PROBE_BYTES))
+    small = ledger.with_range_bytes(_PROBE_BYTES)
     blocks = small.blocks(0, small.last_entry_id)
     step = -(-len(blocks) // _PROBED_BLOCKS) or 1
     for block in reversed(blocks[::-step]):
@@ -212,10 +210,10 @@ def _first_entries(ledger: LedgerData) -> Iterator[EntryRun]:
         yield from small.entry_runs(block.first_entry_id, last, Tally(salvage=True))
 
 
-def _mean_bytes(ledger: LedgerData, block: Block) -> int:
+def _mean_bytes(ledger: Ledger, block: Block) -> int:
     """About how many bytes an entry takes."""
     if ledger.length_bytes:
-        return ENTRY_HEADER_BYTES + ledger.length_bytes // ledger.table.entry_count
+        return ENTRY_HEADER_BYTES + ledger.length_bytes // (ledger.last_entry_id + 1)
     entries = block.last_entry_id - block.first_entry_id + 1
     return max(ENTRY_HEADER_BYTES, (block.stop - block.start) // entries)
 
@@ -229,5 +227,5 @@ def _shows_transaction(run: EntryRun) -> bool:
     return False
 
 
-def _ledger_id(ledger: LedgerData) -> int:
+def _ledger_id(ledger: Ledger) -> int:
     return ledger.ledger_id

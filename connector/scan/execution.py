@@ -93,9 +93,7 @@ def byte_spans(tasks: Iterable[ScanTask]) -> Iterator[ByteSpan]:
     for task in tasks:
         for each in task.ranges:
             ledger = task.read.ledger(each.ledger_id)
-            span = ledger.byte_span(each.first_entry_id, each.last_entry_id)
-            if span is not None:
-                yield span
+            yield from ledger.byte_spans(each.first_entry_id, each.last_entry_id)
 
 
 def tally_of(options: ReadOptions, report: ReadReport) -> Tally:

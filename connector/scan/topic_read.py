@@ -243,14 +243,15 @@ class TopicRead:
             if not blocks:
                 # The offloader lost every entry: there is nothing to cut, yet the loss must be met.
                 yield each, 0
-            for block in blocks:
-                # The last piece has what was lost behind its block, too.
-                is_last = block is blocks[-1]
-                last = each.last_entry_id if is_last else block.last_entry_id
-                first = max(each.first_entry_id, block.first_entry_id)
-                extent = ledger.extent(first, min(last, block.last_entry_id))
-                size_bytes = 0 if extent is None else extent[1] - extent[0]
-                yield EntryRange(each.ledger_id, first, last), size_bytes
+            first = each.first_entry_id
+            # Each piece has what was lost behind its block, too, and the first what was before it.
+            ends = [*(block.first_entry_id - 1 for block in blocks[1:]), each.last_entry_id]
+            for block, last in zip(blocks, ends, strict=False):
+                extents = ledger.extents(
+                    max(first, block.first_entry_id), min(last, block.last_entry_id)
+                )
+                yield EntryRange(each.ledger_id, first, last), _size_bytes(extents)
+                first = last + 1
 
 
 @dataclass(frozen=True)
@@ -285,16 +286,20 @@ class ScanTask:
         return SentTask(self.ranges, tuple(positions))
 
     def block_ranges(self) -> Iterator[tuple[Ledger, EntryRange, int, int]]:
-        """Each range, with its ledger, and the bytes `[start, stop)` in which it stands.
+        """Each range, with its ledger, and the bytes `[start, stop)` of an object where it stands.
 
-        Ranges whose entries are all lost have none.
+        A range that stands in several objects is given for each. Ranges whose entries are all lost
+        have none.
         """
         for each in self.ranges:
             ledger = self.read.ledger(each.ledger_id)
-            extent = ledger.extent(each.first_entry_id, each.last_entry_id)
-            if extent is not None:
+            for extent in ledger.extents(each.first_entry_id, each.last_entry_id):
                 yield ledger, each, *extent
 
 
 def _first(entries: EntryRange) -> tuple[int, int]:
     return entries.ledger_id, entries.first_entry_id
+
+
+def _size_bytes(extents: Iterable[tuple[int, int]]) -> int:
+    return sum(stop - start for start, stop in extents)

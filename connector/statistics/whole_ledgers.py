@@ -95,8 +95,8 @@ def _units(
 ) -> Generator[Callable[[], _T | WholeLedger[_T]], None, None]:
     """The segments of each ledger, and behind them what became of it."""
     pairs = list(ledgers)
-    spans = (ledger.byte_span(0, ledger.last_entry_id) for _, ledger in pairs)
-    with RangesAhead(span for span in spans if span is not None) as ahead:
+    spans = (span for _, each in pairs for span in each.byte_spans(0, each.last_entry_id))
+    with RangesAhead(spans) as ahead:
         for topic, ledger in pairs:
             tally = Tally(salvage=True)
             error: PulsarOffloadError | None = None

@@ -11,7 +11,6 @@ from arrow_io.errors import (
     FormatError,
     TruncatedObjectError,
     UnknownFormatError,
-    UnsupportedFormatError,
 )
 from arrow_io.format.data_block import (
     BLOCK_FIELDS_BYTES,
@@ -63,7 +62,7 @@ def test_cut_header_is_truncated(length: int) -> None:
 @pytest.mark.parametrize(
     ("magic", "error", "words"),
     [
-        (0x26A66D32, UnsupportedFormatError, "PIP-76.*not supported yet.*26A66D32"),
+        (0x26A66D32, UnknownFormatError, "26A66D32.*data block of streaming offload"),
         (0xDE47DE47, UnknownFormatError, "DE47DE47, expected 0xFBDBABCB.*an index block"),
         (0xDEAD1234, UnknownFormatError, "DEAD1234, expected 0xFBDBABCB.*draft"),
         (0x0000002A, UnknownFormatError, "0000002A, expected 0xFBDBABCB"),

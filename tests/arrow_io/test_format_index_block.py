@@ -19,7 +19,6 @@ from arrow_io.errors import (
     OptionError,
     TruncatedObjectError,
     UnknownFormatError,
-    UnsupportedFormatError,
 )
 from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.data_block import BlockHeader
@@ -244,7 +243,7 @@ def test_all_entries_may_be_lost() -> None:
 @pytest.mark.parametrize(
     ("magic", "error", "words"),
     [
-        (0x3D1FB0BC, UnsupportedFormatError, "PIP-76.*not supported yet.*3D1FB0BC"),
+        (0x3D1FB0BC, UnknownFormatError, "3D1FB0BC.*index block of streaming offload"),
         (0xDEAD1234, UnknownFormatError, "DEAD1234, expected 0xDE47DE47.*draft"),
         (1000, UnknownFormatError, "000003E8, expected 0xDE47DE47.*prototype"),
         (0xFBDBABCB, UnknownFormatError, "FBDBABCB, expected 0xDE47DE47.*a data block"),

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.errors import OptionError, UnsupportedFormatError
+from arrow_io.errors import OptionError
 from arrow_io.format.object_names import (
     MAX_LEDGER_ID,
     LedgerObjectName,
+    ShareName,
     offload_uuid,
     parse_object_name,
 )
@@ -47,15 +48,17 @@ def test_golden_names_are_known() -> None:
 
 
 @pytest.mark.parametrize(("name", "is_index"), [(TEXT, False), (f"{TEXT}-index", True)])
-def test_streaming_names_are_recognised_and_not_supported(name: str, is_index: bool) -> None:
+def test_streaming_names_are_recognised(name: str, is_index: bool) -> None:
     """A name of streaming offload must be told apart, and must not become a ledger's."""
     parsed = parse_object_name(name)
 
     assert parsed is not None
     assert parsed.is_streaming
     assert (parsed.uuid, parsed.is_index) == (UUID_, is_index)
-    with pytest.raises(UnsupportedFormatError, match=f"not supported yet.*{TEXT}"):
+    with pytest.raises(OptionError, match=f"{TEXT} of streaming offload"):
         _ = parsed.ledger_object_name
+    share = ShareName(UUID_, 42)
+    assert name == (share.index_name if is_index else share.data_name)
 
 
 @pytest.mark.parametrize(

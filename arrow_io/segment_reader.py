@@ -1,0 +1,200 @@
+"""A segment of streaming offload (PIP-76), open for reading: its objects → shares of ledgers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Self
+
+from arrow_io.errors import TruncatedObjectError
+from arrow_io.format.index_block import (
+    MANAGED_LEDGER_NAME_KEY,
+    MAX_INDEX_OBJECT_BYTES,
+    check_format_version,
+)
+from arrow_io.format.object_names import ShareName
+from arrow_io.format.streaming_index import read_segment_index
+from arrow_io.ledger_reader import UNKNOWN_VERSIONS, ObjectVersions
+from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
+from arrow_io.segmented_ledger import SegmentShare
+from arrow_io.storage.ranges import RangeReader
+from arrow_io.wording import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from arrow_io.format.object_names import SegmentName
+    from arrow_io.format.streaming_block import StreamingBlockHeader
+    from arrow_io.format.streaming_index import SegmentIndex
+    from arrow_io.storage.location import Location
+
+_FIRST_LOOK_BYTES: Final = 4 << 10
+"""Read where a block should begin; an entry, by which it may stand further behind, is small."""
+_LOOK_GROWTH: Final = 16
+_MAX_LOOK_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True)
+class OffloadedSegment:
+    """One segment. Can be pickled; holds no connection.
+
+    Attributes:
+        location: Where its objects are.
+        name: Names of its objects.
+        index: Its index block.
+        starts: Where each of its blocks really begins, and behind them where the object ends, in
+            bytes; None: as the index block says.
+        warnings: What is odd, yet harmless, in words.
+        data_size_bytes: Real length of the data object; None if it is not known.
+        user_metadata: That of its index object, names in lower case, if the store gave it.
+        versions: The only versions of its objects that are read.
+    """
+
+    location: Location
+    name: SegmentName
+    index: SegmentIndex
+    starts: tuple[int, ...] | None = None
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    data_size_bytes: int | None = None
+    user_metadata: Mapping[str, str] | None = field(default=None, compare=False)
+    versions: ObjectVersions = field(default=UNKNOWN_VERSIONS, compare=False)
+
+    @classmethod
+    def open(
+        cls,
+        location: Location,
+        name: SegmentName,
+        *,
+        data_size_bytes: int | None = None,
+        versions: ObjectVersions = UNKNOWN_VERSIONS,
+    ) -> Self:
+        """Read the index object: one request; and one or a few for each block if it is wrong.
+
+        Pulsar's writer miscounts blocks at times (`streaming_block`). It shows by a data object
+        that is longer than its index object says. Then each block is looked for from where it
+        should begin.
+
+        Args:
+            location: Where the objects are.
+            name: Names of the objects.
+            data_size_bytes: Real length of the data object if it is known, as from a listing.
+            versions: Versions of the objects as far as they are known, likewise.
+
+        Raises:
+            MissingObjectError: There is no index object, or no data object where it is looked into.
+            UnknownFormatError: It is not an index object of PIP-76, or of another format version.
+            CorruptIndexError: Its fields contradict each other.
+            FormatError: It is longer than any index object that is read.
+            TruncatedObjectError: It is shorter than it says.
+            ObjectChangedError: It is of another version.
+            StorageError: The store refused, or went on failing.
+        """
+        key = name.index_name
+        content = location.read_object(
+            key, max_bytes=MAX_INDEX_OBJECT_BYTES, version=versions.index
+        )
+        unversioned = None
+        if content.user_metadata is not None:
+            unversioned = check_format_version(content.user_metadata, object_key=key)
+        index = read_segment_index(content.data, object_key=key)
+        segment = cls(
+            location,
+            name,
+            index,
+            None,
+            (*([unversioned] if unversioned else []), *index.warnings),
+            data_size_bytes,
+            content.user_metadata,
+            replace(versions, index=versions.index or content.version),
+        )
+        told = index.data_object_length_bytes
+        if data_size_bytes is None or data_size_bytes <= told:
+            return segment
+        reader = RangeReader(location, name.data_name, data_size_bytes, versions.data)
+        starts = _real_starts(reader, index.headers)
+        warning = (
+            f"{name.data_name}: {counted(data_size_bytes - told, 'byte')} more than the index"
+            " object says: its writer miscounted blocks, and may have lost entries"
+        )
+        return replace(segment, starts=starts, warnings=(warning, *segment.warnings))
+
+    @property
+    def managed_ledger(self) -> str | None:
+        """Name of the managed ledger; None if nothing names it, as Pulsar's writer does not."""
+        return (self.user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
+
+    @property
+    def ledger_ids(self) -> tuple[int, ...]:
+        """The ledgers of which it has a share, in the order in which they stand in it."""
+        return tuple(each.ledger_id for each in self.index.groups)
+
+    @cached_property
+    def shares(self) -> tuple[SegmentShare, ...]:
+        """The share of each ledger, in the same order; they are read as far as the object goes."""
+        told = self.index.data_object_length_bytes
+        size_bytes = self.data_size_bytes
+        return tuple(
+            SegmentShare(
+                self.location,
+                ShareName(self.name.uuid, table.ledger_id),
+                table,
+                0,
+                self.managed_ledger,
+                self.versions.data,
+                size_bytes if size_bytes is not None and size_bytes < told else None,
+            )
+            for table in self.index.tables(self.starts)
+        )
+
+    def truncation(self, share: SegmentShare) -> TruncatedObjectError | None:
+        """The error if the data object ends within or before a share; None if it does not."""
+        size_bytes, stop = self.data_size_bytes, share.table.data_object_length_bytes
+        if size_bytes is None or size_bytes >= stop:
+            return None
+        message = (
+            f"the data object has {counted(size_bytes, 'byte')}, its index object says"
+            f" {self.index.data_object_length_bytes}"
+        )
+        return TruncatedObjectError(
+            message,
+            object_key=self.name.data_name,
+            ledger_id=share.ledger_id,
+            offset=size_bytes,
+        )
+
+
+def _real_starts(reader: RangeReader, headers: Sequence[StreamingBlockHeader]) -> tuple[int, ...]:
+    """Where blocks begin in an object that is longer than their writer counted.
+
+    A block stands where it was counted to, or further behind; each by as much as the one before it
+    at least. One that is not found is taken to be where it should be, and shows when it is read.
+    """
+    slack = reader.size_bytes - sum(each.block_length_bytes for each in headers)
+    # Each byte is looked at about once, unless blocks are not where they can be.
+    left_bytes = 2 * reader.size_bytes
+    starts, told, shift = [], 0, 0
+    for header in headers:
+        first = told + shift
+        # An entry is not longer, and a block is further behind than the last by one at most.
+        last = min(told + slack, first + min(MAX_MESSAGE_BYTES, left_bytes))
+        found = _find(reader, header.serialize(), first, last)
+        left_bytes -= (last if found is None else found) - first
+        starts.append(first if found is None else found)
+        shift = starts[-1] - told
+        told += header.block_length_bytes
+    return *starts, reader.size_bytes
+
+
+def _find(reader: RangeReader, wanted: bytes, first: int, last: int) -> int | None:
+    """Where some bytes stand that begin at `first … last` (inclusive); None if they do not."""
+    position, look_bytes = first, _FIRST_LOOK_BYTES
+    while position <= last:
+        stop = min(min(position + look_bytes, last + 1) + len(wanted), reader.size_bytes)
+        if stop - position < len(wanted):
+            return None
+        place = reader.read(position, stop).find(wanted)
+        if place >= 0:
+            return position + place
+        position = stop - len(wanted) + 1
+        look_bytes = min(look_bytes * _LOOK_GROWTH, _MAX_LOOK_BYTES)
+    return None
