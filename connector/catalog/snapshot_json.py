@@ -23,6 +23,7 @@ from connector.catalog.ledger_copy import LedgerCopy, age_rank, object_versions
 from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
     OffloadContext,
+    OffloadSegment,
     TopicMetadata,
 )
 from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger
@@ -173,7 +174,20 @@ def _ledger(info: LedgerInfo) -> dict[str, Any]:
             "timestamp_ms": offload.timestamp_ms,
             "driver": offload.driver,
             "driver_properties": dict(offload.driver_properties),
+            "segments": list(map(_segment, offload.segments)),
         },
+    }
+
+
+def _segment(segment: OffloadSegment) -> dict[str, Any]:
+    return {
+        "uuid": str(segment.uuid),
+        "complete": segment.complete,
+        "assigned_timestamp_ms": segment.assigned_timestamp_ms,
+        "timestamp_ms": segment.timestamp_ms,
+        "end_entry_id": segment.end_entry_id,
+        "driver": segment.driver,
+        "driver_properties": dict(segment.driver_properties),
     }
 
 
@@ -375,6 +389,21 @@ def _read_offload(value: dict[str, Any]) -> OffloadContext:
         other_uuids=tuple(UUID(read_text(each)) for each in value["other_uuids"]),
         bookkeeper_deleted=_told_flag(value["bookkeeper_deleted"]),
         timestamp_ms=_whole(value["timestamp_ms"]),
+        driver=None if driver is None else read_text(driver),
+        driver_properties=_texts(value["driver_properties"]),
+        # Snapshots of earlier releases do not have them.
+        segments=tuple(map(_read_segment, value.get("segments", ()))),
+    )
+
+
+def _read_segment(value: dict[str, Any]) -> OffloadSegment:
+    driver = value["driver"]
+    return OffloadSegment(
+        uuid=UUID(read_text(value["uuid"])),
+        complete=_told_flag(value["complete"]),
+        assigned_timestamp_ms=_whole(value["assigned_timestamp_ms"]),
+        timestamp_ms=_whole(value["timestamp_ms"]),
+        end_entry_id=_whole(value["end_entry_id"]),
         driver=None if driver is None else read_text(driver),
         driver_properties=_texts(value["driver_properties"]),
     )

@@ -14,7 +14,6 @@ from arrow_io.errors import (
     CorruptMetadataError,
     FormatError,
     OptionError,
-    UnsupportedFormatError,
 )
 from arrow_io.messages import codecs
 from connector.catalog.metadata.managed_ledger import (
@@ -25,6 +24,7 @@ from connector.catalog.metadata.topic_metadata import (
     MAX_METADATA_BYTES,
     LedgerInfo,
     OffloadContext,
+    OffloadSegment,
     TopicMetadata,
     in_order,
 )
@@ -221,14 +221,37 @@ def test_unknown_fields_are_left_out() -> None:
     assert parse_managed_ledger_info(VECTOR + bytes.fromhex("f80601"), TOPIC) == MEANING
 
 
-def test_streaming_offload_is_refused() -> None:
-    """A ledger of PIP-76 lies under other names, which are not read; the error names it."""
-    context = _field(7, b"\x08\x01\x10\x02")
-    data = _field(1, b"\x08\x09" + _field(5, context))
+def test_segments_of_streaming_offload_are_told() -> None:
+    """A ledger of PIP-76 names its segments in order, and what is not said of one stays unsaid."""
+    whole = bytes.fromhex("0801 1002 1801 2005 2806 3007 3a0a 0a0164 1205 0a016b1200")
+    context = _field(7, whole) + _field(7, b"\x08\x03\x10\x04\x18\x00")
+    data = _field(1, b"\x08\x09\x10\x0c" + _field(5, b"\x18\x01" + context))
 
-    with pytest.raises(
-        UnsupportedFormatError, match="00000000-0000-0001-0000-000000000002"
-    ) as info:
+    parsed = parse_managed_ledger_info(data, TOPIC)
+
+    first = OffloadSegment(
+        uuid=UUID("00000000-0000-0001-0000-000000000002"),
+        complete=True,
+        assigned_timestamp_ms=5,
+        timestamp_ms=6,
+        end_entry_id=7,
+        driver="d",
+        driver_properties={"k": ""},
+    )
+    second = OffloadSegment(uuid=UUID("00000000-0000-0003-0000-000000000004"), complete=False)
+    offload = parsed.ledgers[0].offload
+    assert offload is not None
+    assert offload.uuid is None
+    assert offload.segments == (first, second)
+    assert parsed.named_attempts == {(9, first.uuid), (9, second.uuid)}
+    assert serialize_managed_ledger_info(parsed) == data
+
+
+def test_a_segment_has_no_negative_entry() -> None:
+    """An entry id that no ledger has is refused, as every other number."""
+    data = _field(1, b"\x08\x09" + _field(5, _field(7, b"\x30" + _NEGATIVE)))
+
+    with pytest.raises(CorruptMetadataError, match="last entry id of a segment") as info:
         parse_managed_ledger_info(data, TOPIC)
     assert info.value.ledger_id == 9
 

@@ -148,7 +148,6 @@ class MetadataFolder:
                 or has none of the files.
             OptionError: Nothing says which topic a folder is of.
             StorageError: The files cannot be read.
-            UnsupportedFormatError: A ledger was offloaded by streaming offload (PIP-76).
         """
         folder = self._folders.get(topic) or self._folders.get(topic.base)
         return None if folder is None else folder.metadata.get(topic)
@@ -246,7 +245,6 @@ class _TopicFolder:
             MissingObjectError: There is no folder, or no file of it is about ledgers.
             OptionError: Nothing says which topic it is of.
             StorageError: A file cannot be read.
-            UnsupportedFormatError: A ledger was offloaded by streaming offload (PIP-76).
         """
         warnings: list[str] = []
         topic, is_sure = self._told_topic(warnings)

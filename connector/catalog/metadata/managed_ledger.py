@@ -27,7 +27,6 @@ from arrow_io.errors import (
     CorruptEntryError,
     CorruptMetadataError,
     OptionError,
-    UnsupportedFormatError,
 )
 from arrow_io.format.object_names import offload_uuid
 from arrow_io.messages import codecs
@@ -37,6 +36,7 @@ from connector.catalog.metadata.topic_metadata import (
     MAX_METADATA_BYTES,
     LedgerInfo,
     OffloadContext,
+    OffloadSegment,
     TopicMetadata,
     checked_position,
     in_order,
@@ -67,6 +67,11 @@ _MESSAGES: Final = {
     "OffloadSegment": """
         1 uidMsb optional int64
         2 uidLsb optional int64
+        3 complete optional bool
+        4 assignedTimestamp optional int64
+        5 offloadedTimestamp optional int64
+        6 endEntryId optional int64
+        7 driverMetadata optional OffloadDriverMetadata
     """,
     "OffloadContext": """
         1 uidMsb optional int64
@@ -117,7 +122,6 @@ def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
     Raises:
         CorruptMetadataError: It is not such a value, is longer than `MAX_METADATA_BYTES`, or its
             ledgers cannot be those of a topic.
-        UnsupportedFormatError: A ledger was offloaded by streaming offload (PIP-76).
     """
     _check_size(len(data))
     if data.startswith(_MAGIC):
@@ -224,11 +228,6 @@ def _optional(message: Any, name: str) -> Any:  # noqa: ANN401 - protobuf has no
 
 def _ledger_info(message: Any) -> LedgerInfo:  # noqa: ANN401
     offload = _optional(message, "offloadContext")
-    if offload is not None and offload.offloadSegment:
-        segment = offload.offloadSegment[0]
-        uuid = offload_uuid(segment.uidMsb, segment.uidLsb)
-        text = f"streaming offload (PIP-76) is not supported yet: segment {uuid}"
-        raise UnsupportedFormatError(text, ledger_id=message.ledgerId)
     return LedgerInfo(
         ledger_id=message.ledgerId,
         entries=_optional(message, "entries"),
@@ -247,6 +246,20 @@ def _offload_context(message: Any) -> OffloadContext:  # noqa: ANN401
         complete=message.complete,
         bookkeeper_deleted=message.bookkeeperDeleted,
         timestamp_ms=message.timestamp or None,
+        driver=None if driver is None else _utf8(driver.name),
+        driver_properties={} if driver is None else _properties(driver.properties),
+        segments=tuple(map(_offload_segment, message.offloadSegment)),
+    )
+
+
+def _offload_segment(message: Any) -> OffloadSegment:  # noqa: ANN401
+    driver = _optional(message, "driverMetadata")
+    return OffloadSegment(
+        uuid=offload_uuid(message.uidMsb, message.uidLsb),
+        complete=_optional(message, "complete"),
+        assigned_timestamp_ms=_optional(message, "assignedTimestamp"),
+        timestamp_ms=_optional(message, "offloadedTimestamp"),
+        end_entry_id=_optional(message, "endEntryId"),
         driver=None if driver is None else _utf8(driver.name),
         driver_properties={} if driver is None else _properties(driver.properties),
     )
@@ -292,6 +305,25 @@ def _fill_offload(message: Any, offload: OffloadContext) -> None:  # noqa: ANN40
         message.bookkeeperDeleted = True
     if offload.timestamp_ms is not None:
         message.timestamp = offload.timestamp_ms
+    _fill_driver(message, offload)
+    for segment in offload.segments:
+        _fill_segment(message.offloadSegment.add(), segment)
+
+
+def _fill_segment(message: Any, segment: OffloadSegment) -> None:  # noqa: ANN401
+    message.uidMsb, message.uidLsb = _halves(segment.uuid)
+    for name, value in (
+        ("complete", segment.complete),
+        ("assignedTimestamp", segment.assigned_timestamp_ms),
+        ("offloadedTimestamp", segment.timestamp_ms),
+        ("endEntryId", segment.end_entry_id),
+    ):
+        if value is not None:
+            setattr(message, name, value)
+    _fill_driver(message, segment)
+
+
+def _fill_driver(message: Any, offload: OffloadContext | OffloadSegment) -> None:  # noqa: ANN401
     if offload.driver is not None:
         message.driverMetadata.name = offload.driver.encode()
         _add_properties(message.driverMetadata.properties, offload.driver_properties)

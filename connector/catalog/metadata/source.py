@@ -61,7 +61,6 @@ class MetadataSource(Protocol):
             CorruptMetadataError: What the source says is malformed, or contradicts itself.
             MissingObjectError: The user named a place for the topic, and nothing is there.
             StorageError: The source cannot be read.
-            UnsupportedFormatError: A ledger was offloaded by streaming offload (PIP-76).
         """
 
     def named_attempts(

@@ -25,6 +25,25 @@ MAX_METADATA_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadSegment:
+    """One segment of streaming offload (PIP-76) that has entries of a ledger."""
+
+    uuid: UUID
+    """Id of the segment, which names the objects."""
+    complete: bool | None = None
+    """Whether the objects were written whole; None if that is not said."""
+    assigned_timestamp_ms: int | None = None
+    """When it was begun, ms since the epoch."""
+    timestamp_ms: int | None = None
+    """When it was complete, ms since the epoch."""
+    end_entry_id: int | None = None
+    """Id of its last entry of the ledger (inclusive); None if that is not said."""
+    driver: str | None = None
+    """OffloadDriverMetadata.name."""
+    driver_properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffloadContext:
     """One offload of a ledger, as its cluster recorded it. Equal contexts are interchangeable."""
 
@@ -43,11 +62,20 @@ class OffloadContext:
     """OffloadDriverMetadata.name, such as `aws-s3`."""
     driver_properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Among them `bucket`, `region` and `serviceEndpoint`, empty if they were not set."""
+    segments: tuple[OffloadSegment, ...] = ()
+    """Where its entries are if streaming offload (PIP-76) wrote them, in their order; else none."""
+
+    @property
+    def uuids(self) -> tuple[UUID, ...]:
+        """What names its objects, as far as the source says it."""
+        own = () if self.uuid is None else (self.uuid,)
+        return (*own, *(each.uuid for each in self.segments))
 
     @property
     def bucket(self) -> str | None:
         """Bucket that the objects were written to; None if the source does not say it."""
-        return self.driver_properties.get("bucket") or None
+        told = (self.driver_properties, *(each.driver_properties for each in self.segments))
+        return next((each["bucket"] for each in told if each.get("bucket")), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +125,10 @@ class TopicMetadata:
     def named_attempts(self) -> set[tuple[int, UUID]]:
         """Ledger id and uuid of each offload, complete or not, whose uuid is known."""
         return {
-            (info.ledger_id, info.offload.uuid)
+            (info.ledger_id, uuid)
             for info in self.ledgers
-            if info.offload is not None and info.offload.uuid is not None
+            if info.offload is not None
+            for uuid in info.offload.uuids
         }
 
     def lacks(self, ledger_id: int) -> bool:
@@ -156,12 +185,16 @@ def checked_position(ledger_id: int, entry_id: int) -> tuple[int, int]:
 
 def _check(ledger: LedgerInfo) -> None:
     offloaded_ms = ledger.offload.timestamp_ms if ledger.offload else None
+    segments = ledger.offload.segments if ledger.offload else ()
     for what, number in (
         ("ledger id", ledger.ledger_id),
         ("number of entries", ledger.entries),
         ("size in bytes", ledger.size_bytes),
         ("time of closing", ledger.timestamp_ms),
         ("time of the offload", offloaded_ms),
+        *(("time of a segment", each.assigned_timestamp_ms) for each in segments),
+        *(("time of a segment", each.timestamp_ms) for each in segments),
+        *(("last entry id of a segment", each.end_entry_id) for each in segments),
     ):
         if number is not None and not 0 <= number <= MAX_LEDGER_ID:
             message = f"a {what} is in 0 … 2^63 - 1, not {number}"
