@@ -110,7 +110,7 @@ class UnknownFormatError(FormatError):
 
 
 class UnsupportedFormatError(UnknownFormatError, NotImplementedError):
-    """The format is one that we recognise and do not read yet (streaming offload, PIP-76)."""
+    """What is there is well-formed, and more than can be read of it."""
 
 
 class TruncatedObjectError(FormatError, EOFError):

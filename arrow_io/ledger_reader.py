@@ -1,7 +1,6 @@
-"""One offloaded ledger, open for reading: its objects → entries → record batches.
+"""One ledger of PIP-17, open for reading: its index object is read whole, and says the rest.
 
-What comes in are the index object, read whole, and ranges of the data object, planned by the index
-(`BlobStoreBackedReadHandleImpl` is Pulsar's own reader). Unlike Pulsar, block headers are checked.
+`BlobStoreBackedReadHandleImpl` is Pulsar's own reader. Unlike it, this one checks block headers.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
-from arrow_io.columns import Origin, projection
 from arrow_io.errors import (
     CorruptIndexError,
-    EntryNotInLedgerError,
     PulsarOffloadError,
     TruncatedObjectError,
 )
@@ -26,35 +23,17 @@ from arrow_io.format.index_block import (
 )
 from arrow_io.lazy import cached_property
 from arrow_io.ledger_data import LedgerData
-from arrow_io.messages import layout
-from arrow_io.messages.chunks import ChunkLookback
-from arrow_io.messages.encryption import PayloadDecryptor
-from arrow_io.messages.message_reader import MessageReader
-from arrow_io.messages.transactions import TransactionLookahead
+from arrow_io.open_ledger import OpenLedger
 from arrow_io.storage.object_version import agree
-from arrow_io.storage.ranges_ahead import RangesAhead
-from arrow_io.tally import Tally
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
-    import pyarrow as pa
-
+    from arrow_io.format.ledger_metadata import LedgerMetadata
     from arrow_io.format.object_names import LedgerObjectName
-    from arrow_io.messages.encryption import DecryptionKeys
-    from arrow_io.messages.entry_run import EntryRun
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_version import ObjectVersion
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry as the broker wrote it to BookKeeper."""
-
-    ledger_id: int
-    entry_id: int
-    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +52,7 @@ UNKNOWN_VERSIONS = ObjectVersions()
 
 
 @dataclass(frozen=True)
-class OffloadedLedger:
+class OffloadedLedger(OpenLedger):
     """One offloaded ledger. Can be pickled; holds no connection.
 
     Attributes:
@@ -199,79 +178,15 @@ class OffloadedLedger:
         """Id of the last entry (inclusive)."""
         return self.index.last_entry_id
 
-    def read_entries(self, first_entry_id: int, last_entry_id: int) -> Iterator[Entry]:
-        """Read some entries, from the nearest place known before the first.
+    @property
+    def ledger_metadata(self) -> LedgerMetadata:
+        """BookKeeper's metadata of it."""
+        return self.index.ledger_metadata
 
-        The last one's place is estimated from its id, and all up to there is requested at once.
-
-        Args:
-            first_entry_id: First entry.
-            last_entry_id: Last entry (inclusive).
-
-        Raises:
-            EntryNotInLedgerError: The ledger has no such entries.
-            CorruptBlockError: The block's header, lengths or ids contradict the index object.
-            CorruptIndexError: All entries together are not as long as the ledger was.
-            UnknownFormatError: The block does not begin with the magic of PIP-17.
-            TruncatedObjectError: The data object ends too early.
-            MissingEntriesError: The offloader lost the entries.
-            MissingObjectError: There is no data object.
-            ObjectChangedError: The data object was replaced.
-            StorageError: The store refused, or went on failing.
-        """
-        if not 0 <= first_entry_id <= last_entry_id <= self.last_entry_id:
-            message = (
-                f"entries {first_entry_id} … {last_entry_id} were asked for; the ledger has the"
-                f" entries 0 … {self.last_entry_id}"
-            )
-            raise EntryNotInLedgerError(
-                message, object_key=self.name.data_name, ledger_id=self.ledger_id
-            )
-        with RangesAhead(at_once=True) as ahead:
-            for run in self.data.entry_runs(first_entry_id, last_entry_id, Tally(), ahead=ahead):
-                for index in range(run.count):
-                    data = bytes(run.view(index, layout.FRAME))
-                    yield Entry(self.ledger_id, run.number(index, layout.ENTRY_ID), data)
-
-    def record_batches(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        tally: Tally | None = None,
-        verify_checksums: bool = True,
-        decryption_keys: DecryptionKeys | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Read all messages of this ledger alone.
-
-        Args:
-            columns: Names of columns (`arrow_io.columns`); None for the default ones.
-            tally: Says whether damage is raised, or counted in its report.
-            verify_checksums: Whether to compare the CRC32C of each entry.
-            decryption_keys: Private keys for encrypted payloads.
-
-        Raises:
-            OptionError: There is no column of a name.
-            PulsarOffloadError: What `entry_runs`, `MessageReader` or `Projection.record_batch`
-                raises.
-        """
-        wanted = projection(columns)
-        tally = tally or Tally()
-        verify = verify_checksums and wanted.needs.metadata
-        last = self.last_entry_id
-
-        def behind(run: EntryRun) -> Iterator[EntryRun]:
-            # What is lost there is counted when the reader comes to it.
-            first = run.last_entry_id + 1
-            return self.data.entry_runs(first, last, tally.uncounted(), verify_checksums=verify)
-
-        entries = self.data.entry_runs(0, last, tally, verify_checksums=verify)
-        runs = TransactionLookahead(entries, behind)
-        lookback = ChunkLookback(lambda _: iter(()))
-        decryptor = PayloadDecryptor(decryption_keys)
-        reader = MessageReader(runs, wanted.needs, tally, lookback=lookback, decryptor=decryptor)
-        for rows in reader:
-            tally.report.rows += rows.count
-            yield wanted.record_batch(rows, Origin(), tally)
+    @property
+    def parts(self) -> tuple[LedgerData, ...]:
+        """What each object has of it: one has all."""
+        return (self.data,)
 
 
 def _check_owner(index: IndexBlock, user_metadata: Mapping[str, str], *, object_key: str) -> None:

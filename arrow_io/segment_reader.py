@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from arrow_io.errors import TruncatedObjectError
 from arrow_io.format.index_block import (
@@ -14,9 +13,11 @@ from arrow_io.format.index_block import (
 )
 from arrow_io.format.object_names import ShareName
 from arrow_io.format.streaming_index import read_segment_index
-from arrow_io.ledger_reader import UNKNOWN_VERSIONS, ObjectVersions
+from arrow_io.lazy import cached_property
+from arrow_io.ledger_reader import UNKNOWN_VERSIONS, ObjectVersions, OffloadedLedger
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
-from arrow_io.segmented_ledger import SegmentShare
+from arrow_io.open_ledger import OpenLedger
+from arrow_io.segmented_ledger import SegmentedLedger, SegmentShare
 from arrow_io.storage.ranges import RangeReader
 from arrow_io.wording import counted
 
@@ -161,6 +162,50 @@ class OffloadedSegment:
             ledger_id=share.ledger_id,
             offset=size_bytes,
         )
+
+
+@dataclass(frozen=True)
+class SegmentedOffload(OpenLedger):
+    """A ledger of streaming offload, open for reading, as `OffloadedLedger` is one of PIP-17.
+
+    Attributes:
+        segmented: What reads its entries.
+        user_metadata: That of the first segment's index object, names in lower case.
+        warnings: What is odd, yet harmless, in words.
+    """
+
+    segmented: SegmentedLedger
+    user_metadata: Mapping[str, str] | None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def data(self) -> SegmentedLedger:
+        """The part of it that reads entries."""
+        return self.segmented
+
+    @property
+    def location(self) -> Location:
+        """Where its objects are."""
+        return self.data.location
+
+    @property
+    def name(self) -> ShareName:
+        """Names of the objects of its first segment."""
+        return self.data.shares[0].name
+
+    @property
+    def ledger_metadata(self) -> None:
+        """BookKeeper's metadata of it, which segments do not have."""
+        return
+
+    @property
+    def parts(self) -> tuple[SegmentShare, ...]:
+        """What each object has of it, ascending."""
+        return self.data.shares
+
+
+AnyLedger: TypeAlias = OffloadedLedger | SegmentedOffload
+"""A ledger that is open for reading, of either kind."""
 
 
 def _real_starts(reader: RangeReader, headers: Sequence[StreamingBlockHeader]) -> tuple[int, ...]:

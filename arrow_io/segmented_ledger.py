@@ -209,18 +209,30 @@ class SegmentedLedger:
             error = CorruptIndexError(message, object_key=key, ledger_id=self.ledger_id)
             tally.lose(Unit.LEDGER, error)
 
+    def gaps(self) -> list[MissingEntriesError]:
+        """An error for each run of entries that no share has, by what index objects say."""
+        found, wanted = [], 0
+        for share in self.shares:
+            if wanted < share.first_entry_id:
+                found.append(self._missing(wanted, share.first_entry_id - 1))
+            wanted = share.last_entry_id + 1
+        if wanted <= self.last_entry_id:
+            found.append(self._missing(wanted, self.last_entry_id))
+        return found
+
     def _lose(self, first: int, last: int, tally: Tally) -> None:
         """Tell of entries between shares, or around them."""
-        if first > last:
-            return
+        if first <= last:
+            tally.lose(Unit.ENTRY, self._missing(first, last), count=last - first + 1)
+
+    def _missing(self, first: int, last: int) -> MissingEntriesError:
         place = self._place(first)
         share = self.shares[max(place, 0)]
         table = share.table
-        error = MissingEntriesError(
+        return MissingEntriesError(
             f"no segment has entries {first} … {last} of the ledger",
             object_key=share.name.data_name,
             ledger_id=self.ledger_id,
             entry_id=first,
             offset=table.block_start(0) if place < 0 else table.data_object_length_bytes,
         )
-        tally.lose(Unit.ENTRY, error, count=last - first + 1)

@@ -12,8 +12,9 @@ from arrow_io.errors import UnusedStatisticsWarning
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
 from arrow_io.messages.message_columns import repeated
 from arrow_io.wording import counted
+from connector.catalog.segment_copies import SegmentedCopy
 from connector.pulsar_time import time_of
-from connector.statistics.data_objects import DataObjects
+from connector.statistics.data_objects import DataObjects, analyzable
 from connector.statistics.segments import SEGMENT_SCHEMA
 from connector.statistics.store import UNUSABLE, open_statistics
 from connector.topic_name import TopicName, select_topics
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.segment_reader import AnyLedger
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.catalog import Catalog
     from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.segment_copies import SegmentCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
     from connector.statistics.segment_files import SegmentFile
 
@@ -117,8 +119,9 @@ OBJECT_SCHEMA = pa.schema(
         "modified": _TIME,
     }
 )
-"""One row an object of the bucket: `data` or `index` of a ledger, `streaming` (PIP-76), or
-`foreign`, whose name no offloader of Pulsar gives."""
+"""One row an object of the bucket: `data` or `index` of a ledger, or of a segment of streaming
+offload (PIP-76), which has no ledger id; `streaming`, which is data of a segment without an index
+object; or `foreign`, whose name no offloader of Pulsar gives."""
 
 
 KNOWN_SEGMENT_SCHEMA = pa.schema(
@@ -187,7 +190,9 @@ def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
     """
     wanted = None if topic is None else set(select_topics(topic, catalog.topics()))
     contents = catalog.contents
-    rows = [row for copy in contents.copies for row in _object_rows(copy)]
+    ledgers = [copy for copy in contents.copies if not isinstance(copy, SegmentedCopy)]
+    rows = [row for copy in ledgers for row in _object_rows(copy, copy.name.ledger_id)]
+    rows += [row for segment in contents.segments for row in _object_rows(segment)]
     rows += [
         _object_row(each.data, "data", each.name.ledger_id, str(each.name.uuid))
         for each in contents.unfinished
@@ -225,7 +230,9 @@ def segments_table(
     topics = _selected(catalog, topic)
     place = catalog.location
     opened = open_statistics(statistics, place.storage_options, trace=place.trace)
-    objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
+    objects = DataObjects(
+        (str(each.topic), ledger) for each in topics for ledger in analyzable(each.data)
+    )
     problems = list(opened.problems)
     tables = [KNOWN_SEGMENT_SCHEMA.empty_table()]
     names = pa.array((str(each.topic) for each in topics), pa.string())
@@ -272,16 +279,16 @@ def _selected(catalog: Catalog, topic: str | Sequence[str] | None) -> list[Topic
 
 
 def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
-    indexes = [ledger.index for part in parts for ledger in part.ledgers]
+    ledgers = [ledger for part in parts for ledger in part.ledgers]
     pending = [ledger for part in parts for ledger in part.pending]
     problems = [problem for part in parts for problem in problems_of(part)]
     is_known = any(part.metadata is not None for part in parts)
     return {
         "topic": name,
         "partitions": sum(part.topic.partition >= 0 for part in parts),
-        "ledgers": len(indexes),
-        "entries": _storable(sum(index.entry_count for index in indexes)),
-        "bytes": _storable(sum(index.data_object_length_bytes for index in indexes)),
+        "ledgers": len(ledgers),
+        "entries": _storable(sum(ledger.entry_count for ledger in ledgers)),
+        "bytes": _storable(sum(ledger.data.stored_bytes for ledger in ledgers)),
         "pending_ledgers": len(pending) if is_known else None,
         "pending_entries": (
             _storable(sum(ledger.entries or 0 for ledger in pending)) if is_known else None
@@ -338,7 +345,7 @@ def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:
             row["offloaded"] = _told_time(offload.timestamp_ms)
     if ledger.copy is not None:
         row["uuid"] = str(ledger.copy.name.uuid)
-        row["bytes"] = ledger.copy.data.size_bytes if ledger.copy.data else None
+        row["bytes"] = ledger.copy.data_bytes
         row["offloaded"] = row.get("offloaded") or ledger.copy.modified
         if ledger.copy.ledger is not None:
             row |= _read_row(ledger.copy.ledger)
@@ -346,52 +353,52 @@ def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:
     return row
 
 
-def _read_row(ledger: OffloadedLedger) -> Row:
+def _read_row(ledger: AnyLedger) -> Row:
     """What the index object of a ledger says."""
-    index = ledger.index
+    metadata = ledger.ledger_metadata
     return {
         "first_entry_id": 0,
-        "last_entry_id": index.last_entry_id,
-        "blocks": index.block_count,
-        "entry_bytes": index.ledger_metadata.length_bytes,
-        "created": _told_time(index.ledger_metadata.ctime_ms),
+        "last_entry_id": ledger.last_entry_id,
+        "blocks": sum(part.table.block_count for part in ledger.parts),
+        "entry_bytes": ledger.length_bytes,
+        "created": None if metadata is None else _told_time(metadata.ctime_ms),
         "cluster": (ledger.user_metadata or {}).get(CLUSTER_NAME_KEY),
         "warnings": list(ledger.warnings),
     }
 
 
-def _lost_entries(ledger: OffloadedLedger) -> list[str]:
-    first = ledger.index.missing_from_entry_id
+def _lost_entries(ledger: AnyLedger) -> list[str]:
+    first = ledger.parts[-1].table.missing_from_entry_id
     if first is None:
         return []
     lost = f"entries {first} … {ledger.last_entry_id} were lost when the ledger was offloaded"
     return [f"{lost} (ledger {ledger.ledger_id})"]
 
 
-def _block_rows(topic: TopicLedgers, ledger: OffloadedLedger) -> Iterable[Row]:
-    index = ledger.index
-    for block in range(index.block_count):
-        start = index.block_start(block)
+def _block_rows(topic: TopicLedgers, ledger: AnyLedger) -> Iterable[Row]:
+    blocks = ((part, block) for part in ledger.parts for block in range(part.table.block_count))
+    for number, (part, block) in enumerate(blocks):
+        start = part.table.block_start(block)
         yield {
             "topic": str(topic.topic),
             "partition": topic.topic.partition,
             "ledger_id": ledger.ledger_id,
-            "block": block,
-            "first_entry_id": index.first_entry_id(block),
-            "last_entry_id": index.last_entry_id_of_block(block),
+            "block": number,
+            "first_entry_id": part.table.first_entry_id(block),
+            "last_entry_id": part.table.last_entry_id_of_block(block),
             "offset": start,
-            "bytes": index.block_stop(block) - start,
-            "object": ledger.name.data_name,
+            "bytes": part.table.block_stop(block) - start,
+            "object": part.name.data_name,
         }
 
 
-def _object_rows(copy: LedgerCopy) -> Iterator[Row]:
-    place: Row = {}
+def _object_rows(copy: LedgerCopy | SegmentCopy, ledger_id: int | None = None) -> Iterator[Row]:
+    place: Row = {"uuid": str(copy.name.uuid), "ledger_id": ledger_id}
     if copy.topic is not None:
-        place = {"topic": str(copy.topic), "partition": copy.topic.partition}
+        place |= {"topic": str(copy.topic), "partition": copy.topic.partition}
     for info, kind in ((copy.index, "index"), (copy.data, "data")):
         if info is not None:
-            yield _object_row(info, kind, copy.name.ledger_id, str(copy.name.uuid)) | place
+            yield _object_row(info, kind) | place
 
 
 def _object_row(

@@ -210,9 +210,10 @@ class _Standing:
         if not len(entries):
             return
         ledger = read.ledger(within.ledger_id)
-        extent = ledger.extent(within.first_entry_id, within.last_entry_id) or (0, 0)
+        extents = ledger.extents(within.first_entry_id, within.last_entry_id)
+        size_bytes = sum(stop - start for start, stop in extents)
         count = within.last_entry_id - within.first_entry_id + 1
-        gap = _GAP_BYTES * count // max(extent[1] - extent[0], 1)
+        gap = _GAP_BYTES * count // max(size_bytes, 1)
         is_far = pc.greater(pc.subtract(entries[1:], entries[:-1]), gap)
         firsts = pa.concat_arrays([entries[:1], entries[1:].filter(is_far)])
         lasts = pa.concat_arrays([entries[:-1].filter(is_far), entries[-1:]])

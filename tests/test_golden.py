@@ -49,7 +49,7 @@ def _table(scan: Scan, tasks: Iterable[ScanTask]) -> tuple[pa.Table, ReadReport]
 
 
 def _block_count(scan: Scan) -> int:
-    return sum(each.index.block_count for topic in scan.topics for each in topic.ledgers)
+    return sum(each.parts[0].table.block_count for topic in scan.topics for each in topic.ledgers)
 
 
 def test_golden_topics_are_all_there() -> None:

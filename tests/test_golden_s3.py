@@ -151,7 +151,7 @@ def _positions(topic: GoldenTopic) -> list[tuple[int, int]]:
     """Where each entry of a topic of one ledger begins in the data object, and where it ends."""
     ((_, data_object, _),) = topic.offloaded_objects()
     (ledger,) = open_golden(topic).scan.topics[0].ledgers
-    data, index, places = data_object.read_bytes(), ledger.index, []
+    data, index, places = data_object.read_bytes(), ledger.parts[0].table, []
     for block in range(index.block_count):
         position = index.block_start(block) + index.data_header_length_bytes
         for _ in range(index.first_entry_id(block), index.last_entry_id_of_block(block) + 1):

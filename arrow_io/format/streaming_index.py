@@ -150,6 +150,23 @@ class SegmentIndex:
             for (ledger_id, row), stop in zip(rows, stops, strict=True)
         ]
 
+    def check_starts(self, starts: Sequence[int]) -> None:
+        """Compare where blocks really begin with what the index says.
+
+        Args:
+            starts: As `tables` takes them.
+
+        Raises:
+            CorruptIndexError: They do not fit the blocks.
+        """
+        lengths = [each.block_length_bytes for each in self.headers]
+        ends = list(pairwise(starts))
+        is_right = len(ends) == len(lengths) and starts[0] == 0
+        pairs = zip(ends, lengths, strict=True) if is_right else ()
+        if not is_right or any(stop - start < length for (start, stop), length in pairs):
+            message = "the blocks of the data object are not where the index object can have them"
+            raise CorruptIndexError(message)
+
     def tables(self, starts: Sequence[int] | None = None) -> list[ShareTable]:
         """Where the blocks of each ledger stand, in the order of `groups`.
 

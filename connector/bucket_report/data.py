@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from connector.catalog.catalog import Catalog
-    from connector.upkeep.audit import Audit, Finding
+    from connector.upkeep.audit import Audit
+    from connector.upkeep.findings import Finding
 
 _US_PER_MS = 1000
 _MS_PER_S = 1000

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from connector.bucket_report.data import LedgerSpan, ReportData
     from connector.bucket_report.published import Published
     from connector.catalog.catalog import Catalog
-    from connector.upkeep.audit import Audit, Finding
+    from connector.upkeep.audit import Audit
+    from connector.upkeep.findings import Finding
 
 _MOST_ROWS: Final = 500
 _MOST_LANES: Final = 40

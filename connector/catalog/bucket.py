@@ -9,14 +9,19 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import MissingObjectError, UnsupportedFormatError
-from arrow_io.format.object_names import LedgerObjectName, parse_object_name
+from arrow_io.errors import MissingObjectError
+from arrow_io.format.object_names import (
+    LedgerObjectName,
+    SegmentName,
+    ShareName,
+    parse_object_name,
+)
 from arrow_io.lazy import cached_property
-from arrow_io.wording import counted
-from connector.catalog.ledger_copy import age_rank, read_copy
+from connector.catalog.ledger_copy import LedgerCopy, age_rank, read_copy
+from connector.catalog.segment_copies import SegmentedCopy, read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.segment_copies import SegmentCopy
 
 
 @dataclass(frozen=True)
@@ -50,20 +56,28 @@ class BucketListing:
         indexes: Index objects, by the names of their attempts: by ledger id, then from the newest
             to the oldest.
         data: Data objects likewise, in no order.
-        streaming: Objects of streaming offload (PIP-76).
+        segments: Index objects of streaming offload (PIP-76), from the newest to the oldest.
+        segment_data: Data objects of streaming offload, in no order.
         foreign: Objects whose names no offloader of Pulsar gives.
     """
 
     location: Location
     indexes: Mapping[LedgerObjectName, ObjectInfo]
     data: Mapping[LedgerObjectName, ObjectInfo]
-    streaming: tuple[ObjectInfo, ...] = ()
+    segments: Mapping[SegmentName, ObjectInfo] = field(default_factory=dict)
+    segment_data: Mapping[SegmentName, ObjectInfo] = field(default_factory=dict)
     foreign: tuple[ObjectInfo, ...] = ()
 
     @property
     def object_count(self) -> int:
         """How many objects were listed."""
-        return len(self.indexes) + len(self.data) + len(self.streaming) + len(self.foreign)
+        of_ledgers = len(self.indexes) + len(self.data)
+        return of_ledgers + len(self.segments) + len(self.segment_data) + len(self.foreign)
+
+    @property
+    def streaming(self) -> tuple[ObjectInfo, ...]:
+        """Data objects of streaming offload that have no index object."""
+        return tuple(info for name, info in self.segment_data.items() if name not in self.segments)
 
     @cached_property
     def places(self) -> Mapping[LedgerObjectName, int]:
@@ -85,16 +99,18 @@ class BucketContents:
 
     Attributes:
         location: The bucket, prefix or folder.
-        copies: Every offload attempt that has an index object, by ledger id, then from the newest
-            to the oldest.
+        copies: Every offload attempt that has an index object, and what each segment has of a
+            ledger, by ledger id, then from the newest to the oldest.
         unfinished: Attempts that never completed.
-        streaming: Objects of streaming offload (PIP-76).
+        segments: Segments of streaming offload (PIP-76), from the newest to the oldest.
+        streaming: Data objects of streaming offload that have no index object.
         foreign: Objects whose names no offloader of Pulsar gives.
     """
 
     location: Location
     copies: tuple[LedgerCopy, ...]
     unfinished: tuple[UnfinishedOffload, ...] = ()
+    segments: tuple[SegmentCopy, ...] = ()
     streaming: tuple[ObjectInfo, ...] = ()
     foreign: tuple[ObjectInfo, ...] = ()
 
@@ -128,22 +144,62 @@ class Bucket:
     def __init__(self, listing: BucketListing, known: Iterable[LedgerCopy] = ()) -> None:
         self._start()
         self.listing = listing
-        self._copies: dict[LedgerObjectName, LedgerCopy] = {}
+        self._copies: dict[LedgerObjectName | ShareName, LedgerCopy] = {}
         for copy in known:
-            index, data = listing.indexes.get(copy.name), listing.data.get(copy.name)
-            if index is not None and copy.is_still(index, data):
-                self._copies[copy.name] = copy.as_listed(index, data)
+            name = copy.name
+            if isinstance(copy, SegmentedCopy):
+                self._known_segments |= {each.name: each for each in copy.segments}
+            elif isinstance(name, LedgerObjectName) and name in listing.indexes:
+                index, data = listing.indexes[name], listing.data.get(name)
+                if copy.is_still(index, data):
+                    self._copies[name] = copy.as_listed(index, data)
 
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._contents: BucketContents | None = None
         self._deleted: set[LedgerObjectName] = set()
+        self._known_segments: dict[SegmentName, SegmentCopy] = {}
+        self._segments: tuple[SegmentCopy, ...] | None = None
 
     @property
     def opened(self) -> tuple[LedgerCopy, ...]:
         """The copies whose index objects have been read until now; sends no request."""
         known = dict(self._copies)
-        return tuple(known[name] for name in self.listing.indexes if name in known)
+        found = (known[name] for name in self.listing.indexes if name in known)
+        return *found, *(copy for each in self._segments or () for copy in each.copies)
+
+    @property
+    def is_opened(self) -> bool:
+        """Whether all index objects have been read; sends no request."""
+        has_segments = self._segments is not None or not self.listing.segments
+        return has_segments and self.listing.indexes.keys() - self._deleted <= self._copies.keys()
+
+    @property
+    def segments(self) -> tuple[SegmentCopy, ...]:
+        """The segments of streaming offload, whose index objects are read together.
+
+        Raises:
+            StorageError: An object cannot be read for a reason that lies in the store.
+        """
+        with self._lock:
+            if self._segments is None:
+                self._segments = self._read_segments()
+            return self._segments
+
+    @property
+    def names(self) -> frozenset[LedgerObjectName | ShareName]:
+        """The names of all copies; those of segments only their index objects say.
+
+        Raises:
+            StorageError: An object cannot be read for a reason that lies in the store.
+        """
+        return frozenset((*self.listing.indexes, *self._shares))
+
+    @property
+    def ledger_ids(self) -> set[int]:
+        """The ledgers of which there is a copy, as far as that is known without a request."""
+        shares = (copy.name.ledger_id for each in self._segments or () for copy in each.copies)
+        return {*self.listing.by_ledger_id, *shares}
 
     @property
     def copy_count(self) -> int:
@@ -157,6 +213,11 @@ class Bucket:
         data = self.listing.data.items()
         return tuple(UnfinishedOffload(*each) for each in data if each[0] not in complete)
 
+    @property
+    def streaming(self) -> tuple[ObjectInfo, ...]:
+        """Data objects of streaming offload that have no index object."""
+        return self.listing.streaming
+
     def open_all(self) -> BucketContents:
         """Read every index object that was not read until now, and give what the bucket holds.
 
@@ -164,22 +225,43 @@ class Bucket:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
         if self._contents is None:
-            listing, copies = self.listing, tuple(self.copies(self.listing.indexes))
+            listing, copies = self.listing, tuple(self.copies(self.names))
             self._contents = BucketContents(
-                listing.location, copies, self.unfinished, listing.streaming, listing.foreign
+                listing.location,
+                copies,
+                self.unfinished,
+                self.segments,
+                self.streaming,
+                listing.foreign,
             )
         return self._contents
 
     def copies_of(self, ledger_ids: Iterable[int]) -> list[LedgerCopy]:
         """All copies of some ledgers; order and errors are as in `copies`."""
-        named = self.listing.by_ledger_id
-        return self.copies(name for each in ledger_ids for name in named.get(each, ()))
+        return self.copies(self.names_of(ledger_ids))
 
-    def copies(self, names: Iterable[LedgerObjectName]) -> list[LedgerCopy]:
+    def names_of(self, ledger_ids: Iterable[int]) -> list[LedgerObjectName | ShareName]:
+        """The names of all copies of some ledgers.
+
+        Raises:
+            StorageError: An object cannot be read for a reason that lies in the store.
+        """
+        ids, named = set(ledger_ids), self.listing.by_ledger_id
+        shares = [name for name in self._shares if name.ledger_id in ids]
+        return [*(name for each in ids for name in named.get(each, ())), *shares]
+
+    @property
+    def _shares(self) -> dict[LedgerObjectName | ShareName, SegmentedCopy]:
+        """What segments have of ledgers, the newest first."""
+        if not self.listing.segments:
+            return {}
+        return {copy.name: copy for each in self.segments for copy in each.copies}
+
+    def copies(self, names: Iterable[LedgerObjectName | ShareName]) -> list[LedgerCopy]:
         """Read index objects, several at once, but for those that were read before.
 
         Args:
-            names: Names of attempts that the listing has with an index object.
+            names: Names of attempts that the listing has with an index object, and of shares.
 
         Returns:
             The copies, by ledger id, then from the newest to the oldest; none of those whose index
@@ -188,16 +270,18 @@ class Bucket:
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        wanted = set(names) - self._deleted
+        given = set(names)
+        wanted = {name for name in given if isinstance(name, LedgerObjectName)} - self._deleted
+        shares = [copy for name, copy in self._shares.items() if name in given]
         # A thread that asks for the same at the same time waits, and finds it read.
         with self._lock:
             unread = [name for name in wanted if name not in self._copies]
             if unread:
                 self._read(unread)
             wanted -= self._deleted
-            return [
-                self._copies[name] for name in sorted(wanted, key=self.listing.places.__getitem__)
-            ]
+            ordered = sorted(wanted, key=self.listing.places.__getitem__)
+        found: list[LedgerCopy] = [self._copies[name] for name in ordered]
+        return in_order((*found, *shares)) if shares else found
 
     def _read(self, names: list[LedgerObjectName]) -> None:
         listing = self.listing
@@ -214,6 +298,28 @@ class Bucket:
             self._deleted |= {name for name in names if name.index_name not in still}
         self._copies |= {copy.name: copy for copy in read_now if copy.name not in self._deleted}
 
+    def _read_segments(self) -> tuple[SegmentCopy, ...]:
+        listing = self.listing
+
+        def read(name: SegmentName) -> SegmentCopy:
+            index, data = listing.segments[name], listing.segment_data.get(name)
+            known = self._known_segments.get(name)
+            if known is not None and known.is_still(index, data):
+                return known
+            return read_segment(listing.location, name, index=index, data=data)
+
+        if not listing.segments:
+            return ()
+        count = min(len(listing.segments), listing.location.max_connections)
+        with ThreadPoolExecutor(count) as executor:
+            return tuple(executor.map(read, listing.segments))
+
+
+def in_order(copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:
+    """Copies by ledger id, then from the newest to the oldest."""
+    newest_first = sorted(copies, key=lambda copy: age_rank(copy.name, copy.index), reverse=True)
+    return sorted(newest_first, key=lambda copy: copy.name.ledger_id)
+
 
 def list_bucket(location: Location) -> BucketListing:
     """List a bucket: one request.
@@ -228,11 +334,15 @@ def list_bucket(location: Location) -> BucketListing:
     indexes = [(each.ledger_object_name, info) for info, each in ours if each.is_index]
     indexes.sort(key=lambda each: age_rank(*each), reverse=True)
     indexes.sort(key=lambda each: each[0].ledger_id)
+    streaming = [(SegmentName(each.uuid), info, each) for info, each in named if each.is_streaming]
+    segments = [(name, info) for name, info, each in streaming if each.is_index]
+    segments.sort(key=lambda each: age_rank(*each), reverse=True)
     return BucketListing(
         location,
         dict(indexes),
         {each.ledger_object_name: info for info, each in ours if not each.is_index},
-        tuple(info for info, each in named if each.is_streaming),
+        dict(segments),
+        {name: info for name, info, each in streaming if not each.is_index},
         tuple(info for info, parsed in listed if parsed is None),
     )
 
@@ -251,11 +361,3 @@ def read_bucket(location: Location, *, known: BucketContents | None = None) -> B
             that lies in the store.
     """
     return Bucket(list_bucket(location), known.copies if known else ()).open_all()
-
-
-def streaming_error(objects: Iterable[ObjectInfo]) -> UnsupportedFormatError:
-    """The error for objects of streaming offload."""
-    some = sorted(info.name for info in objects)
-    found = counted(len(some), "object")
-    message = f"streaming offload (PIP-76) is not supported yet: {found}, the first"
-    return UnsupportedFormatError(message, object_key=some[0])

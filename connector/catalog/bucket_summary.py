@@ -29,6 +29,8 @@ def what_lies_there(bucket: Bucket) -> str:
     found = []
     if unfinished:
         found.append(counted(len(unfinished), "data object") + " without an index object")
+    if listing.segments:
+        found.append(f"{counted(len(listing.segments), 'segment')} of streaming offload (PIP-76)")
     others = [info.name for info in (*listing.foreign, *listing.streaming)]
     if others:
         found.append(f"{counted(len(others), 'other object')} ({_some(others)})")

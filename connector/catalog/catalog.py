@@ -15,12 +15,13 @@ from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.wording import agreeing
-from connector.catalog.bucket import Bucket, Opening, list_bucket, streaming_error
+from connector.catalog.bucket import Bucket, Opening, list_bucket
 from connector.catalog.bucket_summary import what_lies_there
 from connector.catalog.left_out import count_left_out
 from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
 from connector.catalog.schemas.loading import load_schema
+from connector.catalog.segment_copies import SegmentedCopy, nameless_error
 from connector.catalog.shown_catalog import catalog_line, catalog_table
 from connector.catalog.snapshot import (
     save_snapshot,
@@ -30,6 +31,7 @@ from connector.catalog.topic_copies import TopicCopies
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.statistics.analysis import Analyzed, analyze, unknown_ledgers
+from connector.statistics.data_objects import analyzable
 from connector.statistics.store import open_statistics
 from connector.topic_name import TopicName, namespaces_of, select_topics
 from connector.topic_report import TopicReport
@@ -430,7 +432,7 @@ class Catalog:
         wanted = [
             (str(each.topic), ledger)
             for each in self.select(topics, salvage=True)
-            for ledger in unknown_ledgers(known, str(each.topic), each.data)
+            for ledger in unknown_ledgers(known, str(each.topic), analyzable(each.data))
         ]
         done: list[Analyzed] = []
 
@@ -447,7 +449,9 @@ class Catalog:
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        newest = {copy.name.ledger_id: copy for copy in reversed(self._copies.nameless_strays())}
+        nameless = self._copies.nameless_strays()
+        shares = [copy for copy in nameless if isinstance(copy, SegmentedCopy)]
+        newest = {copy.name.ledger_id: copy for copy in reversed(nameless) if copy not in shares}
         copies = self.bucket.copies_of(newest)
         sound = {copy.name.ledger_id for copy in copies if copy.ledger is not None}
         errors = [
@@ -455,6 +459,6 @@ class Catalog:
             for ledger_id, copy in newest.items()
             if ledger_id not in sound and copy.error is not None
         ]
-        if self.bucket.listing.streaming:
-            errors.append(streaming_error(self.bucket.listing.streaming))
-        return errors
+        broken = (each.error for each in self.bucket.segments if not each.copies and each.error)
+        nameless_ledgers = {each.name.ledger_id: each for each in shares}
+        return [*errors, *map(nameless_error, nameless_ledgers.values()), *broken]

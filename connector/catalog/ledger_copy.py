@@ -21,7 +21,8 @@ from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from arrow_io.format.object_names import LedgerObjectName
+    from arrow_io.format.object_names import LedgerObjectName, SegmentName, ShareName
+    from arrow_io.segment_reader import AnyLedger
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
 
@@ -42,13 +43,13 @@ class LedgerCopy:
         cut: The ledger, if all that is wrong with it is that its data object is cut.
     """
 
-    name: LedgerObjectName
+    name: LedgerObjectName | ShareName
     index: ObjectInfo
     data: ObjectInfo | None
     topic: TopicName | None
-    ledger: OffloadedLedger | None
+    ledger: AnyLedger | None
     error: PulsarOffloadError | None = None
-    cut: OffloadedLedger | None = None
+    cut: AnyLedger | None = None
 
     @property
     def modified(self) -> datetime | None:
@@ -56,9 +57,24 @@ class LedgerCopy:
         return self.index.modified
 
     @property
+    def index_objects(self) -> tuple[ObjectInfo, ...]:
+        """What has to be read to open it."""
+        return (self.index,)
+
+    @property
+    def data_bytes(self) -> int | None:
+        """Bytes of data objects that it takes; None if there is none."""
+        return None if self.data is None else self.data.size_bytes
+
+    @property
+    def objects(self) -> tuple[ObjectInfo, ...]:
+        """Its objects, index object first."""
+        return (self.index,) if self.data is None else (self.index, self.data)
+
+    @property
     def stored_bytes(self) -> int:
         """Bytes of both objects."""
-        return self.index.size_bytes + (self.data.size_bytes if self.data else 0)
+        return sum(info.size_bytes for info in self.objects)
 
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Whether a later listing shows the same sound objects."""
@@ -69,13 +85,14 @@ class LedgerCopy:
 
     def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> LedgerCopy:
         """The copy with the versions of a later listing, which shows the same sound objects."""
-        if self.ledger is None or self.ledger.versions == object_versions(index, data):
+        ledger, versions = self.ledger, object_versions(index, data)
+        if not isinstance(ledger, OffloadedLedger) or ledger.versions == versions:
             return self
-        ledger = replace(self.ledger, versions=object_versions(index, data))
+        ledger = replace(ledger, versions=versions)
         return replace(self, index=index, data=data, ledger=ledger)
 
 
-def age_rank(name: LedgerObjectName, index: ObjectInfo) -> tuple[datetime, str]:
+def age_rank(name: LedgerObjectName | SegmentName, index: ObjectInfo) -> tuple[datetime, str]:
     """Greater for what was written later; the uuid decides between copies of the same time."""
     return index.modified or _LONG_AGO, str(name.uuid)
 

@@ -70,7 +70,7 @@ def told_cluster(user_metadata: Mapping[str, str] | None) -> str | None:
 def ledger_metadata_of(copy: LedgerCopy) -> LedgerMetadata | None:
     """What the index object says of the ledger; None if it cannot be read."""
     ledger = copy.ledger or copy.cut
-    return None if ledger is None else ledger.index.ledger_metadata
+    return None if ledger is None else ledger.ledger_metadata
 
 
 def bookies_of(copy: LedgerCopy) -> set[str]:

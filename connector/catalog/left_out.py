@@ -72,8 +72,10 @@ def _unfinished(
 ) -> int:
     """How many offloads have no index object and may be under way; one between is lost."""
     unfinished = [each.name for each in catalog.bucket.unfinished]
+    # Of a segment without an index object nothing tells the ledgers.
+    under_way = len(catalog.bucket.streaming)
     if not unfinished:
-        return 0
+        return under_way
     copies = catalog.bucket.copies_of({name.ledger_id for name in unfinished})
     sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
     # An offload whose topic nothing names may be of any topic that has the ledger.
@@ -83,7 +85,6 @@ def _unfinished(
         for each in chosen
     }
     last[None] = -1
-    under_way = 0
     for name in unfinished:
         try:
             owner = catalog.unfinished.topic(name)

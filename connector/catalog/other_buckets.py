@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.storage.store_kinds import OBJECT_STORE_SCHEMES
 from connector.catalog.bucket import Bucket, list_bucket
+from connector.catalog.segment_copies import SegmentedCopy, joined, uuids_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -78,13 +79,16 @@ class OtherBuckets:
             metadata: A topic.
             here: Its copies in the bucket that is read, which are not looked for.
         """
-        attempts = {(copy.name.ledger_id, uuid) for copy in here for uuid in (None, copy.name.uuid)}
+        attempts = {
+            (copy.name.ledger_id, uuid) for copy in here for uuid in (None, *uuids_of(copy))
+        }
         ledger_ids: dict[str, set[int]] = defaultdict(set)
         for info in metadata.ledgers:
             offload = info.offload
             if offload is None or offload.complete is False:
                 continue
-            if (info.ledger_id, offload.uuid) not in attempts:
+            wanted = {(info.ledger_id, uuid) for uuid in offload.uuids or (None,)}
+            if wanted.isdisjoint(attempts):
                 for bucket in self._buckets_of(info):
                     ledger_ids[bucket].add(info.ledger_id)
         for bucket, ids in ledger_ids.items():
@@ -104,18 +108,20 @@ class OtherBuckets:
             The copy; what went wrong, if a bucket cannot be read; None if there is no such bucket
             or no such copy in it.
         """
-        uuid = None if info.offload is None else info.offload.uuid
+        uuids = set() if info.offload is None else set(info.offload.uuids)
+        segments = () if info.offload is None else info.offload.segments
         failure = None
         for bucket in self._buckets_of(info):
             try:
                 copies = [
-                    copy
+                    copy.of_topic(topic) if isinstance(copy, SegmentedCopy) else copy
                     for copy in self._copies(bucket, (info.ledger_id,))
-                    if copy.topic in (None, topic) and uuid in (None, copy.name.uuid)
+                    if copy.topic in (None, topic) and (not uuids or copy.name.uuid in uuids)
                 ]
             except PulsarOffloadError as error:
                 failure = error
                 continue
+            copies = joined(copies, segments)
             if copies:
                 return next((copy for copy in copies if copy.ledger), copies[0])
         return failure

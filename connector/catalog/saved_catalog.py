@@ -13,40 +13,42 @@ from functools import partial
 from itertools import chain
 from operator import lt
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 from weakref import WeakValueDictionary
 
 from arrow_io.errors import CorruptSnapshotError
+from arrow_io.format.object_names import LedgerObjectName, SegmentName
 from arrow_io.lazy import cached_property
 from arrow_io.storage.location import Location
 from arrow_io.wording import counted
 from connector.catalog.bucket import Bucket, BucketContents, BucketListing, UnfinishedOffload
 from connector.catalog.ledger_pages import LedgerPages, Picked
+from connector.catalog.segment_copies import SegmentedCopy
 from connector.catalog.snapshot_documents import DocumentWriter
 from connector.catalog.snapshot_json import (
-    base64_text,
     contents_json,
     ledger_json,
     metadata_json,
-    read_base64,
     read_contents_json,
     read_copy_json,
     read_ledger_json,
     read_metadata_json,
     read_name_json,
-    read_text,
-    read_time,
 )
+from connector.catalog.snapshot_segments import read_segments_json
+from connector.catalog.snapshot_values import base64_text, read_base64, read_text, read_time
 from connector.catalog.topic_ledgers import gathered
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from uuid import UUID
 
-    from arrow_io.format.object_names import LedgerObjectName
-    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.format.object_names import ShareName
+    from arrow_io.segment_reader import AnyLedger
+    from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
+    from connector.catalog.segment_copies import SegmentCopy
     from connector.catalog.snapshot_documents import Documents
     from connector.catalog.snapshot_json import Snapshot
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
@@ -64,7 +66,13 @@ def file_of(snapshot: Snapshot) -> bytes:
     """
     every: dict[str | None, BucketContents] = {None: snapshot.contents}
     every.update(snapshot.elsewhere.items())
-    buckets = {id(copy): name for name, each in every.items() for copy in each.copies}
+    buckets = {
+        id(copy): name for name, each in every.items() for copy in (*each.copies, *each.segments)
+    }
+
+    def bucket_of(copy: LedgerCopy) -> str | None:
+        return buckets[id(copy.segments[0] if isinstance(copy, SegmentedCopy) else copy)]
+
     of_topics = {
         id(copy)
         for topic in snapshot.topics
@@ -81,7 +89,7 @@ def file_of(snapshot: Snapshot) -> bytes:
     topics = []
     for topic in snapshot.topics:
         schema = schemas.pop(topic.topic.base, None)
-        place = _add_topic(writer, topic, schema, lambda copy: buckets[id(copy)])
+        place = _add_topic(writer, topic, schema, bucket_of)
         topics.append([str(topic.topic), topic.metadata is not None, place])
     copies = snapshot.contents.copies
     return writer.file(
@@ -142,7 +150,8 @@ class SavedCatalog:
         self._documents = documents
         self._lock = threading.RLock()
         self._opened: dict[TopicName, TopicLedgers] = {}
-        self._copies: WeakValueDictionary[tuple[str | None, LedgerObjectName], LedgerCopy]
+        self._read_segments: dict[str | None, Mapping[UUID, SegmentCopy]] = {}
+        self._copies: WeakValueDictionary[tuple[object, ...], LedgerCopy]
         self._copies = WeakValueDictionary()
         with documents.corruption_told():
             head = documents.head
@@ -254,11 +263,13 @@ class SavedCatalog:
     def _read_copy(self, value: Any) -> LedgerCopy:  # noqa: ANN401 - any JSON
         """Read a copy; as long as one is used, it is the same for all that ask."""
         bucket = value["bucket"]
-        key = bucket, read_name_json(value["name"])
+        key = bucket, read_name_json(value["name"]), tuple(value.get("segments", ()))
         with self._lock:
             found = self._copies.get(key)
             if found is None:
-                found = read_copy_json(value, self._locations[bucket])
+                found = read_copy_json(
+                    value, self._locations[bucket], partial(self._segments, bucket)
+                )
                 self._copies[key] = found
             return found
 
@@ -280,10 +291,11 @@ class SavedCatalog:
 
     @property
     def has_nameless(self) -> bool:
-        """Whether the bucket has ledgers, or streaming objects, that belong to no topic."""
+        """Whether the bucket has ledgers or segments that name no topic."""
         with self._documents.corruption_told():
             rest = self._rest[None]
-            return bool(rest["streaming"]) or any(each["topic"] is None for each in rest["copies"])
+            told = (*rest["copies"], *rest.get("segments", ()))
+            return any(each["topic"] is None for each in told)
 
     def without_copies(self, bucket: str | None) -> BucketContents:
         """What lies in a bucket besides the copies of ledgers."""
@@ -294,18 +306,27 @@ class SavedCatalog:
         """What lies in a bucket; reads all that the file has."""
         with self._documents.corruption_told():
             copies = self._every_copy[bucket].values()
-            return read_contents_json(self._rest[bucket], self._locations[bucket], copies)
+            segments = self._segments(bucket).values()
+            return read_contents_json(self._rest[bucket], self._locations[bucket], copies, segments)
+
+    def _segments(self, bucket: str | None) -> Mapping[UUID, SegmentCopy]:
+        """The segments of a bucket, by uuid."""
+        with self._lock:
+            if bucket not in self._read_segments:
+                found = read_segments_json(self._rest[bucket], self._locations[bucket])
+                self._read_segments[bucket] = found
+            return self._read_segments[bucket]
 
     @cached_property
-    def _every_copy(self) -> dict[str | None, dict[LedgerObjectName, LedgerCopy]]:
-        found: dict[str | None, dict[LedgerObjectName, LedgerCopy]]
+    def _every_copy(self) -> dict[str | None, dict[object, LedgerCopy]]:
+        found: dict[str | None, dict[object, LedgerCopy]]
         found = {name: {} for name in self._locations}
         pages = (self._documents.read(place) for place in self._page_places())
         ledgers = chain.from_iterable(pages)
         of_topics = ((each["copy"], *each["others"]) for each in ledgers)
         loose = (each["copies"] for each in self._rest.values())
         for value in chain.from_iterable(chain(of_topics, loose)):
-            if value is not None:
+            if value is not None and "segments" not in value:
                 copy = self._read_copy(value)
                 found[value["bucket"]][copy.name] = copy
         return found
@@ -340,18 +361,28 @@ class SavedBucket(Bucket):
     def listing(self) -> BucketListing:
         """What was listed."""
         told = self._told
-        data = {copy.name: copy.data for copy in told.copies if copy.data is not None}
+        copies = [
+            (copy.name, copy) for copy in told.copies if isinstance(copy.name, LedgerObjectName)
+        ]
+        data = {name: copy.data for name, copy in copies if copy.data is not None}
+        segment_data = {each.name: each.data for each in told.segments if each.data is not None}
         return BucketListing(
             told.location,
-            {copy.name: copy.index for copy in told.copies},
+            {name: copy.index for name, copy in copies},
             data | {each.name: each.data for each in told.unfinished},
-            told.streaming,
+            {each.name: each.index for each in told.segments},
+            segment_data | {SegmentName(UUID(info.name)): info for info in told.streaming},
             told.foreign,
         )
 
     @cached_property
-    def _copies(self) -> dict[LedgerObjectName, LedgerCopy]:
-        return {copy.name: copy for copy in self._told.copies}
+    def _copies(self) -> dict[LedgerObjectName | ShareName, LedgerCopy]:
+        return {
+            copy.name: copy for copy in self._told.copies if isinstance(copy.name, LedgerObjectName)
+        }
+
+    def _read_segments(self) -> tuple[SegmentCopy, ...]:
+        return self._told.segments
 
     @property
     def copy_count(self) -> int:
@@ -362,6 +393,11 @@ class SavedBucket(Bucket):
     def unfinished(self) -> tuple[UnfinishedOffload, ...]:
         """Attempts that never completed."""
         return self._saved.without_copies(self._name).unfinished
+
+    @property
+    def streaming(self) -> tuple[ObjectInfo, ...]:
+        """Data objects of streaming offload that have no index object."""
+        return self._saved.without_copies(self._name).streaming
 
 
 class SnapshotSource:
@@ -405,7 +441,7 @@ class SnapshotSource:
         return self._saved.schema(topic.base)
 
 
-def _offloaded_of(ledger: TopicLedger) -> OffloadedLedger:
+def _offloaded_of(ledger: TopicLedger) -> AnyLedger:
     if ledger.copy is None or ledger.copy.ledger is None:
         message = f"ledger {ledger.ledger_id} cannot be read, and is among those that can"
         raise CorruptSnapshotError(message)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from arrow_io.wording import counted
+from connector.catalog.segment_copies import SegmentedCopy
 from connector.plain_text import size_text
 from connector.shown_html import html_table
 
@@ -21,12 +22,11 @@ def catalog_line(bucket: Bucket, *, has_metadata: bool) -> str:
         bucket: What was listed.
         has_metadata: Whether the catalog has metadata too, which is not asked.
     """
-    listing, opened = bucket.listing, bucket.opened
-    bases = {copy.topic.base for copy in opened if copy.topic is not None}
+    bases = {copy.topic.base for copy in bucket.opened if copy.topic is not None}
     return counted_line(
-        listing.location,
-        topics=len(bases) if len(opened) == bucket.copy_count else None,
-        ledgers=len(listing.by_ledger_id),
+        bucket.listing.location,
+        topics=len(bases) if bucket.is_opened else None,
+        ledgers=len(bucket.ledger_ids),
         has_metadata=has_metadata,
     )
 
@@ -56,7 +56,8 @@ def catalog_table(caption: str, bucket: Bucket) -> str:
         caption: What stands above it.
         bucket: What was listed.
     """
-    topics = {copy.name: copy.topic for copy in bucket.opened}
+    opened = bucket.opened
+    topics = {copy.name: copy.topic for copy in opened}
     ledgers: dict[str, set[int]] = defaultdict(set)
     sizes: dict[str, int] = defaultdict(int)
     for attempt in bucket.listing.indexes:
@@ -66,5 +67,9 @@ def catalog_table(caption: str, bucket: Bucket) -> str:
         data = bucket.listing.data.get(attempt)
         ledgers[shown].add(attempt.ledger_id)
         sizes[shown] += 0 if data is None else data.size_bytes
+    for copy in (each for each in opened if isinstance(each, SegmentedCopy)):
+        shown = "(topic not known)" if copy.topic is None else str(copy.topic.base)
+        ledgers[shown].add(copy.name.ledger_id)
+        sizes[shown] += copy.data_bytes or 0
     rows = [(shown, len(ids), size_text(sizes[shown])) for shown, ids in sorted(ledgers.items())]
     return html_table(caption, ["topic", "ledgers", "bytes"], rows)

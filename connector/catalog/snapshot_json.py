@@ -5,26 +5,44 @@ What comes back is checked: a file may hold anything.
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from arrow_io import errors
 from arrow_io.errors import CorruptSnapshotError, PulsarOffloadError
 from arrow_io.format.index_block import read_index_block
-from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName
+from arrow_io.format.object_names import (
+    LedgerObjectName,
+    ShareName,
+)
 from arrow_io.ledger_reader import OffloadedLedger
-from arrow_io.storage.object_store import ObjectInfo
-from arrow_io.storage.object_version import ETag, ObjectVersion, WriteTime
-from connector.catalog.bucket import BucketContents, UnfinishedOffload
-from connector.catalog.ledger_copy import LedgerCopy, age_rank, object_versions
+from connector.catalog.bucket import BucketContents, UnfinishedOffload, in_order
+from connector.catalog.ledger_copy import LedgerCopy, object_versions
 from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
     OffloadContext,
-    OffloadSegment,
     TopicMetadata,
+)
+from connector.catalog.segment_copies import SegmentCopy, SegmentedCopy
+from connector.catalog.snapshot_segments import (
+    offload_segment_json,
+    read_offload_segment,
+    read_segmented_json,
+    segment_copy_json,
+)
+from connector.catalog.snapshot_values import (
+    base64_text,
+    error_json,
+    info_json,
+    read_base64,
+    read_error,
+    read_info,
+    read_number,
+    read_text,
+    read_texts,
+    read_told_flag,
+    read_whole,
 )
 from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger
 from connector.topic_name import TopicName
@@ -72,10 +90,14 @@ def contents_json(
         copies: Which of the copies are wanted.
     """
     return {
-        "copies": [copy_json(copy, bucket) for copy in copies],
-        "unfinished": [[*_name(each.name), _info(each.data)] for each in contents.unfinished],
-        "streaming": list(map(_info, contents.streaming)),
-        "foreign": list(map(_info, contents.foreign)),
+        # What segments have of ledgers follows from the segments.
+        "copies": [
+            copy_json(copy, bucket) for copy in copies if not isinstance(copy, SegmentedCopy)
+        ],
+        "segments": list(map(segment_copy_json, contents.segments)),
+        "unfinished": [[*_name(each.name), info_json(each.data)] for each in contents.unfinished],
+        "streaming": list(map(info_json, contents.streaming)),
+        "foreign": list(map(info_json, contents.foreign)),
     }
 
 
@@ -94,23 +116,12 @@ def ledger_json(ledger: TopicLedger, bucket_of: Callable[[LedgerCopy], str | Non
         "info": ledger.info and _ledger(ledger.info),
         "copy": copy and copy_json(copy, bucket_of(copy)),
         "others": [copy_json(each, bucket_of(each)) for each in ledger.others],
-        "error": is_of_copy or (error and _error(error)),
+        "error": is_of_copy or (error and error_json(error)),
     }
 
 
-def _name(name: LedgerObjectName) -> tuple[str, int]:
+def _name(name: LedgerObjectName | ShareName) -> tuple[str, int]:
     return str(name.uuid), name.ledger_id
-
-
-def _info(info: ObjectInfo) -> list[Any]:
-    modified = info.modified and info.modified.isoformat()
-    return [info.name, info.size_bytes, modified, _version(info.version)]
-
-
-def _version(version: ObjectVersion | None) -> list[Any] | None:
-    if isinstance(version, WriteTime):
-        return [version.size_bytes, version.modified.isoformat()]
-    return None if version is None else [version.text]
 
 
 def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
@@ -120,18 +131,26 @@ def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
         copy: The copy.
         bucket: The metadata's name for the bucket that it is in; None: the one that is read.
     """
+    if isinstance(copy, SegmentedCopy):
+        return {
+            "bucket": bucket,
+            "name": _name(copy.name),
+            "segments": [str(each.name.uuid) for each in copy.segments],
+            "named": list(map(offload_segment_json, copy.named)),
+            "topic": copy.topic and str(copy.topic),
+        }
     ledger = copy.ledger or copy.cut
     value: dict[str, Any] = {
         "bucket": bucket,
         "name": _name(copy.name),
-        "index": _info(copy.index),
-        "data": copy.data and _info(copy.data),
+        "index": info_json(copy.index),
+        "data": copy.data and info_json(copy.data),
         "topic": copy.topic and str(copy.topic),
-        "error": copy.error and _error(copy.error),
+        "error": copy.error and error_json(copy.error),
         "block": None,
         "cut_bytes": None,
     }
-    if ledger is not None:
+    if isinstance(ledger, OffloadedLedger):
         metadata = ledger.user_metadata
         value |= {
             "block": base64_text(ledger.index.serialize()),
@@ -140,11 +159,6 @@ def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
             "user_metadata": None if metadata is None else dict(metadata),
         }
     return value
-
-
-def _error(error: PulsarOffloadError) -> list[Any]:
-    fields = ("object_key", "ledger_id", "entry_id", "offset")
-    return [type(error).__name__, error.message, {name: getattr(error, name) for name in fields}]
 
 
 def metadata_json(metadata: TopicMetadata) -> dict[str, Any]:
@@ -174,27 +188,18 @@ def _ledger(info: LedgerInfo) -> dict[str, Any]:
             "timestamp_ms": offload.timestamp_ms,
             "driver": offload.driver,
             "driver_properties": dict(offload.driver_properties),
-            "segments": list(map(_segment, offload.segments)),
+            "segments": list(map(offload_segment_json, offload.segments)),
         },
     }
 
 
-def _segment(segment: OffloadSegment) -> dict[str, Any]:
-    return {
-        "uuid": str(segment.uuid),
-        "complete": segment.complete,
-        "assigned_timestamp_ms": segment.assigned_timestamp_ms,
-        "timestamp_ms": segment.timestamp_ms,
-        "end_entry_id": segment.end_entry_id,
-        "driver": segment.driver,
-        "driver_properties": dict(segment.driver_properties),
-    }
-
-
 def read_contents_json(
-    value: dict[str, Any], location: Location, copies: Iterable[LedgerCopy]
+    value: dict[str, Any],
+    location: Location,
+    copies: Iterable[LedgerCopy],
+    segments: Iterable[SegmentCopy] = (),
 ) -> BucketContents:
-    """Read what `contents_json` gave, but for the copies, which are given.
+    """Read what `contents_json` gave, but for copies and segments, which are given.
 
     Raises:
         PulsarOffloadError: It is something else; so are the errors below, here and in all that is
@@ -205,14 +210,15 @@ def read_contents_json(
         TypeError: Likewise.
         ValueError: Likewise.
     """
-    ordered = sorted(copies, key=lambda copy: age_rank(copy.name, copy.index), reverse=True)
-    ordered.sort(key=lambda copy: copy.name.ledger_id)
+    segments = tuple(segments)
+    shares = (copy for each in segments for copy in each.copies)
     return BucketContents(
         location,
-        tuple(ordered),
+        tuple(in_order((*copies, *shares))),
         tuple(map(_read_unfinished, value["unfinished"])),
-        tuple(map(_read_info, value["streaming"])),
-        tuple(map(_read_info, value["foreign"])),
+        segments,
+        tuple(map(read_info, value["streaming"])),
+        tuple(map(read_info, value["foreign"])),
     )
 
 
@@ -225,7 +231,7 @@ def read_ledger_json(
         value: What it gave.
         read_copy: Reads a copy.
     """
-    ledger_id, state = _number(value["ledger_id"]), LedgerStanding(value["state"])
+    ledger_id, state = read_number(value["ledger_id"]), LedgerStanding(value["state"])
     info = None if value["info"] is None else _read_ledger(value["info"])
     copy = None if value["copy"] is None else read_copy(value["copy"])
     others = tuple(map(read_copy, value["others"]))
@@ -240,7 +246,7 @@ def read_ledger_json(
     if value["error"] is True:
         error = None if copy is None else copy.error
     else:
-        error = _read_error(*value["error"]) if value["error"] else None
+        error = read_error(*value["error"]) if value["error"] else None
     is_sound = copy is not None and copy.ledger is not None and error is None
     if (state.is_readable and not is_sound) or (state.is_lost and error is None):
         # It would be read though it cannot be, or left out without a word.
@@ -249,19 +255,24 @@ def read_ledger_json(
     return TopicLedger(ledger_id, state, info, copy, others, error)
 
 
-def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
+def read_copy_json(
+    value: dict[str, Any], location: Location, segments: Callable[[], Mapping[UUID, SegmentCopy]]
+) -> LedgerCopy:
     """Read what `copy_json` gave.
 
     Args:
         value: What it gave.
         location: The bucket that it is in.
+        segments: Gives the segments of that bucket, by uuid.
     """
+    if "segments" in value:
+        return read_segmented_json(value, segments())
     name = read_name_json(value["name"])
     data, topic, error = value["data"], value["topic"], value["error"]
-    index = _read_info(value["index"], name.index_name)
-    data = None if data is None else _read_info(data, name.data_name)
+    index = read_info(value["index"], name.index_name)
+    data = None if data is None else read_info(data, name.data_name)
     topic = None if topic is None else TopicName.parse(topic)
-    error = None if error is None else _read_error(*error)
+    error = None if error is None else read_error(*error)
     ledger = None if value["block"] is None else _read_offloaded(value, name, location)
     if ledger is not None:
         ledger = replace(ledger, versions=object_versions(index, data))
@@ -286,8 +297,8 @@ def _read_offloaded(
         name,
         read_index_block(read_base64(value["block"]), object_key=name.index_name),
         tuple(map(read_text, value["warnings"])),
-        _whole(value["cut_bytes"]),
-        None if user_metadata is None else _texts(user_metadata),
+        read_whole(value["cut_bytes"]),
+        None if user_metadata is None else read_texts(user_metadata),
     )
 
 
@@ -297,45 +308,13 @@ def read_name_json(value: list[object]) -> LedgerObjectName:
 
 
 def _read_name(uuid: object, ledger_id: object) -> LedgerObjectName:
-    return LedgerObjectName(UUID(read_text(uuid)), _number(ledger_id))
-
-
-def _read_info(value: list[Any], expected: str | None = None) -> ObjectInfo:
-    """What a listing said; a name that is not the expected one must never be asked for."""
-    name, size_bytes, modified, version = value
-    if expected not in {None, name}:
-        message = f"another object than {expected}"
-        raise CorruptSnapshotError(message)
-    when = None if modified is None else read_time(modified)
-    known = None if version is None else _read_version(*version)
-    return ObjectInfo(read_text(name), _number(size_bytes), when, known)
-
-
-def _read_version(value: object, modified: object = None) -> ObjectVersion:
-    if modified is None:
-        return ETag(read_text(value))
-    return WriteTime(_number(value), read_time(modified))
+    return LedgerObjectName(UUID(read_text(uuid)), read_number(ledger_id))
 
 
 def _read_unfinished(value: list[Any]) -> UnfinishedOffload:
     uuid, ledger_id, data = value
     name = _read_name(uuid, ledger_id)
-    return UnfinishedOffload(name, _read_info(data, name.data_name))
-
-
-def _read_error(kind: str, message: str, place: dict[str, Any]) -> PulsarOffloadError:
-    known = getattr(errors, kind, None)
-    if not isinstance(known, type) or not issubclass(known, PulsarOffloadError):
-        message = f"an error of an unknown class {kind!r}"
-        raise CorruptSnapshotError(message)
-    key = place["object_key"]
-    return known(
-        read_text(message),
-        object_key=None if key is None else read_text(key),
-        ledger_id=_whole(place["ledger_id"]),
-        entry_id=_whole(place["entry_id"]),
-        offset=_whole(place["offset"]),
-    )
+    return UnfinishedOffload(name, read_info(data, name.data_name))
 
 
 def read_metadata_json(
@@ -354,29 +333,29 @@ def read_metadata_json(
         cursors={name: _read_cursor(*each) for name, each in value["cursors"].items()},
         ledgers=ledgers,
         terminated_position=terminated and _read_position(*terminated),
-        properties=_texts(value["properties"]),
-        proven_to_ledger_id=_number(value["proven_to"], least=-1),
+        properties=read_texts(value["properties"]),
+        proven_to_ledger_id=read_number(value["proven_to"], least=-1),
     )
 
 
 def _read_position(ledger_id: object, entry_id: object) -> tuple[int, int]:
     # Before the first message it is entry -1.
-    return _number(ledger_id), _number(entry_id, least=-1)
+    return read_number(ledger_id), read_number(entry_id, least=-1)
 
 
 def _read_cursor(ledger_id: object, entry_id: object) -> tuple[int, int]:
     # Before the first message of the topic it is -1:-1.
-    return _number(ledger_id, least=-1), _number(entry_id, least=-1)
+    return read_number(ledger_id, least=-1), read_number(entry_id, least=-1)
 
 
 def _read_ledger(value: dict[str, Any]) -> LedgerInfo:
     offload = value["offload"]
     return LedgerInfo(
-        ledger_id=_number(value["ledger_id"]),
-        entries=_whole(value["entries"]),
-        size_bytes=_whole(value["size_bytes"]),
-        timestamp_ms=_whole(value["timestamp_ms"]),
-        properties=_texts(value["properties"]),
+        ledger_id=read_number(value["ledger_id"]),
+        entries=read_whole(value["entries"]),
+        size_bytes=read_whole(value["size_bytes"]),
+        timestamp_ms=read_whole(value["timestamp_ms"]),
+        properties=read_texts(value["properties"]),
         offload=None if offload is None else _read_offload(offload),
     )
 
@@ -385,78 +364,12 @@ def _read_offload(value: dict[str, Any]) -> OffloadContext:
     uuid, driver = value["uuid"], value["driver"]
     return OffloadContext(
         uuid=None if uuid is None else UUID(read_text(uuid)),
-        complete=_told_flag(value["complete"]),
+        complete=read_told_flag(value["complete"]),
         other_uuids=tuple(UUID(read_text(each)) for each in value["other_uuids"]),
-        bookkeeper_deleted=_told_flag(value["bookkeeper_deleted"]),
-        timestamp_ms=_whole(value["timestamp_ms"]),
+        bookkeeper_deleted=read_told_flag(value["bookkeeper_deleted"]),
+        timestamp_ms=read_whole(value["timestamp_ms"]),
         driver=None if driver is None else read_text(driver),
-        driver_properties=_texts(value["driver_properties"]),
+        driver_properties=read_texts(value["driver_properties"]),
         # Snapshots of earlier releases do not have them.
-        segments=tuple(map(_read_segment, value.get("segments", ()))),
+        segments=tuple(map(read_offload_segment, value.get("segments", ()))),
     )
-
-
-def _read_segment(value: dict[str, Any]) -> OffloadSegment:
-    driver = value["driver"]
-    return OffloadSegment(
-        uuid=UUID(read_text(value["uuid"])),
-        complete=_told_flag(value["complete"]),
-        assigned_timestamp_ms=_whole(value["assigned_timestamp_ms"]),
-        timestamp_ms=_whole(value["timestamp_ms"]),
-        end_entry_id=_whole(value["end_entry_id"]),
-        driver=None if driver is None else read_text(driver),
-        driver_properties=_texts(value["driver_properties"]),
-    )
-
-
-def base64_text(data: bytes) -> str:
-    """Bytes as `json` takes them."""
-    return base64.b64encode(data).decode()
-
-
-def read_base64(text: str) -> bytes:
-    """Read what `base64_text` gave."""
-    return base64.b64decode(text, validate=True)
-
-
-def read_text(value: object) -> str:
-    """Read a text."""
-    if not isinstance(value, str):
-        message = f"a {type(value).__name__} where a text must stand"
-        raise CorruptSnapshotError(message)
-    return value
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        message = f"a {type(value).__name__} where true or false must stand"
-        raise CorruptSnapshotError(message)
-    return value
-
-
-def _told_flag(value: object) -> bool | None:
-    return None if value is None else _flag(value)
-
-
-def _number(value: object, *, least: int = 0) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_LEDGER_ID:
-        message = f"something else where a number in {least} … 2^63 - 1 must stand"
-        raise CorruptSnapshotError(message)
-    return value
-
-
-def _whole(value: object) -> int | None:
-    return None if value is None else _number(value)
-
-
-def read_time(value: object) -> datetime:
-    """Read a time, which has a time zone."""
-    time = datetime.fromisoformat(read_text(value))
-    if time.tzinfo is None:
-        message = "a time without a time zone"
-        raise CorruptSnapshotError(message)
-    return time
-
-
-def _texts(value: dict[str, Any]) -> dict[str, str]:
-    return {name: read_text(text) for name, text in value.items()}

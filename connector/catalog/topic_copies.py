@@ -13,11 +13,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import PulsarOffloadError
+from connector.catalog.segment_copies import SegmentedCopy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from arrow_io.format.object_names import LedgerObjectName
     from connector.catalog.bucket import Bucket
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.source import MetadataSource
@@ -44,8 +44,8 @@ class TopicCopies:
         self._lock = threading.Lock()
         self._namespaces: set[str] = set()
         self._knows_all = False
-        self._strays = frozenset(bucket.listing.indexes)
-        self._stray_copies: tuple[Collection[LedgerObjectName], CopiesByTopic] = ((), {})
+        self._strays = bucket.names
+        self._stray_copies: tuple[Collection[object], CopiesByTopic] = ((), {})
         self._every_copy: CopiesByTopic | None = None
 
     def of_metadata(self, metadata: TopicMetadata) -> list[LedgerCopy]:
@@ -69,7 +69,9 @@ class TopicCopies:
             or (copy.topic is None and copy.name.ledger_id in begun)
         ]
         strays = self._of_strays().get(topic, ())
-        return [*listed, *(copy for copy in strays if copy.name.ledger_id not in ledger_ids)]
+        found = [*listed, *(copy for copy in strays if copy.name.ledger_id not in ledger_ids)]
+        # Segments need not name their topic, and then the metadata does.
+        return [each.of_topic(topic) if isinstance(each, SegmentedCopy) else each for each in found]
 
     def of_bucket(self, topic: TopicName) -> list[LedgerCopy]:
         """The copies of a topic that has no metadata: all in the bucket that name it.
@@ -109,8 +111,8 @@ class TopicCopies:
         """
         self._bucket.open_all()
         with self._lock:
-            is_new = len(self._strays) < len(self._bucket.listing.indexes)
-            self._strays, self._knows_all = frozenset(self._bucket.listing.indexes), True
+            is_new = len(self._strays) < len(self._bucket.names)
+            self._strays, self._knows_all = self._bucket.names, True
             return is_new
 
     def open_ahead(self, known: Iterable[TopicMetadata | None]) -> list[LedgerCopy]:
@@ -129,10 +131,8 @@ class TopicCopies:
         if any(each is None for each in topics):
             return list(self._bucket.open_all().copies)
         self._ask_about({each.topic.full_namespace for each in topics if each is not None})
-        named = self._bucket.listing.by_ledger_id
         ids = {info.ledger_id for each in topics if each is not None for info in each.ledgers}
-        own = (name for ledger_id in ids for name in named.get(ledger_id, ()))
-        return self._bucket.copies({*own, *self._strays})
+        return self._bucket.copies({*self._bucket.names_of(ids), *self._strays})
 
     def _of_strays(self) -> CopiesByTopic:
         strays = self._strays

@@ -24,17 +24,17 @@ from arrow_io.errors import (
     MissingObjectError,
     PulsarOffloadError,
 )
-from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.format.object_names import LedgerObjectName, SegmentName
 from arrow_io.lazy import cached_property
 from connector.catalog.ledger_copy import LedgerCopy
 from connector.catalog.ledger_origin import is_foreign
+from connector.catalog.segment_copies import joined, uuids_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from uuid import UUID
 
-    from arrow_io.ledger_data import LedgerData
-    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.ledger import Ledger
+    from arrow_io.segment_reader import AnyLedger
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.topic_name import TopicName
 
@@ -109,7 +109,7 @@ class TopicLedger:
     def entries(self) -> int | None:
         """How many entries it has, by its index object, else by the metadata."""
         if self.copy is not None and self.copy.ledger is not None:
-            return self.copy.ledger.index.entry_count
+            return self.copy.ledger.entry_count
         return self.info.entries if self.info else None
 
 
@@ -130,9 +130,9 @@ class TopicLedgers:
     """
 
     topic: TopicName
-    ledgers: Sequence[OffloadedLedger]
+    ledgers: Sequence[AnyLedger]
     problems: tuple[PulsarOffloadError, ...] = ()
-    cut: tuple[OffloadedLedger, ...] = ()
+    cut: tuple[AnyLedger, ...] = ()
     states: Sequence[TopicLedger] = ()
     unread: Sequence[TopicLedger] = ()
     metadata: TopicMetadata | None = None
@@ -143,7 +143,7 @@ class TopicLedgers:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
-    def data(self) -> tuple[LedgerData, ...]:
+    def data(self) -> tuple[Ledger, ...]:
         """What has to be known of each of `ledgers` to read its entries.
 
         It is kept, for every read of the topic needs it, and ledgers may be made anew each time.
@@ -155,7 +155,7 @@ class TopicLedgers:
         return replace(self, problems=(error, *self.problems), metadata_error=error)
 
     @property
-    def substitutes(self) -> tuple[OffloadedLedger, ...]:
+    def substitutes(self) -> tuple[AnyLedger, ...]:
         """Other copies, sound and as the metadata says, of ledgers whose own copy cannot be read.
 
         As far as is known, they are of the same ledger; but another cluster may have one of the
@@ -193,7 +193,7 @@ class TopicLedgers:
             each.copy
             for each in self.states
             if each.copy is not None and each.state.is_readable
-            if each.info and each.info.offload and each.info.offload.uuid is not None
+            if each.info and each.info.offload and each.info.offload.uuids
         ]
 
     def salvaged(self) -> TopicLedgers:
@@ -236,7 +236,7 @@ def from_bucket(topic: TopicName, copies: Iterable[LedgerCopy]) -> TopicLedgers:
         topic: The topic.
         copies: All copies of its ledgers; those of one ledger from the newest to the oldest.
     """
-    return _gathered(topic, [_by_itself(*each) for each in _by_ledger(copies)])
+    return _gathered(topic, [_by_itself(each, joined(of)) for each, of in _by_ledger(copies)])
 
 
 def from_metadata(
@@ -299,13 +299,15 @@ def _offloaded(
 ) -> TopicLedger:
     """A ledger of the metadata with the copy that it names, if it says that there is one."""
     ledger_id, offload = info.ledger_id, info.offload
+    copies = joined(copies, offload.segments if offload else ())
     not_offloaded = TopicLedger(ledger_id, LedgerStanding.BOOKKEEPER, info, others=tuple(copies))
     if offload is None or offload.complete is False:
         return not_offloaded
-    if offload.uuid is None:
+    if not offload.uuids:
         chosen = next((copy for copy in copies if copy.ledger), copies[0] if copies else None)
     else:
-        chosen = next((copy for copy in copies if copy.name.uuid == offload.uuid), None)
+        named = set(offload.uuids)
+        chosen = next((copy for copy in copies if not named.isdisjoint(uuids_of(copy))), None)
     others = tuple(copy for copy in copies if copy is not chosen)
     error: PulsarOffloadError | None = None
     if chosen is None:
@@ -313,11 +315,11 @@ def _offloaded(
         if offload.complete is None and not isinstance(found, LedgerCopy):
             return not_offloaded
         if found is None or isinstance(found, PulsarOffloadError):
-            error = _missing(ledger_id, offload.uuid, others, found)
+            error = _missing(info, others, found)
             return TopicLedger(ledger_id, LedgerStanding.MISSING, info, others=others, error=error)
         chosen = found
     error = _objection(topic, info, chosen)
-    if error is None and offload.uuid is None:
+    if error is None and not offload.uuids:
         error = _ambiguity(topic, info, copies)
     if offload.complete is None and error is not None:
         # What is there may be half of an offload that is under way.
@@ -336,8 +338,7 @@ def _standing(error: PulsarOffloadError | None, *, is_in_bookkeeper: bool) -> Le
 
 
 def _missing(
-    ledger_id: int,
-    uuid: UUID | None,
+    info: LedgerInfo,
     others: Sequence[LedgerCopy],
     cause: PulsarOffloadError | None,
 ) -> PulsarOffloadError:
@@ -347,8 +348,12 @@ def _missing(
     sound = next((copy for copy in others if copy.ledger is not None), None)
     if sound is not None:
         message = f"{message}; there is another copy, under the uuid {sound.name.uuid}"
-    key = None if uuid is None else LedgerObjectName(uuid, ledger_id).index_name
-    return MissingObjectError(message, object_key=key, ledger_id=ledger_id)
+    key = None
+    if info.offload is not None and info.offload.segments:
+        key = SegmentName(info.offload.segments[0].uuid).index_name
+    elif info.offload is not None and info.offload.uuid is not None:
+        key = LedgerObjectName(info.offload.uuid, info.ledger_id).index_name
+    return MissingObjectError(message, object_key=key, ledger_id=info.ledger_id)
 
 
 def _sound(topic: TopicName, info: LedgerInfo, copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:
@@ -374,9 +379,9 @@ def _ambiguity(
 ) -> PulsarOffloadError | None:
     """The error if copies are of different ledgers, as of two clusters, and no uuid says which."""
     told = {
-        copy.name.uuid: copy.ledger.index.ledger_metadata
+        copy.name.uuid: copy.ledger.ledger_metadata
         for copy in _sound(topic, info, copies)
-        if copy.ledger is not None
+        if copy.ledger is not None and copy.ledger.ledger_metadata is not None
     }
     if len({each.serialize() for each in told.values()}) <= 1:
         return None
@@ -387,12 +392,11 @@ def _ambiguity(
     return CorruptMetadataError(message, ledger_id=info.ledger_id)
 
 
-def _contradiction(info: LedgerInfo, ledger: OffloadedLedger) -> PulsarOffloadError | None:
+def _contradiction(info: LedgerInfo, ledger: AnyLedger) -> PulsarOffloadError | None:
     """The error if an index object contradicts the metadata, which leaves numbers out at times."""
-    index = ledger.index
     for what, said, found in (
-        ("entries", info.entries, index.entry_count),
-        ("bytes", info.size_bytes, index.ledger_metadata.length_bytes),
+        ("entries", info.entries, ledger.entry_count),
+        ("bytes", info.size_bytes, ledger.length_bytes),
     ):
         # A ledger of empty entries has no bytes, and so says an index whose writer did not count.
         if said and found and said != found:
@@ -454,7 +458,7 @@ def _gathered(topic: TopicName, states: Sequence[TopicLedger]) -> TopicLedgers:
 
 def gathered(
     topic: TopicName,
-    ledgers: Sequence[OffloadedLedger],
+    ledgers: Sequence[AnyLedger],
     states: Sequence[TopicLedger],
     unread: Sequence[TopicLedger],
 ) -> TopicLedgers:

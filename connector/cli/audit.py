@@ -24,8 +24,9 @@ from connector.plain_text import size_text
 from connector.pulsar_time import duration, time_of
 from connector.statistics.store import open_statistics
 from connector.topic_name import TopicName
-from connector.upkeep.audit import Finding, FindingKind, audit, findings_table
+from connector.upkeep.audit import audit
 from connector.upkeep.cleaning import DEFAULT_SAFETY_AGE, clean, plan_cleaning
+from connector.upkeep.findings import Finding, FindingKind, findings_table
 from connector.upkeep.verification import verify
 from connector.upkeep.verification_journal import VerificationJournal, VerifiedLedger
 

@@ -165,7 +165,8 @@ def _written_at_other_times(topic: TopicLedgers, asked: Asked, slack: timedelta)
         )
         for each in topic.states
         if each.copy is not None and each.copy.ledger is not None and each.info is not None
-        if (created := each.copy.ledger.index.ledger_metadata.ctime_ms) is not None
+        if (metadata := each.copy.ledger.ledger_metadata) is not None
+        if (created := metadata.ctime_ms) is not None
         if (closed := each.info.timestamp_ms) is not None
         if abs(created) < layout.MAX_MILLISECONDS // 2 > abs(closed)
     ]

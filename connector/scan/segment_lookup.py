@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from connector.scan.skipping import column
 from connector.scan.topic_read import Skipped
-from connector.statistics.data_objects import DataObjects
+from connector.statistics.data_objects import DataObjects, analyzable
 from connector.statistics.segments import IDENTITY
 from connector.statistics.store import UNUSABLE
 
@@ -56,7 +56,7 @@ def unread_segments(
     """
     name, wanted = str(topic.topic), {each.ledger_id for each in ranges}
     data = {each.ledger_id: each for each in topic.data if each.ledger_id in wanted}
-    objects = DataObjects((name, each) for each in data.values())
+    objects = DataObjects((name, each) for each in analyzable(data.values()))
     known: set[int] = set()
     unread: list[pa.Table] = [_NOTHING]
     skipped = Skipped(problems=statistics.problems)
@@ -78,7 +78,7 @@ def unread_segments(
                 if found.skipped.problems:
                     damaged.append(file)
                     is_told = False
-    return pa.concat_tables(unread), skipped + Skipped(objects.count - len(known))
+    return pa.concat_tables(unread), skipped + Skipped(len(data) - len(known))
 
 
 def sum_of(numbers: pa.ChunkedArray) -> int:

@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from arrow_io.ledger_data import LedgerData
 from connector.statistics.segments import IDENTITY, version_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.ledger import Ledger
+
+
+def analyzable(ledgers: Iterable[Ledger]) -> list[LedgerData]:
+    """The ledgers that statistics can know: those that lie in one object each."""
+    return [each for each in ledgers if isinstance(each, LedgerData)]
 
 
 class DataObjects:

@@ -54,7 +54,7 @@ class SegmentWriter:
         """
         self._write()
 
-    def add(self, whole: WholeLedger[Any], rows: Iterable[SegmentRow]) -> None:
+    def add(self, whole: WholeLedger[Any, Any], rows: Iterable[SegmentRow]) -> None:
         """Add a ledger; if reading it ended before its end, nothing is known of it.
 
         Args:

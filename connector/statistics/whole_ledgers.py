@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from arrow_io.errors import PulsarOffloadError
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.read_report import ReadReport
 
+_LedgerT = TypeVar("_LedgerT", bound="Ledger")
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class WholeLedger(Generic[_T]):
+class WholeLedger(Generic[_LedgerT, _T]):
     """A ledger that was read to its end.
 
     Attributes:
@@ -42,7 +43,7 @@ class WholeLedger(Generic[_T]):
     """
 
     topic: str
-    ledger: LedgerData
+    ledger: _LedgerT
     segments: list[_T]
     report: ReadReport
     error: PulsarOffloadError | None
@@ -59,11 +60,11 @@ class WholeLedger(Generic[_T]):
 
 
 def whole_ledgers(
-    ledgers: Iterable[tuple[str, LedgerData]],
-    made: Callable[[LedgerData, str, Sequence[EntryRun]], _T],
+    ledgers: Iterable[tuple[str, _LedgerT]],
+    made: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
     *,
     threads: int | None = None,
-) -> Generator[WholeLedger[_T], None, None]:
+) -> Generator[WholeLedger[_LedgerT, _T], None, None]:
     """Read ledgers whole; what is damaged is passed over.
 
     Args:
@@ -90,9 +91,9 @@ def whole_ledgers(
 
 
 def _units(
-    ledgers: Iterable[tuple[str, LedgerData]],
-    made: Callable[[LedgerData, str, Sequence[EntryRun]], _T],
-) -> Generator[Callable[[], _T | WholeLedger[_T]], None, None]:
+    ledgers: Iterable[tuple[str, _LedgerT]],
+    made: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
+) -> Generator[Callable[[], _T | WholeLedger[_LedgerT, _T]], None, None]:
     """The segments of each ledger, and behind them what became of it."""
     pairs = list(ledgers)
     spans = (span for _, each in pairs for span in each.byte_spans(0, each.last_entry_id))
@@ -110,8 +111,8 @@ def _units(
 
 
 def _checked(
-    made: Callable[[LedgerData, str, Sequence[EntryRun]], _T],
-    ledger: LedgerData,
+    made: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
+    ledger: _LedgerT,
     topic: str,
     runs: Sequence[EntryRun],
 ) -> _T:

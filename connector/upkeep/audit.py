@@ -7,23 +7,23 @@ bucket alone shows is found, and nothing can be shown to be superfluous.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, TruncatedObjectError
 from arrow_io.format.object_names import parse_object_name
+from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.storage.store_uploads import aside_path
 from arrow_io.wording import counted
+from connector.catalog.segment_copies import SegmentedCopy
 from connector.catalog.snapshot import begins_snapshot, is_snapshot
 from connector.catalog.topic_ledgers import LedgerStanding
-from connector.catalog_tables import table_of
 from connector.pulsar_time import time_of
 from connector.upkeep.deletability import Deletability
+from connector.upkeep.findings import NO_TOPIC, Finding, FindingKind, doubted, judged, of_objects
+from connector.upkeep.segment_audit import SegmentAuditor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime, timedelta
 
     from arrow_io.storage.object_store import ObjectInfo, UnfinishedUpload
@@ -32,78 +32,6 @@ if TYPE_CHECKING:
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
     from connector.topic_name import TopicName
-
-
-class FindingKind(StrEnum):
-    """What is wrong."""
-
-    MISSING = "missing"
-    """The metadata says that a ledger is offloaded, and objects of it are not there."""
-    SIZE_MISMATCH = "size mismatch"
-    """Sizes or numbers of entries contradict each other: an object is cut, or the metadata is of
-    another ledger."""
-    FORMAT_MISMATCH = "format mismatch"
-    """An index object that cannot be read, or that is of another format."""
-    DAMAGE = "damage"
-    """Reading a ledger whole found bytes that cannot be right."""
-    GAP = "gap"
-    """A ledger is only in BookKeeper, and ledgers behind it are offloaded."""
-    METADATA = "metadata"
-    """The metadata of a topic is malformed, so nothing says what should be there."""
-    UNLISTED = "unlisted"
-    """A ledger in the bucket that the metadata of its topic does not call offloaded, or of which it
-    names another copy that is not there: the metadata may be older than this one."""
-    AMBIGUOUS = "ambiguous"
-    """Different ledgers under one id, and nothing says which one is the topic's."""
-    OTHER_NAME = "other name"
-    """A ledger that the metadata of one topic names, and whose index object names another topic."""
-    EXTRA_BYTES = "extra bytes"
-    """A data object that is longer than its index object says: nothing reads the rest."""
-    ORPHAN = "orphan"
-    """Objects of a ledger that its topic does not have any more, or of a topic that the metadata
-    does not know."""
-    DOUBLE = "double"
-    """A further copy of a ledger, beside the one that counts."""
-    DATA_WITHOUT_INDEX = "data without index"
-    """An offload that never completed."""
-    INDEX_WITHOUT_DATA = "index without data"
-    """An index object alone."""
-    UNFINISHED_UPLOAD = "unfinished upload"
-    """A multipart upload that was begun, and neither completed nor aborted."""
-    BOOKKEEPER_COPY = "bookkeeper copy"
-    """BookKeeper still has a ledger whose deletion lag has passed."""
-    STREAMING = "streaming"
-    """An object of streaming offload (PIP-76)."""
-    FOREIGN = "foreign"
-    """An object with a name that no offloader of Pulsar gives."""
-
-
-_NO_TOPIC: Final = "nothing names its topic"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was found."""
-
-    kind: FindingKind
-    text: str
-    """What it is, in words."""
-    objects: tuple[str, ...] = ()
-    """Names of the objects that it is about, the index object first."""
-    topic: TopicName | None = None
-    ledger_id: int | None = None
-    stored_bytes: int = 0
-    """Bytes of these objects."""
-    modified: datetime | None = None
-    """When the newest of these objects was written, as far as the store says."""
-    upload_id: str | None = None
-    """The store's id of an unfinished upload; None for other findings."""
-    is_loss: bool = False
-    """Whether it keeps messages from being read; others only cost money, or ask for a look."""
-    deletable: bool = False
-    """Whether nothing needs the objects: the metadata, which is newer than they are, says so."""
-    doubt: str | None = None
-    """Why they may be needed, if it was asked; None if they are deletable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,40 +52,6 @@ class Audit:
     def losses(self) -> tuple[Finding, ...]:
         """Findings by which messages cannot be read."""
         return tuple(each for each in self.findings if each.is_loss)
-
-
-FINDING_SCHEMA = pa.schema(
-    {
-        "kind": pa.string(),
-        "topic": pa.string(),
-        "ledger_id": pa.int64(),
-        "objects": pa.list_(pa.string()),
-        "bytes": pa.int64(),
-        "modified": pa.timestamp("us", "UTC"),
-        "is_loss": pa.bool_(),
-        "deletable": pa.bool_(),
-        "text": pa.string(),
-    }
-)
-
-
-def findings_table(findings: Iterable[Finding]) -> pa.Table:
-    """Findings as rows of `FINDING_SCHEMA`."""
-    rows = [
-        {
-            "kind": each.kind.value,
-            "topic": str(each.topic) if each.topic else None,
-            "ledger_id": each.ledger_id,
-            "objects": list(each.objects),
-            "bytes": each.stored_bytes,
-            "modified": each.modified,
-            "is_loss": each.is_loss,
-            "deletable": each.deletable,
-            "text": each.text,
-        }
-        for each in findings
-    ]
-    return table_of(rows, FINDING_SCHEMA)
 
 
 def audit(
@@ -189,6 +83,8 @@ def audit(
     found += auditor.of_no_topic(begun)
     found += [auditor.of_unfinished(each) for each in catalog.contents.unfinished]
     found += [auditor.of_upload(each) for each in begun]
+    segments = SegmentAuditor(catalog, topics, auditor.deletability)
+    found += [each for of in catalog.contents.segments for each in segments.of_segment(of)]
     found = _kept_where_messages_are_lost(found)
     found.sort(key=_place)
     return Audit(tuple(found), catalog.source is not None, catalog.taken)
@@ -208,7 +104,7 @@ def _kept_where_messages_are_lost(findings: list[Finding]) -> list[Finding]:
     lossy = {each.topic.base for each in findings if each.is_loss and each.topic is not None}
     doubt = "messages of the topic cannot be read, which the audit reports too"
     return [
-        _doubted(each, doubt)
+        doubted(each, doubt)
         if each.deletable and each.topic is not None and each.topic.base in lossy
         else each
         for each in findings
@@ -227,7 +123,7 @@ class _Auditor:
         self._catalog = catalog
         self._deletion_lag = deletion_lag
         self._topics = {each.topic: each for each in topics}
-        self._deletability = Deletability(catalog, topics, is_one_cluster=is_one_cluster)
+        self.deletability = Deletability(catalog, topics, is_one_cluster=is_one_cluster)
 
     def of_topic(self, topic: TopicLedgers) -> Iterator[Finding]:
         """What is wrong with the ledgers of a topic."""
@@ -248,7 +144,8 @@ class _Auditor:
                 copies = (ledger.copy, *ledger.others)
             elif ledger.copy is not None:
                 yield from _of_extra_bytes(topic, ledger.copy)
-            for copy in copies:
+            # Segments are judged whole: others may need what this ledger does not.
+            for copy in (each for each in copies if not isinstance(each, SegmentedCopy)):
                 if is_unknown or (ledger.info is None and ledger.state.is_stray):
                     yield self._of_stray(topic, copy)
                 else:
@@ -296,7 +193,7 @@ class _Auditor:
         if topic.metadata is None:
             text = "a ledger of a topic that the metadata does not know"
         found = _finding(FindingKind.ORPHAN, text, copy, topic.topic)
-        return _judged(found, lambda: self._deletability.doubt_of_copy(topic, copy, found.modified))
+        return judged(found, lambda: self.deletability.doubt_of_copy(topic, copy, found.modified))
 
     def _of_other(self, topic: TopicLedgers, ledger: TopicLedger, copy: LedgerCopy) -> Finding:
         """A copy of a ledger that is not the one that counts, or not yet."""
@@ -313,7 +210,7 @@ class _Auditor:
         found = _finding(kind, text, copy, topic.topic)
         if self._catalog.source is None:
             return found
-        return _judged(found, lambda: self._deletability.doubt_of_copy(topic, copy, found.modified))
+        return judged(found, lambda: self.deletability.doubt_of_copy(topic, copy, found.modified))
 
     def _of_bookkeeper(self, topic: TopicLedgers, ledger: TopicLedger) -> Finding | None:
         offload = ledger.info.offload if ledger.info else None
@@ -347,7 +244,7 @@ class _Auditor:
             if copy is not None
         }
         for copy in self._catalog.contents.copies:
-            if copy.name not in listed:
+            if copy.name not in listed and not isinstance(copy, SegmentedCopy):
                 kind = (
                     FindingKind.INDEX_WITHOUT_DATA
                     if copy.data is None
@@ -361,7 +258,7 @@ class _Auditor:
             (
                 FindingKind.STREAMING,
                 self._catalog.contents.streaming,
-                "an object of streaming offload (PIP-76), which is not read",
+                "an object of streaming offload (PIP-76) without its index object",
             ),
             (
                 FindingKind.FOREIGN,
@@ -398,18 +295,18 @@ class _Auditor:
             topic = self._catalog.unfinished.topic(name)
         except MissingObjectError:
             return replace(found, text="a data object that was deleted since the bucket was listed")
-        owners = self._deletability.owners.get(name.ledger_id, [])
+        owners = self.deletability.owners.get(name.ledger_id, [])
         if topic is None and len(owners) == 1:
             topic = owners[0].topic
         found = replace(found, topic=topic)
         known = self._topics.get(topic) if topic else None
         if known is None:
-            return found if self._catalog.source is None else _doubted(found, _NO_TOPIC)
+            return found if self._catalog.source is None else doubted(found, NO_TOPIC)
         if self._catalog.source is None:
             sound = {ledger.ledger_id for ledger in known.ledgers}
             is_loss = name.ledger_id not in sound and name.ledger_id < max(sound, default=-1)
             return replace(found, is_loss=is_loss)
-        return _judged(found, lambda: self._deletability.doubt_of_data(known, name, found.modified))
+        return judged(found, lambda: self.deletability.doubt_of_data(known, name, found.modified))
 
     def of_upload(self, upload: UnfinishedUpload) -> Finding:
         """An upload that was neither completed nor aborted."""
@@ -425,33 +322,19 @@ class _Auditor:
         if parsed is None or parsed.ledger_id is None:
             return found
         name = parsed.ledger_object_name
-        owners = self._deletability.owners.get(name.ledger_id, [])
+        owners = self.deletability.owners.get(name.ledger_id, [])
         if len(owners) != 1:
-            return found if self._catalog.source is None else _doubted(found, _NO_TOPIC)
+            return found if self._catalog.source is None else doubted(found, NO_TOPIC)
         found = replace(found, topic=owners[0].topic)
-        return _judged(
-            found, lambda: self._deletability.doubt_of_upload(owners[0], name, found.modified)
+        return judged(
+            found, lambda: self.deletability.doubt_of_upload(owners[0], name, found.modified)
         )
-
-
-def _judged(found: Finding, doubt_of: Callable[[], str | None]) -> Finding:
-    """A finding with what the metadata says: whether anything may need its objects."""
-    try:
-        doubt = doubt_of()
-    except MissingObjectError:
-        doubt = "something was deleted since the bucket was listed"
-    return replace(found, deletable=True) if doubt is None else _doubted(found, doubt)
-
-
-def _doubted(found: Finding, doubt: str) -> Finding:
-    text = f"{found.text}; kept, because {doubt}"
-    return replace(found, deletable=False, doubt=doubt, text=text)
 
 
 def _of_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
     """What lies behind the data that the index object describes, in the copy that counts."""
     ledger, data = copy.ledger, copy.data
-    if ledger is None or data is None:
+    if not isinstance(ledger, OffloadedLedger) or data is None:
         return
     extra_bytes = data.size_bytes - ledger.index.data_object_length_bytes
     if extra_bytes > 0:
@@ -466,14 +349,5 @@ def _finding(
 ) -> Finding:
     if copy is None:
         return Finding(kind=kind, text=text, topic=topic)
-    infos = [info for info in (copy.index, copy.data) if info is not None]
-    times = [info.modified for info in infos if info.modified is not None]
-    return Finding(
-        kind=kind,
-        text=text,
-        objects=tuple(info.name for info in infos),
-        topic=topic,
-        ledger_id=copy.name.ledger_id,
-        stored_bytes=copy.stored_bytes,
-        modified=max(times, default=None),
-    )
+    found = of_objects(kind, text, copy.objects, topic)
+    return replace(found, ledger_id=copy.name.ledger_id, stored_bytes=copy.stored_bytes)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from arrow_io.storage.location import Location
-    from connector.upkeep.audit import Audit, Finding
+    from connector.upkeep.audit import Audit
+    from connector.upkeep.findings import Finding
 
 DEFAULT_SAFETY_AGE = timedelta(days=7)
 """An offload takes hours at most, and what is younger may belong to one."""

@@ -193,14 +193,17 @@ def opening_requests(opening: Opening) -> RequestCounts:
     metadata is chosen, one is sent for each offload that never completed.
     """
     nameless = sum(
-        copy.ledger is not None and copy.ledger.index.ledger_metadata.managed_ledger_name is None
+        copy.ledger is not None
+        and copy.ledger.ledger_metadata is not None
+        and copy.ledger.ledger_metadata.managed_ledger_name is None
         for copy in opening.copies
     )
+    indexes = {info.name: info for copy in opening.copies for info in copy.index_objects}
     return RequestCounts(
         list_requests=max(1, -(-opening.object_count // LIST_PAGE_KEYS)),
         head_requests=nameless + opening.unfinished_count,
-        index_requests=len(opening.copies),
-        index_bytes=sum(copy.index.size_bytes for copy in opening.copies),
+        index_requests=len(indexes),
+        index_bytes=sum(info.size_bytes for info in indexes.values()),
     )
 
 
@@ -215,7 +218,8 @@ def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None 
     if topics is not None:
         return stored_bytes_of(topics, contents.copies)
     unfinished = [each.data for each in contents.unfinished]
-    others = (*unfinished, *contents.streaming, *contents.foreign)
+    broken = [info for each in contents.segments if not each.copies for info in each.objects]
+    others = (*unfinished, *broken, *contents.streaming, *contents.foreign)
     copies = sum(copy.stored_bytes for copy in contents.copies)
     return copies + sum(info.size_bytes for info in others)
 

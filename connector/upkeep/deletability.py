@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.format.object_names import LedgerObjectName, ShareName
 from connector.catalog.ledger_origin import bookies_of, told_cluster
 from connector.pulsar_time import time_of
 from connector.upkeep.cluster_evidence import ClusterEvidence
@@ -45,7 +45,7 @@ class Deletability:
         self._catalog = catalog
         self._is_one_cluster = is_one_cluster
         self._evidence = ClusterEvidence(catalog, topics, is_one_cluster=is_one_cluster)
-        self._attempts: dict[LedgerObjectName, str] = {}
+        self._attempts: dict[LedgerObjectName | ShareName, str] = {}
         self.owners: dict[int, list[TopicLedgers]] = {}
         """The topics that have a ledger of an id, by the metadata."""
         self._states = {
@@ -59,6 +59,7 @@ class Deletability:
                 self.owners.setdefault(info.ledger_id, []).append(topic)
                 for uuid, state in _named_attempts(info):
                     self._attempts[LedgerObjectName(uuid, info.ledger_id)] = state
+                    self._attempts[ShareName(uuid, info.ledger_id)] = state
 
     def doubt_of_copy(
         self, topic: TopicLedgers, copy: LedgerCopy, modified: datetime | None
@@ -91,7 +92,7 @@ class Deletability:
         return self._doubt(topic, name, begun) or self._evidence.doubt_of_upload(topic)
 
     def _doubt(
-        self, topic: TopicLedgers, name: LedgerObjectName, modified: datetime | None
+        self, topic: TopicLedgers, name: LedgerObjectName | ShareName, modified: datetime | None
     ) -> str | None:
         if name in self._attempts:
             return f"the metadata names it: {self._attempts[name]}"
@@ -173,7 +174,7 @@ def _doubt_of_place(state: TopicLedger | None) -> str | None:
         return None
     if not state.state.is_readable:
         return "no copy that the metadata names can be read in its place"
-    if state.info.offload is None or state.info.offload.uuid is None:
+    if state.info.offload is None or not state.info.offload.uuids:
         return "the metadata does not say which copy counts"
     return None
 
@@ -185,6 +186,6 @@ def _named_attempts(info: LedgerInfo) -> Iterator[tuple[UUID, str]]:
         return
     for uuid in offload.other_uuids:
         yield uuid, "another answer of the same cluster names this uuid"
-    if offload.uuid is not None:
-        state = {True: "complete", False: "under way, or failed", None: "begun"}
-        yield offload.uuid, state[offload.complete]
+    state = {True: "complete", False: "under way, or failed", None: "begun"}
+    for uuid in offload.uuids:
+        yield uuid, state[offload.complete]

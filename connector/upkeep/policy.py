@@ -133,14 +133,13 @@ def bucket_metadata(topic: TopicLedgers) -> TopicMetadata:
     for copy in (each.copy for each in topic.states):
         if copy is None or copy.ledger is None:
             continue
-        index = copy.ledger.index
         written_ms = None if copy.modified is None else milliseconds_of(copy.modified)
         offload = OffloadContext(uuid=copy.name.uuid, complete=True, timestamp_ms=written_ms)
         ledgers.append(
             LedgerInfo(
                 ledger_id=copy.name.ledger_id,
-                entries=index.entry_count,
-                size_bytes=index.ledger_metadata.length_bytes,
+                entries=copy.ledger.entry_count,
+                size_bytes=copy.ledger.length_bytes,
                 offload=offload,
             )
         )

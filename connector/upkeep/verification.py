@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import FormatError, MissingObjectError
 from arrow_io.format.index_block import check_format_version
+from arrow_io.ledger_data import LedgerData
 from arrow_io.messages import layout
 from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.wording import agreeing, counted
 from connector.read_ahead import read_ahead
 from connector.statistics.analysis import unknown_ledgers
+from connector.statistics.data_objects import analyzable
 from connector.statistics.gathering import segment_row
 from connector.statistics.segment_writer import SegmentWriter
 from connector.statistics.whole_ledgers import whole_ledgers
@@ -30,9 +32,9 @@ from connector.upkeep.verification_journal import VerifiedLedger
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 
-    from arrow_io.ledger_data import LedgerData
-    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.segment_reader import AnyLedger
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.statistics.gathering import SegmentRow
     from connector.statistics.store import Statistics
@@ -87,10 +89,10 @@ def verify(
 
 
 def _read(
-    ledgers: Sequence[tuple[str, OffloadedLedger]], statistics: Statistics | None
+    ledgers: Sequence[tuple[str, AnyLedger]], statistics: Statistics | None
 ) -> Generator[VerifiedLedger, None, None]:
     """What reading ledgers whole finds; statistics are given those that they do not know."""
-    pairs = [(topic, ledger.data) for topic, ledger in ledgers]
+    pairs: list[tuple[str, Ledger]] = [(topic, ledger.data) for topic, ledger in ledgers]
     asked = (partial(_wrong_metadata, ledger) for _, ledger in ledgers)
     threads = max((ledger.location.max_connections for _, ledger in ledgers), default=1)
     with ExitStack() as stack:
@@ -108,11 +110,11 @@ def _read(
 
 
 def _unknown(
-    statistics: Statistics, pairs: Iterable[tuple[str, LedgerData]]
+    statistics: Statistics, pairs: Iterable[tuple[str, Ledger]]
 ) -> Iterator[tuple[str, int]]:
     """The ledgers that statistics do not know."""
     for topic, mine in groupby(pairs, key=itemgetter(0)):
-        for ledger in unknown_ledgers(statistics, topic, [each for _, each in mine]):
+        for ledger in unknown_ledgers(statistics, topic, analyzable(each for _, each in mine)):
             yield topic, ledger.ledger_id
 
 
@@ -139,7 +141,7 @@ class _Checked:
 
 def _checked(
     unknown: Collection[tuple[str, int]],
-    ledger: LedgerData,
+    ledger: Ledger,
     topic: str,
     runs: Sequence[EntryRun],
 ) -> _Checked:
@@ -155,12 +157,14 @@ def _checked(
         stop = run.count * layout.ENTRY_WIDTH
         checksums = run.table[layout.CHECKSUM : stop : layout.ENTRY_WIDTH].tolist()
         unchecked += checksums.count(layout.ABSENT)
-    row = segment_row(ledger, topic, runs) if (topic, ledger.ledger_id) in unknown else None
+    row = None
+    if isinstance(ledger, LedgerData) and (topic, ledger.ledger_id) in unknown:
+        row = segment_row(ledger, topic, runs)
     return _Checked(runs[0].part(0, 1), entries, unchecked, report, order, row)
 
 
 def _verified(
-    ledger: OffloadedLedger, whole: WholeLedger[_Checked], problems: Sequence[str]
+    ledger: AnyLedger, whole: WholeLedger[Ledger, _Checked], problems: Sequence[str]
 ) -> VerifiedLedger:
     """What was found of a ledger."""
     report = ReadReport().add(whole.report)
@@ -177,18 +181,16 @@ def _verified(
     if more > 0:
         problems.append(f"{more} more {agreeing(more, 'is', 'are')} lost")
     entries = sum(each.entries for each in whole.segments)
-    missing = ledger.index.entry_count - entries
+    missing = ledger.entry_count - entries
     if missing and not problems:
         found = agreeing(missing, "was", "were")
-        problems.append(
-            f"{counted(missing, 'entry')} of {ledger.index.entry_count} {found} not found"
-        )
+        problems.append(f"{counted(missing, 'entry')} of {ledger.entry_count} {found} not found")
     return VerifiedLedger(
         url=str(ledger.location),
         topic=whole.topic,
         ledger_id=ledger.ledger_id,
         object=ledger.name.data_name,
-        stored_bytes=ledger.index.data_object_length_bytes,
+        stored_bytes=ledger.data.stored_bytes,
         entries=entries,
         unchecked_entries=sum(each.unchecked_entries for each in whole.segments),
         problems=tuple(problems),
@@ -209,15 +211,17 @@ def _compared(verified: VerifiedLedger, before: VerifiedLedger | None) -> Verifi
     return replace(verified, problems=(*verified.problems, str(error)))
 
 
-def _wrong_metadata(ledger: OffloadedLedger) -> list[str]:
-    """What a broker would refuse in the user metadata of the data object."""
-    name = ledger.name.data_name
-    try:
-        metadata = ledger.location.user_metadata(name)
-        wrong = None if metadata is None else check_format_version(metadata, object_key=name)
-    except FormatError as error:
-        wrong = str(error)
-    except MissingObjectError:
-        # Reading the entries reports it.
-        wrong = None
-    return [] if wrong is None else [wrong]
+def _wrong_metadata(ledger: AnyLedger) -> list[str]:
+    """What a broker would refuse in the user metadata of the data objects."""
+    found = []
+    for name in (part.name.data_name for part in ledger.parts):
+        try:
+            metadata = ledger.location.user_metadata(name)
+            wrong = None if metadata is None else check_format_version(metadata, object_key=name)
+        except FormatError as error:
+            wrong = str(error)
+        except MissingObjectError:
+            # Reading the entries reports it.
+            wrong = None
+        found += [] if wrong is None else [wrong]
+    return found

@@ -11,7 +11,7 @@ from arrow_io.errors import OptionError, StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.segment_reader import AnyLedger
 
 _LINE_START = b'{"url": '
 
@@ -25,9 +25,9 @@ class VerifiedLedger:
     topic: str
     ledger_id: int
     object: str
-    """Name of the data object."""
+    """Name of the data object; of several, the first."""
     stored_bytes: int
-    """Length that the index object gives it."""
+    """How long the data objects of the ledger are by their index objects."""
     entries: int
     """Entries that were read and are sound."""
     unchecked_entries: int
@@ -41,9 +41,9 @@ class VerifiedLedger:
     """That of the last entry; None if it has none, or that is not known."""
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        """What shows whether the same object was verified before."""
-        return self.url, self.object, self.stored_bytes
+    def key(self) -> tuple[str, str, int, int]:
+        """What shows whether the same was verified before."""
+        return self.url, self.object, self.ledger_id, self.stored_bytes
 
 
 class VerificationJournal:
@@ -58,7 +58,7 @@ class VerificationJournal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._done: dict[tuple[str, str, int], VerifiedLedger] = {}
+        self._done: dict[tuple[str, str, int, int], VerifiedLedger] = {}
         try:
             with path.open("a+b") as file:
                 file.seek(0)
@@ -83,10 +83,10 @@ class VerificationJournal:
         message = f"{self._path} is not a journal of a verification: {reason}"
         raise OptionError(message)
 
-    def find(self, ledger: OffloadedLedger) -> VerifiedLedger | None:
+    def find(self, ledger: AnyLedger) -> VerifiedLedger | None:
         """What was found of a ledger before; None if its objects were not verified."""
-        size_bytes = ledger.index.data_object_length_bytes
-        return self._done.get((str(ledger.location), ledger.name.data_name, size_bytes))
+        name, size_bytes = ledger.name, ledger.data.stored_bytes
+        return self._done.get((str(ledger.location), name.data_name, name.ledger_id, size_bytes))
 
     def add(self, verified: VerifiedLedger) -> None:
         """Remember a ledger.

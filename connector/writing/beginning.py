@@ -104,12 +104,15 @@ def begin(
         schema = files.joined_schema(schema)
     names = list_names(target.bucket)
     listed = ledgers_of(names)
-    contents = read_bucket(target.bucket, known=known) if listed else None
+    contents = read_bucket(target.bucket, known=known) if names else None
     standing = _standing(target, contents, files)
     if file.is_named:
         # What earlier runs have left stays until one is decided, lest one that still runs miss it.
         listed -= unpublished(names, file.is_ours)
     taken = {name.ledger_id for name in listed}.union(files.ledger_ids if files else ())
+    # The names of segments do not tell their ledgers.
+    segments = contents.segments if contents else ()
+    taken |= {copy.name.ledger_id for segment in segments for copy in segment.copies}
     first = request.first_ledger_id
     if first is not None:
         check_behind(first, standing.union(files.ledger_ids if files else ()))

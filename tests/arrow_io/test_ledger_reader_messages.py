@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from arrow_io import ledger_reader
+from arrow_io import open_ledger
 from arrow_io.errors import (
     ChecksumError,
     CorruptBlockError,
@@ -49,7 +49,7 @@ _OUTSIDE: Final = encode_entry([Message(payload=b"outside")], batched=False)
 def _keep(monkeypatch: pytest.MonkeyPatch, max_kept_bytes: int) -> None:
     """Let a look-ahead at transactions keep no more than that between itself and the reader."""
     keeping = partial(TransactionLookahead, max_kept_bytes=max_kept_bytes)
-    monkeypatch.setattr(ledger_reader, "TransactionLookahead", keeping)
+    monkeypatch.setattr(open_ledger, "TransactionLookahead", keeping)
 
 
 def _values(

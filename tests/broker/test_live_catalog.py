@@ -10,7 +10,8 @@ import pytest
 from arrow_io.errors import IncompleteReadWarning
 from connector import Message
 from connector.topic_name import TopicName
-from connector.upkeep.audit import Audit, Finding, FindingKind, audit
+from connector.upkeep.audit import Audit, audit
+from connector.upkeep.findings import Finding, FindingKind
 from tests.broker.client_messages import Position, read_all
 from tests.broker.running_broker import MAX_LEDGER_ENTRIES
 from tests.broker.written_topics import FIRST_TIME_MS

@@ -95,7 +95,7 @@ def _check(catalog: Catalog, set_name: str) -> None:
         found = catalog.ledgers(name)
         assert found.metadata is not None
         assert [
-            (each.ledger_id, str(each.name.uuid), each.index.entry_count) for each in found.ledgers
+            (each.ledger_id, str(each.name.uuid), each.entry_count) for each in found.ledgers
         ] == [(each.ledger_id, each.uuid, each.entry_count) for each in topic.ledgers]
         *offloaded, last = found.states
         assert [each.ledger_id for each in offloaded] == [each.ledger_id for each in found.ledgers]

@@ -39,11 +39,11 @@ def copies() -> tuple[LedgerCopy, ...]:
 def told(copy: LedgerCopy) -> LedgerInfo:
     """What its cluster would say of a copy."""
     assert copy.ledger is not None
-    index = copy.ledger.index
+    ledger = copy.ledger
     return LedgerInfo(
         ledger_id=copy.name.ledger_id,
-        entries=index.entry_count,
-        size_bytes=index.ledger_metadata.length_bytes,
+        entries=ledger.entry_count,
+        size_bytes=ledger.length_bytes,
         timestamp_ms=CLOSED_MS,
         offload=OffloadContext(
             uuid=copy.name.uuid, complete=True, bookkeeper_deleted=True, timestamp_ms=CLOSED_MS

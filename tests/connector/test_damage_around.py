@@ -104,7 +104,7 @@ def _values(
         dataset = open_topic(bucket.url, TOPIC, on_corruption=on_corruption, **options)
         scan = dataset.scan.select(["__value__"])
         if broken_block is not None:
-            index = scan.topics[0].ledgers[0].index
+            index = scan.topics[0].ledgers[0].parts[0].table
             damaged = bytearray(objects[name.data_name])
             damaged[index.block_start(broken_block) + 4] ^= 0xFF
             bucket.rot(name.data_name, bytes(damaged))

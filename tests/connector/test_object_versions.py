@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import ObjectChangedError, PulsarOffloadError
 from arrow_io.format.index_block import read_index_block
+from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
@@ -386,6 +387,7 @@ def test_ledger_that_is_not_listed_is_of_the_version_first_read(
         _fill(bucket, [ledger])
         trace = Meddler(2, lambda: bucket.write(ledger.name.data_name, ledger.older, ""))
         listed = _opened(bucket, trace).scan.topics[0].ledgers[0]
+        assert isinstance(listed, OffloadedLedger)
         # One request after the other, so that the first answer is of the first version.
         options = {**(listed.location.storage_options or {}), "max_connections": 1}
         location = replace(listed.location, storage_options=options)

@@ -11,7 +11,8 @@ import pytest
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import parse_object_name
 from connector import LedgerOffloader, open_catalog
-from connector.upkeep.audit import FindingKind, audit
+from connector.upkeep.audit import audit
+from connector.upkeep.findings import FindingKind
 from tests.support.killed_offloads import OffloadToKill
 from tests.support.offloads import (
     LEDGER_ID,

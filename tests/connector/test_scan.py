@@ -199,9 +199,13 @@ def test_plan_takes_each_block_once(task_bytes: int) -> None:
     """Tasks are cut at blocks, as large as asked for but of one block at least."""
     scan = open_golden(_CHUNKED).scan
     blocks = [
-        (ledger.ledger_id, ledger.index.block_start(i), ledger.index.block_stop(i))
+        (
+            ledger.ledger_id,
+            ledger.parts[0].table.block_start(i),
+            ledger.parts[0].table.block_stop(i),
+        )
         for ledger in scan.topics[0].ledgers
-        for i in range(ledger.index.block_count)
+        for i in range(ledger.parts[0].table.block_count)
     ]
 
     tasks = scan.plan(task_bytes)

@@ -205,7 +205,7 @@ def test_damage_behind_a_task_is_counted_once(build: Build, task_bytes: int) -> 
 
     with memory_bucket(objects) as bucket:
         scan = open_topic(bucket.url, TOPIC, on_corruption="salvage").scan.select(["__value__"])
-        block = scan.topics[0].ledgers[0].index.block_start(1)
+        block = scan.topics[0].ledgers[0].parts[0].table.block_start(1)
         damaged = bytearray(objects[data_name])
         damaged[block + 128] ^= 0xFF
         bucket.rot(data_name, bytes(damaged))

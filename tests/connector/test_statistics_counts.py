@@ -58,7 +58,7 @@ def test_a_ledger_in_two_files_counts_once(sizes: tuple[int, int]) -> None:
         assert dataset.report.rows == len(_LEDGERS) * sum(_BATCHES)
         skipped = dataset.scan.where(pc.field("__key__") == "none").skipped()
         data = dataset.scan.topics[0].data
-        assert skipped.bytes <= sum(each.data_stop for each in data)
+        assert skipped.bytes <= sum(each.stored_bytes for each in data)
         assert skipped.unknown_ledgers == 0
 
 
@@ -111,8 +111,8 @@ def test_what_was_read_of_statistics_is_not_pickled() -> None:
 def test_brokers_clocks_may_differ_by_more_than_the_slack(closed_ms: int) -> None:
     """One broker made the ledger, another closed it, by a clock that is behind."""
     info = SimpleNamespace(timestamp_ms=closed_ms)
-    index = SimpleNamespace(ledger_metadata=SimpleNamespace(ctime_ms=100_000))
-    copy = SimpleNamespace(ledger=SimpleNamespace(index=index))
+    metadata = SimpleNamespace(ctime_ms=100_000)
+    copy = SimpleNamespace(ledger=SimpleNamespace(ledger_metadata=metadata))
     state = SimpleNamespace(ledger_id=5, info=info, copy=copy)
     topic = cast("TopicLedgers", SimpleNamespace(states=[state]))
 

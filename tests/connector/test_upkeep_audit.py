@@ -21,8 +21,9 @@ from arrow_io.errors import StorageError
 from connector import open_catalog
 from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.catalog.snapshot import begins_snapshot
-from connector.upkeep.audit import FINDING_SCHEMA, FindingKind, audit, findings_table
+from connector.upkeep.audit import audit
 from connector.upkeep.cleaning import clean, plan_cleaning
+from connector.upkeep.findings import FINDING_SCHEMA, FindingKind, findings_table
 from tests.support.admin_server import running_admin_server
 from tests.support.bucket_faults import FAULTS, TARGETS, Found, copied, lost_from_the_list
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
@@ -39,7 +40,7 @@ from tests.support.owned_bucket import (
 )
 
 if TYPE_CHECKING:
-    from connector.upkeep.audit import Finding
+    from connector.upkeep.findings import Finding
     from tests.support.bucket_faults import Fault, Target
 
 CHUNKED = golden_topic("small-chunked")

@@ -15,7 +15,8 @@ from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.pulsar_time import time_of
 from connector.topic_name import TopicName
-from connector.upkeep.audit import Finding, FindingKind, audit, findings_table
+from connector.upkeep.audit import audit
+from connector.upkeep.findings import Finding, FindingKind, findings_table
 from tests.support.bucket_faults import (
     FAULTS,
     TARGETS,

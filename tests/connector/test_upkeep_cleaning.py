@@ -12,8 +12,9 @@ from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.location import Location
 from arrow_io.storage.store_uploads import aside_path
 from arrow_io.storage.trace import RequestKind, RequestTrace
-from connector.upkeep.audit import Audit, Finding, FindingKind
+from connector.upkeep.audit import Audit
 from connector.upkeep.cleaning import DEFAULT_SAFETY_AGE, Deletion, clean, plan_cleaning
+from connector.upkeep.findings import Finding, FindingKind
 from tests.support.bucket_faults import (
     FAULTS,
     TARGETS,

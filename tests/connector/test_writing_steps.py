@@ -22,7 +22,8 @@ from arrow_io.errors import CorruptMetadataError, IncompleteReadWarning, OptionE
 from arrow_io.storage.location import Location
 from connector import open_catalog, write_messages
 from connector.options.write_request import WriteRequest
-from connector.upkeep.audit import FindingKind, audit
+from connector.upkeep.audit import audit
+from connector.upkeep.findings import FindingKind
 from connector.writing.beginning import begin, metadata_files
 from connector.writing.decision import DECISIONS_FOLDER, Decision
 from connector.writing.ledger_ids import marked_as

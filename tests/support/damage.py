@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.format.object_names import parse_object_name
-from arrow_io.ledger_reader import UNKNOWN_VERSIONS
+from arrow_io.ledger_reader import UNKNOWN_VERSIONS, OffloadedLedger
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
@@ -42,7 +42,7 @@ from tests.support.reference import BROKER_METADATA_MAGIC, TXN_COMMIT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.segment_reader import AnyLedger
     from connector import TopicDataset
     from connector.scan.topic_scan import Scan
 
@@ -195,7 +195,8 @@ def unversioned(scan: Scan) -> Scan:
     Bytes rot in a store without its telling of another version.
     """
 
-    def forget(ledger: OffloadedLedger) -> OffloadedLedger:
+    def forget(ledger: AnyLedger) -> AnyLedger:
+        assert isinstance(ledger, OffloadedLedger)
         return replace(ledger, versions=UNKNOWN_VERSIONS)
 
     topics = (replace(each, ledgers=tuple(map(forget, each.ledgers))) for each in scan.topics)

@@ -11,6 +11,8 @@ from uuid import UUID
 
 from arrow_io.errors import CorruptIndexError
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
+from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.storage.location import Location
 from connector.catalog.bucket import BucketContents, read_bucket
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from arrow_io.format.ledger_metadata import LedgerMetadata
-    from arrow_io.format.object_names import LedgerObjectName
     from connector.catalog.catalog import Catalog
     from connector.catalog.ledger_copy import LedgerCopy
 
@@ -54,7 +55,7 @@ def named(copy: LedgerCopy, cluster: str | None) -> LedgerCopy:
 
 def changed(copy: LedgerCopy, **of_metadata: Any) -> LedgerCopy:  # noqa: ANN401
     """The copy, with something else in its ledger metadata."""
-    assert copy.ledger is not None
+    assert isinstance(copy.ledger, OffloadedLedger)
     metadata = replace(ledger_metadata(copy), **of_metadata)
     index = replace(copy.ledger.index, ledger_metadata=metadata)
     return replace(copy, ledger=replace(copy.ledger, index=index))
@@ -62,8 +63,8 @@ def changed(copy: LedgerCopy, **of_metadata: Any) -> LedgerCopy:  # noqa: ANN401
 
 def ledger_metadata(copy: LedgerCopy) -> LedgerMetadata:
     """What its index object says of the ledger."""
-    assert copy.ledger is not None
-    return copy.ledger.index.ledger_metadata
+    assert isinstance(copy.ledger, OffloadedLedger)
+    return copy.ledger.ledger_metadata
 
 
 def under(copy: LedgerCopy, uuid: UUID) -> LedgerCopy:
@@ -95,7 +96,7 @@ class Store:
 
     def keeps(self, copy: LedgerCopy, cluster: str) -> LedgerCopy:
         """The copy, of a cluster whose name only a request tells."""
-        assert copy.ledger is not None
+        assert isinstance(copy.ledger, OffloadedLedger)
         self.clusters[copy.name.index_name] = cluster
         ledger = replace(copy.ledger, user_metadata=None, location=cast("Location", self))
         return replace(copy, ledger=ledger)
@@ -177,12 +178,17 @@ class Scene:
     def doubt_of_data(self) -> str | None:
         """Why it is kept, if it has none."""
         deletability, topic = self.deletability()
-        return deletability.doubt_of_data(topic, self.subject.name, self.modified)
+        return deletability.doubt_of_data(topic, self._name, self.modified)
 
     def doubt_of_upload(self) -> str | None:
         """Why it is kept, if it is an upload."""
         deletability, topic = self.deletability()
-        return deletability.doubt_of_upload(topic, self.subject.name, self.modified)
+        return deletability.doubt_of_upload(topic, self._name, self.modified)
+
+    @property
+    def _name(self) -> LedgerObjectName:
+        assert isinstance(self.subject.name, LedgerObjectName)
+        return self.subject.name
 
 
 def timeless(info: LedgerInfo) -> LedgerInfo:

@@ -14,8 +14,9 @@ from arrow_io.read_report import Unit
 from connector import open_catalog, open_topic
 from connector.topic_name import TopicName
 from connector.topic_report import TopicReport
-from connector.upkeep.audit import Audit, Finding, FindingKind, audit
+from connector.upkeep.audit import Audit, audit
 from connector.upkeep.cleaning import clean, plan_cleaning
+from connector.upkeep.findings import Finding, FindingKind
 from tests.support.cluster_model import Attempt, ModelLedger, ModelWorld, Owner, Stage
 from tests.support.saved_metadata import Layout, SavedMetadata, as_time, model_time
 

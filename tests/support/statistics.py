@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from connector import open_topic
 from connector.statistics.analysis import analyze
+from connector.statistics.data_objects import analyzable
 from connector.statistics.segments import SEGMENT_SCHEMA
 from connector.statistics.store import open_statistics
 
@@ -22,7 +23,11 @@ def ledgers_of(
 ) -> list[tuple[str, LedgerData]]:
     """The ledgers of a topic with the name of the topic or partition of each; damaged ones too."""
     dataset = open_topic(url, topic, on_corruption="salvage", **(options or {}))
-    return [(str(each.topic), ledger) for each in dataset.scan.topics for ledger in each.data]
+    return [
+        (str(each.topic), ledger)
+        for each in dataset.scan.topics
+        for ledger in analyzable(each.data)
+    ]
 
 
 def analyzed(

@@ -15,11 +15,19 @@ from arrow_io.format.object_names import SegmentName
 from arrow_io.segment_reader import OffloadedSegment
 from arrow_io.segmented_ledger import SegmentedLedger
 from arrow_io.storage.location import Location
+from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
+from connector.catalog.metadata.topic_metadata import (
+    LedgerInfo,
+    OffloadContext,
+    OffloadSegment,
+)
 from tests.support.golden import GOLDEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
 
 _HEADER: Final = struct.Struct(">Iqqqq")
 _HEADER_BYTES: Final = 128
@@ -204,3 +212,80 @@ def _varint(number: int) -> bytes:
 def share_ledger(segment: OffloadedSegment, ledger_id: int) -> SegmentedLedger:
     """A ledger of which one segment is all there is."""
     return SegmentedLedger.of(share for share in segment.shares if share.ledger_id == ledger_id)
+
+
+@dataclass
+class StreamedLedgers:
+    """Ledgers that streaming offload has written.
+
+    Attributes:
+        objects: The objects, by name.
+        infos: What the metadata says of each ledger.
+        lost: Ledger and entry id of each entry for which the writer left no room.
+    """
+
+    objects: dict[str, bytes]
+    infos: dict[int, LedgerInfo]
+    lost: set[tuple[int, int]]
+
+
+def stream_ledgers(
+    ledgers: Sequence[tuple[int, Sequence[bytes]]],
+    cuts: Sequence[int] = (),
+    *,
+    block_bytes: int = 4096,
+    miscounts: bool = False,
+    number: int = 0xA000,
+) -> StreamedLedgers:
+    """Offload ledgers in segments.
+
+    Args:
+        ledgers: Ledger ids and entries, ascending.
+        cuts: Before which entries of all, counted from 0, a segment ends.
+        block_bytes: Least size of a block.
+        miscounts: As `write_segment` takes it.
+        number: The first segment's uuid; the others follow.
+    """
+    entries = dict(ledgers)
+    order = [(of, entry_id) for of, each in ledgers for entry_id in range(len(each))]
+    ends = sorted({*(cut for cut in cuts if 0 < cut < len(order)), len(order)})
+    found = StreamedLedgers({}, {}, set())
+    segments: dict[int, list[OffloadSegment]] = {ledger_id: [] for ledger_id in entries}
+    for place, (start, stop) in enumerate(zip([0, *ends], ends, strict=False)):
+        uuid = UUID(int=number + place)
+        parts = []
+        for ledger_id in dict.fromkeys(of for of, _ in order[start:stop]):
+            ids = [entry_id for of, entry_id in order[start:stop] if of == ledger_id]
+            whole = entries[ledger_id]
+            size_bytes = sum(map(len, whole))
+            mine = [whole[entry_id] for entry_id in ids]
+            parts.append(Part(ledger_id, mine, ids[0], len(whole), size_bytes))
+            segments[ledger_id].append(
+                OffloadSegment(uuid=uuid, complete=True, end_entry_id=ids[-1])
+            )
+        segment = write_segment(parts, block_bytes=block_bytes, miscounts=miscounts)
+        found.objects |= segment_objects(uuid, segment)
+        found.lost |= set(segment.lost)
+    for ledger_id, whole in entries.items():
+        found.infos[ledger_id] = LedgerInfo(
+            ledger_id=ledger_id,
+            entries=len(whole),
+            size_bytes=sum(map(len, whole)),
+            timestamp_ms=1_750_000_000_000,
+            offload=OffloadContext(
+                uuid=None,
+                complete=True,
+                bookkeeper_deleted=True,
+                timestamp_ms=1_750_000_000_000,
+                segments=tuple(segments[ledger_id]),
+            ),
+        )
+    return found
+
+
+def save_metadata(folder: Path, metadata: TopicMetadata) -> Path:
+    """Write what the metadata store has of a topic; gives the folder of all topics."""
+    (folder / "topic").mkdir(parents=True, exist_ok=True)
+    value = serialize_managed_ledger_info(metadata)
+    (folder / "topic" / "managed-ledger-info.bin").write_bytes(value)
+    return folder / "topic"

@@ -1,0 +1,292 @@
+"""Segments of streaming offload (PIP-76) in a bucket, and the copies of ledgers that they make.
+
+A segment holds shares of ledgers, of one topic each time, and a ledger may be spread over several.
+Pulsar's writer notes the topic nowhere in it: the metadata names the segments of each ledger. What
+others wrote may have the name in its user metadata, as objects of PIP-17 have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import (
+    CorruptIndexError,
+    FormatError,
+    MissingObjectError,
+    PulsarOffloadError,
+)
+from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
+from arrow_io.format.object_names import SegmentName, ShareName
+from arrow_io.lazy import cached_property
+from arrow_io.segment_reader import OffloadedSegment, SegmentedOffload
+from arrow_io.segmented_ledger import SegmentedLedger
+from connector.catalog.ledger_copy import LedgerCopy, object_versions
+from connector.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from arrow_io.format.streaming_index import LedgerGroup
+    from arrow_io.segmented_ledger import SegmentShare
+    from arrow_io.storage.location import Location
+    from arrow_io.storage.object_store import ObjectInfo
+    from connector.catalog.metadata.topic_metadata import OffloadSegment
+
+
+@dataclass(frozen=True)
+class SegmentCopy:
+    """One segment, as it lies in the bucket.
+
+    Attributes:
+        name: Names of its objects.
+        index: What the listing said of its index object.
+        data: What it said of its data object; None if there is none.
+        topic: The topic that it belongs to; None if its objects do not name it.
+        segment: The segment, if its index object is sound.
+        error: What is wrong with it otherwise.
+    """
+
+    name: SegmentName
+    index: ObjectInfo
+    data: ObjectInfo | None
+    topic: TopicName | None
+    segment: OffloadedSegment | None
+    error: PulsarOffloadError | None = None
+
+    @property
+    def objects(self) -> tuple[ObjectInfo, ...]:
+        """Its objects, index object first."""
+        return (self.index,) if self.data is None else (self.index, self.data)
+
+    def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
+        """Whether a later listing shows the same sound objects."""
+        versions = object_versions(self.index, self.data)
+        same = (self.index, self.data) == (index, data)
+        same = same and versions.agrees_with(object_versions(index, data))
+        return same and index.modified is not None and self.error is None
+
+    @cached_property
+    def copies(self) -> tuple[SegmentedCopy, ...]:
+        """What it has of each ledger, as a copy of it; none if the index object is not sound."""
+        if self.segment is None:
+            return ()
+        return tuple(segmented_copy(each, [self]) for each in self.segment.ledger_ids)
+
+    def stored_bytes(self, ledger_id: int) -> int:
+        """Bytes of both objects that a ledger takes; those of all ledgers are all of them."""
+        if self.segment is None:
+            return 0
+        groups, shares = self.segment.index.groups, self.segment.shares
+        sizes = [
+            group.index_bytes + share.stored_bytes
+            for group, share in zip(groups, shares, strict=True)
+        ]
+        # What belongs to no ledger, as the fields before them, is counted with the first.
+        sizes[0] += sum(info.size_bytes for info in self.objects) - sum(sizes)
+        return sizes[self.segment.ledger_ids.index(ledger_id)]
+
+
+@dataclass(frozen=True)
+class SegmentedCopy(LedgerCopy):
+    """What one or more segments have of a ledger; name and objects are those of the first.
+
+    Attributes:
+        segments: The segments, in the order of its entries.
+        named: All segments that the metadata names, if it does.
+    """
+
+    segments: tuple[SegmentCopy, ...] = ()
+    named: tuple[OffloadSegment, ...] = ()
+
+    @property
+    def index_objects(self) -> tuple[ObjectInfo, ...]:
+        """What has to be read to open it."""
+        return tuple(each.index for each in self.segments)
+
+    @property
+    def data_bytes(self) -> int | None:
+        """Bytes of data objects that it takes; None if there is none."""
+        ledger = self.ledger or self.cut
+        return None if ledger is None or self.data is None else ledger.data.stored_bytes
+
+    @property
+    def objects(self) -> tuple[ObjectInfo, ...]:
+        """Its objects, which other ledgers may have shares of."""
+        return tuple(info for each in self.segments for info in each.objects)
+
+    @property
+    def modified(self) -> datetime | None:
+        """When the last of its index objects was written; None if unknown."""
+        times = [each.index.modified for each in self.segments]
+        known = [each for each in times if each is not None]
+        return max(known) if len(known) == len(times) else None
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all objects that the ledger takes."""
+        return sum(each.stored_bytes(self.name.ledger_id) for each in self.segments)
+
+    def of_topic(self, topic: TopicName) -> SegmentedCopy:
+        """The same copy, which the metadata says is of a topic, if it does not name one itself."""
+        return self if self.topic is not None else replace(self, topic=topic)
+
+
+def segmented_copy(
+    ledger_id: int, segments: Sequence[SegmentCopy], named: Sequence[OffloadSegment] = ()
+) -> SegmentedCopy:
+    """Put together what some segments have of a ledger.
+
+    Args:
+        ledger_id: The ledger.
+        segments: Segments that have a share of it, at least one; of two that begin with the same
+            entry, the first counts.
+        named: All segments that the metadata names, whether they are there or not.
+    """
+    ends = {each.uuid: each.end_entry_id for each in named}
+    shares: list[SegmentShare] = []
+    groups: list[LedgerGroup] = []
+    errors: list[PulsarOffloadError] = []
+    here = {each.name.uuid for each in segments}
+    for uuid in ends.keys() - here:
+        message = "the metadata names a segment of the ledger, and its index object is not there"
+        key = SegmentName(uuid).index_name
+        errors.append(MissingObjectError(message, object_key=key, ledger_id=ledger_id))
+    for each in segments:
+        if each.segment is None:
+            continue
+        place = each.segment.ledger_ids.index(ledger_id)
+        share = each.segment.shares[place]
+        groups.append(each.segment.index.groups[place])
+        errors += _errors(each, share)
+        end = ends.get(each.name.uuid)
+        if end is not None and share.first_entry_id <= end < share.last_entry_id:
+            share = share.clipped(end)
+        shares.append(share)
+    closed = [each for each in groups if each.is_closed]
+    if len({(each.entries, each.size_bytes) for each in closed}) > 1:
+        message = "segments of the ledger say different numbers of its entries or bytes"
+        key = segments[0].name.index_name
+        errors.append(CorruptIndexError(message, object_key=key, ledger_id=ledger_id))
+    topics = {each.topic for each in segments} - {None}
+    if len(topics) > 1:
+        message = f"segments of the ledger are of different topics: {_texts(topics)}"
+        key = segments[0].name.index_name
+        errors.append(CorruptIndexError(message, object_key=key, ledger_id=ledger_id))
+    data = SegmentedLedger.of(
+        shares,
+        entries=max(each.entries for each in (closed or groups)),
+        length_bytes=(closed[0].size_bytes or 0) if closed else 0,
+    )
+    errors += data.gaps()
+    by_uuid = {each.name.uuid: each for each in segments}
+    ordered = dict.fromkeys((*(share.name.uuid for share in data.shares), *by_uuid))
+    ledger = SegmentedOffload(
+        data,
+        by_uuid[data.shares[0].name.uuid].segment.user_metadata,  # type: ignore[union-attr]
+        tuple(text for each in segments if each.segment for text in each.segment.warnings),
+    )
+    ordered_segments = tuple(by_uuid[uuid] for uuid in ordered)
+    return SegmentedCopy(
+        ShareName(ordered_segments[0].name.uuid, ledger_id),
+        ordered_segments[0].index,
+        ordered_segments[0].data,
+        next(iter(topics)) if len(topics) == 1 else None,
+        None if errors else ledger,
+        errors[0] if errors else None,
+        ledger if errors else None,
+        ordered_segments,
+        tuple(named),
+    )
+
+
+def joined(copies: Sequence[LedgerCopy], named: Sequence[OffloadSegment] = ()) -> list[LedgerCopy]:
+    """The copies of one ledger, with those of segments put together.
+
+    Args:
+        copies: Those of PIP-17, and what each segment has of the ledger; from the newest on.
+        named: The segments that the metadata names. None: all of them may be of the ledger.
+
+    Returns:
+        The copies of PIP-17; then the one of the segments that count, if there are any; and what
+        each further segment has.
+    """
+    found = [each for each in copies if not isinstance(each, SegmentedCopy)]
+    parts = [each for each in copies if isinstance(each, SegmentedCopy)]
+    uuids = {each.uuid for each in named}
+    mine = [each for each in parts if not named or each.name.uuid in uuids]
+    if mine:
+        segments = [segment for each in mine for segment in each.segments]
+        whole = segmented_copy(mine[0].name.ledger_id, segments, named)
+        topic = next((each.topic for each in mine if each.topic is not None), None)
+        found.append(whole if topic is None else whole.of_topic(topic))
+    return [*found, *(each for each in parts if each not in mine)]
+
+
+def read_segment(
+    location: Location, name: SegmentName, *, index: ObjectInfo, data: ObjectInfo | None
+) -> SegmentCopy:
+    """Read the index object of a segment: one request, and what `OffloadedSegment.open` adds.
+
+    Args:
+        location: Where the objects lie.
+        name: Names of the segment's objects.
+        index: What the listing said of its index object.
+        data: What it said of its data object; None if there is none.
+
+    Raises:
+        StorageError: An object cannot be read for a reason that lies in the store.
+    """
+    topic = segment = None
+    error: PulsarOffloadError | None = None
+    try:
+        segment = OffloadedSegment.open(
+            location,
+            name,
+            data_size_bytes=None if data is None else data.size_bytes,
+            versions=object_versions(index, data),
+        )
+        managed_ledger = segment.managed_ledger
+        if segment.user_metadata is None:
+            metadata = location.user_metadata(name.index_name) or {}
+            managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
+        if managed_ledger is not None:
+            topic = TopicName.from_managed_ledger_name(managed_ledger)
+    except (FormatError, MissingObjectError) as unsound:
+        error, segment = unsound.located(object_key=name.index_name), None
+    return SegmentCopy(name, index, data, topic, segment, error)
+
+
+def nameless_error(copy: SegmentedCopy) -> CorruptIndexError:
+    """The error for what a segment has of a ledger whose topic nothing names."""
+    message = (
+        "nothing tells which topic the segment belongs to: streaming offload (PIP-76) notes it only"
+        " in the metadata"
+    )
+    return CorruptIndexError(
+        message, object_key=copy.name.index_name, ledger_id=copy.name.ledger_id
+    )
+
+
+def _errors(each: SegmentCopy, share: SegmentShare) -> Iterator[PulsarOffloadError]:
+    if each.error is not None:
+        yield each.error
+    if each.data is None:
+        message = "the index object is there, its data object is not"
+        key = each.name.data_name
+        yield MissingObjectError(message, object_key=key, ledger_id=share.ledger_id)
+    if each.segment is not None and (truncation := each.segment.truncation(share)) is not None:
+        yield truncation
+
+
+def _texts(topics: Iterable[object]) -> str:
+    return ", ".join(sorted(map(str, topics)))
+
+
+def uuids_of(copy: LedgerCopy) -> set[UUID]:
+    """What names the objects of a copy."""
+    if isinstance(copy, SegmentedCopy):
+        return {each.name.uuid for each in copy.segments}
+    return {copy.name.uuid}

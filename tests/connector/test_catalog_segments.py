@@ -1,0 +1,564 @@
+"""Topics of which streaming offload wrote ledgers, or some of them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+import warnings
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arrow_io.errors import (
+    CorruptBlockError,
+    CorruptIndexError,
+    IncompleteReadWarning,
+    MissingEntriesError,
+    MissingObjectError,
+    TopicNotFoundError,
+    TruncatedObjectError,
+)
+from arrow_io.format.object_names import parse_object_name
+from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.location import Location
+from arrow_io.storage.trace import RequestTrace
+from connector import open_catalog, open_topic, write_messages
+from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json
+from connector.catalog.metadata.topic_metadata import (
+    LedgerInfo,
+    OffloadContext,
+    OffloadSegment,
+    TopicMetadata,
+)
+from connector.catalog.topic_ledgers import LedgerStanding
+from connector.catalog_tables import blocks_table, ledgers_table, objects_table, topics_table
+from connector.increments.increment import Increments, Limits
+from connector.increments.progress import Progress
+from connector.topic_name import TopicName
+from connector.upkeep.audit import audit
+from connector.upkeep.cleaning import clean, plan_cleaning
+from connector.upkeep.cost import stored_bytes
+from connector.upkeep.findings import FindingKind
+from connector.upkeep.verification import verify
+from connector.upkeep.verification_journal import VerificationJournal
+from tests.support.buckets import TOPIC, memory_bucket, offload
+from tests.support.entries import Framing, Message, encode_entry
+from tests.support.expected import COLUMNS
+from tests.support.increments import read_on
+from tests.support.reading import read
+from tests.support.streaming import (
+    GoldenSegment,
+    StreamedLedgers,
+    golden_segments,
+    save_metadata,
+    stream_ledgers,
+)
+from tests.support.topics import topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from connector import Catalog
+    from tests.support.buckets import MemoryBucket
+    from tests.support.topics import Topic
+
+NAME: Final = TopicName.parse(TOPIC)
+
+
+def entry(text: str) -> bytes:
+    """An entry with one message."""
+    return encode_entry(
+        [Message(payload=text.encode())],
+        batched=False,
+        framing=Framing(),
+        producer_name="p",
+        sequence_id=0,
+        publish_time=1,
+    )
+
+
+def ledgers(*sizes: int) -> list[tuple[int, list[bytes]]]:
+    """Ledgers 10, 20, … of so many entries each, whose payloads are `ledger:entry`."""
+    return [
+        (10 * number, [entry(f"{10 * number}:{each}") for each in range(size)])
+        for number, size in enumerate(sizes, 1)
+    ]
+
+
+def texts(*sizes: int) -> list[str]:
+    """The payloads of `ledgers`."""
+    return [f"{10 * of}:{each}" for of, size in enumerate(sizes, 1) for each in range(size)]
+
+
+def metadata_of(*infos: LedgerInfo) -> TopicMetadata:
+    """Metadata of the topic, whose last ledger is open."""
+    last = LedgerInfo(ledger_id=max(each.ledger_id for each in infos) + 1)
+    return TopicMetadata(topic=NAME, ledgers=(*infos, last))
+
+
+class Streamed:
+    """A bucket in memory, with the metadata of the topic in a folder.
+
+    Attributes:
+        bucket: The bucket.
+        folder: Where the metadata is.
+        infos: What it says of ledgers.
+    """
+
+    def __init__(self, bucket: MemoryBucket, folder: Path, infos: Sequence[LedgerInfo]) -> None:
+        self.bucket, self.folder = bucket, folder
+        self.tell(*infos)
+
+    def tell(self, *infos: LedgerInfo) -> None:
+        """Let the metadata say this of the ledgers."""
+        self.infos = infos
+        save_metadata(self.folder, metadata_of(*infos))
+
+    def catalog(self, **options: Any) -> Catalog:  # noqa: ANN401
+        """The catalog, with the metadata."""
+        metadata = {TOPIC: str(self.folder / "topic")}
+        return open_catalog(self.bucket.url, metadata=metadata, **options)
+
+    def read(self, catalog: Catalog | None = None, **options: Any) -> list[str]:  # noqa: ANN401
+        """The payloads of the topic's messages."""
+        catalog = catalog or self.catalog()
+        opened = open_topic(
+            self.bucket.url, TOPIC, catalog=catalog, columns=["__value__"], **options
+        )
+        return [each.decode() for each in opened.to_table()["__value__"].to_pylist()]
+
+
+@contextmanager
+def streamed(found: StreamedLedgers, more: dict[str, bytes] | None = None) -> Iterator[Streamed]:
+    """A bucket with segments, and the metadata that names them."""
+    with memory_bucket(found.objects | (more or {})) as bucket, tempfile.TemporaryDirectory() as to:
+        yield Streamed(bucket, Path(to), list(found.infos.values()))
+
+
+@pytest.mark.parametrize("cuts", [(), (2,), (1, 3, 4, 7), (4,), (3, 5)])
+def test_a_topic_of_segments_is_read_by_its_metadata(cuts: tuple[int, ...]) -> None:
+    """Wherever segments begin and end, in the middle of ledgers or between them."""
+    with streamed(stream_ledgers(ledgers(4, 1, 5), cuts)) as topic:
+        assert topic.read() == texts(4, 1, 5)
+        (found,) = topic.catalog().ledgers_of([NAME])
+        assert [each.state for each in found.states[:-1]] == [LedgerStanding.OFFLOADED] * 3
+        assert found.problems == ()
+
+
+@given(
+    topic=topics(compacted=False),
+    block_bytes=st.sampled_from((200, 500, 1 << 20)),
+    task_bytes=st.sampled_from((1, 700, 1 << 20)),
+    data=st.data(),
+)
+@settings(max_examples=25)
+def test_both_kinds_of_ledgers_give_the_rows_of_one(
+    topic: Topic, block_bytes: int, task_bytes: int, data: st.DataObject
+) -> None:
+    """Ledgers of both kinds in any order, cut anywhere, are the topic as PIP-17 would have it."""
+    filled = [each for each in topic.ledgers if each[1]]
+    kinds = data.draw(st.lists(st.booleans(), min_size=len(filled), max_size=len(filled)))
+    objects: dict[str, bytes] = {}
+    infos: list[LedgerInfo] = []
+    for place, (each, is_segmented) in enumerate(zip(filled, kinds, strict=True)):
+        if not is_segmented:
+            (name, _), *_ = (mine := offload([each], block_bytes=block_bytes)).items()
+            objects |= mine
+            attempt = open_name(name)
+            infos.append(
+                LedgerInfo(
+                    ledger_id=each[0],
+                    entries=len(each[1]),
+                    offload=OffloadContext(uuid=attempt, complete=True),
+                )
+            )
+            continue
+        # Neighbours share segments.
+        if place == 0 or not kinds[place - 1]:
+            stop = next((n for n in range(place, len(kinds)) if not kinds[n]), len(kinds))
+            run = filled[place:stop]
+            total = sum(len(entries) for _, entries in run)
+            cuts = data.draw(st.lists(st.integers(1, total), max_size=3))
+            found = stream_ledgers(run, cuts, block_bytes=block_bytes, number=0xB000 + 100 * place)
+            objects |= found.objects
+            infos += found.infos.values()
+    with memory_bucket(offload(topic.ledgers, block_bytes=block_bytes)) as bucket:
+        expected = read(open_topic(bucket.url, TOPIC, columns=COLUMNS).scan)
+    with memory_bucket(objects) as bucket, tempfile.TemporaryDirectory() as folder:
+        mixed = Streamed(bucket, Path(folder), infos)
+        scan = open_topic(bucket.url, TOPIC, catalog=mixed.catalog(), columns=COLUMNS).scan
+        report = ReadReport()
+        tasks = pickle.loads(pickle.dumps(scan.plan(task_bytes=task_bytes)))
+        given_rows = read(scan, tasks, report)
+    order = [(name, "ascending") for name in ("__ledger_id__", "__entry_id__", "__batch_index__")]
+    assert given_rows.sort_by(order).equals(expected.sort_by(order))
+    assert not report.lost
+
+
+def open_name(data_name: str) -> Any:  # noqa: ANN401
+    """The uuid in the name of an object."""
+    parsed = parse_object_name(data_name)
+    assert parsed is not None
+    return parsed.uuid
+
+
+@pytest.mark.parametrize("limits", [None, Limits(max_ledgers=1), Limits(max_bytes=1)])
+def test_increments_read_on_over_both_kinds(limits: Limits | None) -> None:
+    """What is new in a topic is given once, wherever a segment ends, and nothing is skipped."""
+    given = ledgers(4, 3, 2)
+    found = stream_ledgers(given[:2], (2, 5), block_bytes=200)
+    with streamed(found, offload(given[2:])) as topic:
+        infos = topic.infos
+        topic.tell(infos[0])
+        columns = ["__value__"]
+        scan = open_topic(topic.bucket.url, TOPIC, catalog=topic.catalog(), columns=columns).scan
+        batches, progress = read_on(
+            Increments(topic.catalog(), [TOPIC], scan.options), Progress(), limits
+        )
+        attempt = open_name(next(name for name in topic_objects(topic) if "-ledger-30" in name))
+        context = OffloadContext(uuid=attempt, complete=True)
+        topic.tell(*infos, LedgerInfo(ledger_id=30, entries=2, offload=context))
+        more, _ = read_on(Increments(topic.catalog(), [TOPIC], scan.options), progress, limits)
+    values = (value for each in (*batches, *more) for value in each["__value__"].to_pylist())
+    assert [each.decode() for each in values] == texts(4, 3, 2)
+
+
+@pytest.mark.parametrize("golden", golden_segments(), ids=lambda each: each.folder.name)
+def test_goldens_are_read_message_by_message(golden: GoldenSegment) -> None:
+    """All entries of Pulsar's own segments, as a topic; what its writer lost is counted."""
+    infos = {
+        group.ledger_id: LedgerInfo(
+            ledger_id=group.ledger_id,
+            entries=group.entries,
+            size_bytes=group.size_bytes,
+            offload=OffloadContext(
+                uuid=None,
+                complete=True,
+                segments=(OffloadSegment(uuid=golden.uuid, complete=True),),
+            ),
+        )
+        for group in golden.open().index.groups
+    }
+    objects = {str(golden.uuid): golden.data, f"{golden.uuid}-index": golden.index}
+    # In another one, the entries given have broker indexes that go back, which is told.
+    is_whole = golden.folder.name.endswith(("blocks", "entry"))
+    is_cut = golden.folder.name.endswith("middle")
+    with streamed(StreamedLedgers(objects, infos, set())) as topic:
+        columns = ["__ledger_id__", "__entry_id__"]
+        if golden.is_damaged or is_cut:
+            with pytest.raises((CorruptBlockError, MissingEntriesError)) as caught:
+                topic.read()
+            where = (541, 14) if golden.is_damaged else (521, 0)
+            assert (caught.value.ledger_id, caught.value.entry_id) == where
+        opened = open_topic(
+            topic.bucket.url,
+            TOPIC,
+            catalog=topic.catalog(),
+            columns=columns,
+            on_corruption="raise" if is_whole else "salvage",
+        )
+        report = ReadReport()
+        rows = read(opened.scan, report=report).to_pylist()
+    lost = {(541, 14), (541, 26)} if golden.is_damaged else set()
+    found = {(row["__ledger_id__"], row["__entry_id__"]) for row in rows}
+    assert found == golden.entries.keys() - lost
+    assert report.lost.total() == (12 if is_cut else len(lost))
+
+
+def test_a_ledger_that_begins_in_a_segment_that_is_gone_is_told() -> None:
+    """Of the golden segment that starts in the middle, nothing has the entries before."""
+    found = stream_ledgers(ledgers(6), (2,))
+    first = f"{found.infos[10].offload.segments[0].uuid}"  # type: ignore[union-attr]
+    del found.objects[first], found.objects[f"{first}-index"]
+    with streamed(found) as topic:
+        with pytest.raises(MissingObjectError) as caught:
+            topic.read()
+        assert caught.value.object_key == f"{first}-index"
+        assert caught.value.ledger_id == 10
+        assert salvaged(topic) == (texts(6)[2:], {(Unit.ENTRY, "MissingEntriesError"): 2})
+
+
+def salvaged(
+    topic: Streamed, catalog: Catalog | None = None
+) -> tuple[list[str], dict[tuple[Unit, str], int]]:
+    """What is read of a damaged topic, and what is counted."""
+    opened = open_topic(
+        topic.bucket.url,
+        TOPIC,
+        catalog=catalog or topic.catalog(),
+        columns=["__value__"],
+        on_corruption="salvage",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IncompleteReadWarning)
+        rows = opened.to_table()["__value__"].to_pylist()
+    return [each.decode() for each in rows], dict(opened.report.lost)
+
+
+def test_a_segment_that_the_metadata_does_not_name_fills_no_hole() -> None:
+    """Index objects leave entries out that the metadata's segments do not have."""
+    found = stream_ledgers(ledgers(6), (2, 4))
+    info = found.infos[10]
+    assert info.offload is not None
+    first, _, third = info.offload.segments
+    found.infos[10] = replace(info, offload=replace(info.offload, segments=(first, third)))
+    with streamed(found) as topic:
+        with pytest.raises(MissingEntriesError) as caught:
+            topic.read()
+        assert (caught.value.ledger_id, caught.value.entry_id) == (10, 2)
+        assert caught.value.object_key == str(first.uuid)
+        rows, lost = salvaged(topic)
+        assert rows == texts(6)[:2] + texts(6)[4:]
+        assert lost == {(Unit.ENTRY, "MissingEntriesError"): 2}
+
+
+def test_a_cut_segment_keeps_the_ledgers_before_the_cut() -> None:
+    """A ledger whose share is whole is read; the others are told."""
+    found = stream_ledgers(ledgers(2, 2), block_bytes=4096)
+    (data_name,) = (name for name in found.objects if not name.endswith("index"))
+    found.objects[data_name] = found.objects[data_name][:4200]
+    with streamed(found) as topic:
+        with pytest.raises(TruncatedObjectError) as caught:
+            topic.read()
+        assert (caught.value.object_key, caught.value.ledger_id) == (data_name, 20)
+        rows, lost = salvaged(topic)
+        assert rows == texts(2)
+        assert sum(lost.values()) == 2
+
+
+def test_a_miscounted_segment_is_read_but_for_what_its_writer_lost() -> None:
+    """Sound entries keep their rows, each loss is counted, and the ledger has a warning."""
+    payload = "x" * 300
+    given = [(10, [entry(f"{n}{payload}") for n in range(8)])]
+    given[0][1][0] = entry("0" + payload * 3)
+    found = stream_ledgers(given, block_bytes=1000, miscounts=True)
+    assert not found.lost
+    with streamed(found) as topic:
+        assert [each[0] for each in topic.read()] == list("01234567")
+        (warning,) = ledgers_table(topic.catalog())["warnings"][0].as_py()
+        assert "miscounted" in warning
+        (finding,) = audit(topic.catalog()).findings
+        assert (finding.kind, finding.is_loss, finding.deletable) == (
+            FindingKind.MISCOUNTED,
+            False,
+            False,
+        )
+
+
+def test_without_metadata_user_metadata_names_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index objects say the rest, and copies of PIP-17 may be among them."""
+    found = stream_ledgers(ledgers(4, 3), (2, 5))
+    more = [(30, [entry("30:0"), entry("30:1")])]
+    with streamed(found, offload(more)) as topic:
+        catalog = open_catalog(topic.bucket.url)
+        with pytest.raises(CorruptIndexError, match="nothing tells which topic") as caught:
+            topic.read(catalog)
+        assert caught.value.object_key is not None
+        assert salvaged(topic, catalog) == (
+            ["30:0", "30:1"],
+            {(Unit.LEDGER, "CorruptIndexError"): 2},
+        )
+        told = {"managedledgername": "public/default/persistent/orders"}
+        monkeypatch.setattr(Location, "user_metadata", lambda *_: told)
+        catalog = open_catalog(topic.bucket.url)
+        assert topic.read(catalog) == [*texts(4, 3), "30:0", "30:1"]
+        assert topic.read(catalog.refreshed()) == [*texts(4, 3), "30:0", "30:1"]
+
+
+def test_a_ledger_of_both_kinds_is_read_once() -> None:
+    """The metadata says which one counts."""
+    given = ledgers(3)
+    found = stream_ledgers(given, (1,))
+    other = offload([(10, [entry("other"), *given[0][1][1:]])])
+    with streamed(found, other) as topic:
+        assert topic.read() == texts(3)
+        context = OffloadContext(uuid=open_name(next(iter(other))), complete=True)
+        topic.tell(LedgerInfo(ledger_id=10, entries=3, offload=context))
+        assert topic.read() == ["other", *texts(3)[1:]]
+
+
+def test_segments_in_another_bucket_are_found_there() -> None:
+    """Each segment has the bucket recorded that it was written to."""
+    found = stream_ledgers(ledgers(4), (2,))
+    info = found.infos[10]
+    assert info.offload is not None
+    segments = [
+        replace(each, driver="aws-s3", driver_properties={"bucket": "other"})
+        for each in info.offload.segments
+    ]
+    info = replace(info, offload=replace(info.offload, segments=tuple(segments)))
+    here = StreamedLedgers(offload([(5, [entry("a")])]), {10: info}, set())
+    with streamed(here) as topic, memory_bucket(found.objects) as other:
+        catalog = topic.catalog(buckets={"other": other.url})
+        assert topic.read(catalog) == texts(4)
+
+
+def test_a_snapshot_knows_segments(tmp_path: Path) -> None:
+    """What was learned of them is saved, where miscounted blocks stand too."""
+    payload = "x" * 300
+    given = [(10, [entry(f"{n}{payload}") for n in range(8)]), *ledgers(3, 4)[1:]]
+    found = stream_ledgers(given, (9,), block_bytes=1000, miscounts=True)
+    with streamed(found) as topic:
+        first = topic.catalog()
+        first.save(tmp_path / "saved.json.gz")
+        trace = RequestTrace()
+        second = open_catalog(
+            topic.bucket.url, metadata=str(tmp_path / "saved.json.gz"), trace=trace
+        )
+        assert second.ledgers_of([NAME]) == first.ledgers_of([NAME])
+        # It is read itself, and nothing else.
+        assert (trace.counts.list_requests, trace.counts.index_requests) == (0, 1)
+        for table in (ledgers_table, blocks_table, objects_table, topics_table):
+            assert table(second).equals(table(first))
+        if not found.lost:
+            assert topic.read(second) == topic.read(first)
+        assert audit(second).findings == audit(first).findings
+        second.save(tmp_path / "again.json.gz")
+        third = open_catalog(topic.bucket.url, metadata=str(tmp_path / "again.json.gz"))
+        assert third.ledgers_of([NAME]) == first.ledgers_of([NAME])
+
+
+def test_tables_tell_blocks_and_objects() -> None:
+    """Each object is listed once, whatever the number of ledgers in it."""
+    found = stream_ledgers(ledgers(4, 3), (2,), block_bytes=300)
+    with streamed(found) as topic:
+        catalog = topic.catalog()
+        told = ledgers_table(catalog).to_pylist()[:2]
+        assert [each["last_entry_id"] for each in told] == [3, 2]
+        blocks = blocks_table(catalog).to_pylist()
+        assert next(each["first_entry_id"] for each in blocks if each["ledger_id"] == 10) == 0
+        assert {each["object"] for each in blocks} == {
+            name for name in found.objects if not name.endswith("index")
+        }
+        objects = objects_table(catalog)
+        assert sorted(objects["object"].to_pylist()) == sorted(found.objects)
+        assert sum(objects["bytes"].to_pylist()) == sum(map(len, found.objects.values()))
+        assert stored_bytes(catalog.contents) == sum(map(len, found.objects.values()))
+        topic_row = topics_table(catalog).to_pylist()[0]
+        assert (topic_row["ledgers"], topic_row["entries"]) == (2, 7)
+
+
+def test_ledgers_in_segments_are_verified(tmp_path: Path) -> None:
+    """Each is read whole, and a journal tells those of one object apart."""
+    found = stream_ledgers(ledgers(4, 4), (2,))
+    with streamed(found) as topic:
+        catalog = topic.catalog()
+        journal = VerificationJournal(tmp_path / "journal")
+        read_now: list[int] = []
+        for _ in range(2):
+            verified = list(
+                verify(
+                    catalog.ledgers_of([NAME]),
+                    journal=journal,
+                    progress=lambda each: read_now.append(each.ledger_id),
+                )
+            )
+            assert [(each.ledger_id, each.entries) for each in verified] == [(10, 4), (20, 4)]
+            assert not any(each.problems for each in verified)
+        assert read_now == [10, 20]
+
+
+def test_statistics_leave_ledgers_in_segments_out(tmp_path: Path) -> None:
+    """They are read as before, and told as not known."""
+    found = stream_ledgers(ledgers(4))
+    with streamed(found, offload([(30, [entry("30:0")])])) as topic:
+        attempt = open_name(next(name for name in topic_objects(topic) if "-ledger-30" in name))
+        context = OffloadContext(uuid=attempt, complete=True)
+        topic.tell(*topic.infos, LedgerInfo(ledger_id=30, entries=1, offload=context))
+        catalog = topic.catalog()
+        done = catalog.analyze(tmp_path / "statistics")
+        assert [each.ledger_id for each in done] == [30]
+        assert topic.read(catalog, statistics=tmp_path / "statistics") == [*texts(4), "30:0"]
+
+
+def topic_objects(topic: Streamed) -> list[str]:
+    """The names of the bucket's objects."""
+    return [info.name for info in Location(topic.bucket.url).list_objects()]
+
+
+def test_a_segment_stays_as_long_as_any_ledger_needs_it() -> None:
+    """Retention takes ledgers one by one; the last one frees the objects."""
+    found = stream_ledgers(ledgers(2, 2, 2), (4,))
+    first, second = sorted({name.removesuffix("-index") for name in found.objects})
+    with streamed(found) as topic:
+        infos = topic.infos
+        for kept in (infos, infos[1:]):
+            topic.tell(*kept)
+            assert audit(topic.catalog(), is_one_cluster=True).findings == ()
+        topic.tell(infos[2])
+        (finding,) = audit(topic.catalog(), is_one_cluster=True).findings
+        assert finding.kind is FindingKind.STREAMING or finding.kind is FindingKind.ORPHAN
+        assert finding.objects == (f"{first}-index", first)
+        assert not finding.deletable
+        assert second not in finding.objects
+
+
+@pytest.mark.parametrize("names_cluster", [False, True])
+def test_a_segment_that_no_ledger_needs_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, names_cluster: bool
+) -> None:
+    """Proven metadata that is newer, and objects that name topic and cluster: nothing less."""
+    told = {"managedledgername": "public/default/persistent/orders"}
+    if names_cluster:
+        told["pulsarclustername"] = "c"
+    monkeypatch.setattr(Location, "user_metadata", lambda *_: told)
+    found = stream_ledgers(ledgers(2, 2, 2), (4,))
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    for name, data in found.objects.items():
+        (bucket / name).write_bytes(data)
+        os.utime(bucket / name, (1_700_000_000, 1_700_000_000))
+    folder = save_metadata(tmp_path, metadata_of(found.infos[30]))
+    files = {each.name: each.read_bytes() for each in folder.iterdir()}
+    (folder / MANIFEST_FILE).write_bytes(manifest_json(NAME, files))
+    catalog = open_catalog(str(bucket), metadata={TOPIC: str(folder)})
+    told_of = audit(catalog)
+    (finding,) = told_of.findings
+    assert finding.kind is FindingKind.ORPHAN
+    assert finding.deletable == names_cluster, finding.text
+    plan = plan_cleaning(told_of, now=catalog.taken)
+    done = list(clean(catalog.location, plan))
+    assert len(done) == names_cluster
+    left = {path.name for path in bucket.iterdir()}
+    second = max(name for name in found.objects if not name.endswith("index"))
+    assert left == ({second, f"{second}-index"} if names_cluster else set(found.objects))
+    opened = open_topic(str(bucket), TOPIC, catalog=catalog.relisted(), columns=["__value__"])
+    assert [each.decode() for each in opened.to_table()["__value__"].to_pylist()] == [
+        "30:0",
+        "30:1",
+    ]
+
+
+def test_a_catalog_shows_the_ledgers_of_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their topic if they name one, and as soon as index objects are read."""
+    found = stream_ledgers(ledgers(4, 3), (2, 5))
+    told = {"managedledgername": "public/default/persistent/orders"}
+    with streamed(found) as topic:
+        assert "0 ledgers, with metadata" in repr(topic.catalog())
+        assert "0 topics, 2 ledgers" in repr(open_catalog(topic.bucket.url))
+        assert "topic not known" in open_catalog(topic.bucket.url)._repr_html_()
+        with pytest.raises(TopicNotFoundError, match="3 segments of streaming offload"):
+            open_topic(topic.bucket.url, "other", catalog=topic.catalog())
+        monkeypatch.setattr(Location, "user_metadata", lambda *_: told)
+        catalog = open_catalog(topic.bucket.url)
+        assert "1 topic, 2 ledgers" in repr(catalog)
+        assert TOPIC in catalog._repr_html_()
+
+
+def test_what_is_written_takes_no_id_of_a_segments_ledger() -> None:
+    """The names of its objects do not tell it, so index objects are read."""
+    found = stream_ledgers(ledgers(4, 3), (2, 5))
+    with memory_bucket(found.objects) as bucket:
+        write_messages(
+            bucket.url, "persistent://public/default/new", pa.table({"__value__": [b"new"]})
+        )
+        names = [parse_object_name(each.name) for each in Location(bucket.url).list_objects()]
+        written = {each.ledger_id for each in names if each is not None} - {None}
+        assert min(each for each in written if each is not None) > 20
