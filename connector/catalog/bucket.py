@@ -312,7 +312,14 @@ class Bucket:
             return ()
         count = min(len(listing.segments), listing.location.max_connections)
         with ThreadPoolExecutor(count) as executor:
-            return tuple(executor.map(read, listing.segments))
+            found = tuple(executor.map(read, listing.segments))
+        gone = [each for each in found if isinstance(each.error, MissingObjectError)]
+        if gone:
+            still = {info.name for info in listing.location.list_objects()}
+            return tuple(
+                each for each in found if each not in gone or each.name.index_name in still
+            )
+        return found
 
 
 def in_order(copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:

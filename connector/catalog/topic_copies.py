@@ -60,17 +60,23 @@ class TopicCopies:
         """
         topic, ledger_ids = metadata.topic, {info.ledger_id for info in metadata.ledgers}
         begun = {info.ledger_id for info in metadata.ledgers if info.offload is None}
+        # Segments need not name their topic, and the admin API does not name segments.
+        untold = begun | {
+            info.ledger_id for info in metadata.ledgers if info.offload and not info.offload.uuids
+        }
         named = metadata.named_attempts
         listed = [
             copy
             for copy in self._bucket.copies_of(ledger_ids)
             if copy.topic == topic
             or (copy.name.ledger_id, copy.name.uuid) in named
-            or (copy.topic is None and copy.name.ledger_id in begun)
+            or (
+                copy.topic is None
+                and copy.name.ledger_id in (untold if isinstance(copy, SegmentedCopy) else begun)
+            )
         ]
         strays = self._of_strays().get(topic, ())
         found = [*listed, *(copy for copy in strays if copy.name.ledger_id not in ledger_ids)]
-        # Segments need not name their topic, and then the metadata does.
         return [each.of_topic(topic) if isinstance(each, SegmentedCopy) else each for each in found]
 
     def of_bucket(self, topic: TopicName) -> list[LedgerCopy]:

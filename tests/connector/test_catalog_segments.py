@@ -30,6 +30,7 @@ from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic, write_messages
+from connector.catalog.bucket import Bucket, list_bucket
 from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json
 from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
@@ -562,3 +563,29 @@ def test_what_is_written_takes_no_id_of_a_segments_ledger() -> None:
         names = [parse_object_name(each.name) for each in Location(bucket.url).list_objects()]
         written = {each.ledger_id for each in names if each is not None} - {None}
         assert min(each for each in written if each is not None) > 20
+
+
+def test_metadata_that_names_no_segment_takes_all_of_a_ledger() -> None:
+    """As the admin API's answers are: they say that a ledger is offloaded, and not where."""
+    found = stream_ledgers(ledgers(4, 3), (2, 5))
+    with streamed(found) as topic:
+        context = OffloadContext(uuid=None, complete=True)
+        topic.tell(*(replace(each, offload=context) for each in topic.infos))
+        assert topic.read() == texts(4, 3)
+        (known,) = topic.catalog().ledgers_of([NAME])
+        assert [len(each.others) for each in known.states[:-1]] == [0, 0]
+
+
+def test_a_segment_that_was_deleted_since_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention may take objects between the listing and the reading of their index objects."""
+    told = {"managedledgername": "public/default/persistent/orders"}
+    monkeypatch.setattr(Location, "user_metadata", lambda *_: told)
+    found = stream_ledgers(ledgers(2, 3), (2,))
+    first = min(name for name in found.objects if not name.endswith("index"))
+    with memory_bucket(found.objects) as bucket:
+        listing = list_bucket(Location(bucket.url))
+        bucket.delete(first)
+        bucket.delete(f"{first}-index")
+        contents = Bucket(listing).open_all()
+        assert [copy.name.ledger_id for copy in contents.copies] == [20]
+        assert [str(each.name.uuid) for each in contents.segments] != [first]
