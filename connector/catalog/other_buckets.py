@@ -109,7 +109,7 @@ class OtherBuckets:
             or no such copy in it.
         """
         uuids = set() if info.offload is None else set(info.offload.uuids)
-        segments = () if info.offload is None else info.offload.segments
+        segments = () if info.offload is None else info.offload.whole_segments
         failure = None
         for bucket in self._buckets_of(info):
             try:

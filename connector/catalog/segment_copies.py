@@ -150,7 +150,7 @@ def segmented_copy(
     groups: list[LedgerGroup] = []
     errors: list[PulsarOffloadError] = []
     here = {each.name.uuid for each in segments}
-    for uuid in ends.keys() - here:
+    for uuid in (each for each in ends if each not in here):
         message = "the metadata names a segment of the ledger, and its index object is not there"
         key = SegmentName(uuid).index_name
         errors.append(MissingObjectError(message, object_key=key, ledger_id=ledger_id))

@@ -299,7 +299,7 @@ def _offloaded(
 ) -> TopicLedger:
     """A ledger of the metadata with the copy that it names, if it says that there is one."""
     ledger_id, offload = info.ledger_id, info.offload
-    copies = joined(copies, offload.segments if offload else ())
+    copies = joined(copies, offload.whole_segments if offload else ())
     not_offloaded = TopicLedger(ledger_id, LedgerStanding.BOOKKEEPER, info, others=tuple(copies))
     if offload is None or offload.complete is False:
         return not_offloaded

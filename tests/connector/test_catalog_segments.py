@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -589,3 +590,15 @@ def test_a_segment_that_was_deleted_since_is_passed_over(monkeypatch: pytest.Mon
         contents = Bucket(listing).open_all()
         assert [copy.name.ledger_id for copy in contents.copies] == [20]
         assert [str(each.name.uuid) for each in contents.segments] != [first]
+
+
+def test_a_segment_that_failed_does_not_count() -> None:
+    """The metadata notes each one before it is written, and may keep it."""
+    found = stream_ledgers(ledgers(4), (2,))
+    info = found.infos[10]
+    assert info.offload is not None
+    failed = OffloadSegment(uuid=UUID(int=0xDEAD), complete=False)
+    segments = (*info.offload.segments[:1], failed, *info.offload.segments[1:])
+    found.infos[10] = replace(info, offload=replace(info.offload, segments=segments))
+    with streamed(found) as topic:
+        assert topic.read() == texts(4)

@@ -72,6 +72,11 @@ class OffloadContext:
         return (*own, *(each.uuid for each in self.segments))
 
     @property
+    def whole_segments(self) -> tuple[OffloadSegment, ...]:
+        """Those of `segments` that count: one that was begun and failed has no entry."""
+        return tuple(each for each in self.segments if each.complete is not False)
+
+    @property
     def bucket(self) -> str | None:
         """Bucket that the objects were written to; None if the source does not say it."""
         told = (self.driver_properties, *(each.driver_properties for each in self.segments))
