@@ -1,0 +1,102 @@
+"""A segment is opened by its index object, and by what the store keeps beside it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import pytest
+
+from arrow_io.errors import EntryNotInLedgerError, ObjectChangedError, UnknownFormatError
+from arrow_io.format.index_block import FORMAT_VERSION_KEY, MANAGED_LEDGER_NAME_KEY
+from arrow_io.format.object_names import SegmentName
+from arrow_io.ledger_reader import ObjectVersions
+from arrow_io.segment_reader import OffloadedSegment, SegmentedOffload
+from arrow_io.storage.location import Location
+from arrow_io.storage.object_store import ObjectContent
+from arrow_io.storage.object_version import ETag, WriteTime
+from tests.support.buckets import memory_bucket
+from tests.support.streaming import (
+    Part,
+    Segment,
+    golden_segments,
+    segment_objects,
+    share_ledger,
+    write_segment,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAME: Final = SegmentName(UUID(int=1))
+SEGMENT: Final = write_segment([Part(7, [b"a", b"b"]), Part(8, [b"c"])])
+
+
+def opened(
+    segment: Segment = SEGMENT, data_size_bytes: int | None = None, **options: ObjectVersions
+) -> OffloadedSegment:
+    """The segment; only its index object is looked at unless it is miscounted."""
+    with memory_bucket(segment_objects(NAME.uuid, segment)) as bucket:
+        return OffloadedSegment.open(
+            Location(bucket.url), NAME, data_size_bytes=data_size_bytes, **options
+        )
+
+
+def with_metadata(monkeypatch: pytest.MonkeyPatch, metadata: Mapping[str, str]) -> OffloadedSegment:
+    """The segment, from a store that gives user metadata together with the bytes."""
+    content = ObjectContent(SEGMENT.index, dict(metadata), ETag("v"))
+    monkeypatch.setattr(Location, "read_object", lambda *_, **__: content)
+    return OffloadedSegment.open(Location("memory://nowhere"), NAME)
+
+
+def test_user_metadata_names_version_and_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with ledgers of PIP-17; Pulsar's writer names no topic."""
+    told = {FORMAT_VERSION_KEY: "1", MANAGED_LEDGER_NAME_KEY: "a/b/persistent/c"}
+    segment = with_metadata(monkeypatch, told)
+    assert segment.managed_ledger == "a/b/persistent/c"
+    assert segment.warnings == ()
+    assert segment.versions.index == ETag("v")
+    assert {share.managed_ledger for share in segment.shares} == {"a/b/persistent/c"}
+    (warning,) = with_metadata(monkeypatch, {}).warnings
+    assert "copied without it" in warning
+    assert with_metadata(monkeypatch, {}).managed_ledger is None
+    with pytest.raises(UnknownFormatError, match="version '2'"):
+        with_metadata(monkeypatch, {FORMAT_VERSION_KEY: "2"})
+
+
+def test_only_the_listed_version_is_read() -> None:
+    """An index object that was replaced since it was listed may be of another segment."""
+    with pytest.raises(ObjectChangedError):
+        opened(versions=ObjectVersions(WriteTime(1, datetime(2020, 1, 1, tzinfo=UTC)), None))
+
+
+def test_bytes_behind_the_data_are_told() -> None:
+    """Each block is looked for, and stands where it should; what follows is no padding."""
+    longer = Segment(SEGMENT.data + b"x" * 10, SEGMENT.index)
+    segment = opened(longer, len(longer.data))
+    assert segment.starts == (0, 4096, 8202)
+    assert "10 bytes more" in segment.warnings[0]
+
+
+def test_a_block_that_is_not_found_stays_where_it_should_be() -> None:
+    """Its entries are lost; those of blocks behind it are found."""
+    (golden,) = (each for each in golden_segments() if each.is_damaged)
+    damaged = bytearray(golden.data)
+    damaged[9658] ^= 1
+    segment = opened(Segment(bytes(damaged), golden.index), len(damaged))
+    assert segment.starts == (0, 4807, 9658, 14412, 19344, 23440)
+    damaged[9658] ^= 1
+    assert opened(Segment(bytes(damaged), golden.index), len(damaged)).starts == segment.starts
+
+
+def test_entries_of_a_ledger_in_segments_are_read_by_id() -> None:
+    """As of any ledger that is open."""
+    with memory_bucket(segment_objects(NAME.uuid, SEGMENT)) as bucket:
+        segment = OffloadedSegment.open(Location(bucket.url), NAME)
+        ledger = SegmentedOffload(share_ledger(segment, 7), None)
+        assert [each.data for each in ledger.read_entries(0, 1)] == [b"a", b"b"]
+        assert (ledger.ledger_id, ledger.last_entry_id, ledger.entry_count) == (7, 1, 2)
+        with pytest.raises(EntryNotInLedgerError) as caught:
+            list(ledger.read_entries(1, 2))
+        assert caught.value.object_key == str(NAME.uuid)
