@@ -34,6 +34,8 @@ _GREATER_THAN_ONE: Final = {
     ("arrow_io/format/index_block.py", "index_length"): "the fixed fields alone are more",
     ("arrow_io/format/index_block.py", "len(data)"): "more than any index object has",
     ("arrow_io/format/index_block.py", "table_stop"): "behind the fixed fields",
+    ("arrow_io/format/streaming_index.py", "header_length"): "36 at least",
+    ("arrow_io/format/streaming_index.py", "len(data)"): "more than any index object has",
     ("arrow_io/ledger_writer.py", "self._block_bytes"): "a block has a header",
     ("arrow_io/ledger_writer.py", "self._metadata.length_bytes"): "a repr",
     ("arrow_io/messages/entry_writer.py", "len(whole)"): "more than an entry may have",

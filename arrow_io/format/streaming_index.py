@@ -291,8 +291,9 @@ def _with_info(
     if info.ledgerId != ledger_id:
         _corrupt(f"metadata of ledger {info.ledgerId}", GROUPS_OFFSET, ledger_id)
     if info.entries < 1 or info.size < 0 or info.timestamp < 0:
-        numbers = f"{info.entries} entries of {info.size} bytes, closed at {info.timestamp} ms"
-        _corrupt(f"the metadata tells of {numbers}", GROUPS_OFFSET, ledger_id)
+        size = f"{counted(info.entries, 'entry')} of {counted(info.size, 'byte')}"
+        text = f"the metadata tells of {size}, closed at {info.timestamp} ms"
+        _corrupt(text, GROUPS_OFFSET, ledger_id)
     return LedgerGroup(
         ledger_id,
         info.entries,
