@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.statistics.data_objects import DataObjects
+from connector.statistics.data_objects import DataObjects, analyzable
 from connector.statistics.store import UNUSABLE, open_statistics
 from connector.topic_name import select_topics
 
@@ -94,7 +94,9 @@ def published(
     opened = open_statistics(statistics, place.storage_options, trace=place.trace)
     data = {(str(each.topic), ledger.ledger_id): ledger for each in topics for ledger in each.data}
     names = pa.array(sorted({str(each.topic) for each in topics}), pa.string())
-    objects = DataObjects((name, ledger) for (name, _), ledger in data.items())
+    objects = DataObjects(
+        (str(each.topic), ledger) for each in topics for ledger in analyzable(each.data)
+    )
     problems = list(opened.problems)
     known: set[tuple[str, int]] = set()
     others: set[tuple[str, int]] = set()
@@ -123,8 +125,8 @@ def published(
         timeless_messages=pc.sum(timeless.column("messages")).as_py() or 0,
         ledgers=len(data),
         known_ledgers=len(known),
-        data_bytes=sum(each.data_stop for each in data.values()),
-        known_bytes=sum(data[each].data_stop for each in known),
+        data_bytes=sum(each.stored_bytes for each in data.values()),
+        known_bytes=sum(data[each].stored_bytes for each in known),
         stale=tuple(sorted((others - known) & data.keys())),
         gone_ledgers=len(others - data.keys()),
         problems=tuple(dict.fromkeys(problems)),

@@ -444,7 +444,7 @@ class _Step:
     """Whether anything of it has to be read."""
 
 
-def _steps(read: TopicRead, place: int, ledger: LedgerData, first: int) -> Iterator[_Step]:
+def _steps(read: TopicRead, place: int, ledger: Ledger, first: int) -> Iterator[_Step]:
     """The steps through a ledger, from an entry on; with the last goes what was lost behind it."""
     blocks = ledger.blocks(first, ledger.last_entry_id)
     lasts = [*(each.last_entry_id for each in blocks[:-1]), ledger.last_entry_id]

@@ -146,9 +146,7 @@ class OpenTransactions:
         for run in ledger.entry_runs(first, last, tally, verify_checksums=self._verify):
             self._note(run)
 
-    def _take(
-        self, ledger: Ledger, first: int, segments: Iterable[SegmentTransactions]
-    ) -> None:
+    def _take(self, ledger: Ledger, first: int, segments: Iterable[SegmentTransactions]) -> None:
         """Note what statistics say of a ledger's entries from one on."""
         for each in segments:
             if each.last_entry_id < first:

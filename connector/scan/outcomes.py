@@ -20,7 +20,7 @@ from connector.statistics.transactions import KnownTransactions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.ledger import Ledger
     from connector.scan.topic_read import TopicRead
     from connector.statistics.store import Statistics
 
@@ -32,7 +32,7 @@ _MAX_LOOKED_AT: Final = 1_000_000
 
 
 def with_outcomes(
-    read: TopicRead, ledgers: Sequence[LedgerData], statistics: Statistics | None
+    read: TopicRead, ledgers: Sequence[Ledger], statistics: Statistics | None
 ) -> TopicRead:
     """The read, with what is known of the transactions that are not closed where they begin.
 
@@ -55,7 +55,7 @@ def with_outcomes(
 
 
 def _outcomes(
-    read: TopicRead, ledgers: Sequence[LedgerData], known: KnownTransactions
+    read: TopicRead, ledgers: Sequence[Ledger], known: KnownTransactions
 ) -> dict[str, KnownOutcome]:
     found: dict[str, KnownOutcome] = {}
     # Those whose markers were not met until now, and the ledger from which on they are known.

@@ -76,5 +76,4 @@ def _row(read: TopicRead, range_bytes: int | None) -> dict[str, object]:
 
 
 def _data_bytes(ledger: Ledger) -> int:
-    start, stop = ledger.extent(0, ledger.last_entry_id) or (0, 0)
-    return stop - start
+    return sum(stop - start for start, stop in ledger.extents(0, ledger.last_entry_id))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.statistics.data_objects import DataObjects
+from connector.statistics.data_objects import DataObjects, analyzable
 from connector.statistics.store import UNUSABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.ledger import Ledger
     from connector.statistics.segment_files import SegmentFile
     from connector.statistics.store import Statistics
 
@@ -63,7 +63,7 @@ class KnownTransactions:
         self._loaded: dict[int, list[SegmentTransactions] | None] = {}
         self.problems: list[str] = list(statistics.problems)
 
-    def have(self, ledgers: Sequence[LedgerData]) -> dict[int, bool]:
+    def have(self, ledgers: Sequence[Ledger]) -> dict[int, bool]:
         """The ids of those ledgers that are known, and whether they have messages of transactions.
 
         Sends no request.
@@ -74,7 +74,7 @@ class KnownTransactions:
         return found
 
     def segments(
-        self, ledgers: Sequence[LedgerData], place: int
+        self, ledgers: Sequence[Ledger], place: int
     ) -> Sequence[SegmentTransactions] | None:
         """What is known of a ledger's segments, in order; None: it is not known.
 
@@ -89,16 +89,16 @@ class KnownTransactions:
         """
         wanted = ledgers[place].ledger_id
         if wanted not in self._loaded:
-            near, size_bytes = [ledgers[place]], ledgers[place].data_stop
+            near, size_bytes = [ledgers[place]], ledgers[place].stored_bytes
             for each in ledgers[place + 1 : place + _LOADED_LEDGERS]:
-                size_bytes += each.data_stop
+                size_bytes += each.stored_bytes
                 if size_bytes > _LOADED_BYTES:
                     break
                 near.append(each)
             self._loaded = self._load(near)
         return self._loaded[wanted]
 
-    def _load(self, ledgers: Sequence[LedgerData]) -> dict[int, list[SegmentTransactions] | None]:
+    def _load(self, ledgers: Sequence[Ledger]) -> dict[int, list[SegmentTransactions] | None]:
         found: dict[int, list[SegmentTransactions] | None] = {
             each.ledger_id: None for each in ledgers
         }
@@ -114,10 +114,11 @@ class KnownTransactions:
             found |= {each: loaded.get(each, []) for each in _ids(new)}
         return found
 
-    def _whole(self, ledgers: Sequence[LedgerData]) -> Iterator[tuple[SegmentFile, pa.Table]]:
+    def _whole(self, ledgers: Sequence[Ledger]) -> Iterator[tuple[SegmentFile, pa.Table]]:
         """By file, those of some ledgers that it knows whole, of `LEDGER_SCHEMA`."""
-        objects = DataObjects((self._topic, each) for each in ledgers)
-        last = {each.ledger_id: each.last_entry_id for each in ledgers}
+        data = analyzable(ledgers)
+        objects = DataObjects((self._topic, each) for each in data)
+        last = {each.ledger_id: each.last_entry_id for each in data}
         ids = pa.array(last, pa.int64())
         for file, known in self._files:
             mine = known.filter(pc.is_in(known.column("ledger_id"), value_set=ids))
