@@ -130,6 +130,11 @@ class EntryRun:
         is_last = self.before_gap and stop == self.count
         return replace(self, table=table, count=stop - first, before_gap=is_last)
 
+    def without_bytes(self, index: int) -> EntryRun:
+        """What the table says of one entry; keeps neither the buffer nor the table."""
+        own = self.part(index, index + 1)
+        return replace(own, data=memoryview(b""), table=memoryview(own.table.tobytes()).cast("q"))
+
     def flagged(self, mask: int) -> Iterator[int]:
         """Indexes of the entries that have any flag of `mask`."""
         index = -1

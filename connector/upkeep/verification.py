@@ -123,7 +123,7 @@ class _Checked:
     """What was found of a segment.
 
     Attributes:
-        first: Its first entry alone.
+        first: Its first entry alone, without its bytes.
         entries: How many entries are sound.
         unchecked_entries: How many of them have no checksum.
         report: What was lost of it.
@@ -160,7 +160,9 @@ def _checked(
     row = None
     if isinstance(ledger, LedgerData) and (topic, ledger.ledger_id) in unknown:
         row = segment_row(ledger, topic, runs)
-    return _Checked(runs[0].part(0, 1), entries, unchecked, report, order, row)
+    # The other segments of the ledger are yet to come, so that no buffer may be kept for this one.
+    first = runs[0].without_bytes(0)
+    return _Checked(first, entries, unchecked, report, order, row)
 
 
 def _verified(

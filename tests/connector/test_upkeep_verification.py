@@ -14,6 +14,7 @@ from arrow_io.ledger_data import LedgerData
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog
 from connector.statistics.store import open_statistics
+from connector.upkeep import verification
 from connector.upkeep.verification import verify
 from connector.upkeep.verification_journal import VerificationJournal
 from tests.support.buckets import memory_bucket
@@ -404,3 +405,22 @@ def test_ledgers_are_requested_ahead() -> None:
 
     assert store.waves_left == []
     assert [each.problems for each in found] == [()] * 40
+
+
+def test_entries_are_not_kept_until_their_ledger_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ledgers of gigabytes, what is found of each segment takes little memory."""
+    held: list[int] = []
+
+    def noted(segment: Any) -> Any:  # noqa: ANN401
+        buffers = (segment.first.data, segment.first.table)
+        held.append(sum(memoryview(each.obj).nbytes for each in buffers))
+        return segment
+
+    checked = verification._checked
+    monkeypatch.setattr(verification, "_checked", lambda *given: noted(checked(*given)))
+    monkeypatch.setattr("connector.statistics.whole_ledgers.SEGMENT_BYTES", 1)
+
+    _verified(open_catalog(str(CHUNKED.objects_folder)))
+
+    assert len(held) > 10
+    assert max(held) < 1000
