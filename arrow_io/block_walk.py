@@ -41,6 +41,7 @@ class BlockWalk:
         block: Number of the first block.
         position: Where the next entry, or the header of the next block, begins in the data object.
         entry_id: Id of the next entry.
+        is_told: Whether it begins at a remembered entry, which may be wrong.
     """
 
     def __init__(self, ledger: LedgerData, first_entry_id: int, offsets: OffsetMemory) -> None:
@@ -49,7 +50,8 @@ class BlockWalk:
         self._first = first_entry_id
         self.block = table.block_of(first_entry_id)
         self.entry_id, self.position = walk_start(ledger, first_entry_id, offsets)
-        self._inside = self.entry_id > table.first_entry_id(self.block)
+        self.is_told = self.entry_id > table.first_entry_id(self.block)
+        self._inside = self.is_told
         mean_bytes = ENTRY_HEADER_BYTES + (ledger.length_bytes // table.entry_count)
         self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_TABLE_ENTRIES)
         self._data_name = ledger.name.data_name
@@ -149,6 +151,7 @@ def walk_start(ledger: LedgerData, first_entry_id: int, offsets: OffsetMemory) -
     block = ledger.table.block_of(first_entry_id)
     entry_id = ledger.table.first_entry_id(block)
     remembered = offsets.floor(ledger.memory_key, first_entry_id)
-    if remembered is not None and remembered[0] > entry_id:
+    start = ledger.table.block_start(block)
+    if remembered is not None and remembered[0] > entry_id and start < remembered[1]:
         return remembered
-    return entry_id, ledger.table.block_start(block)
+    return entry_id, start

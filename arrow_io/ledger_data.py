@@ -193,6 +193,7 @@ class LedgerData:
         length_bytes = 0
         last_block = table.block_of(last)
         stream = RangeStream(self._span(walk.position, last), ahead)
+        is_misled = False
         with stream:
             for block in range(walk.block, last_block + 1):
                 wanted = max(table.first_entry_id(block), first)
@@ -211,8 +212,21 @@ class LedgerData:
                         yield run
                 except (CorruptBlockError, TruncatedObjectError, UnknownFormatError) as error:
                     _OFFSETS.forget(self.memory_key)
+                    is_misled = walk.is_told and block == walk.block and wanted == first
+                    if is_misled:
+                        break
                     lost = min(last, table.last_entry_id_of_block(block)) - wanted + 1
                     tally.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
+        if is_misled:
+            # Only from the start of its block on it is sure to be damaged.
+            yield from self._stored_runs(
+                first,
+                last,
+                tally,
+                verify_checksums=verify_checksums,
+                owned=owned,
+                ahead=ahead,
+            )
 
     def position_of(self, entry_id: int) -> int | None:
         """Where the header of an entry begins in the data object, if that is remembered."""
@@ -222,7 +236,8 @@ class LedgerData:
     def remember(self, entry_id: int, position: int) -> None:
         """Have readers know that the header of an entry begins at a position.
 
-        If no entry of its block has that id, nothing comes of it.
+        If no entry of its block has that id, or it begins elsewhere, nothing comes of it but more
+        requests.
         """
         _OFFSETS.remember(self.memory_key, entry_id, position)
 

@@ -27,9 +27,11 @@ from arrow_io.format.index_block import write_index_block
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.ledger_writer import new_ledger_metadata
+from arrow_io.messages import layout
 from arrow_io.offset_memory import OffsetMemory
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
+from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from arrow_io.tally import Tally
 from connector import open_topic
@@ -154,18 +156,28 @@ def test_entries_are_given_lazily(entries: list[bytes]) -> None:
     assert trace.counts.range_requests == 1
 
 
-def test_wrong_offset_is_forgotten(memory: OffsetMemory, entries: list[bytes]) -> None:
-    """A walk that fails forgets where it came from; the next one starts at the block."""
+@pytest.mark.parametrize("offset", [-(10**15), -1, 0, 1, 400, 1 << 20, 2**62])
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_wrong_offset_is_forgotten(
+    memory: OffsetMemory, entries: list[bytes], offset: int, *, is_ahead: bool
+) -> None:
+    """A walk that fails forgets where it came from, and starts again at the block."""
     ledger = _golden(RequestTrace())
     key = ledger.data.memory_key
-    memory.remember(key, 2, _offsets(entries)[2] + 1)
+    for entry_id, shift in ((2, 0), (5, 40)):
+        memory.remember(key, entry_id, _offsets(entries)[entry_id] + offset + shift)
+    report = ReadReport()
 
-    with pytest.raises(CorruptBlockError):
-        list(ledger.read_entries(3, 3))
+    with RangesAhead(iter(ledger.data.byte_spans(3, 4))) as ahead:
+        runs = ledger.data.entry_runs(
+            3, 4, Tally(report, salvage=True), ahead=ahead if is_ahead else None
+        )
+        found = [bytes(each.view(n, layout.FRAME)) for each in runs for n in range(each.count)]
 
-    assert memory.floor(key, 75) is None
-    (entry,) = ledger.read_entries(3, 3)
-    assert entry.data == entries[3]
+    # What cannot be is not looked at.
+    assert (memory.floor(key, 2) is None) == (offset not in {0, -(10**15)})
+    assert found == entries[3:5]
+    assert not report.lost
 
 
 @pytest.mark.parametrize(("first", "last"), [(-1, 0), (0, 76), (76, 76), (5, 4), (2**63, 2**63)])
