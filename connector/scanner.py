@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import deque
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from connector.scan.topic_read import EntryRange
 from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from arrow_io.messages.message_reader import BatchLimits
     from connector.scan.topic_read import TopicRead
@@ -176,17 +177,47 @@ class TopicScanner:
 
 def _last_rows(read: TopicRead, num_rows: int, report: ReadReport) -> list[pa.RecordBatch]:
     """The last rows of a topic or partition, in order."""
-    found: list[pa.RecordBatch] = []
-    size = num_rows
-    for ledger_id, first, last in reversed(read.ranges):
+    found: deque[pa.RecordBatch] = deque()
+    missing = num_rows
+    for ranges in _from_the_end(read.ranges, num_rows):
+        part = replace(read, ranges=ranges)
+        last: deque[pa.RecordBatch] = deque()
+        count = 0
+        for batch in execute(part.task(ranges), report):
+            last.append(batch)
+            count += batch.num_rows
+            while count - last[0].num_rows >= missing:
+                count -= last.popleft().num_rows
+        if count > missing:
+            last[0] = last[0].slice(count - missing)
+        found.extendleft(reversed(last))
+        missing -= min(count, missing)
+        if not missing:
+            break
+    return list(found)
+
+
+def _from_the_end(
+    ranges: Sequence[EntryRange], entry_count: int
+) -> Iterator[tuple[EntryRange, ...]]:
+    """Ranges, cut from their end on: the last entries, then four times as many each time.
+
+    Entries without a row may be many: markers, or what a filter leaves out. And each part may have
+    to be read on to the end of the topic, for what became of its transactions.
+    """
+    taken: deque[EntryRange] = deque()
+    left = entry_count
+    for ledger_id, first, last in reversed(ranges):
         stop = last + 1
-        while stop > first and num_rows > 0:
-            start = max(first, stop - size)
-            part = replace(read, ranges=(EntryRange(ledger_id, start, stop - 1),))
-            for batch in reversed(list(execute(part.task(part.ranges), report))):
-                taken = batch.slice(max(0, batch.num_rows - max(num_rows, 0)))
-                found.append(taken)
-                num_rows -= taken.num_rows
-            # Entries without a row may be many: markers, or what a filter leaves out.
-            stop, size = start, 4 * size
-    return [each for each in reversed(found) if each.num_rows]
+        while stop > first:
+            start = max(first, stop - left)
+            taken.appendleft(EntryRange(ledger_id, start, stop - 1))
+            left -= stop - start
+            stop = start
+            if not left:
+                yield tuple(taken)
+                taken.clear()
+                entry_count *= 4
+                left = entry_count
+    if taken:
+        yield tuple(taken)

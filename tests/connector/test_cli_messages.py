@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
+from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.command_line import INCOMPLETE, LEDGERS, URL, USAGE, lines_of, run
 from tests.support.entries import Message, encode_entry
@@ -60,6 +62,46 @@ def test_the_last_rows_pass_a_filter() -> None:
         with pytest.raises(OptionError, match="num_rows"):
             dataset.tail(-1)
         assert isinstance(dataset.tail(0), pa.Table)
+
+
+def test_the_end_of_a_topic_is_not_read_for_each_ledger() -> None:
+    """An open transaction is looked for to the end, but only a few times."""
+    open_ = encode_entry(
+        [Message(payload=b"t")], batched=False, txnid_most_bits=1, txnid_least_bits=2
+    )
+    ledgers = [(n, [open_, *[encode_entry([Message()], batched=False)] * 3]) for n in range(40)]
+    with memory_bucket(offload(ledgers)) as bucket:
+        trace = RequestTrace()
+        dataset = open_topic(bucket.url, TOPIC, value="raw", trace=trace)
+        with pytest.warns(UserWarning, match="40 messages"):
+            assert dataset.tail(3, filter=pc.field("__key__") == "none").num_rows == 0
+    assert trace.counts.range_requests < 40 * 5
+
+
+def test_rows_that_are_not_among_the_last_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pass a filter farther from the end than was looked at first."""
+    entries = [
+        encode_entry([Message(payload=b"v", partition_key="ab"[n >= 90])], batched=False)
+        for n in range(100)
+    ]
+    held: list[weakref.ref[pa.RecordBatch]] = []
+    most = 0
+
+    def counted(*given: Any) -> Any:  # noqa: ANN401
+        nonlocal most
+        for batch in execute(*given):
+            held.append(weakref.ref(batch))
+            most = max(most, sum(each() is not None for each in held))
+            yield batch
+            del batch
+
+    with memory_bucket(offload([(3, entries)])) as bucket:
+        dataset = open_topic(bucket.url, TOPIC, value="raw", batch_rows=1)
+        monkeypatch.setattr("connector.scanner.execute", counted)
+        found = dataset.tail(2, ["__entry_id__"], pc.field("__key__") == "a")
+    assert found.column(0).to_pylist() == [88, 89]
+    assert len(held) > 20
+    assert most <= 5
 
 
 def test_tail_prints_the_last_messages() -> None:
