@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Self
@@ -14,7 +16,7 @@ from arrow_io.read_report import Unit
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from arrow_io.format.object_names import ShareName
     from arrow_io.format.streaming_index import ShareTable
@@ -34,13 +36,15 @@ class SegmentShare(LedgerData):
     """The entries of one ledger in one segment.
 
     Attributes:
-        is_clipped: Whether the segment may have more of the ledger's entries, which are read of
+        is_clipped: Whether the last block may have more of the ledger's entries, which are read of
             another segment.
+        from_entry_id: Entries before it are read of another segment.
     """
 
     name: ShareName
     table: ShareTable
     is_clipped: bool = False
+    from_entry_id: int = 0
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled by its values."""
@@ -53,24 +57,40 @@ class SegmentShare(LedgerData):
             self.version,
             self.cut_bytes,
             self.is_clipped,
+            self.from_entry_id,
         )
 
     @property
     def first_entry_id(self) -> int:
         """Id of the first entry."""
-        return self.table.least_entry_id
+        return max(self.table.least_entry_id, self.from_entry_id)
+
+    def between(self, first_entry_id: int, last_entry_id: int) -> SegmentShare:
+        """The share without entries before one, and behind another (inclusive), of its own."""
+        if (first_entry_id, last_entry_id) == (self.first_entry_id, self.last_entry_id):
+            return self
+        table = self.table
+        end = table.last_entry_id_of_block(table.block_of(last_entry_id))
+        return replace(
+            self,
+            table=table.between(first_entry_id, last_entry_id),
+            is_clipped=last_entry_id < end or (self.is_clipped and end == self.last_entry_id),
+            from_entry_id=first_entry_id,
+        )
 
     def clipped(self, last_entry_id: int) -> SegmentShare:
         """The share up to an entry (inclusive), which is not behind its last."""
-        if last_entry_id == self.last_entry_id:
-            return self
-        return replace(
-            self, table=replace(self.table, last_entry_id=last_entry_id), is_clipped=True
-        )
+        return self.between(self.first_entry_id, last_entry_id)
+
+    def blocks(self, first_entry_id: int, last_entry_id: int) -> list[Block]:
+        """As of any ledger; the first may begin with entries that are read of another segment."""
+        # Without arguments, `super` would mean the class that `slots` replaces.
+        first, *others = super(SegmentShare, self).blocks(first_entry_id, last_entry_id)
+        least = max(first.first_entry_id, self.from_entry_id)
+        return [first._replace(first_entry_id=least), *others]
 
     def _check_padding(self, stream: RangeStream, position: int, block: int, tally: Tally) -> None:
         if not self.is_clipped or block + 1 < self.table.block_count:
-            # Without arguments, `super` would mean the class that `slots` replaces.
             super(SegmentShare, self)._check_padding(stream, position, block, tally)
 
 
@@ -96,24 +116,21 @@ class SegmentedLedger:
         entries: int | None = None,
         length_bytes: int = 0,
     ) -> Self:
-        """Put shares together; where two have an entry, it is read of the one that begins later.
+        """Put shares together; of those that have an entry, it is read of the one that begins last.
 
         Args:
             shares: Shares of one ledger, at least one; of two that begin with the same entry, the
-                first is taken.
+                first counts.
             entries: How many entries the ledger has; None: as many as the shares say.
             length_bytes: Sum of the lengths of all entries' data; 0 if nothing says it.
         """
-        first = {each.first_entry_id: each for each in reversed(list(shares))}
-        ascending = [first[entry_id] for entry_id in sorted(first)]
-        last = max(each.last_entry_id for each in ascending) if entries is None else entries - 1
-        clipped = [
-            share.clipped(min(share.last_entry_id, following.first_entry_id - 1))
-            for share, following in pairwise(ascending)
+        given = list(shares)
+        last = max(each.last_entry_id for each in given) if entries is None else entries - 1
+        within = [
+            each.clipped(min(each.last_entry_id, max(last, each.first_entry_id))) for each in given
         ]
-        end = ascending[-1]
-        within = end.clipped(min(end.last_entry_id, max(last, end.first_entry_id)))
-        return cls((*clipped, within), last, length_bytes)
+        pieces = tuple(within[place].between(*ends) for place, *ends in _pieces(within))
+        return cls(pieces, last, length_bytes)
 
     @property
     def location(self) -> Location:
@@ -236,3 +253,28 @@ class SegmentedLedger:
             entry_id=first,
             offset=table.block_start(0) if place < 0 else table.data_object_length_bytes,
         )
+
+
+def _pieces(shares: Sequence[SegmentShare]) -> Iterator[tuple[int, int, int]]:
+    """Which share each entry is read of, and from which first to which last one; ascending."""
+    by_first = deque(sorted((each.first_entry_id, place) for place, each in enumerate(shares)))
+    ends = {each.last_entry_id + 1 for each in shares}
+    open_shares: list[tuple[int, int]] = []
+    taken: tuple[int, int, int] | None = None
+    for start, stop in pairwise(sorted({first for first, _ in by_first} | ends)):
+        while by_first and by_first[0][0] == start:
+            first, place = by_first.popleft()
+            heappush(open_shares, (-first, place))
+        while open_shares and shares[open_shares[0][1]].last_entry_id < start:
+            heappop(open_shares)
+        if not open_shares:
+            continue
+        place = open_shares[0][1]
+        if taken is not None and (taken[0], taken[2]) == (place, start - 1):
+            taken = place, taken[1], stop - 1
+            continue
+        if taken is not None:
+            yield taken
+        taken = place, start, stop - 1
+    if taken is not None:
+        yield taken

@@ -97,6 +97,24 @@ class ShareTable(BlockTable):
             length, self.first_entry_id(block), self.ledger_id, self.data_header_length_bytes
         )
 
+    def between(self, first_entry_id: int, last_entry_id: int) -> ShareTable:
+        """The blocks that hold some entries alone, the last of them up to the last entry.
+
+        Args:
+            first_entry_id: First entry; one that the share has.
+            last_entry_id: Last entry (inclusive); likewise.
+        """
+        first, behind = self.block_of(first_entry_id), self.block_of(last_entry_id) + 1
+        lengths = self.told_lengths
+        return ShareTable(
+            self.block_stop(behind - 1),
+            self.data_header_length_bytes,
+            self.entry_table[first * INDEX_ENTRY_BYTES : behind * INDEX_ENTRY_BYTES],
+            last_entry_id,
+            self.ledger_id,
+            None if lengths is None else lengths[first:behind],
+        )
+
     def check_header(self, buffer: BytesLike, block: int, *, offset: int) -> None:
         """As for any table."""
         check_streaming_header(buffer, expected=self.header_of(block), offset=offset)

@@ -165,6 +165,40 @@ def test_of_two_shares_the_one_that_begins_later_is_read() -> None:
         assert entries_of(ledger, 0, 3) == {0: b"a0", 1: b"b1", 2: b"b2", 3: b"b3"}
 
 
+@given(
+    spans=st.lists(
+        st.tuples(st.integers(0, 12), st.integers(1, 12), st.integers(1, 5)), min_size=1, max_size=5
+    )
+)
+def test_shares_may_overlap_in_any_way(spans: list[tuple[int, int, int]]) -> None:
+    """Each entry is read of the share that begins last, and is in one block alone."""
+    segments: list[tuple[int, Segment]] = []
+    model: dict[int, bytes] = {}
+    for place, (first, count, each) in sorted(enumerate(spans), key=lambda it: (it[1][0], -it[0])):
+        entries = [bytes([place, entry_id]) for entry_id in range(first, first + count)]
+        blocks = [min(each, count - start) for start in range(0, count, each)]
+        part = Part(7, entries, first, closed_ms=None, block_entries=blocks)
+        segments.append((place, write_segment([part], block_bytes=140)))
+        model |= dict(enumerate(entries, first))
+    with opened(*(segment for _, segment in sorted(segments, key=lambda it: it[0]))) as found:
+        ledger = pickle.loads(pickle.dumps(ledger_of(found, 7)))
+        last = ledger.last_entry_id
+        assert entries_of(ledger, 0, last, Tally(salvage=True)) == model
+        told = {(error.entry_id, str(error)) for error in ledger.gaps()}
+        assert len(told) == sum(each - 1 not in model for each in model if each)
+        blocks = ledger.blocks(0, last)
+        ids = [
+            entry_id
+            for block in blocks
+            for entry_id in range(block.first_entry_id, block.last_entry_id + 1)
+        ]
+        assert ids == sorted(model)
+        for entry_id in model:
+            assert entries_of(ledger, entry_id, entry_id) == {entry_id: model[entry_id]}
+            (block,) = ledger.blocks(entry_id, entry_id)
+            assert block in blocks
+
+
 def test_an_entry_that_the_index_object_leaves_out_is_told() -> None:
     """What stands behind the last entry of a ledger must be padding."""
     segment = write_segment([Part(7, [b"a", b"b", b"c"], closed_ms=None)])
