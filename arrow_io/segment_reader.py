@@ -130,6 +130,11 @@ class OffloadedSegment:
         return tuple(each.ledger_id for each in self.index.groups)
 
     @cached_property
+    def places(self) -> Mapping[int, int]:
+        """Which share is of a ledger, from 0, by ledger id."""
+        return {ledger_id: place for place, ledger_id in enumerate(self.ledger_ids)}
+
+    @cached_property
     def shares(self) -> tuple[SegmentShare, ...]:
         """The share of each ledger, in the same order; they are read as far as the object goes."""
         told = self.index.data_object_length_bytes

@@ -77,8 +77,12 @@ class SegmentCopy:
 
     def stored_bytes(self, ledger_id: int) -> int:
         """Bytes of both objects that a ledger takes; those of all ledgers are all of them."""
+        return 0 if self.segment is None else self._stored_bytes[self.segment.places[ledger_id]]
+
+    @cached_property
+    def _stored_bytes(self) -> list[int]:
         if self.segment is None:
-            return 0
+            return []
         groups, shares = self.segment.index.groups, self.segment.shares
         sizes = [
             group.index_bytes + share.stored_bytes
@@ -86,7 +90,7 @@ class SegmentCopy:
         ]
         # What belongs to no ledger, as the fields before them, is counted with the first.
         sizes[0] += sum(info.size_bytes for info in self.objects) - sum(sizes)
-        return sizes[self.segment.ledger_ids.index(ledger_id)]
+        return sizes
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,7 @@ def segmented_copy(
     for each in segments:
         if each.segment is None:
             continue
-        place = each.segment.ledger_ids.index(ledger_id)
+        place = each.segment.places[ledger_id]
         share = each.segment.shares[place]
         groups.append(each.segment.index.groups[place])
         errors += _errors(each, share)
@@ -166,7 +170,9 @@ def segmented_copy(
             share = share.clipped(end)
         shares.append(share)
     closed = [each for each in groups if each.is_closed]
-    if len({(each.entries, each.size_bytes) for each in closed}) > 1:
+    entries = max(each.entries for each in (closed or groups))
+    told = {(each.entries, each.size_bytes) for each in closed}
+    if len(told) > 1 or any(each.entries > entries for each in groups):
         message = "segments of the ledger say different numbers of its entries or bytes"
         key = segments[0].name.index_name
         errors.append(CorruptIndexError(message, object_key=key, ledger_id=ledger_id))
@@ -177,7 +183,7 @@ def segmented_copy(
         errors.append(CorruptIndexError(message, object_key=key, ledger_id=ledger_id))
     data = SegmentedLedger.of(
         shares,
-        entries=max(each.entries for each in (closed or groups)),
+        entries=entries,
         length_bytes=(closed[0].size_bytes or 0) if closed else 0,
     )
     errors += data.gaps()

@@ -57,10 +57,13 @@ from tests.support.increments import read_on
 from tests.support.reading import read
 from tests.support.streaming import (
     GoldenSegment,
+    Part,
     StreamedLedgers,
     golden_segments,
     save_metadata,
+    segment_objects,
     stream_ledgers,
+    write_segment,
 )
 from tests.support.topics import topics
 
@@ -372,6 +375,28 @@ def test_without_metadata_user_metadata_names_the_topic(monkeypatch: pytest.Monk
         catalog = open_catalog(topic.bucket.url)
         assert topic.read(catalog) == [*texts(4, 3), "30:0", "30:1"]
         assert topic.read(catalog.refreshed()) == [*texts(4, 3), "30:0", "30:1"]
+
+
+def named_in(parts: Sequence[Part]) -> StreamedLedgers:
+    """A ledger with a segment for each part, which the metadata names."""
+    uuids = [UUID(int=0xD000 + number) for number, _ in enumerate(parts)]
+    objects: dict[str, bytes] = {}
+    for uuid, part in zip(uuids, parts, strict=True):
+        objects |= segment_objects(uuid, write_segment([part]))
+    segments = tuple(OffloadSegment(uuid=each, complete=True) for each in uuids)
+    context = OffloadContext(uuid=None, complete=True, segments=segments)
+    info = LedgerInfo(ledger_id=parts[0].ledger_id, offload=context)
+    return StreamedLedgers(objects, {info.ledger_id: info}, set())
+
+
+def test_segments_that_have_more_than_the_closed_ledger_are_told() -> None:
+    """One that was written before the ledger was closed cannot have entries behind its end."""
+    ((ledger_id, entries),) = ledgers(9)
+    size_bytes = sum(map(len, entries[:7]))
+    before = Part(ledger_id, entries, closed_ms=None)
+    found = named_in([before, Part(ledger_id, entries[5:7], 5, 7, size_bytes)])
+    with streamed(found) as topic, pytest.raises(CorruptIndexError, match="different numbers"):
+        topic.read()
 
 
 def test_a_ledger_of_both_kinds_is_read_once() -> None:
