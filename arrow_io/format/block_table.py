@@ -91,6 +91,11 @@ class BlockTable:
         """Id of the first entry of the first block: 0 in PIP-17."""
         return self._row_first_entry_id(0)
 
+    @property
+    def may_lack_entries(self) -> bool:
+        """Whether the offloader lost entries, or may have."""
+        return self.missing_from_entry_id is not None
+
     def block_of(self, entry_id: int) -> int:
         """Number of the block that holds an entry.
 

@@ -88,6 +88,11 @@ class ShareTable(BlockTable):
     ledger_id: int
     told_lengths: tuple[int, ...] | None = None
 
+    @property
+    def may_lack_entries(self) -> bool:
+        """As of any table: a writer that miscounts blocks may leave no room for entries."""
+        return self.told_lengths is not None
+
     def header_of(self, block: int) -> StreamingBlockHeader:
         """The header that must stand at a block's start."""
         length = self.block_stop(block) - self.block_start(block)

@@ -76,6 +76,12 @@ class LedgerCopy:
         """Bytes of both objects."""
         return sum(info.size_bytes for info in self.objects)
 
+    @property
+    def may_lack_entries(self) -> bool:
+        """Whether its writer lost entries, or may have."""
+        parts = () if self.ledger is None else self.ledger.parts
+        return any(each.table.may_lack_entries for each in parts)
+
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Whether a later listing shows the same sound objects."""
         versions = object_versions(self.index, self.data)

@@ -48,6 +48,8 @@ class Deletability:
         self._attempts: dict[LedgerObjectName | ShareName, str] = {}
         self.owners: dict[int, list[TopicLedgers]] = {}
         """The topics that have a ledger of an id, by the metadata."""
+        self.named: dict[UUID, str] = {}
+        """What the metadata says of each attempt or segment that it names, for whichever ledger."""
         self._states = {
             (topic.topic, state.ledger_id): state for topic in topics for state in topic.states
         }
@@ -60,6 +62,7 @@ class Deletability:
                 for uuid, state in _named_attempts(info):
                     self._attempts[LedgerObjectName(uuid, info.ledger_id)] = state
                     self._attempts[ShareName(uuid, info.ledger_id)] = state
+                    self.named[uuid] = state
 
     def doubt_of_copy(
         self, topic: TopicLedgers, copy: LedgerCopy, modified: datetime | None
@@ -176,6 +179,8 @@ def _doubt_of_place(state: TopicLedger | None) -> str | None:
         return "no copy that the metadata names can be read in its place"
     if state.info.offload is None or not state.info.offload.uuids:
         return "the metadata does not say which copy counts"
+    if state.copy is not None and state.copy.may_lack_entries:
+        return "the copy that counts may lack entries, which its writer lost"
     return None
 
 

@@ -80,12 +80,19 @@ class SegmentAuditor:
         if self._catalog.source is None:
             yield found
             return
-        yield judged(found, lambda: self._doubt_of_segment(known, found.modified))
+        yield judged(found, lambda: self._doubt_of_segment(segment, known, found.modified))
 
     def _doubt_of_segment(
-        self, shares: Iterable[tuple[LedgerCopy, TopicLedgers]], modified: datetime | None
+        self,
+        segment: SegmentCopy,
+        shares: Iterable[tuple[LedgerCopy, TopicLedgers]],
+        modified: datetime | None,
     ) -> str | None:
         """Why a ledger may need its share of a segment; the first reason of any."""
+        # Its index object may lack a ledger for which the metadata names it.
+        state = self._deletability.named.get(segment.name.uuid)
+        if state is not None:
+            return f"the metadata names it: {state}"
         doubts = (self._deletability.doubt_of_copy(topic, copy, modified) for copy, topic in shares)
         return next((doubt for doubt in doubts if doubt is not None), None)
 

@@ -563,6 +563,58 @@ def test_a_segment_that_no_ledger_needs_is_deleted(
     ]
 
 
+def deletable(
+    folder: Path, objects: dict[str, bytes], infos: Sequence[LedgerInfo]
+) -> set[tuple[str, ...]]:
+    """What an audit gives free of old objects, with metadata that is proven to be whole."""
+    bucket = folder / "bucket"
+    bucket.mkdir()
+    for name, data in objects.items():
+        (bucket / name).write_bytes(data)
+        os.utime(bucket / name, (1_700_000_000, 1_700_000_000))
+    saved = save_metadata(folder, metadata_of(*infos))
+    files = {each.name: each.read_bytes() for each in saved.iterdir()}
+    (saved / MANIFEST_FILE).write_bytes(manifest_json(NAME, files))
+    catalog = open_catalog(str(bucket), metadata={TOPIC: str(saved)})
+    found = audit(catalog, is_one_cluster=True)
+    assert not found.losses
+    return {each.objects for each in found.findings if each.deletable}
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_segment_that_the_metadata_names_for_any_ledger_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_named: bool
+) -> None:
+    """Even if its index object does not have that ledger."""
+    told = {"managedledgername": "public/default/persistent/orders"}
+    monkeypatch.setattr(Location, "user_metadata", lambda *_: told)
+    found = stream_ledgers(ledgers(2, 2, 2), (4,))
+    first = min(name for name in found.objects if not name.endswith("index"))
+    begun = LedgerInfo(ledger_id=40, entries=3, size_bytes=9, timestamp_ms=1_750_000_000_000)
+    if is_named:
+        segment = OffloadSegment(uuid=UUID(first))
+        begun = replace(
+            begun, offload=OffloadContext(uuid=None, complete=False, segments=(segment,))
+        )
+    freed = deletable(tmp_path, found.objects, (found.infos[30], begun))
+    assert freed == (set() if is_named else {(f"{first}-index", first)})
+
+
+@pytest.mark.parametrize("is_miscounted", [False, True])
+def test_what_a_miscounted_segment_may_lack_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_miscounted: bool
+) -> None:
+    """Its writer may have lost entries, which another attempt has."""
+    told = {"managedledgername": "public/default/persistent/orders"}
+    monkeypatch.setattr(Location, "user_metadata", lambda *_: told)
+    given = [(10, [entry(f"{n}" + "x" * 300) for n in range(8)])]
+    found = stream_ledgers(given, block_bytes=200, miscounts=is_miscounted)
+    other = stream_ledgers(given, block_bytes=200, number=0xC000)
+    (name,) = (each for each in other.objects if not each.endswith("index"))
+    freed = deletable(tmp_path, found.objects | other.objects, tuple(found.infos.values()))
+    assert freed == (set() if is_miscounted else {(f"{name}-index", name)})
+
+
 def test_a_catalog_shows_the_ledgers_of_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """With their topic if they name one, and as soon as index objects are read."""
     found = stream_ledgers(ledgers(4, 3), (2, 5))
