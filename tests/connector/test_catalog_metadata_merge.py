@@ -10,7 +10,12 @@ import pytest
 
 from arrow_io.errors import CorruptMetadataError
 from connector.catalog.metadata.merge import merge_metadata
-from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.metadata.topic_metadata import (
+    LedgerInfo,
+    OffloadContext,
+    OffloadSegment,
+    TopicMetadata,
+)
 from connector.topic_name import TopicName
 
 TOPIC: Final = TopicName.parse("orders")
@@ -98,6 +103,16 @@ def test_value_wins_over_the_answers() -> None:
     assert len(warnings) == 1
     for words in ("ledger 1", str(UUID(int=1)), str(UUID(int=2))):
         assert words in warnings[0]
+
+
+def test_segments_of_an_attempt_that_does_not_count_are_kept_in_mind() -> None:
+    """What any source names is not nobody's, be it a segment of streaming offload."""
+    segments = tuple(OffloadSegment(uuid=UUID(int=number)) for number in (5, 6))
+    begun = OffloadContext(uuid=None, complete=False, segments=segments)
+    value, stats = _topic(_ledger(1, begun)), _topic(_ledger(1, COMPLETE))
+    info = _topic(_ledger(1, _begun(9)))
+
+    assert _merged(value, info, stats)[0] == {1: _offload(9, 5, 6)}
 
 
 def test_answers_fill_what_the_value_lacks() -> None:

@@ -113,9 +113,8 @@ def _joined_offloads(
     if are_newer and answers.uuid in {None, value.uuid}:
         return replace(value, complete=True)
     taken, other = (answers, value) if are_newer else (value, answers)
-    if other.uuid in {None, taken.uuid}:
-        return taken
-    return replace(taken, other_uuids=(other.uuid,))
+    others = tuple(each for each in other.uuids if each not in taken.uuids)
+    return replace(taken, other_uuids=others) if others else taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
