@@ -49,6 +49,11 @@ class OpenLedger:
         raise NotImplementedError
 
     @property
+    def data_names(self) -> str:
+        """Names of the data objects, with commas between."""
+        return ", ".join(dict.fromkeys(part.name.data_name for part in self.parts))
+
+    @property
     def ledger_id(self) -> int:
         """BookKeeper ledger id."""
         return self.data.ledger_id

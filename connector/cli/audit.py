@@ -282,7 +282,7 @@ def _verified(
             yield Finding(
                 kind=FindingKind.DAMAGE,
                 text=problem,
-                objects=(result.object,),
+                objects=tuple(result.object.split(", ")),
                 topic=TopicName.parse(result.topic),
                 ledger_id=result.ledger_id,
                 stored_bytes=result.stored_bytes,

@@ -191,7 +191,7 @@ def _verified(
         url=str(ledger.location),
         topic=whole.topic,
         ledger_id=ledger.ledger_id,
-        object=ledger.name.data_name,
+        object=ledger.data_names,
         stored_bytes=ledger.data.stored_bytes,
         entries=entries,
         unchecked_entries=sum(each.unchecked_entries for each in whole.segments),
@@ -216,7 +216,7 @@ def _compared(verified: VerifiedLedger, before: VerifiedLedger | None) -> Verifi
 def _wrong_metadata(ledger: AnyLedger) -> list[str]:
     """What a broker would refuse in the user metadata of the data objects."""
     found = []
-    for name in (part.name.data_name for part in ledger.parts):
+    for name in dict.fromkeys(part.name.data_name for part in ledger.parts):
         try:
             metadata = ledger.location.user_metadata(name)
             wrong = None if metadata is None else check_format_version(metadata, object_key=name)

@@ -25,7 +25,7 @@ class VerifiedLedger:
     topic: str
     ledger_id: int
     object: str
-    """Name of the data object; of several, the first."""
+    """Name of the data object; of several, all of them, with commas between."""
     stored_bytes: int
     """How long the data objects of the ledger are by their index objects."""
     entries: int
@@ -85,8 +85,8 @@ class VerificationJournal:
 
     def find(self, ledger: AnyLedger) -> VerifiedLedger | None:
         """What was found of a ledger before; None if its objects were not verified."""
-        name, size_bytes = ledger.name, ledger.data.stored_bytes
-        return self._done.get((str(ledger.location), name.data_name, name.ledger_id, size_bytes))
+        size_bytes, ledger_id = ledger.data.stored_bytes, ledger.ledger_id
+        return self._done.get((str(ledger.location), ledger.data_names, ledger_id, size_bytes))
 
     def add(self, verified: VerifiedLedger) -> None:
         """Remember a ledger.

@@ -492,6 +492,26 @@ def test_ledgers_in_segments_are_verified(tmp_path: Path) -> None:
         assert read_now == [10, 20]
 
 
+def test_a_journal_knows_all_segments_of_a_ledger(tmp_path: Path) -> None:
+    """One that took another one's place, of the same size, was not verified."""
+    found = stream_ledgers(ledgers(4), (2,))
+    segments = [each.uuid for each in found.infos[10].offload.segments]  # type: ignore[union-attr]
+    damaged = bytearray(found.objects[str(segments[1])])
+    damaged[150] ^= 1
+    taken = UUID(int=0xC000)
+    found.objects[str(taken)] = bytes(damaged)
+    found.objects[f"{taken}-index"] = found.objects[f"{segments[1]}-index"]
+    journal = VerificationJournal(tmp_path / "journal")
+    with streamed(found) as topic:
+        (sound,) = verify(topic.catalog().ledgers_of([NAME]), journal=journal)
+        assert not sound.problems
+        named = tuple(OffloadSegment(uuid=each, complete=True) for each in (segments[0], taken))
+        context = OffloadContext(uuid=None, complete=True, segments=named)
+        topic.tell(replace(found.infos[10], offload=context))
+        (other,) = verify(topic.catalog().ledgers_of([NAME]), journal=journal)
+    assert other.problems
+
+
 def test_statistics_leave_ledgers_in_segments_out(tmp_path: Path) -> None:
     """They are read as before, and told as not known."""
     found = stream_ledgers(ledgers(4))
