@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from arrow_io.errors import TruncatedObjectError
@@ -22,7 +24,7 @@ from arrow_io.storage.ranges import RangeReader
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from arrow_io.format.object_names import SegmentName
     from arrow_io.format.streaming_block import StreamingBlockHeader
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _FIRST_LOOK_BYTES: Final = 4 << 10
 """Read where a block should begin; an entry, by which it may stand further behind, is small."""
+_ENTRY_HEADER: Final = struct.Struct(">iq")
 _LOOK_GROWTH: Final = 16
 _MAX_LOOK_BYTES: Final = 4 << 20
 
@@ -213,38 +216,84 @@ AnyLedger: TypeAlias = OffloadedLedger | SegmentedOffload
 """A ledger that is open for reading, of either kind."""
 
 
+class _Forward:
+    """Reads an object from its start on, some bytes more than are asked for, which it keeps."""
+
+    def __init__(self, reader: RangeReader) -> None:
+        self._reader = reader
+        self._start, self._data = 0, b""
+        self.size_bytes = reader.size_bytes
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes `[start, stop)`, as far as the object goes."""
+        stop = min(stop, self.size_bytes)
+        if start < self._start or stop > self._start + len(self._data):
+            ahead = min(max(stop, start + _FIRST_LOOK_BYTES), self.size_bytes)
+            self._start, self._data = start, self._reader.read(min(start, ahead), ahead)
+        return self._data[start - self._start : max(stop - self._start, 0)]
+
+    def places(self, wanted: bytes, first: int, last: int) -> Iterator[int]:
+        """Where some bytes stand that begin at `first … last` (inclusive), ascending."""
+        position, look_bytes = first, _FIRST_LOOK_BYTES - len(wanted)
+        while position <= last:
+            behind = min(position + look_bytes, last + 1)
+            data = self.read(position, behind + len(wanted) - 1)
+            place = data.find(wanted)
+            while place >= 0:
+                yield position + place
+                place = data.find(wanted, place + 1)
+            position, look_bytes = behind, min(look_bytes * _LOOK_GROWTH, _MAX_LOOK_BYTES)
+
+    def entry_bytes(self, position: int, entry_id: int) -> int | None:
+        """How many bytes an entry's data has whose frame begins there; None if none does."""
+        header = self.read(position, position + _ENTRY_HEADER.size)
+        if len(header) < _ENTRY_HEADER.size:
+            return None
+        length: int
+        length, found = _ENTRY_HEADER.unpack(header)
+        return length if length >= 0 and found == entry_id else None
+
+
 def _real_starts(reader: RangeReader, headers: Sequence[StreamingBlockHeader]) -> tuple[int, ...]:
     """Where blocks begin in an object that is longer than their writer counted.
 
     A block stands where it was counted to, or further behind; each by as much as the one before it
-    at least. One that is not found is taken to be where it should be, and shows when it is read.
+    at least, and by the data of that one's first entry more at most. One that is not found is taken
+    to be where it should be, and shows when it is read.
     """
     slack = reader.size_bytes - sum(each.block_length_bytes for each in headers)
     # Each byte is looked at about once, unless blocks are not where they can be.
     left_bytes = 2 * reader.size_bytes
-    starts, told, shift = [], 0, 0
-    for header in headers:
-        first = told + shift
-        # An entry is not longer, and a block is further behind than the last by one at most.
+    data = _Forward(reader)
+    starts: list[int] = []
+    told, shift, most = 0, 0, 0
+    for place, header in enumerate(headers):
+        first, wanted = told + shift, header.serialize()
         last = min(told + slack, first + min(MAX_MESSAGE_BYTES, left_bytes))
-        found = _find(reader, header.serialize(), first, last)
-        left_bytes -= (last if found is None else found) - first
-        starts.append(first if found is None else found)
-        shift = starts[-1] - told
+        near = min(first + most, last)
+        found = list(data.places(wanted, first, near))
+        if not found:
+            found = list(islice(data.places(wanted, near + 1, last), 1))
+        left_bytes -= (found[-1] if found else last) - first
+        start = found[0] if found else first
+        if len(found) > 1:
+            # An entry has the same bytes; a block begins where the entries of the one before end.
+            end = _end_of_entries(data, starts[-1], headers[place - 1])
+            start = end if end in found else start
+        starts.append(start)
+        shift = start - told
         told += header.block_length_bytes
+        most = data.entry_bytes(start + header.header_length_bytes, header.first_entry_id) or 0
     return *starts, reader.size_bytes
 
 
-def _find(reader: RangeReader, wanted: bytes, first: int, last: int) -> int | None:
-    """Where some bytes stand that begin at `first … last` (inclusive); None if they do not."""
-    position, look_bytes = first, _FIRST_LOOK_BYTES
-    while position <= last:
-        stop = min(min(position + look_bytes, last + 1) + len(wanted), reader.size_bytes)
-        if stop - position < len(wanted):
-            return None
-        place = reader.read(position, stop).find(wanted)
-        if place >= 0:
-            return position + place
-        position = stop - len(wanted) + 1
-        look_bytes = min(look_bytes * _LOOK_GROWTH, _MAX_LOOK_BYTES)
-    return None
+def _end_of_entries(data: _Forward, start: int, header: StreamingBlockHeader) -> int:
+    """Where a block ends whose last entry begins within the length that its writer counted."""
+    told_stop = start + header.block_length_bytes
+    position, entry_id = start + header.header_length_bytes, header.first_entry_id
+    while position < told_stop:
+        length = data.entry_bytes(position, entry_id)
+        if length is None:
+            break
+        position, entry_id = position + _ENTRY_HEADER.size + length, entry_id + 1
+    return max(position, told_stop)

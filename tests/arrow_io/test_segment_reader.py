@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -77,6 +78,25 @@ def test_bytes_behind_the_data_are_told() -> None:
     segment = opened(longer, len(longer.data))
     assert segment.starts == (0, 4096, 8202)
     assert "10 bytes more" in segment.warnings[0]
+
+
+@pytest.mark.parametrize("size", [2000, 20_000])
+def test_no_entry_is_taken_for_a_block(size: int) -> None:
+    """Whoever sends messages may put the next block's header into one, with entries behind it."""
+    told = struct.pack(">Iqqqq", 0x26A66D32, 128, 200, 2, 7).ljust(128, b"\0")
+    forged = told + struct.pack(">iq", 6, 2) + b"forged" + b"\xfe\xdc\xde\xad" * 40
+    # Where the header should be by its writer's count.
+    entries = [b"a" * size, b"x" * 500 + forged.ljust(size, b"y"), b"real" * 20, b"more"]
+    segment = write_segment(
+        [Part(7, entries, block_entries=[2, 1, 1])], block_bytes=200, miscounts=True
+    )
+    assert not segment.lost
+    with memory_bucket(segment_objects(NAME.uuid, segment)) as bucket:
+        opened = OffloadedSegment.open(
+            Location(bucket.url), NAME, data_size_bytes=len(segment.data)
+        )
+        ledger = SegmentedOffload(share_ledger(opened, 7), None)
+        assert [each.data for each in ledger.read_entries(0, 3)] == entries
 
 
 def test_a_block_that_is_not_found_stays_where_it_should_be() -> None:
