@@ -224,11 +224,11 @@ class _Forward:
         self._start, self._data = 0, b""
         self.size_bytes = reader.size_bytes
 
-    def read(self, start: int, stop: int) -> bytes:
-        """The bytes `[start, stop)`, as far as the object goes."""
+    def read(self, start: int, stop: int, least_bytes: int = _FIRST_LOOK_BYTES) -> bytes:
+        """The bytes `[start, stop)`, as far as the object goes; a request asks for so many."""
         stop = min(stop, self.size_bytes)
         if start < self._start or stop > self._start + len(self._data):
-            ahead = min(max(stop, start + _FIRST_LOOK_BYTES), self.size_bytes)
+            ahead = min(max(stop, start + least_bytes), self.size_bytes)
             self._start, self._data = start, self._reader.read(min(start, ahead), ahead)
         return self._data[start - self._start : max(stop - self._start, 0)]
 
@@ -244,9 +244,11 @@ class _Forward:
                 place = data.find(wanted, place + 1)
             position, look_bytes = behind, min(look_bytes * _LOOK_GROWTH, _MAX_LOOK_BYTES)
 
-    def entry_bytes(self, position: int, entry_id: int) -> int | None:
+    def entry_bytes(
+        self, position: int, entry_id: int, least_bytes: int = _FIRST_LOOK_BYTES
+    ) -> int | None:
         """How many bytes an entry's data has whose frame begins there; None if none does."""
-        header = self.read(position, position + _ENTRY_HEADER.size)
+        header = self.read(position, position + _ENTRY_HEADER.size, least_bytes)
         if len(header) < _ENTRY_HEADER.size:
             return None
         length: int
@@ -292,7 +294,8 @@ def _end_of_entries(data: _Forward, start: int, header: StreamingBlockHeader) ->
     told_stop = start + header.block_length_bytes
     position, entry_id = start + header.header_length_bytes, header.first_entry_id
     while position < told_stop:
-        length = data.entry_bytes(position, entry_id)
+        ahead_bytes = min(told_stop - position, _MAX_LOOK_BYTES)
+        length = data.entry_bytes(position, entry_id, ahead_bytes)
         if length is None:
             break
         position, entry_id = position + _ENTRY_HEADER.size + length, entry_id + 1
