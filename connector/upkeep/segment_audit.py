@@ -13,7 +13,7 @@ from connector.catalog.topic_ledgers import LedgerStanding
 from connector.upkeep.findings import NO_TOPIC, FindingKind, doubted, judged, of_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from connector.catalog.catalog import Catalog
@@ -85,7 +85,7 @@ class SegmentAuditor:
     def _doubt_of_segment(
         self,
         segment: SegmentCopy,
-        shares: Iterable[tuple[LedgerCopy, TopicLedgers]],
+        shares: Sequence[tuple[LedgerCopy, TopicLedgers]],
         modified: datetime | None,
     ) -> str | None:
         """Why a ledger may need its share of a segment; the first reason of any."""
@@ -93,6 +93,8 @@ class SegmentAuditor:
         state = self._deletability.named.get(segment.name.uuid)
         if state is not None:
             return f"the metadata names it: {state}"
+        if len({topic.topic for _, topic in shares}) > 1:
+            return "its ledgers are of several topics, of which no writer makes a segment"
         doubts = (self._deletability.doubt_of_copy(topic, copy, modified) for copy, topic in shares)
         return next((doubt for doubt in doubts if doubt is not None), None)
 

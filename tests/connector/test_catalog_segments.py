@@ -635,6 +635,33 @@ def test_what_a_miscounted_segment_may_lack_stays(
     assert freed == (set() if is_miscounted else {(f"{name}-index", name)})
 
 
+def test_a_segment_of_several_topics_stays(tmp_path: Path) -> None:
+    """No writer makes one, and one of them may be a topic of which messages cannot be read."""
+    given = ledgers(2, 2, 2)
+    double = stream_ledgers(given[:2], number=0xC000)
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    objects, metadata = double.objects, {}
+    for number, mine in enumerate((given[:1], given[1:])):
+        found = stream_ledgers(mine, (2,), number=0xA000 + 100 * number)
+        topic = TopicName.parse(f"{TOPIC}-{number}")
+        told = replace(metadata_of(*found.infos.values()), topic=topic)
+        saved = save_metadata(tmp_path / str(number), told)
+        files = {each.name: each.read_bytes() for each in saved.iterdir()}
+        (saved / MANIFEST_FILE).write_bytes(manifest_json(topic, files))
+        metadata[str(topic)] = str(saved)
+        objects |= found.objects
+    # Ledger 30 is lost.
+    lost = str(UUID(int=0xA000 + 101))
+    for name, data in objects.items():
+        if not name.startswith(lost):
+            (bucket / name).write_bytes(data)
+            os.utime(bucket / name, (1_700_000_000, 1_700_000_000))
+    found_now = audit(open_catalog(str(bucket), metadata=metadata), is_one_cluster=True)
+    assert [each.ledger_id for each in found_now.losses] == [30]
+    assert [each.objects for each in found_now.findings if each.deletable] == []
+
+
 def test_a_catalog_shows_the_ledgers_of_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """With their topic if they name one, and as soon as index objects are read."""
     found = stream_ledgers(ledgers(4, 3), (2, 5))
