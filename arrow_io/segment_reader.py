@@ -234,7 +234,7 @@ class _Forward:
 
     def places(self, wanted: bytes, first: int, last: int) -> Iterator[int]:
         """Where some bytes stand that begin at `first … last` (inclusive), ascending."""
-        position, look_bytes = first, _FIRST_LOOK_BYTES - len(wanted)
+        position, look_bytes = first, max(_FIRST_LOOK_BYTES - len(wanted), 1)
         while position <= last:
             behind = min(position + look_bytes, last + 1)
             data = self.read(position, behind + len(wanted) - 1)

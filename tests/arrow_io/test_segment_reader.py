@@ -10,7 +10,11 @@ from uuid import UUID
 import pytest
 
 from arrow_io.errors import EntryNotInLedgerError, ObjectChangedError, UnknownFormatError
-from arrow_io.format.index_block import FORMAT_VERSION_KEY, MANAGED_LEDGER_NAME_KEY
+from arrow_io.format.index_block import (
+    FORMAT_VERSION_KEY,
+    MANAGED_LEDGER_NAME_KEY,
+    MAX_BLOCK_HEADER_BYTES,
+)
 from arrow_io.format.object_names import SegmentName
 from arrow_io.ledger_reader import ObjectVersions
 from arrow_io.segment_reader import OffloadedSegment, SegmentedOffload
@@ -78,6 +82,16 @@ def test_bytes_behind_the_data_are_told() -> None:
     segment = opened(longer, len(longer.data))
     assert segment.starts == (0, 4096, 8202)
     assert "10 bytes more" in segment.warnings[0]
+
+
+def test_blocks_with_long_headers_are_looked_for() -> None:
+    """The index object says how long they are, and what is asked for at once may be shorter."""
+    segment = write_segment([Part(7, [b"a"]), Part(8, [b"b"])], block_bytes=8192)
+    for header_bytes in (MAX_BLOCK_HEADER_BYTES - 1, MAX_BLOCK_HEADER_BYTES):
+        index = bytearray(segment.index)
+        index[16:24] = header_bytes.to_bytes(8)
+        longer = Segment(segment.data + b"x" * 10_000, bytes(index))
+        assert opened(longer, len(longer.data)).starts == (0, 8192, 26384)
 
 
 @pytest.mark.parametrize("size", [2000, 20_000])
