@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 from google.protobuf.message import DecodeError
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from arrow_io.format.entry_frame import BytesLike
 
 GROUPS_OFFSET = 24
+MAX_LEDGERS = 1 << 16
+"""Most ledgers that are believed to be in one segment: each takes some kilobytes of memory."""
 
 _FIXED = struct.Struct(">Iiqq")
 _GROUP = struct.Struct(">qii")
@@ -257,7 +259,11 @@ def _read_segment_index(data: bytes) -> SegmentIndex:
     if not STREAMING_FIELDS_BYTES <= header_length <= MAX_BLOCK_HEADER_BYTES:
         allowed = f"allowed are {STREAMING_FIELDS_BYTES} … {MAX_BLOCK_HEADER_BYTES}"
         _corrupt(f"block header length {header_length}; {allowed}", DATA_HEADER_LENGTH_OFFSET)
-    groups = sorted(_groups(data, index_length), key=lambda each: each.rows[0].offset)
+    groups = sorted(
+        islice(_groups(data, index_length), MAX_LEDGERS + 1), key=lambda each: each.rows[0].offset
+    )
+    if len(groups) > MAX_LEDGERS:
+        _corrupt(f"more than {MAX_LEDGERS} ledgers are in the index block", GROUPS_OFFSET)
     if not groups:
         _corrupt("there is no ledger in the index block", GROUPS_OFFSET)
     if len({each.ledger_id for each in groups}) < len(groups):

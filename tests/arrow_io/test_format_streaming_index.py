@@ -16,6 +16,7 @@ from arrow_io.errors import (
     TruncatedObjectError,
     UnknownFormatError,
 )
+from arrow_io.format import streaming_index
 from arrow_io.format.index_block import MAX_INDEX_OBJECT_BYTES
 from arrow_io.format.object_names import SegmentName
 from arrow_io.format.streaming_index import SegmentIndex, read_segment_index
@@ -186,3 +187,13 @@ def test_changed_bytes_are_read_or_refused(data: st.DataObject) -> None:
         assert 0 <= table.least_entry_id <= table.last_entry_id
     assert stop == index.data_object_length_bytes
     assert sum(each.block_length_bytes for each in index.headers) == stop
+
+
+def test_no_more_ledgers_are_believed_than_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index object has room for a million."""
+    index = write_segment([Part(number, [b"a"]) for number in range(4)]).index
+    monkeypatch.setattr(streaming_index, "MAX_LEDGERS", 4)
+    assert len(read_segment_index(index, object_key="k").groups) == 4
+    monkeypatch.setattr(streaming_index, "MAX_LEDGERS", 3)
+    with pytest.raises(CorruptIndexError, match="more than 3 ledgers"):
+        read_segment_index(index, object_key="k")
