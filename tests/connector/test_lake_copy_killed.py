@@ -260,11 +260,22 @@ def server(faults: S3Faults) -> Iterator[S3Server]:
 def test_any_request_to_s3_may_fail(
     kind: str, fault: Fault, source: MemoryBucket, server: S3Server, faults: S3Faults
 ) -> None:
-    """Ours or one of `deltalake`: done though no answer came, or not done, it changes no row."""
+    """Ours or one of `deltalake`: done though no answer came, or not done, it changes no row.
+
+    To lose the answer of a request that changes nothing is as if it failed.
+    """
     options = server.storage_options
     given: dict[str, Any] = {"target_options": options, "executor": one_by_one}
     given |= {"sizes": CopySizes(), "partition_by": None}
-    for step in itertools.count(1):
+    faults.heal()
+    copy(source, f"s3://{server.new_bucket()}/t", kind, **given)
+    steps = [
+        step
+        for step, request in enumerate(faults.requests, 1)
+        if fault is Fault.ERROR_500 or not request.startswith(("GET", "HEAD"))
+    ]
+    assert len(steps) > 2
+    for step in steps:
         target = f"s3://{server.new_bucket()}/t"
         faults.plan(fault, first=step)
         try:
@@ -272,12 +283,8 @@ def test_any_request_to_s3_may_fail(
         except PulsarOffloadError:
             faults.heal()
             copy(source, target, kind, **given)
-        is_over = len(faults.requests) < step
         faults.heal()
         check(source, target, kind, options)
-        if is_over:
-            assert step > 8
-            return
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()], ids=["err", "int"])
