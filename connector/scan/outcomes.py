@@ -47,6 +47,8 @@ def with_outcomes(
     if statistics is None or read.options.uncommitted or not read.ranges:
         return read
     known = KnownTransactions(statistics, read.origin.topic)
+    if not known.has_any:
+        return read
     wanted = {each.ledger_id for each in read.ranges}
     have = known.have([each for each in ledgers if each.ledger_id in wanted])
     if not any(have.values()):

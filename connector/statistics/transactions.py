@@ -63,6 +63,11 @@ class KnownTransactions:
         self._loaded: dict[int, list[SegmentTransactions] | None] = {}
         self.problems: list[str] = list(statistics.problems)
 
+    @property
+    def has_any(self) -> bool:
+        """Whether any ledger that statistics tell of has messages of transactions; no request."""
+        return any(pc.any(_is_over(known, "transactional")).as_py() for _, known in self._files)
+
     def have(self, ledgers: Sequence[Ledger]) -> dict[int, bool]:
         """The ids of those ledgers that are known, and whether they have messages of transactions.
 

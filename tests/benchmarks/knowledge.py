@@ -19,8 +19,8 @@ from arrow_io.storage.object_version import ETag
 from connector import open_catalog, open_topic
 from connector.catalog.topic_ledgers import TopicLedgers
 from connector.filters import ArrowFilter
-from connector.scan.pruning import topic_read
 from connector.scan.read_options import ReadOptions
+from connector.scan.topic_scan import Scan
 from connector.statistics.segments import SEGMENT_BYTES, SEGMENT_SCHEMA, version_text
 from connector.statistics.store import Statistics
 from connector.topic_name import TopicName
@@ -189,9 +189,10 @@ def _planned(
         projection(), columns, row_filter=ArrowFilter.of(question, columns.schema)
     )
     began = time.process_time()
-    read = topic_read(topic, options, Statistics.opened(location))
+    reads = Scan((topic,), options, Statistics.opened(location)).reads()
     cpu_seconds = time.process_time() - began
-    return Planned(name, len(read.ranges), cpu_seconds, pa.default_memory_pool().max_memory())
+    ranges = sum(len(each.ranges) for each in reads)
+    return Planned(name, ranges, cpu_seconds, pa.default_memory_pool().max_memory())
 
 
 def _segments(first: int) -> pa.Table:
