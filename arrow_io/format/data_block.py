@@ -21,11 +21,15 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from arrow_io.errors import CorruptBlockError, TruncatedObjectError
+from arrow_io.errors import CorruptBlockError, FormatError, TruncatedObjectError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES, BytesLike
 from arrow_io.format.magics import DATA_BLOCK_MAGIC, check_magic
 from arrow_io.wording import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HEADER_LENGTH_OFFSET = 4
 BLOCK_LENGTH_OFFSET = 12
@@ -85,32 +89,58 @@ def read_block_header(
         UnknownFormatError: The block has another magic.
         CorruptBlockError: A field differs from what is expected.
     """
+    try:
+        check_block_fields(buffer, _FIELDS, DATA_BLOCK_MAGIC, expected, offset=offset)
+    except FormatError as error:
+        error.located(object_key=object_key, ledger_id=ledger_id)
+        raise
+    return expected
+
+
+def check_block_fields(
+    buffer: BytesLike,
+    layout: struct.Struct,
+    magic: int,
+    expected: BlockHeader,
+    further: Sequence[tuple[str, int, int]] = (),
+    *,
+    offset: int,
+) -> None:
+    """Compare the header of a data block, of either format, with what the index block says.
+
+    Args:
+        buffer: The data block from its first byte on; at least its header.
+        layout: Its fields: the magic, those of `BlockHeader` as they stand, and further ones.
+        magic: The magic.
+        expected: What the index block says of this block.
+        further: Name, value and offset within the header of each further field, likewise.
+        offset: Byte offset of the block within the data object, for errors.
+
+    Raises:
+        TruncatedObjectError: `buffer` is shorter than the header.
+        UnknownFormatError: The block has another magic.
+        CorruptBlockError: A field differs from what is expected.
+    """
     if len(buffer) < expected.header_length_bytes:
         message = (
             f"{counted(len(buffer), 'byte')} where a block header of"
             f" {expected.header_length_bytes} must stand"
         )
-        raise TruncatedObjectError(
-            message, object_key=object_key, ledger_id=ledger_id, offset=offset
-        )
-    magic, header_length_bytes, block_length_bytes, first_entry_id = _FIELDS.unpack_from(buffer)
-    check_magic(magic, DATA_BLOCK_MAGIC, object_key=object_key, ledger_id=ledger_id, offset=offset)
-    header = BlockHeader(block_length_bytes, first_entry_id, header_length_bytes)
-    for name, found, wanted, field_offset in (
-        ("header length", header_length_bytes, expected.header_length_bytes, HEADER_LENGTH_OFFSET),
-        ("block length", block_length_bytes, expected.block_length_bytes, BLOCK_LENGTH_OFFSET),
-        ("first entry id", first_entry_id, expected.first_entry_id, FIRST_ENTRY_ID_OFFSET),
-    ):
-        if found != wanted:
-            message = f"{name} {found} in the block header, {wanted} by the index block"
+        raise TruncatedObjectError(message, offset=offset)
+    found_magic, *found = layout.unpack_from(buffer)
+    check_magic(found_magic, magic, offset=offset)
+    wanted = (
+        ("header length", expected.header_length_bytes, HEADER_LENGTH_OFFSET),
+        ("block length", expected.block_length_bytes, BLOCK_LENGTH_OFFSET),
+        ("first entry id", expected.first_entry_id, FIRST_ENTRY_ID_OFFSET),
+        *further,
+    )
+    for number, (name, value, field_offset) in zip(found, wanted, strict=True):
+        if number != value:
+            message = f"{name} {number} in the block header, {value} by the index block"
             raise CorruptBlockError(
-                message,
-                object_key=object_key,
-                ledger_id=ledger_id,
-                entry_id=expected.first_entry_id,
-                offset=offset + field_offset,
+                message, entry_id=expected.first_entry_id, offset=offset + field_offset
             )
-    return header
 
 
 def padding(n_bytes: int) -> bytes:

@@ -24,15 +24,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import CorruptBlockError, TruncatedObjectError
-from arrow_io.format.data_block import (
-    BLOCK_HEADER_BYTES,
-    BLOCK_LENGTH_OFFSET,
-    FIRST_ENTRY_ID_OFFSET,
-    HEADER_LENGTH_OFFSET,
-)
-from arrow_io.format.magics import STREAMING_DATA_BLOCK_MAGIC, check_magic
-from arrow_io.wording import counted
+from arrow_io.format.data_block import BLOCK_HEADER_BYTES, BlockHeader, check_block_fields
+from arrow_io.format.magics import STREAMING_DATA_BLOCK_MAGIC
 
 if TYPE_CHECKING:
     from arrow_io.format.entry_frame import BytesLike
@@ -81,22 +74,8 @@ def check_streaming_header(
         UnknownFormatError: The block has another magic.
         CorruptBlockError: A field differs from what is expected.
     """
-    if len(buffer) < expected.header_length_bytes:
-        message = (
-            f"{counted(len(buffer), 'byte')} where a block header of"
-            f" {expected.header_length_bytes} must stand"
-        )
-        raise TruncatedObjectError(message, offset=offset)
-    magic, header_length, block_length, first_entry_id, ledger_id = _FIELDS.unpack_from(buffer)
-    check_magic(magic, STREAMING_DATA_BLOCK_MAGIC, offset=offset)
-    for name, found, wanted, field_offset in (
-        ("header length", header_length, expected.header_length_bytes, HEADER_LENGTH_OFFSET),
-        ("block length", block_length, expected.block_length_bytes, BLOCK_LENGTH_OFFSET),
-        ("first entry id", first_entry_id, expected.first_entry_id, FIRST_ENTRY_ID_OFFSET),
-        ("ledger id", ledger_id, expected.ledger_id, LEDGER_ID_OFFSET),
-    ):
-        if found != wanted:
-            message = f"{name} {found} in the block header, {wanted} by the index block"
-            raise CorruptBlockError(
-                message, entry_id=expected.first_entry_id, offset=offset + field_offset
-            )
+    common = BlockHeader(
+        expected.block_length_bytes, expected.first_entry_id, expected.header_length_bytes
+    )
+    owner = ("ledger id", expected.ledger_id, LEDGER_ID_OFFSET)
+    check_block_fields(buffer, _FIELDS, STREAMING_DATA_BLOCK_MAGIC, common, [owner], offset=offset)
