@@ -250,7 +250,7 @@ class Bucket:
         shares = [name for name in self._shares if name.ledger_id in ids]
         return [*(name for each in ids for name in named.get(each, ())), *shares]
 
-    @property
+    @cached_property
     def _shares(self) -> dict[LedgerObjectName | ShareName, SegmentedCopy]:
         """What segments have of ledgers, the newest first."""
         if not self.listing.segments:

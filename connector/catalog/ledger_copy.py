@@ -84,10 +84,7 @@ class LedgerCopy:
 
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Whether a later listing shows the same sound objects."""
-        versions = object_versions(self.index, self.data)
-        same = (self.index, self.data) == (index, data)
-        same = same and versions.agrees_with(object_versions(index, data))
-        return same and index.modified is not None and self.ledger is not None
+        return self.ledger is not None and are_same(self.index, self.data, index, data)
 
     def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> LedgerCopy:
         """The copy with the versions of a later listing, which shows the same sound objects."""
@@ -150,6 +147,19 @@ def read_copy(
         message = "nothing tells which topic the ledger belongs to"
         error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
     return LedgerCopy(name, index, data, topic, None if error else ledger, error, cut)
+
+
+def are_same(
+    index: ObjectInfo,
+    data: ObjectInfo | None,
+    later_index: ObjectInfo,
+    later_data: ObjectInfo | None,
+) -> bool:
+    """Whether two listings surely show the same two objects; data objects may not be there."""
+    versions = object_versions(index, data)
+    same = (index, data) == (later_index, later_data)
+    same = same and versions.agrees_with(object_versions(later_index, later_data))
+    return same and later_index.modified is not None
 
 
 def object_versions(index: ObjectInfo, data: ObjectInfo | None) -> ObjectVersions:

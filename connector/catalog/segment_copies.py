@@ -21,7 +21,7 @@ from arrow_io.format.object_names import SegmentName, ShareName
 from arrow_io.lazy import cached_property
 from arrow_io.segment_reader import OffloadedSegment, SegmentedOffload
 from arrow_io.segmented_ledger import SegmentedLedger
-from connector.catalog.ledger_copy import LedgerCopy, object_versions
+from connector.catalog.ledger_copy import LedgerCopy, are_same, object_versions
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -63,10 +63,7 @@ class SegmentCopy:
 
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Whether a later listing shows the same sound objects."""
-        versions = object_versions(self.index, self.data)
-        same = (self.index, self.data) == (index, data)
-        same = same and versions.agrees_with(object_versions(index, data))
-        return same and index.modified is not None and self.error is None
+        return self.error is None and are_same(self.index, self.data, index, data)
 
     @cached_property
     def copies(self) -> tuple[SegmentedCopy, ...]:
