@@ -53,7 +53,7 @@ test-broker: broker ## Run the tests against a real Pulsar, which Maven download
 	@$(call with_maven,$(BIN)/python -m pytest -m broker tests/broker)
 
 .PHONY: broker
-broker: .venv/broker-installed build/broker/classpath.txt ## Download the Pulsar of test-broker
+broker: install build/broker/classpath.txt ## Download the Pulsar of test-broker
 
 .PHONY: test-stores
 test-stores: stores ## Run the tests against emulators of GCS and Azure, from Go and npm
@@ -134,10 +134,6 @@ with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
 	@echo "$(CURDIR)/spark_ds/autoload" >"$$($(BIN)/python -c \
 		'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_pulsar_offload.pth"
 	@touch .venv/demo-installed $@
-
-.venv/broker-installed: .venv/dev-installed
-	@$(BIN)/python -m pip install -qq --group broker
-	@touch $@
 
 # The file that Maven makes last tells that all are there.
 build/broker/classpath.txt: tests/broker/pom.xml

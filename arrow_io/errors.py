@@ -89,6 +89,14 @@ class StorageError(PulsarOffloadError, OSError):
     """The object store refused a request, or still failed at the last attempt."""
 
 
+class BrokerError(PulsarOffloadError, ConnectionError):
+    """A broker cannot be reached, refuses, or gives nothing for too long."""
+
+
+class TrimmedEntriesError(PulsarOffloadError, LookupError):
+    """A cluster deleted entries of a topic while they were read from it."""
+
+
 class ObjectChangedError(StorageError):
     """An object was replaced since it was listed or first read; none of its rows can be trusted."""
 

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import (
+    BrokerError,
     ChecksumError,
     ConcurrentCopyError,
     CorruptBlockError,
@@ -32,6 +33,7 @@ from arrow_io.errors import (
     SchemaError,
     StorageError,
     TopicNotFoundError,
+    TrimmedEntriesError,
     TruncatedObjectError,
     UndecodedValuesWarning,
     UnknownFormatError,
@@ -87,6 +89,7 @@ else:
 
 
 __all__ = [
+    "BrokerError",
     "Catalog",
     "ChecksumError",
     "ConcurrentCopyError",
@@ -125,6 +128,7 @@ __all__ = [
     "TableSummary",
     "TopicDataset",
     "TopicNotFoundError",
+    "TrimmedEntriesError",
     "TruncatedObjectError",
     "UndecodedValuesWarning",
     "UnknownFormatError",

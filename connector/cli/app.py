@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from arrow_io.errors import (
+    BrokerError,
     ConcurrentCopyError,
     EncryptedPayloadError,
     EntryTooLargeError,
@@ -213,7 +214,7 @@ def _exit_code(error: PulsarOffloadError) -> ExitCode:
             return ExitCode.USAGE
         case TopicNotFoundError():
             return ExitCode.TOPIC_NOT_FOUND
-        case StorageError() | MissingObjectError():
+        case StorageError() | MissingObjectError() | BrokerError():
             return ExitCode.STORAGE
         case (
             FormatError()

@@ -39,6 +39,8 @@ _BUILTINS: Final = {
     "CorruptStatisticsError": (ValueError,),
     "CorruptProgressError": (ValueError,),
     "LateLedgerError": (LookupError,),
+    "BrokerError": (ConnectionError, OSError),
+    "TrimmedEntriesError": (LookupError,),
     "OpenTransactionError": (BlockingIOError,),
     "MissingEntriesError": (ValueError, LookupError),
     "CorruptEntryError": (ValueError,),

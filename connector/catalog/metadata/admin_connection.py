@@ -12,23 +12,22 @@ it, and the values of all answers.
 
 from __future__ import annotations
 
-import math
 import ssl
 import threading
 import time
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from io import BufferedReader, RawIOBase
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from arrow_io.errors import FormatError, OptionError, StorageError
 from arrow_io.storage.failures import RetryPolicy, http_status, is_transient
-from arrow_io.storage.hidden import HiddenBytes, HiddenText
+from arrow_io.storage.hidden import HiddenText
 from arrow_io.storage.redaction import redacted, redacted_urls
 from arrow_io.wording import counted
 from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
+from connector.cluster_access import ClusterAccess, read_access
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,46 +59,21 @@ MAX_ALL_VALUES: Final = 20_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdminOptions:
-    """How the admin API is reached.
+class AdminOptions(ClusterAccess):
+    """How the admin API is reached; a whole answer may take ten times the longest silence.
 
     Raises:
         OptionError: A value is not allowed, or two exclude each other.
     """
 
-    token: str | None = field(default=None, repr=False)
-    """Token of Pulsar's token authentication (a JSON Web Token)."""
-    token_file: str | None = None
-    """File that has the token in it; read for each request, because tokens are renewed."""
-    ca_file: str | None = None
-    """PEM file of the authorities that the server's certificate is checked against; by default
-    those of the system."""
-    cert_file: str | None = None
-    """PEM file of the client's certificate, for TLS authentication."""
-    key_file: str | None = None
-    """PEM file of the client's private key, not encrypted; may be in `cert_file` too."""
-    verify_hostname: bool = True
-    """Whether the server's certificate must be for the host that is asked."""
-    timeout_s: float = 30.0
-    """Longest silence of the server, in seconds; a whole answer may take ten times as long."""
     namespaces: tuple[str, ...] = ()
     """Namespaces (`tenant/namespace`) whose topics are listed; by default all that there are, which
     only a superuser of the cluster may ask for."""
 
     def __post_init__(self) -> None:
         """Check what can be checked without a request."""
-        if self.token is not None and self.token_file is not None:
-            message = "both token and token_file: give one of them"
-            raise OptionError(message)
-        if self.token is not None:
-            object.__setattr__(self, "token", HiddenText(self.token))
-            _check_token(self.token, "the token")
-        if self.key_file is not None and self.cert_file is None:
-            message = "key_file needs cert_file, the certificate of the key"
-            raise OptionError(message)
-        if not 0 < self.timeout_s < math.inf:
-            message = f"timeout_s is a number of seconds above 0, not {self.timeout_s}"
-            raise OptionError(message)
+        # Without arguments, `super` would mean the class that `slots` replaces.
+        super(AdminOptions, self).__post_init__()
         for namespace in self.namespaces:
             parts = namespace.split("/")
             if len(parts) not in _NAMESPACE_PARTS or not all(parts):
@@ -113,25 +87,7 @@ def parse_options(options: Mapping[str, object]) -> AdminOptions:
     Raises:
         OptionError: An option is unknown, or its value is not allowed.
     """
-    names = [each.name for each in fields(AdminOptions)]
-    unknown = sorted(set(options) - set(names))
-    if unknown:
-        message = f"unknown metadata option {unknown[0]!r}; the options are {', '.join(names)}"
-        raise OptionError(message)
-    checked: dict[str, Any] = {}
-    for name, value in options.items():
-        match name:
-            case _ if value is None:
-                continue
-            case "verify_hostname":
-                checked[name] = _flag(name, value)
-            case "timeout_s":
-                checked[name] = _number(name, value)
-            case "namespaces":
-                checked[name] = _names(name, value)
-            case _:
-                checked[name] = _text(name, value)
-    return AdminOptions(**checked)
+    return read_access(AdminOptions, "metadata option", options)
 
 
 class AdminConnection:
@@ -189,7 +145,7 @@ class AdminConnection:
             FormatError: The answer is longer than `MAX_METADATA_BYTES`, has more values than
                 `MAX_ANSWER_VALUES`, or all answers together have more than `MAX_ALL_VALUES`.
         """
-        token = self._token()
+        token = self.options.current_token()
         try:
             return self._retry.call(lambda: self._followed(path, token))
         except (OSError, HTTPException, UnicodeError) as error:
@@ -288,20 +244,6 @@ class AdminConnection:
             )
             raise StorageError(message)
         return target
-
-    def _token(self) -> str | None:
-        file = self.options.token_file
-        if file is None:
-            return self.options.token
-        try:
-            with Path(file).open("rb") as opened:
-                data = HiddenBytes(opened.read(_MAX_TOKEN_BYTES + 1))
-            token = HiddenText(data.decode("ascii", "replace")).strip()
-        except OSError as error:
-            message = f"the token file {file} cannot be read: {error.strerror}"
-            raise OptionError(message) from None
-        _check_token(token, f"what is in the token file {file}")
-        return token
 
     def _failure(self, path: str, error: Exception, token: str | None) -> str:
         what = f"request to {self.url}{path} failed"
@@ -415,45 +357,3 @@ def _tls_context(options: AdminOptions) -> ssl.SSLContext:
         raise OptionError(message) from None
     context.check_hostname = options.verify_hostname
     return context
-
-
-def _check_token(token: str, what: str) -> None:
-    # Else http.client would show it in its error, or it would end the header.
-    if not token or not token.isascii() or not token.isprintable() or len(token) > _MAX_TOKEN_BYTES:
-        message = f"{what} is not a token: it is empty, too long, or has characters that none has"
-        raise OptionError(message)
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        message = f"the metadata option {name} is text, not {type(value).__name__}"
-        raise OptionError(message)
-    return value
-
-
-def _flag(name: str, value: object) -> bool:
-    flags = {"true": True, "false": False}
-    if isinstance(value, str) and value.lower() in flags:
-        return flags[value.lower()]
-    if not isinstance(value, bool):
-        message = f"the metadata option {name} is true or false, not {value!r}"
-        raise OptionError(message)
-    return value
-
-
-def _number(name: str, value: object) -> float:
-    try:
-        if isinstance(value, int | float | str) and not isinstance(value, bool):
-            return float(value)
-    except (ValueError, OverflowError):
-        pass
-    message = f"the metadata option {name} is a number, not {value!r}"
-    raise OptionError(message)
-
-
-def _names(name: str, value: object) -> tuple[str, ...]:
-    names = value.split(",") if isinstance(value, str) else value
-    if not isinstance(names, list | tuple):
-        message = f"the metadata option {name} is a list of text, not {type(value).__name__}"
-        raise OptionError(message)
-    return tuple(_text(name, each).strip() for each in names)

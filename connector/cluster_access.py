@@ -1,0 +1,145 @@
+"""How a cluster lets us in, by its admin API or its brokers: a token, certificates, patience."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.hidden import HiddenBytes, HiddenText
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MAX_TOKEN_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAccess:
+    """What a cluster is shown, and how it is known.
+
+    Raises:
+        OptionError: A value is not allowed, or two exclude each other.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    """Token of Pulsar's token authentication (a JSON Web Token)."""
+    token_file: str | None = None
+    """File that has the token in it; read whenever it is needed, because tokens are renewed."""
+    ca_file: str | None = None
+    """PEM file of the authorities that the server's certificate is checked against; by default
+    those of the system."""
+    cert_file: str | None = None
+    """PEM file of the client's certificate, for TLS authentication."""
+    key_file: str | None = None
+    """PEM file of the client's private key, not encrypted; may be in `cert_file` too."""
+    verify_hostname: bool = True
+    """Whether the server's certificate must be for the host that is asked."""
+    timeout_s: float = 30.0
+    """Longest silence of the server, in seconds."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without a request."""
+        if self.token is not None and self.token_file is not None:
+            message = "both token and token_file: give one of them"
+            raise OptionError(message)
+        if self.token is not None:
+            object.__setattr__(self, "token", HiddenText(self.token))
+            _check_token(self.token, "the token")
+        if self.key_file is not None and self.cert_file is None:
+            message = "key_file needs cert_file, the certificate of the key"
+            raise OptionError(message)
+        if not 0 < self.timeout_s < math.inf:
+            message = f"timeout_s is a number of seconds above 0, not {self.timeout_s}"
+            raise OptionError(message)
+
+    def current_token(self) -> str | None:
+        """The token as it is now; None if there is none.
+
+        Raises:
+            OptionError: The token file cannot be read, or does not have a token in it.
+        """
+        file = self.token_file
+        if file is None:
+            return self.token
+        try:
+            with Path(file).open("rb") as stream:
+                data = HiddenBytes(stream.read(_MAX_TOKEN_BYTES + 1))
+            token = HiddenText(data.decode("ascii", "replace")).strip()
+        except OSError as error:
+            message = f"the token file {file} cannot be read: {error.strerror}"
+            raise OptionError(message) from None
+        _check_token(token, f"what is in the token file {file}")
+        return token
+
+
+_AccessT = TypeVar("_AccessT", bound=ClusterAccess)
+
+
+def read_access(kind: type[_AccessT], what: str, options: Mapping[str, object]) -> _AccessT:
+    """Read options as users give them; numbers and flags may be text.
+
+    Args:
+        kind: What they make.
+        what: What an error calls such an option.
+        options: The options, by name.
+
+    Raises:
+        OptionError: An option is unknown, or its value is not allowed.
+    """
+    types = {each.name: each.type for each in fields(kind)}
+    unknown = sorted(set(options) - set(types))
+    if unknown:
+        message = f"unknown {what} {unknown[0]!r}; the options are {', '.join(types)}"
+        raise OptionError(message)
+    readers = {"bool": _flag, "float": _number, "tuple[str, ...]": _names}
+    checked: dict[str, Any] = {
+        name: readers.get(str(types[name]), _text)(f"the {what} {name}", value)
+        for name, value in options.items()
+        if value is not None
+    }
+    return kind(**checked)
+
+
+def _check_token(token: str, what: str) -> None:
+    # Else a library would show it in its error, or it would end the header of a request.
+    if not token or not token.isascii() or not token.isprintable() or len(token) > _MAX_TOKEN_BYTES:
+        message = f"{what} is not a token: it is empty, too long, or has characters that none has"
+        raise OptionError(message)
+
+
+def _text(option: str, value: object) -> str:
+    if not isinstance(value, str):
+        message = f"{option} is text, not {type(value).__name__}"
+        raise OptionError(message)
+    return value
+
+
+def _flag(option: str, value: object) -> bool:
+    flags = {"true": True, "false": False}
+    if isinstance(value, str) and value.lower() in flags:
+        return flags[value.lower()]
+    if not isinstance(value, bool):
+        message = f"{option} is true or false, not {value!r}"
+        raise OptionError(message)
+    return value
+
+
+def _number(option: str, value: object) -> float:
+    try:
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            return float(value)
+    except (ValueError, OverflowError):
+        pass
+    message = f"{option} is a number, not {value!r}"
+    raise OptionError(message)
+
+
+def _names(option: str, value: object) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple):
+        message = f"{option} is a list of text, not {type(value).__name__}"
+        raise OptionError(message)
+    return tuple(_text(option, each).strip() for each in names)

@@ -1,0 +1,1 @@
+"""The end of topics that only their cluster has: read from its brokers, as if it were offloaded."""

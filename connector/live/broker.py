@@ -1,0 +1,271 @@
+"""A cluster's brokers, as Pulsar's own client reaches them (`pulsar-client`, the extra `live`).
+
+A reader of the client's has no subscription, so a broker keeps nothing for it. But a reader of a
+topic that is not there makes the topic: whoever calls this has to know that it is there.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from arrow_io.errors import BrokerError, OptionError
+from arrow_io.extras import install_command
+from arrow_io.storage.hidden import shown_to_library
+from arrow_io.storage.redaction import redacted, redacted_urls
+from connector.cluster_access import ClusterAccess, read_access
+from connector.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pulsar
+
+_SCHEMES: Final = ("pulsar", "pulsar+ssl")
+_QUEUED_MESSAGES: Final = 1000
+"""How many messages a broker sends ahead; the client's own default."""
+
+
+class EntryId(NamedTuple):
+    """Where an entry of a topic partition stands; ordered as the entries are."""
+
+    ledger_id: int
+    entry_id: int
+
+
+BEGINNING: Final = EntryId(0, 0)
+"""At or before the first entry of any topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOptions(ClusterAccess):
+    """How brokers are reached.
+
+    Raises:
+        OptionError: A value is not allowed, or two exclude each other.
+    """
+
+    listener: str | None = None
+    """Name of the advertised listener to use, of brokers that have several."""
+    log_file: str | None = None
+    """File to which the client writes what it warns of; by default nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """Where the brokers of a cluster are, and how they let us in. Can be pickled.
+
+    Attributes:
+        url: URL of the service, `pulsar://host:6650` or `pulsar+ssl://host:6651`; several hosts
+            may stand in it, separated by commas.
+        options: How they are reached.
+    """
+
+    url: str
+    options: LiveOptions
+
+    @classmethod
+    def of(cls, url: str, options: Mapping[str, object]) -> Brokers:
+        """Take what a user gives.
+
+        Raises:
+            OptionError: The URL is not a broker's, or holds credentials; or an option is unknown,
+                or its value is not allowed.
+        """
+        shown = redacted_urls(url)
+        split = urlsplit(url)
+        if split.scheme not in _SCHEMES or not split.netloc:
+            message = f"{shown!r} is not the URL of brokers, such as pulsar://localhost:6650"
+            raise OptionError(message)
+        if "@" in split.netloc:
+            message = f"credentials in the URL {shown!r}: give them as options (token)"
+            raise OptionError(message)
+        return cls(url.rstrip("/"), read_access(LiveOptions, "live option", options))
+
+    @contextmanager
+    def connected(self) -> Iterator[Client]:
+        """A client, which is closed at the end.
+
+        Raises:
+            OptionError: The library is not installed; or a file of certificates, or the token, is
+                not there.
+        """
+        client = Client(self)
+        try:
+            yield client
+        finally:
+            client.close()
+
+
+class Client:
+    """A client of some brokers; it connects when it is first asked for something.
+
+    Args:
+        brokers: The brokers.
+
+    Raises:
+        OptionError: As of `Brokers.connected`.
+    """
+
+    def __init__(self, brokers: Brokers) -> None:
+        try:
+            import pulsar  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError:
+            message = f"live reading needs Pulsar's client: {install_command('live')}"
+            raise OptionError(message) from None
+        self._pulsar = pulsar
+        self._brokers = brokers
+        options = brokers.options
+        for file in (options.ca_file, options.cert_file, options.key_file):
+            if file is not None and not os.access(file, os.R_OK):
+                message = f"the file {file} cannot be read"
+                raise OptionError(message)
+        self._token = options.current_token()
+        self._timeout_ms = max(1, int(options.timeout_s * 1000))
+        level = pulsar.LoggerLevel.Warn
+        self._client = pulsar.Client(
+            brokers.url,
+            authentication=self._authentication(),
+            operation_timeout_seconds=max(1, int(options.timeout_s)),
+            connection_timeout_ms=self._timeout_ms,
+            # By default it writes to the standard output, among our rows.
+            logger=pulsar.FileLogger(level, options.log_file or os.devnull),
+            use_tls=brokers.url.startswith("pulsar+ssl:"),
+            tls_trust_certs_file_path=options.ca_file,
+            tls_validate_hostname=options.verify_hostname,
+            tls_certificate_file_path=options.cert_file,
+            tls_private_key_file_path=options.key_file or options.cert_file,
+            listener_name=options.listener,
+        )
+
+    def _authentication(self) -> pulsar.Authentication | None:
+        options = self._brokers.options
+        if self._token is not None:
+            return self._pulsar.AuthenticationToken(shown_to_library(self._token))
+        if options.cert_file is not None:
+            key_file = options.key_file or options.cert_file
+            return self._pulsar.AuthenticationTLS(options.cert_file, key_file)
+        return None
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._client.close()
+
+    def partitions(self, topic: TopicName) -> list[TopicName]:
+        """The partitions of a topic; a topic that has none, or is not there, by itself.
+
+        Raises:
+            BrokerError: The brokers cannot be asked, or refuse.
+        """
+        with self.telling(f"the partitions of {topic}"):
+            found = self._client.get_topic_partitions(str(topic))
+        return [TopicName.parse(each) for each in found]
+
+    @contextmanager
+    def reading(self, topic: TopicName, first: EntryId) -> Iterator[BrokerReader]:
+        """A reader of a topic or partition; closed at the end.
+
+        Args:
+            topic: The topic; it has to be there.
+            first: The first entry to be given (inclusive), or else the next one behind it.
+
+        Raises:
+            BrokerError: The brokers cannot be asked, or refuse.
+        """
+        start = self._pulsar.MessageId(topic.partition, first.ledger_id, first.entry_id, -1)
+        with self._opened(topic, start) as reader:
+            yield reader
+
+    def last(self, topic: TopicName) -> EntryId | None:
+        """The last entry of a topic or partition with a message to give; None: it has none.
+
+        Raises:
+            BrokerError: The brokers cannot be asked, or refuse.
+        """
+        with self._opened(topic, self._pulsar.MessageId.latest) as reader:
+            message = reader.next() if reader.has_more() else None
+            return None if message is None else entry_of(message)
+
+    def first(self, topic: TopicName, behind: EntryId = BEGINNING) -> EntryId | None:
+        """The first entry from one on (inclusive) with a message to give; None: it has none.
+
+        Raises:
+            BrokerError: The brokers cannot be asked, or refuse.
+        """
+        with self.reading(topic, behind) as reader:
+            return entry_of(reader.next()) if reader.has_more() else None
+
+    @contextmanager
+    def _opened(self, topic: TopicName, start: pulsar.MessageId) -> Iterator[BrokerReader]:
+        with self.telling(f"a reader of {topic}"):
+            reader = self._client.create_reader(
+                str(topic),
+                start,
+                receiver_queue_size=_QUEUED_MESSAGES,
+                start_message_id_inclusive=True,
+                # What is encrypted is decrypted by us, who know the keys and tell what lacks.
+                crypto_failure_action=self._pulsar.ConsumerCryptoFailureAction.CONSUME,
+            )
+        try:
+            yield BrokerReader(self, topic, reader, self._timeout_ms)
+        finally:
+            with self.telling(f"the end of a reader of {topic}"):
+                reader.close()
+
+    @contextmanager
+    def telling(self, what: str) -> Iterator[None]:
+        """Make errors of the client ours."""
+        try:
+            yield
+        except self._pulsar.PulsarException as error:
+            text = redacted(str(error), {"token": self._token})
+            message = f"{what}, asked of {redacted_urls(self._brokers.url)}: {text}"
+            failure = BrokerError(message)
+        else:
+            return
+        # Raised out here, it has no error of the library with it, whose frames have the token.
+        raise failure
+
+
+class BrokerReader:
+    """Gives the messages of a topic or partition, in order.
+
+    Messages in chunks come whole, in the place of their last chunk, if the reader began at or
+    before their first chunk; markers, and messages of aborted transactions, do not come; and at an
+    open transaction it ends until that has an outcome.
+    """
+
+    def __init__(
+        self, client: Client, topic: TopicName, reader: pulsar.Reader, timeout_ms: int
+    ) -> None:
+        self._client = client
+        self._topic = topic
+        self._reader = reader
+        self._timeout_ms = timeout_ms
+
+    def has_more(self) -> bool:
+        """Whether there is a message.
+
+        Raises:
+            BrokerError: The broker cannot be asked.
+        """
+        with self._client.telling(f"whether {self._topic} has more"):
+            return bool(self._reader.has_message_available())
+
+    def next(self) -> pulsar.Message:
+        """The next message; waits until there is one.
+
+        Raises:
+            BrokerError: The broker cannot be asked, or there was none for too long.
+        """
+        with self._client.telling(f"the next message of {self._topic}"):
+            return self._reader.read_next(self._timeout_ms)
+
+
+def entry_of(message: pulsar.Message) -> EntryId:
+    """The entry that a message stands in; that of its last chunk if it has several."""
+    found = message.message_id()
+    return EntryId(found.ledger_id(), found.entry_id())
