@@ -102,10 +102,12 @@ class Origin:
     Attributes:
         topic: Full topic name, with `-partition-N`.
         partition: Partition number; −1 if the topic is not partitioned.
+        untold: Names of columns of which nothing is known, so they are null.
     """
 
     topic: str = ""
     partition: int = -1
+    untold: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +363,7 @@ class Projection:
             return pa.RecordBatch.from_struct_array(nothing)
         fields = self._fields
         arrays = [
-            None if own in fields else _BY_NAME[own].build(rows, origin, tally)
+            None if own in fields else _built(_BY_NAME[own], rows, origin, tally)
             for _, own in self.columns
         ]
         if self.values is not None and None in arrays:
@@ -376,6 +378,12 @@ class Projection:
 
 
 _BY_NAME = {column.name: column for column in ALL_COLUMNS}
+
+
+def _built(column: Column, rows: MessageColumns, origin: Origin, tally: Tally) -> pa.Array:
+    if column.name in origin.untold:
+        return pa.nulls(rows.count, column.type)
+    return column.build(rows, origin, tally)
 
 
 @lru_cache(maxsize=64)

@@ -47,6 +47,8 @@ class ReadReport:
         duplicate_chunks: Chunks that a producer sent twice.
         incomplete_messages: Chunked messages with a chunk that is not in what is offloaded; left
             out.
+        ended_beyond: Messages that end behind what is offloaded: brokers told their last chunk, or
+            the outcome of their transaction.
         doubts: Reasons why these may not be the right rows, in words.
         replaced_texts: Texts with invalid bytes, which were given with U+FFFD in their place, as
             Pulsar's Java client does: keys, names of producers and clusters, names and values of
@@ -64,6 +66,7 @@ class ReadReport:
     open_transactions: int = 0
     duplicate_chunks: int = 0
     incomplete_messages: int = 0
+    ended_beyond: int = 0
     doubts: list[str] = field(default_factory=list)
     replaced_texts: int = 0
     lost: Counter[tuple[Unit, str]] = field(default_factory=Counter)

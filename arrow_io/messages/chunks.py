@@ -7,8 +7,8 @@ the next; one that was already seen is ignored; a gap loses the message.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import layout
@@ -81,8 +81,29 @@ class ChunkLookback:
                 except CorruptEntryError as error:
                     damage = damage or error
                 if chunk_id == 0:
-                    return _in_order(reversed(later), damage)
+                    first = FirstChunk.of(before, index)
+                    return replace(_in_order(reversed(later), damage), first=first)
         return FoundChunks([], damage=damage)
+
+
+class FirstChunk(NamedTuple):
+    """Where the first chunk of a message stands, and what it says that no client tells."""
+
+    ledger_id: int
+    entry_id: int
+    sequence_id: int
+    flags: int
+    """Those of the message's key."""
+
+    @classmethod
+    def of(cls, run: EntryRun, index: int) -> Self:
+        """The chunk in an entry of a run."""
+        return cls(
+            run.ledger_id,
+            run.number(index, layout.ENTRY_ID),
+            run.number(index, layout.SEQUENCE_ID),
+            run.number(index, layout.FLAGS) & (layout.KEY_IS_BASE64 | layout.NULL_KEY),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +112,14 @@ class FoundChunks:
 
     Attributes:
         parts: Payloads of its first chunks; none if a chunk between them, or the first, is missing.
+        first: The first of them.
         is_others: Whether another reader gives the message.
         damage: The error of an entry on the way back that cannot be decoded, and may have been the
             missing chunk.
     """
 
     parts: list[bytes]
+    first: FirstChunk | None = None
     is_others: bool = False
     damage: CorruptEntryError | None = None
 
@@ -113,6 +136,7 @@ def _in_order(chunks: Iterable[tuple[int, bytes]], damage: CorruptEntryError | N
 
 @dataclass(slots=True)
 class _OpenMessage:
+    first: FirstChunk | None
     next_chunk: int = 0
     lost: bool = False
     parts: list[bytes] = field(default_factory=list)
@@ -206,6 +230,15 @@ class ChunkAssembler:
         for uuids in (self._done, self._given_up, self._evicted):
             uuids.clear()
 
+    def first_chunks(self) -> list[FirstChunk]:
+        """The first chunks of messages that may still be completed."""
+        return [each.first for each in self._open.values() if not each.lost and each.first]
+
+    def complete(self, first: FirstChunk) -> None:
+        """Forget a message whose other chunks were found elsewhere."""
+        uuid = next(name for name, each in self._open.items() if each.first == first)
+        self._close(uuid, incomplete=False)
+
     def finish(self) -> None:
         """Count what is still open: called when there are no more entries."""
         for uuid in list(self._open):
@@ -218,7 +251,7 @@ class ChunkAssembler:
         if chunk_id == 0:
             self._close(uuid, incomplete=True)
             if run.owned:
-                self._open[uuid] = _OpenMessage()
+                self._open[uuid] = _OpenMessage(FirstChunk.of(run, index))
             else:
                 # Whoever meets a later chunk of it in its own entries has to look back.
                 self._forget(uuid)
@@ -244,7 +277,7 @@ class ChunkAssembler:
         elif len(found.parts) == chunk_count:
             _remember(self._done, uuid)
         else:
-            message = self._open[uuid] = _OpenMessage()
+            message = self._open[uuid] = _OpenMessage(found.first)
             self._hold(message, found.parts)
 
     def _payload(self, run: EntryRun, index: int) -> bytes:

@@ -211,7 +211,7 @@ class EntryWriter:
             compression=self._compression,
             uncompressed_bytes=len(payload),
         )
-        return _checked(metadata, compress(self._compression, payload))
+        return sent_entry(metadata, compress(self._compression, payload))
 
     def _single_entries(self, numbered: _Numbered) -> list[WrittenEntry]:
         """The entry of a message that is not a member of a batch, or one entry for each chunk."""
@@ -229,7 +229,7 @@ class EntryWriter:
                 uncompressed_bytes=len(payload),
                 chunk=chunk,
             )
-            return _checked(metadata, data)
+            return sent_entry(metadata, data)
 
         whole = entry(compressed)
         limit = self._options.max_message_bytes
@@ -277,8 +277,13 @@ def _said_once(message: Message) -> tuple[object, ...]:
     return message.producer_name, message.schema_version, message.replicated_from
 
 
-def _checked(metadata: bytes, payload: bytes) -> bytes:
-    """An entry as the producer sends it."""
+def sent_entry(metadata: bytes, payload: bytes) -> bytes:
+    """An entry as a producer sends it.
+
+    Args:
+        metadata: Its MessageMetadata.
+        payload: Its payload, compressed as that says.
+    """
     head = len(metadata).to_bytes(4) + metadata
     checksum = crc32c.crc32c(payload, crc32c.crc32c(head))
     return b"".join((_CHECKSUM_MAGIC, checksum.to_bytes(4), head, payload))

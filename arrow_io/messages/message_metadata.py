@@ -214,6 +214,18 @@ def message_metadata(
     )
 
 
+def encryption_fields(keys: Sequence[tuple[str, bytes]], algorithm: str, param: bytes) -> bytes:
+    """What the MessageMetadata of an encrypted entry has besides.
+
+    Args:
+        keys: For each key pair its name, and the data key as its public key wraps it.
+        algorithm: Name of the cipher; empty if it is not told.
+        param: Initialisation vector.
+    """
+    wrapped = (_data(13, _data(1, name.encode()) + _data(2, key)) for name, key in keys)
+    return b"".join((*wrapped, _text(14, algorithm or None), _data(15, param)))
+
+
 def broker_entry_metadata(broker_timestamp_ms: int, index: int) -> bytes:
     """The BrokerEntryMetadata of an entry (PIP-70).
 

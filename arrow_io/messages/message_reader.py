@@ -23,6 +23,7 @@ from arrow_io.read_report import Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from arrow_io.messages.beyond import Beyond
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.tally import Tally
 
@@ -102,6 +103,8 @@ class MessageReader:
         skip_gap: Makes `runs` go on with the next that is `owned`; called behind a run that is not,
             or that is `before_gap`, if nothing is open. None: all are given.
         decryptor: Decrypts payloads; by default it has no key.
+        beyond: Whoever knows what became behind the last entry of transactions and of messages in
+            chunks; None: nobody.
     """
 
     def __init__(
@@ -115,8 +118,11 @@ class MessageReader:
         is_wanted: Callable[[int, int], bool] | None = None,
         skip_gap: Callable[[], None] | None = None,
         decryptor: PayloadDecryptor | None = None,
+        beyond: Beyond | None = None,
     ) -> None:
         self._runs = runs
+        self._beyond = beyond
+        self._later_outcomes: dict[tuple[int, int], Outcome] = {}
         self._is_wanted = is_wanted
         self._skip_gap = skip_gap
         self._outcomes = runs if isinstance(runs, TransactionLookahead) else None
@@ -152,10 +158,25 @@ class MessageReader:
             if is_gap and self._skip_gap is not None and not self._chunks.unfinished:
                 self._chunks.skip()
                 self._skip_gap()
+        yield from self._completed()
         self._chunks.finish()
         self._tally.report.open_transactions += len(self._open_transactions)
         if self._columns.count:
             yield self._columns
+
+    def _completed(self) -> Iterator[MessageColumns]:
+        """Messages in chunks that end behind the last entry."""
+        firsts = {(each.ledger_id, each.entry_id): each for each in self._chunks.first_chunks()}
+        if self._beyond is None or not firsts:
+            return
+        for first_chunk, run in self._beyond.completed(firsts, self._tally.report):
+            self._chunks.complete(firsts[first_chunk])
+            self._tally.report.ended_beyond += 1
+            run.table[layout.SEQUENCE_ID] = firsts[first_chunk].sequence_id
+            run.table[layout.FLAGS] |= firsts[first_chunk].flags
+            self._read_special(run, 0)
+            if self._is_full():
+                yield self._give()
 
     def _read_run(self, run: EntryRun) -> Iterator[MessageColumns]:
         index = 0
@@ -316,6 +337,9 @@ class MessageReader:
         outcome = self._outcomes.outcome(*ids, run.ledger_id)
         # What is not owned is counted by whoever reads it for itself.
         messages = builds.in_use.entries.count_messages(run.table, index, index + 1) * run.owned
+        if outcome is Outcome.OPEN:
+            outcome = self._later_outcome(ids, run.ledger_id, entry)
+            self._tally.report.ended_beyond += messages * (outcome is Outcome.COMMITTED)
         if outcome is Outcome.ABORTED:
             self._tally.report.aborted_messages += messages
         elif outcome is Outcome.OPEN:
@@ -326,6 +350,19 @@ class MessageReader:
             if run.owned:
                 self._open_transactions.add(ids)
         return outcome is Outcome.COMMITTED
+
+    def _later_outcome(self, ids: tuple[int, int], ledger_id: int, entry: list[int]) -> Outcome:
+        """What became of a transaction behind the last entry; it has a message in this one."""
+        if self._beyond is None or ids in self._later_outcomes:
+            return self._later_outcomes.get(ids, Outcome.OPEN)
+        is_chunked = bool(entry[layout.FLAGS] & layout.CHUNKED)
+        if is_chunked and entry[layout.CHUNK_ID]:
+            return Outcome.OPEN
+        is_given = self._beyond.delivers(ledger_id, entry[layout.ENTRY_ID], is_chunked=is_chunked)
+        ends = {None: Outcome.OPEN, True: Outcome.COMMITTED, False: Outcome.ABORTED}
+        if is_given is not None or not is_chunked:
+            self._later_outcomes[ids] = ends[is_given]
+        return ends[is_given]
 
     def _read_single(self, run: EntryRun, index: int, entry: list[int]) -> None:
         joined = None
