@@ -35,7 +35,6 @@ from connector.topic_report import TopicReport
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from connector.catalog.topic_ledgers import TopicLedgers
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import TopicRead
     from connector.scan.topic_scan import Scan
@@ -47,11 +46,11 @@ _BATCH_BITS: Final = 28
 _MAX_ENTRIES: Final = 1 << 34
 _GAP_BYTES: Final = 2 << 20
 """Entries that nobody needs are read all the same if they have fewer bytes: a request has more."""
-_KEYED_SCHEMA: Final = pa.schema({"place": pa.int32(), "low": pa.int64(), "key": pa.string()})
+_KEYED_SCHEMA: Final = pa.schema({"ledger": pa.int64(), "low": pa.int64(), "key": pa.string()})
 _LATEST: Final = """
-    SELECT (code // (1::HUGEINT << 64))::INTEGER AS place,
+    SELECT (code // (1::HUGEINT << 64))::BIGINT AS ledger,
            (code % (1::HUGEINT << 64))::BIGINT // 2 AS code
-    FROM (SELECT max((place::HUGEINT << 64) + low) AS code FROM messages GROUP BY key)
+    FROM (SELECT max((ledger::HUGEINT << 64) + low) AS code FROM messages GROUP BY key)
     WHERE code % 2 = 1
     ORDER BY ALL
 """
@@ -120,25 +119,21 @@ class LatestView:
         with self._lock:
             if self._found is None:
                 report = TopicReport()
-                reads = {each.origin.topic: each for each in self._scan.reads()}
                 self._found = [
-                    self._of_topic(topic, reads.get(str(topic.topic)), report)
-                    for topic in self._scan.topics
+                    self._of_topic(reads, report) for reads in self._scan.reads_by_topic()
                 ]
                 self._report = report
             return self._found
 
-    def _of_topic(
-        self, topic: TopicLedgers, read: TopicRead | None, report: TopicReport
-    ) -> _Standing:
-        if read is None:
+    def _of_topic(self, reads: Sequence[TopicRead], report: TopicReport) -> _Standing:
+        if not reads:
             return _Standing({})
-        ids = pa.array([each.ledger_id for each in topic.data], pa.int64())
         reading = ReadReport()
-        with closing(rows_ahead(list(read.tasks(DEFAULT_TASK_BYTES)), reading)) as batches:
-            found = _latest((_keyed(each, ids, report) for each in batches), self._memory_bytes)
+        tasks = [task for read in reads for task in read.tasks(DEFAULT_TASK_BYTES)]
+        with closing(rows_ahead(tasks, reading)) as batches:
+            found = _latest((_keyed(each, report) for each in batches), self._memory_bytes)
         report.add(replace(reading, rows=0))
-        return _Standing.of(found, ids)
+        return _Standing(_codes_by_ledger(found), is_crossed=reading.ended_beyond > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +169,15 @@ class StandingFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """The messages that are left of a topic: their codes (`_codes`) by ledger, ascending."""
+    """The messages that are left of a topic.
+
+    Attributes:
+        codes: Their codes (`_codes`) by ledger, ascending.
+        is_crossed: Whether a message begins in the bucket, and ends in the tail.
+    """
 
     codes: dict[int, pa.Int64Array]
-
-    @classmethod
-    def of(cls, found: pa.Table, ledger_ids: pa.Int64Array) -> _Standing:
-        """Those of a table of places among some ledgers, and codes; in order of both."""
-        places, codes = (found.column(name).combine_chunks() for name in ("place", "code"))
-        runs = pc.run_end_encode(places)
-        stretches = pairwise([0, *runs.run_ends.to_pylist()])
-        return cls(
-            {
-                ledger_ids[place].as_py(): codes[start:stop]
-                for place, (start, stop) in zip(runs.values.to_pylist(), stretches, strict=True)
-            }
-        )
+    is_crossed: bool = False
 
     @property
     def count(self) -> int:
@@ -197,7 +185,14 @@ class _Standing:
         return sum(map(len, self.codes.values()))
 
     def ranges(self, read: TopicRead, within: EntryRange) -> Iterator[EntryRange]:
-        """The entries of a range that have one, with what is shorter than a request between."""
+        """The entries of a range that have one, with what is shorter than a request between.
+
+        They are all of a tail, whose ledgers are only known when it is read; and if what tells of a
+        message stands in both.
+        """
+        if self.is_crossed or not read.ledger(within.ledger_id).stored_bytes:
+            yield within
+            return
         codes = self.codes.get(within.ledger_id)
         if codes is None:
             return
@@ -232,7 +227,18 @@ def _options_of_keys(options: ReadOptions) -> ReadOptions:
     )
 
 
-def _keyed(batch: pa.RecordBatch, ledger_ids: pa.Int64Array, report: TopicReport) -> pa.RecordBatch:
+def _codes_by_ledger(found: pa.Table) -> dict[int, pa.Int64Array]:
+    """The codes of a table of ledgers and codes, in order of both."""
+    ledgers, codes = (found.column(name).combine_chunks() for name in ("ledger", "code"))
+    runs = pc.run_end_encode(ledgers)
+    stretches = pairwise([0, *runs.run_ends.to_pylist()])
+    return {
+        ledger_id: codes[start:stop]
+        for ledger_id, (start, stop) in zip(runs.values.to_pylist(), stretches, strict=True)
+    }
+
+
+def _keyed(batch: pa.RecordBatch, report: TopicReport) -> pa.RecordBatch:
     """Messages with a key, of `_KEYED_SCHEMA`.
 
     Raises:
@@ -250,8 +256,7 @@ def _keyed(batch: pa.RecordBatch, ledger_ids: pa.Int64Array, report: TopicReport
         raise UnsupportedFormatError(message, ledger_id=pc.max(ledgers).as_py())
     is_left = pc.fill_null(pc.greater(pc.binary_length(batch.column(_VALUE)), 0), fill_value=False)
     low = pc.add(pc.shift_left(_codes(entries, batches), 1), is_left.cast(pa.int64()))
-    place = pc.index_in(ledgers, value_set=ledger_ids)
-    return pa.record_batch([place, low, batch.column(_KEY)], schema=_KEYED_SCHEMA)
+    return pa.record_batch([ledgers, low, batch.column(_KEY)], schema=_KEYED_SCHEMA)
 
 
 def _codes(entry_ids: pa.Int64Array, batch_indexes: pa.Int32Array) -> pa.Int64Array:
@@ -279,7 +284,7 @@ def _plain(scalar: pa.Scalar) -> int:
 
 
 def _latest(batches: Iterator[pa.RecordBatch], memory_bytes: int) -> pa.Table:
-    """The last message of each key that is not removed: `place` and `code`, in order of both.
+    """The last message of each key that is not removed: `ledger` and `code`, in order of both.
 
     Raises:
         OptionError: DuckDB is not installed, or the memory is too little.

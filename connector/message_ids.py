@@ -89,6 +89,28 @@ class MessageId(NamedTuple):
         return cls(*numbers) if all(-1 <= each <= _MAX_LONG for each in numbers) else None
 
 
+class ClientMessageId(NamedTuple):
+    """What a client knows of a message's place, besides where it stands."""
+
+    batch_size: int
+    """How many messages its batch has; 0 if it is not in a batch."""
+    first_chunk: tuple[int, int] | None
+    """Ledger and entry id of its first chunk; None if it has no chunks."""
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Read the bytes of a MessageIdData that a client has written.
+
+        Raises:
+            DecodeError: They are none.
+        """
+        parsed = _message_id_data()()
+        parsed.ParseFromString(data)
+        chunk = parsed.first_chunk_message_id
+        has_chunks = parsed.HasField("first_chunk_message_id")
+        return cls(parsed.batch_size, (chunk.ledgerId, chunk.entryId) if has_chunks else None)
+
+
 def _whole(value: object) -> int | None:
     """A whole number as Python's own, of whichever library it is; None if it is not one."""
     try:
@@ -107,6 +129,8 @@ def _message_id_data() -> Any:  # noqa: ANN401 - a message class has no static t
                 2 entryId required uint64
                 3 partition optional int32 -1
                 4 batch_index optional int32 -1
+                6 batch_size optional int32
+                7 first_chunk_message_id optional MessageIdData
             """
         }
     )["MessageIdData"]

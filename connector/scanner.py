@@ -113,8 +113,8 @@ class TopicScanner:
         self.report = self._begun(self.scan)
         batches: list[pa.RecordBatch] = []
         with self._counting() as counts:
-            for read in self.scan.reads() if num_rows else ():
-                batches += _last_rows(read, num_rows, counts)
+            for reads in self.scan.reads_by_topic() if num_rows else ():
+                batches += _last_rows(reads, num_rows, counts)
         self._tell()
         return pa.Table.from_batches(batches, self.projected_schema)
 
@@ -175,15 +175,16 @@ class TopicScanner:
         tell(self.report, ", ".join(str(each.topic) for each in self.scan.topics))
 
 
-def _last_rows(read: TopicRead, num_rows: int, report: ReadReport) -> list[pa.RecordBatch]:
+def _last_rows(
+    reads: Sequence[TopicRead], num_rows: int, report: ReadReport
+) -> list[pa.RecordBatch]:
     """The last rows of a topic or partition, in order."""
     found: deque[pa.RecordBatch] = deque()
     missing = num_rows
-    for ranges in _from_the_end(read.ranges, num_rows):
-        part = replace(read, ranges=ranges)
+    for part in _parts_from_the_end(reads, num_rows):
         last: deque[pa.RecordBatch] = deque()
         count = 0
-        for batch in execute(part.task(ranges), report):
+        for batch in execute(part.task(part.ranges), report):
             last.append(batch)
             count += batch.num_rows
             while count - last[0].num_rows >= missing:
@@ -195,6 +196,15 @@ def _last_rows(read: TopicRead, num_rows: int, report: ReadReport) -> list[pa.Re
         if not missing:
             break
     return list(found)
+
+
+def _parts_from_the_end(reads: Sequence[TopicRead], entry_count: int) -> Iterator[TopicRead]:
+    for read in reversed(reads):
+        is_stored = read.ledgers[-1].stored_bytes > 0
+        # What brokers have is read whole (`tail_read`).
+        parts = _from_the_end(read.ranges, entry_count) if is_stored else [read.ranges]
+        for ranges in parts:
+            yield replace(read, ranges=ranges)
 
 
 def _from_the_end(

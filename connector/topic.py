@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from arrow_io.columns import every_column, projection
-from arrow_io.errors import OptionError, UndecodedValuesWarning
+from arrow_io.errors import OptionError, TopicNotFoundError, UndecodedValuesWarning
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.option_names import option_name
 from arrow_io.payloads.decoder import is_decodable
@@ -20,6 +21,8 @@ from connector.catalog.schemas.loading import load_schema
 from connector.dataset import TopicDataset
 from connector.decryption_keys import read_decryption_keys
 from connector.latest import LatestView
+from connector.live.broker import Brokers
+from connector.live.opening import live_tails, partitions_of_brokers
 from connector.message_ids import MessageId
 from connector.options.topic_request import TopicRequest, check_with_catalog
 from connector.pulsar_time import duration
@@ -73,6 +76,8 @@ def open_topic(
     clock_slack: str | None = None,
     view: Literal["all", "latest"] = "all",
     view_bytes: int = 200 << 20,
+    live: str | None = None,
+    live_options: Mapping[str, object] | None = None,
     trace: RequestTrace | None = None,
 ) -> TopicDataset:
     """Open topics that were offloaded to a bucket.
@@ -139,10 +144,16 @@ def open_topic(
             dataset then reads keys of all messages.
         view_bytes: How much memory keys may take meanwhile, in bytes; more of them go to files in
             the folder for temporary ones.
+        live: URL of the brokers of the topics' cluster, `pulsar://host:6650` or
+            `pulsar+ssl://host:6651`: what lies behind the last offloaded entry is read of them, up
+            to the last message that there is now (`connector.live`). With `metadata`, also what an
+            offload has left out between, and topics of which nothing is offloaded.
+        live_options: Options of the brokers (`connector.live.broker.LiveOptions`), such as `token`.
         trace: Counts the requests.
 
     Raises:
         OptionError: An option has a value that is not allowed.
+        BrokerError: The brokers cannot be asked, or refuse.
         TopicNotFoundError: No ledger in the bucket belongs to the topic, and the metadata does not
             know it; names near it are listed.
         MissingObjectError: There is no such bucket or folder, or no such saved catalog.
@@ -154,6 +165,7 @@ def open_topic(
     url, metadata, schema = hidden_url(url), hidden_url(metadata), hidden_url(schema)
     statistics = hidden_url(statistics)
     storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
+    live, live_options = hidden_url(live), hidden(live_options)
     decryption_keys = hidden(decryption_keys)
     request = TopicRequest(
         storage_options=storage_options,
@@ -180,6 +192,8 @@ def open_topic(
         clock_slack=clock_slack,
         view=view,
         view_bytes=view_bytes,
+        live=live,
+        live_options=live_options,
         trace=trace,
     )
     topic_names(topic)
@@ -201,18 +215,10 @@ def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> Topi
     asks_catalog = given is None and request.value != "raw" and has_metadata
     # If the columns are known already, wrong options are refused before any request.
     options = None if asks_catalog else _read_options(request, given, bounds, keys)
+    brokers = brokers_of(request)
     known = catalog or open_catalog(url, **request.of_catalog())
     unsound = TopicReport()
-    salvage = request.on_corruption == "salvage"
-    topics = known.select(
-        topic,
-        unsound,
-        salvage=salvage,
-        first_ledger_id=bounds.first_ledger_id,
-        last_ledger_id=bounds.last_ledger_id,
-    )
-    for option, bound in (("start", request.start), ("end", request.end)):
-        _check_partition(option, bound, topics)
+    topics = _selected(known, topic, request, bounds, brokers, unsound)
     if options is None:
         try:
             given = known.schema((each.topic for each in topics), request.schema_version)
@@ -225,14 +231,60 @@ def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> Topi
         [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
         if name in dict(options.projection.columns):
             _tell_undecoded(given, name)
-    folder = known.statistics if request.statistics is None else request.statistics
     scan = Scan(tuple(topics), options)
+    folder = known.statistics if request.statistics is None else request.statistics
     if folder is not None:
         segments = open_statistics(folder, storage_options, trace=known.location.trace)
         scan = replace(scan, statistics=segments)
+    if brokers is not None:
+        scan = replace(scan, tails=live_tails(brokers, topics, options.filterable.values))
     if request.view == "latest":
         scan = replace(scan, view=LatestView(scan, int(request.view_bytes)))
     return TopicDataset(scan, unsound)
+
+
+def _selected(  # noqa: PLR0917 - a part of `_opened`
+    catalog: Catalog,
+    topic: str | Sequence[str],
+    request: TopicRequest,
+    bounds: Bounds,
+    brokers: Brokers | None,
+    unsound: TopicReport,
+) -> list[TopicLedgers]:
+    try:
+        topics = catalog.select(
+            topic,
+            unsound,
+            salvage=request.on_corruption == "salvage",
+            first_ledger_id=bounds.first_ledger_id,
+            last_ledger_id=bounds.last_ledger_id,
+            more_partitions=None if brokers is None else partial(partitions_of_brokers, brokers),
+        )
+    except TopicNotFoundError as not_found:
+        if brokers is not None and catalog.source is None:
+            # A client that looks for a topic makes it.
+            not_found.message += (
+                f"; of a topic of which nothing is offloaded, {option_name('metadata')} tells that"
+                " it is there"
+            )
+        raise
+    for option, bound in (("start", request.start), ("end", request.end)):
+        _check_partition(option, bound, topics)
+    return topics
+
+
+def brokers_of(request: TopicRequest) -> Brokers | None:
+    """The brokers that a request names; None if it names none.
+
+    Raises:
+        OptionError: What it says of them is not allowed.
+    """
+    if request.live is None:
+        if request.live_options:
+            message = f"{option_name('live_options')} need {option_name('live')}"
+            raise OptionError(message)
+        return None
+    return Brokers.of(request.live, request.live_options or {})
 
 
 def _read_options(

@@ -119,7 +119,9 @@ def partitions_of(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[Input
     for number, read in enumerate(reads):
         for task in read.tasks(task_bytes):
             data_bytes = task.data_bytes
-            if parts and size_bytes + data_bytes > task_bytes:
+            # What brokers have may be much, and nobody knows how much.
+            is_unknown = not read.ledgers[-1].stored_bytes
+            if parts and (is_unknown or size_bytes + data_bytes > task_bytes):
                 yield InputPartition(tuple(parts))
                 parts, size_bytes = [], 0
             parts.append((number, task.sent()))

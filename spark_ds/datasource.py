@@ -94,6 +94,8 @@ class PulsarOffloadDataSource(DataSource):
     | `naming`, `transactions` | as in `open_topic` |
     | `on_corruption`, `verify_checksums` | as in `open_topic` |
     | `clock_slack` | as in `open_topic` |
+    | `live` | URL of brokers, as in `open_topic`; only of batch reads |
+    | `live_options`, `secret.live_options` | options of the brokers, as a JSON object |
     | `view`, `view_bytes` | only all: the latest of each key is for Spark's SQL to find |
     | `failOnDataLoss` | instead of `on_corruption`: `true` raises, `false` salvages |
     | `range_bytes`, `batch_rows`, `batch_bytes` | as in `open_topic` |
@@ -213,6 +215,9 @@ class PulsarOffloadDataSource(DataSource):
             raise OptionError(message)
         if options.request.end is not None:
             message = "a stream has no end: use spark.read for a part of a topic"
+            raise OptionError(message)
+        if options.request.live is not None:
+            message = "a stream reads what is offloaded: option live is for spark.read"
             raise OptionError(message)
         start = Bounds.parse(options.request.start, None)
         catalog = _catalog(options)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
 from arrow_io.format.object_names import MAX_LEDGER_ID
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.statistics.analysis import Analyzer
+
+    MorePartitions: TypeAlias = Callable[
+        [str | Sequence[str], Collection[TopicName]], Iterable[TopicName]
+    ]
 
 _CONCURRENT_TOPICS = 8
 
@@ -359,6 +363,7 @@ class Catalog:
         salvage: bool = False,
         first_ledger_id: int = 0,
         last_ledger_id: int = MAX_LEDGER_ID,
+        more_partitions: MorePartitions | None = None,
     ) -> list[TopicLedgers]:
         """The topics that names or globs select, partitions each by itself.
 
@@ -369,6 +374,8 @@ class Catalog:
             first_ledger_id: First ledger that is asked for; what is wrong with others is passed
                 over.
             last_ledger_id: The last (inclusive).
+            more_partitions: If brokers give what is behind (`TopicLedgers.before_brokers`): tells,
+                by what is wanted and the topics that are known, further partitions.
 
         Raises:
             OptionError: Something wanted is not a topic name.
@@ -378,7 +385,10 @@ class Catalog:
                 whose topic is not known, is unsound.
         """
         try:
-            topics = select_topics(wanted, self._topics(namespaces_of(wanted)))
+            known = self._topics(namespaces_of(wanted))
+            if more_partitions is not None:
+                known |= set(more_partitions(wanted, known))
+            topics = select_topics(wanted, known)
             chosen = self.ledgers_of(topics)
         except TopicNotFoundError as not_found:
             not_found.message += f"; {what_lies_there(self.bucket)}"
@@ -390,6 +400,8 @@ class Catalog:
             raise TopicNotFoundError(not_found.message) from unsound[0]
         counted = TopicReport() if report is None else report
         asked_for = range(first_ledger_id, last_ledger_id + 1)
+        if more_partitions is not None:
+            chosen = [each.before_brokers() for each in chosen]
         if salvage:
             counted.substituted_ledgers += sum(len(each.substitutes) for each in chosen)
             chosen = [each.salvaged() for each in chosen]

@@ -206,6 +206,34 @@ class TopicLedgers:
         lost = tuple(error for error in self.problems if error.ledger_id not in found)
         return replace(self, ledgers=ledgers, problems=lost, cut=())
 
+    def before_brokers(self) -> TopicLedgers:
+        """The same topic up to the first ledger that is not read of a bucket, and has entries.
+
+        Brokers have all that is behind: what is in BookKeeper only, and what was offloaded since
+        the metadata was read.
+        """
+        listed = [each for each in self.unread if each.info is not None]
+        of_brokers = [
+            each.ledger_id
+            for each in listed
+            if each.state.is_pending or each.state is LedgerStanding.UNKNOWN
+        ]
+        if not of_brokers:
+            return self
+        first = min(of_brokers)
+        return replace(
+            self,
+            ledgers=tuple(each for each in self.ledgers if each.ledger_id < first),
+            problems=tuple(
+                each for each in self.problems if each.ledger_id is None or each.ledger_id < first
+            ),
+            cut=tuple(each for each in self.cut if each.ledger_id < first),
+            states=tuple(each for each in self.states if each.ledger_id < first),
+            unread=tuple(
+                each for each in self.unread if each.ledger_id < first or each.info is None
+            ),
+        )
+
     @property
     def pending(self) -> tuple[TopicLedger, ...]:
         """Ledgers that are not offloaded yet, behind all that are.

@@ -33,6 +33,7 @@ from arrow_io.errors import (
     SchemaError,
     StorageError,
     TopicNotFoundError,
+    TrimmedEntriesError,
     UndecodedValuesWarning,
     UnknownSchemaVersionError,
     UnusedStatisticsWarning,
@@ -224,6 +225,6 @@ def _exit_code(error: PulsarOffloadError) -> ExitCode:
             | UnknownSchemaVersionError()
         ):
             return ExitCode.UNREADABLE
-        case ConcurrentCopyError() | OpenTransactionError():
+        case ConcurrentCopyError() | OpenTransactionError() | TrimmedEntriesError():
             return ExitCode.TRY_AGAIN
     return ExitCode.FAILED

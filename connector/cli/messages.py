@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from contextlib import contextmanager
 from functools import reduce
 from operator import or_
@@ -12,17 +14,23 @@ import typer
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
+from connector.catalog.opening import open_catalog
 from connector.cli.app import ExitCode, command
 from connector.cli.options import AsJson, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_json, print_records, print_rows, progress, say
 from connector.cli.place import tell_read, tell_snapshot
+from connector.following import new_in_bucket, new_of_brokers
 from connector.message_ids import MessageId
-from connector.topic import open_topic
+from connector.pulsar_time import duration
+from connector.topic import brokers_of, open_topic
+from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from connector.catalog.catalog import Catalog
     from connector.dataset import TopicDataset
+    from connector.following import NewRows
     from connector.options.topic_request import TopicRequest
 
 _POSITION = ("__ledger_id__", "__entry_id__", "__batch_index__", "__partition__")
@@ -53,14 +61,23 @@ def tail(
     topic: Topic,
     *,
     rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Most rows.")] = 10,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Print what comes, too, until Ctrl-C.")
+    ] = False,
+    interval: Annotated[
+        str, typer.Option(metavar="TIME", help="How often to look for what comes, with --follow.")
+    ] = "5s",
     given: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Print the last messages of a topic, of those that are offloaded.
+    """Print the last messages of a topic, of those that are offloaded; with --live, of all.
 
-    Of several topics or partitions, they are those with the latest publish times.
+    Of several topics or partitions, they are those with the latest publish times. What comes are
+    ledgers that are offloaded; with --live, messages.
     """
-    with _opened(url, topic, given) as dataset:
+    pause = duration("--interval", interval)
+    catalog = open_catalog(url, **given.of_catalog()) if follow else None
+    with _opened(url, topic, given, catalog) as dataset:
         shown, published = dataset.schema.names, _names(dataset)["__publish_time__"]
         found = dataset.tail(rows, [*dict.fromkeys([*shown, published])])
     if len(dataset.scan.topics) > 1:
@@ -68,6 +85,16 @@ def tail(
     table = found.slice(max(0, found.num_rows - rows)).select(shown)
     print_rows(table.schema, table.to_batches(), as_json=as_json)
     tell_read(dataset.report, dataset.scan)
+    if catalog is not None:
+        with _following(catalog, topic, dataset, given) as new_rows:
+            while True:
+                _wait(pause.total_seconds())
+                report = TopicReport()
+                batches = [each.select(shown) for each in new_rows(report)]
+                if batches:
+                    print_rows(batches[0].schema, batches, as_json=as_json)
+                    sys.stdout.flush()
+                tell_read(report, dataset.scan)
 
 
 @command("json-orders 49:5 --key customer-3")
@@ -136,12 +163,32 @@ def get(
 
 
 @contextmanager
-def _opened(url: str, topic: str, given: TopicRequest) -> Iterator[TopicDataset]:
+def _opened(
+    url: str, topic: str, given: TopicRequest, catalog: Catalog | None = None
+) -> Iterator[TopicDataset]:
     """Topics as the options say, with progress shown while they are opened and read."""
-    trace = RequestTrace()
     tell_snapshot(given.metadata)
+    if catalog is not None:
+        yield open_topic(url, topic, catalog=catalog, **given.beside_catalog())
+        return
+    trace = RequestTrace()
     with progress(trace):
         yield open_topic(url, topic, **given.given(), trace=trace)
+
+
+@contextmanager
+def _following(
+    catalog: Catalog, topic: str, dataset: TopicDataset, given: TopicRequest
+) -> Iterator[NewRows]:
+    brokers = brokers_of(given)
+    if brokers is None:
+        yield new_in_bucket(catalog, [topic], dataset.scan)
+        return
+    with new_of_brokers(brokers, dataset.scan) as new_rows:
+        yield new_rows
+
+
+_wait = time.sleep
 
 
 def _names(dataset: TopicDataset) -> dict[str, str]:

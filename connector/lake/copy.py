@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from arrow_io.columns import ALL_COLUMNS
 from arrow_io.errors import OptionError, PulsarOffloadError
+from arrow_io.option_names import option_name
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.redaction import redacted_urls
@@ -266,6 +267,9 @@ class CopyRequest:
         *,
         is_shared: bool,
     ) -> TableCopy:
+        if request.live is not None:
+            message = f"a copy takes what is offloaded: {option_name('live')} is for reads"
+            raise OptionError(message)
         given = request.beside_catalog() | {"catalog": catalog}
         dataset = open_topic(self.url, topics, **given)
         options = dataset.scan.options

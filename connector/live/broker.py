@@ -7,6 +7,7 @@ topic that is not there makes the topic: whoever calls this has to know that it 
 from __future__ import annotations
 
 import os
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -17,6 +18,7 @@ from arrow_io.extras import install_command
 from arrow_io.storage.hidden import shown_to_library
 from arrow_io.storage.redaction import redacted, redacted_urls
 from connector.cluster_access import ClusterAccess, read_access
+from connector.message_ids import ClientMessageId
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     import pulsar
 
 _SCHEMES: Final = ("pulsar", "pulsar+ssl")
+_PATIENCE_MS: Final = 2000
+"""How long a message is waited for where there may be none; whoever gets none asks otherwise."""
+_LOOKED_BACK_SECONDS: Final = (60, 3600)
 _QUEUED_MESSAGES: Final = 1000
 """How many messages a broker sends ahead; the client's own default."""
 
@@ -34,6 +39,14 @@ class EntryId(NamedTuple):
 
     ledger_id: int
     entry_id: int
+
+
+class Place(NamedTuple):
+    """Which entries a message takes: one, unless it has several chunks."""
+
+    begin: EntryId
+    end: EntryId
+    """Inclusive; where the message stands."""
 
 
 BEGINNING: Final = EntryId(0, 0)
@@ -117,6 +130,7 @@ class Client:
             message = f"live reading needs Pulsar's client: {install_command('live')}"
             raise OptionError(message) from None
         self._pulsar = pulsar
+        self.timed_out: type[Exception] = pulsar.Timeout
         self._brokers = brokers
         options = brokers.options
         for file in (options.ca_file, options.cert_file, options.key_file):
@@ -179,24 +193,43 @@ class Client:
         with self._opened(topic, start) as reader:
             yield reader
 
-    def last(self, topic: TopicName) -> EntryId | None:
-        """The last entry of a topic or partition with a message to give; None: it has none.
+    def last(self, topic: TopicName, first: EntryId) -> Place | None:
+        """Where the last message of a topic or partition stands that it has to give.
+
+        A client begins at the last entry, which gives no message if it is the last of several
+        chunks, or says how a transaction ended. So if nothing comes, it begins ever earlier.
+
+        Args:
+            topic: The topic; it has to be there.
+            first: Where to begin at the earliest.
+
+        Returns:
+            None: from there on it has none.
 
         Raises:
             BrokerError: The brokers cannot be asked, or refuse.
         """
-        with self._opened(topic, self._pulsar.MessageId.latest) as reader:
-            message = reader.next() if reader.has_more() else None
-            return None if message is None else entry_of(message)
+        latest = self._pulsar.MessageId.latest
+        with self._opened(topic, latest) as reader:
+            found = reader.last_within(_PATIENCE_MS)
+        for seconds in _LOOKED_BACK_SECONDS:
+            if found is None:
+                with self._opened(topic, latest) as reader:
+                    reader.seek_back(seconds)
+                    found = reader.last_within(_PATIENCE_MS)
+        if found is None:
+            with self.reading(topic, first) as reader:
+                found = reader.last_within(self._timeout_ms)
+        return found if found is not None and found.end >= first else None
 
-    def first(self, topic: TopicName, behind: EntryId = BEGINNING) -> EntryId | None:
-        """The first entry from one on (inclusive) with a message to give; None: it has none.
+    def first(self, topic: TopicName) -> EntryId | None:
+        """The first entry of a topic or partition with a message to give; None: it has none.
 
         Raises:
             BrokerError: The brokers cannot be asked, or refuse.
         """
-        with self.reading(topic, behind) as reader:
-            return entry_of(reader.next()) if reader.has_more() else None
+        with self.reading(topic, BEGINNING) as reader:
+            return place_of(reader.next()).begin if reader.has_more() else None
 
     @contextmanager
     def _opened(self, topic: TopicName, start: pulsar.MessageId) -> Iterator[BrokerReader]:
@@ -253,7 +286,8 @@ class BrokerReader:
             BrokerError: The broker cannot be asked.
         """
         with self._client.telling(f"whether {self._topic} has more"):
-            return bool(self._reader.has_message_available())
+            found: bool = self._reader.has_message_available()
+        return found
 
     def next(self) -> pulsar.Message:
         """The next message; waits until there is one.
@@ -264,8 +298,62 @@ class BrokerReader:
         with self._client.telling(f"the next message of {self._topic}"):
             return self._reader.read_next(self._timeout_ms)
 
+    def next_soon(self) -> pulsar.Message | None:
+        """The next message; None if there is none soon, though one may be announced.
+
+        Raises:
+            BrokerError: The broker cannot be asked.
+        """
+        with self._client.telling(f"the next message of {self._topic}"):
+            try:
+                return self._reader.read_next(_PATIENCE_MS)
+            except self._client.timed_out:
+                return None
+
+    def last_within(self, patience_ms: int) -> Place | None:
+        """Where the last message from here on stands; None if there is none.
+
+        Args:
+            patience_ms: How long to wait for a message that is announced: it may be one whose
+                first chunk lies before, or whose transaction is open.
+
+        Raises:
+            BrokerError: The broker cannot be asked.
+        """
+        last = None
+        while self.has_more():
+            with self._client.telling(f"the last message of {self._topic}"):
+                try:
+                    last = self._reader.read_next(patience_ms)
+                except self._client.timed_out:
+                    break
+        return None if last is None else place_of(last)
+
+    def seek_back(self, seconds: int) -> None:
+        """Go on with what was published about so long ago.
+
+        Raises:
+            BrokerError: The broker cannot be asked.
+        """
+        with self._client.telling(f"an earlier message of {self._topic}"):
+            self._reader.seek(int((time.time() - seconds) * 1000))
+
 
 def entry_of(message: pulsar.Message) -> EntryId:
     """The entry that a message stands in; that of its last chunk if it has several."""
     found = message.message_id()
     return EntryId(found.ledger_id(), found.entry_id())
+
+
+def place_of(message: pulsar.Message) -> Place:
+    """Which entries a message takes."""
+    end = entry_of(message)
+    begin = ClientMessageId.parse(message.message_id().serialize()).first_chunk
+    return Place(end if begin is None else EntryId(*begin), end)
+
+
+def is_last_of_entry(message: pulsar.Message) -> bool:
+    """Whether no other message of its entry follows."""
+    found = message.message_id()
+    index: int = found.batch_index()
+    return index < 0 or index + 1 >= ClientMessageId.parse(found.serialize()).batch_size

@@ -160,6 +160,11 @@ def _check_folder(option: str, value: object) -> None:
     path_or_url(option, value)
 
 
+def _check_brokers(option: str, value: object) -> None:
+    # What a URL of brokers is they know who ask them; it may have a secret in it.
+    check_instance(str, "the URL of brokers, such as pulsar://localhost:6650", option, value)
+
+
 def _check_names(option: str, value: object) -> None:
     if isinstance(value, str) and value == DEFAULT_COLUMNS:
         return
@@ -201,6 +206,7 @@ FOLDER: Final = Kind(form="FOLDER", check=_check_folder, read=read_text, is_text
 SOURCE: Final = Kind(form="SOURCE", check=_unchecked, read=read_text, is_text=True)
 BY_NAME: Final = Kind(form="KEY=VALUE", check=check_by_name, read=_read_object, repeats=True)
 URLS_BY_NAME: Final = Kind(form="NAME=URL", check=_check_urls, read=_read_object, repeats=True)
+BROKERS: Final = Kind(form="URL", check=_check_brokers, read=read_text, is_text=True)
 CATALOG: Final = Kind(
     form="CATALOG",
     check=partial(check_instance, OpenedCatalog, "what open_catalog gave"),

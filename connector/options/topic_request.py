@@ -224,6 +224,22 @@ class TopicRequest:
             unit="bytes",
         ),
     )
+    live: str | None = field(
+        default=None,
+        metadata=described(
+            kinds.BROKERS,
+            "URL of the topics' brokers (pulsar://host:6650): rows behind the last offloaded entry"
+            " are read of them, up to the last message there is.",
+        ),
+    )
+    live_options: Mapping[str, object] | None = field(
+        default=None,
+        metadata=described(
+            kinds.BY_NAME,
+            "Option of the brokers, such as token_file.",
+            is_secret=True,
+        ),
+    )
     trace: RequestTrace | None = field(
         default=None,
         metadata=described(

@@ -195,6 +195,7 @@ def bound_rows(
             is_wanted=task.read.is_read,
             skip_gap=(outcomes or stream).skip_gap,
             decryptor=decryptor,
+            beyond=task.read.beyond,
         )
     )
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from arrow_io.columns import Origin
     from arrow_io.ledger import Ledger
+    from arrow_io.messages.beyond import Beyond
     from arrow_io.messages.transactions import KnownOutcome
     from connector.scan.read_options import ReadOptions
 
@@ -129,6 +130,7 @@ class TopicRead:
         options: How entries become rows.
         skipped: What statistics spare.
         outcomes: What is known of transactions without reading, by the ids that `__txn_id__` has.
+        beyond: Who knows what stands behind the last ledger; None: nobody.
     """
 
     origin: Origin
@@ -137,6 +139,7 @@ class TopicRead:
     options: ReadOptions
     skipped: Skipped = field(default_factory=Skipped)
     outcomes: Mapping[str, KnownOutcome] = field(default_factory=dict)
+    beyond: Beyond | None = None
 
     @property
     def data_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,19 +11,22 @@ from arrow_io.lazy import cached_property
 from connector.filters import ArrowFilter, BothFilters
 from connector.scan.outcomes import with_outcomes
 from connector.scan.pruning import topic_read, uncounted
+from connector.scan.tail_read import tail_read
 from connector.scan.topic_read import Skipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import pyarrow.compute as pc
 
     from arrow_io.read_report import ReadReport
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.filters import RowFilter
+    from connector.live.tail import LiveTail
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
     from connector.statistics.store import Statistics
+    from connector.topic_name import TopicName
 
 DEFAULT_TASK_BYTES = 256 << 20
 
@@ -51,12 +54,14 @@ class Scan:
         options: How entries become rows.
         statistics: What is known of segments; None if nothing is.
         view: Which messages there are; None: all.
+        tails: What of each topic only its brokers have, of those that have such a tail.
     """
 
     topics: tuple[TopicLedgers, ...]
     options: ReadOptions
     statistics: Statistics | None = None
     view: View | None = None
+    tails: Mapping[TopicName, LiveTail] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled by its fields; what was planned is planned anew."""
@@ -86,7 +91,7 @@ class Scan:
         return replace(self, options=replace(self.options, row_filter=both))
 
     def reads(self) -> list[TopicRead]:
-        """What has to be read of each topic that can have rows.
+        """What has to be read of each topic that can have rows; its tail by itself, behind it.
 
         Sends no request, but for statistics and a view, which are read once for a scan.
 
@@ -94,10 +99,15 @@ class Scan:
             StorageError: Statistics cannot be read.
             PulsarOffloadError: The view cannot be read.
         """
-        return [read for read in self._reads if read.ranges]
+        return [read for reads in self.reads_by_topic() for read in reads]
+
+    def reads_by_topic(self) -> list[list[TopicRead]]:
+        """As `reads`, for each topic."""
+        pairs = zip(self._reads, self._tail_reads, strict=True)
+        return [[each for each in pair if each is not None and each.ranges] for pair in pairs]
 
     def every_read(self) -> list[TopicRead]:
-        """As `reads`, with those that have nothing to be read."""
+        """What has to be read of each topic's objects, also where that is nothing."""
         return list(self._reads)
 
     def skipped(self) -> Skipped:
@@ -114,8 +124,22 @@ class Scan:
         if self.view is not None:
             reads = [self.view.narrowed(number, each) for number, each in enumerate(reads)]
         return [
-            with_outcomes(read, topic.data, self.statistics)
+            replace(
+                with_outcomes(read, topic.data, self.statistics),
+                beyond=self.tails.get(topic.topic),
+            )
             for topic, read in zip(self.topics, reads, strict=True)
+        ]
+
+    @cached_property
+    def _tail_reads(self) -> list[TopicRead | None]:
+        tails = [self.tails.get(topic.topic) for topic in self.topics]
+        reads = [None if each is None else tail_read(each, self.options) for each in tails]
+        if self.view is None:
+            return reads
+        return [
+            None if each is None else self.view.narrowed(number, each)
+            for number, each in enumerate(reads)
         ]
 
     def counted(self) -> tuple[Scan, int]:
@@ -127,18 +151,19 @@ class Scan:
             StorageError: Statistics cannot be read.
         """
         if self.view is not None:
-            return self._with_reads([]), self.view.count()
+            return self._with_reads([], []), self.view.count()
         if self.statistics is None:
             return self, 0
         pairs = [
             uncounted(topic, read, self.statistics)
             for topic, read in zip(self.topics, self._reads, strict=True)
         ]
-        return self._with_reads([read for read, _ in pairs]), sum(rows for _, rows in pairs)
+        unread = self._with_reads([read for read, _ in pairs], self._tail_reads)
+        return unread, sum(rows for _, rows in pairs)
 
-    def _with_reads(self, reads: list[TopicRead]) -> Scan:
+    def _with_reads(self, reads: list[TopicRead], tail_reads: list[TopicRead | None]) -> Scan:
         scan = replace(self)
-        vars(scan)["_reads"] = reads
+        vars(scan).update(_reads=reads, _tail_reads=tail_reads)
         return scan
 
     def plan(self, task_bytes: int = DEFAULT_TASK_BYTES) -> list[ScanTask]:

@@ -22,6 +22,9 @@ import org.apache.bookkeeper.mledger.LedgerOffloader;
 import org.apache.pulsar.PulsarStandalone;
 import org.apache.pulsar.PulsarStandaloneStarter;
 import org.apache.pulsar.broker.PulsarService;
+import org.apache.pulsar.client.api.Producer;
+import org.apache.pulsar.client.api.PulsarClient;
+import org.apache.pulsar.client.api.transaction.Transaction;
 
 /**
  * Metadata store, bookie and broker in one process, which does what no client of a broker can.
@@ -35,7 +38,9 @@ public final class BrokerUnderOrders {
     private static final long SECONDS = 60;
 
     private final PulsarService service;
+    private final List<Transaction> transactions = new ArrayList<>();
     private ReadHandle ledger;
+    private PulsarClient client;
 
     private BrokerUnderOrders(PulsarService service) {
         this.service = service;
@@ -79,6 +84,14 @@ public final class BrokerUnderOrders {
                 return openOffloaded(Long.parseLong(words[1]), UUID.fromString(words[2]));
             case "read-entries":
                 return readEntries(Long.parseLong(words[1]), Long.parseLong(words[2]));
+            case "send-chunked":
+                return sendChunked(words[1], words[2], Integer.parseInt(words[3]));
+            case "begin-transaction":
+                return beginTransaction();
+            case "send-in-transaction":
+                return sendInTransaction(Integer.parseInt(words[1]), words[2], words[3]);
+            case "end-transaction":
+                return endTransaction(Integer.parseInt(words[1]), words[2].equals("commit"));
             default:
                 throw new IllegalArgumentException("no such order: " + words[0]);
         }
@@ -129,6 +142,55 @@ public final class BrokerUnderOrders {
             }
         }
         return read;
+    }
+
+    private PulsarClient client() throws Exception {
+        if (client == null) {
+            String url = service.getBrokerServiceUrl();
+            client = PulsarClient.builder().serviceUrl(url).enableTransaction(true).build();
+        }
+        return client;
+    }
+
+    /** Sends a message in chunks of so many bytes; its id, that is those of first and last chunk. */
+    private String sendChunked(String topic, String payload, int chunkBytes) throws Exception {
+        try (Producer<byte[]> producer =
+                client().newProducer()
+                        .topic(topic)
+                        .enableBatching(false)
+                        .enableChunking(true)
+                        .chunkMaxMessageSize(chunkBytes)
+                        .create()) {
+            return producer.send(payload.getBytes(StandardCharsets.UTF_8)).toString();
+        }
+    }
+
+    /** Begins a transaction; its number among those of this process. */
+    private int beginTransaction() throws Exception {
+        transactions.add(
+                wait(client().newTransaction().withTransactionTimeout(5, TimeUnit.MINUTES).build()));
+        return transactions.size() - 1;
+    }
+
+    /** Sends a message in a transaction; its id. */
+    private String sendInTransaction(int number, String topic, String payload) throws Exception {
+        try (Producer<byte[]> producer =
+                client().newProducer()
+                        .topic(topic)
+                        .enableBatching(false)
+                        .sendTimeout(0, TimeUnit.SECONDS)
+                        .create()) {
+            return producer.newMessage(transactions.get(number))
+                    .value(payload.getBytes(StandardCharsets.UTF_8))
+                    .send()
+                    .toString();
+        }
+    }
+
+    private String endTransaction(int number, boolean isCommitted) throws Exception {
+        Transaction transaction = transactions.get(number);
+        wait(isCommitted ? transaction.commit() : transaction.abort());
+        return transaction.getState().toString();
     }
 
     private static <T> T wait(CompletableFuture<T> future) throws Exception {

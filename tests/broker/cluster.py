@@ -130,13 +130,8 @@ class Cluster:
 
     def open_topic(self, topic: str, **options: Any) -> TopicDataset:  # noqa: ANN401
         """A topic as we read it, by what the admin API tells."""
-        return open_topic(
-            self.url,
-            topic,
-            storage_options=self.s3.storage_options,
-            metadata=self.broker.admin_url,
-            **options,
-        )
+        options = {"metadata": self.broker.admin_url} | options
+        return open_topic(self.url, topic, storage_options=self.s3.storage_options, **options)
 
     def open_catalog(self) -> Catalog:
         """The bucket, by what the admin API tells."""

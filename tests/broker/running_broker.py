@@ -250,6 +250,7 @@ class RunningBroker:
             "managedLedgerOffloadMaxThreads": 2,
             "systemTopicEnabled": "true",
             "topicLevelPoliciesEnabled": "true",
+            "transactionCoordinatorEnabled": "true",
             # Else it deletes what is read, the objects in the bucket too.
             "brokerDeleteInactiveTopicsEnabled": "false",
             "defaultRetentionTimeInMinutes": -1,

@@ -9,10 +9,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+import typer
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
+from connector.cli import messages
 from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.command_line import INCOMPLETE, LEDGERS, URL, USAGE, lines_of, run
@@ -172,3 +174,26 @@ def test_an_id_takes_few_requests() -> None:
         wanted = (pc.field("__ledger_id__") == 3) & (pc.field("__entry_id__") == 2000)
         assert dataset.to_table(filter=wanted).num_rows == 1
         assert trace.counts.range_requests - before.range_requests == 1
+
+
+def test_tail_follows_what_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each ledger that comes is printed once; one that was there is not printed again."""
+    ledgers = [
+        (number, [encode_entry([Message(payload=b"%d" % number)], batched=False)])
+        for number in range(3, 7)
+    ]
+    coming = iter([ledgers[2:3], [], ledgers[3:]])
+    with memory_bucket(offload(ledgers[:2])) as bucket:
+
+        def come(seconds: float) -> None:
+            assert seconds == 90
+            more = next(coming, None)
+            if more is None:
+                raise typer.Exit
+            bucket.put(offload(more))
+
+        monkeypatch.setattr(messages, "_wait", come)
+        found = lines_of(
+            "tail", bucket.url, TOPIC, "-n1", "--follow", "--interval", "90s", "--value", "raw"
+        )
+    assert [each["__value__"] for each in found] == ["4", "5", "6"]

@@ -296,7 +296,7 @@ def test_positions_beyond_what_there_is_room_for() -> None:
         }
     )
     with pytest.raises(UnsupportedFormatError) as caught:
-        latest._keyed(batch, pa.array([7]), TopicReport())
+        latest._keyed(batch, TopicReport())
     assert caught.value.ledger_id == 7
 
 

@@ -1,0 +1,234 @@
+"""Messages as Pulsar's client gives them → entries, so that all that reads entries reads them too.
+
+A client does not give everything that stands in an entry: neither sequence ids, nor what the broker
+added, nor transactions, delivery times or clusters of origin (`UNTOLD`). What it gives is written
+as a producer would have written it, without compression: a batch again as a batch, and what is
+encrypted as it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.core import builds
+from arrow_io.errors import BrokerError
+from arrow_io.format.entry_frame import write_entry
+from arrow_io.messages import layout
+from arrow_io.messages.codecs import NONE
+from arrow_io.messages.entry_run import EntryRun, int64_view
+from arrow_io.messages.entry_writer import sent_entry
+from arrow_io.messages.message_metadata import (
+    Message,
+    batch_metadata,
+    encryption_fields,
+    message_metadata,
+    single_message_metadata,
+)
+from connector.live.broker import EntryId, entry_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pulsar
+
+    from arrow_io.payloads.value_columns import ValueColumns
+    from arrow_io.read_report import ReadReport
+
+UNTOLD: Final = frozenset(
+    {
+        "__sequence_id__",
+        "__key_bytes__",
+        "__broker_time__",
+        "__broker_index__",
+        "__deliver_at__",
+        "__replicated_from__",
+        "__txn_id__",
+    }
+)
+"""Columns of which a client tells nothing."""
+
+_RUN_BYTES: Final = 1 << 20
+_NO_SEQUENCE_ID: Final = 0
+_NO_MEMBER: Final = b"\0\0\0\x04\x18\0\x20\1"
+"""A member of a batch that was compacted out: payload_size 0, compacted_out."""
+
+
+def has_binary_keys(values: ValueColumns | None) -> bool:
+    """Whether a topic's schema says that keys are bytes, which clients give as Base64.
+
+    Args:
+        values: Its typed columns; None if values are given as bytes.
+    """
+    if values is None:
+        return False
+    schemas = values.schema.reader, *(info for _, info in values.schema.versions)
+    return any(each.is_separated for each in schemas)
+
+
+class LiveEntries:
+    """Makes entries of messages.
+
+    Args:
+        object_key: What errors call the place where they stand.
+        report: Counts ordering keys that are no UTF-8: the client gives none, so they are null.
+        has_binary_keys: Whether the schema says that keys are bytes, which clients give as Base64.
+    """
+
+    def __init__(self, object_key: str, report: ReadReport, *, has_binary_keys: bool) -> None:
+        self._report = report
+        self._object_key = object_key
+        self._has_binary_keys = has_binary_keys
+
+    def runs(self, messages: Iterable[pulsar.Message]) -> Iterator[EntryRun]:
+        """The entries of messages, in runs of about 1 MiB whose ids follow each other.
+
+        Args:
+            messages: Messages, in the order of a reader.
+
+        Raises:
+            BrokerError: The messages of a batch are not in order, or a message cannot stand in an
+                entry.
+        """
+        frames: list[bytes] = []
+        size_bytes = 0
+        first = last = EntryId(-1, -1)
+        for entry_id, members in groupby(messages, entry_of):
+            is_next = entry_id == (last.ledger_id, last.entry_id + 1)
+            if frames and (not is_next or size_bytes >= _RUN_BYTES):
+                yield self._run(first, frames)
+                frames, size_bytes = [], 0
+            if not frames:
+                first = entry_id
+            frames.append(write_entry(entry_id.entry_id, self.entry(entry_id, list(members))))
+            size_bytes += len(frames[-1])
+            last = entry_id
+        if frames:
+            yield self._run(first, frames)
+
+    def entry(self, entry_id: EntryId, members: Sequence[pulsar.Message]) -> bytes:
+        """An entry of its messages.
+
+        Raises:
+            BrokerError: They are not in order, or one cannot stand in an entry.
+        """
+        try:
+            return self._entry(members)
+        except (ValueError, OverflowError) as error:
+            message = f"a message of the broker's cannot be taken: {error}"
+            raise BrokerError(
+                message,
+                object_key=self._object_key,
+                ledger_id=entry_id.ledger_id,
+                entry_id=entry_id.entry_id,
+            ) from error
+
+    def _entry(self, members: Sequence[pulsar.Message]) -> bytes:
+        first = members[0]
+        if first.encryption_context() is not None:
+            return _encrypted(self._message(first), first)
+        if first.message_id().batch_index() >= 0:
+            return self._batch(members)
+        if len(members) > 1:
+            text = "several messages of one entry, which is no batch"
+            raise ValueError(text)
+        message = self._message(first)
+        payload = message.payload or b""
+        metadata = message_metadata(
+            message, _NO_SEQUENCE_ID, compression=NONE, uncompressed_bytes=len(payload)
+        )
+        return sent_entry(metadata, payload)
+
+    def _batch(self, members: Sequence[pulsar.Message]) -> bytes:
+        parts: list[bytes] = []
+        for each in members:
+            index = each.message_id().batch_index()
+            count = len(parts)
+            if index < count:
+                text = f"message {index} of a batch comes behind message {count - 1}"
+                raise ValueError(text)
+            parts += [_NO_MEMBER] * (index - count)
+            message = self._message(each)
+            own = single_message_metadata(message, _NO_SEQUENCE_ID)
+            parts.append(b"".join((len(own).to_bytes(4), own, message.payload or b"")))
+        payload = b"".join(parts)
+        metadata = batch_metadata(
+            self._message(members[0]),
+            (_NO_SEQUENCE_ID, _NO_SEQUENCE_ID),
+            message_count=len(parts),
+            compression=NONE,
+            uncompressed_bytes=len(payload),
+        )
+        return sent_entry(metadata, payload)
+
+    def _message(self, given: pulsar.Message) -> Message:
+        """What the client tells; it does not tell an empty key from none."""
+        text = given.partition_key()
+        key = _decoded(text) if text and self._has_binary_keys else text or None
+        return Message(
+            payload=None if given.has_null_value() else given.data(),
+            publish_time_ms=given.publish_timestamp(),
+            key=key,
+            ordering_key=self._ordering_key(given),
+            properties=given.properties(),
+            event_time_ms=given.event_timestamp() or None,
+            producer_name=given.producer_name(),
+            schema_version=_schema_version(given),
+        )
+
+    def _ordering_key(self, given: pulsar.Message) -> bytes | None:
+        try:
+            return given.ordering_key().encode() or None
+        except UnicodeDecodeError:
+            # The client takes it for text, and has no other way to give it.
+            self._report.replaced_texts += 1
+            return None
+
+    def _run(self, first: EntryId, frames: Sequence[bytes]) -> EntryRun:
+        data = memoryview(b"".join(frames))
+        count = len(frames)
+        last = first.entry_id + count - 1
+        _, table = int64_view(count * layout.ENTRY_WIDTH)
+        _, result = int64_view(4)
+        builds.in_use.entries.read_entries(
+            data, 0, len(data), first.entry_id, last, table, count, result
+        )
+        return EntryRun(first.ledger_id, self._object_key, data, 0, table, count)
+
+
+def _encrypted(message: Message, given: pulsar.Message) -> bytes:
+    """The entry of a message, or a whole batch, that the client could not decrypt."""
+    context = given.encryption_context()
+    payload = given.data()
+    options = {
+        "compression": context.compression_type().value,
+        "uncompressed_bytes": context.uncompressed_message_size() or len(payload),
+    }
+    if context.batch_size() >= 0:
+        metadata = batch_metadata(
+            message,
+            (_NO_SEQUENCE_ID, _NO_SEQUENCE_ID),
+            message_count=context.batch_size(),
+            **options,
+        )
+    else:
+        metadata = message_metadata(message, _NO_SEQUENCE_ID, **options)
+    keys = [(each.key, each.value) for each in context.keys()]  # noqa: SIM118 - no mapping
+    fields = encryption_fields(keys, context.algorithm(), context.param())
+    return sent_entry(metadata + fields, payload)
+
+
+def _schema_version(given: pulsar.Message) -> int | None:
+    # As `schema_version` gives it, it is taken for text, which most versions are not.
+    number: int = given._message.int_schema_version()  # noqa: SLF001
+    return None if number < 0 else number
+
+
+def _decoded(key: str) -> str | bytes:
+    """The bytes of a key that is given as Base64; the text itself if it is not that."""
+    try:
+        return base64.b64decode(key, validate=True)
+    except (binascii.Error, ValueError):
+        return key

@@ -1,0 +1,218 @@
+# ruff: noqa: D102 - the methods of a client's message are those of `pulsar.Message`.
+"""Brokers that have topics in memory, and give what a client of Pulsar's would give of them.
+
+They stand in where random topics are read thousands of times; `tests/broker` has the real ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from arrow_io.errors import BrokerError
+from arrow_io.protobuf_messages import message_classes
+from connector.live.broker import BEGINNING, Brokers, EntryId, place_of
+from tests.support.reference import decode_topic, first_open_position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from connector.live.broker import Place
+    from connector.topic_name import TopicName
+    from tests.support.reference import Ledgers, ReferenceMessage
+
+LIVE_URL: Final = "pulsar://memory:6650"
+
+
+@dataclass(slots=True)
+class MemoryBrokers:
+    """Brokers of some topics; a client of them is themselves.
+
+    Attributes:
+        ledgers: All ledgers of each topic or partition, by its full name.
+        trimmed_before: Entries before it were deleted.
+        openings: How often a client connected.
+    """
+
+    ledgers: Mapping[str, Ledgers]
+    trimmed_before: EntryId = BEGINNING
+    openings: int = 0
+
+    def messages(self, topic: str) -> list[ReferenceMessage]:
+        """What a reader of a topic is given from its beginning on."""
+        ledgers = self.ledgers[topic]
+        stop = first_open_position(ledgers)
+        return [
+            each
+            for each in decode_topic(ledgers)
+            if (stop is None or _entry(each) < stop)
+            and (each.first_chunk or _entry(each)) >= self.trimmed_before
+        ]
+
+    @contextmanager
+    def connected(self) -> Iterator[MemoryBrokers]:
+        """As `Brokers.connected`."""
+        self.openings += 1
+        yield self
+
+    def partitions(self, topic: TopicName) -> list[TopicName]:
+        """As `Client.partitions`."""
+        known = [type(topic).parse(each) for each in self.ledgers]
+        return [each for each in known if each.base == topic] or [topic]
+
+    @contextmanager
+    def reading(self, topic: TopicName, first: EntryId) -> Iterator[MemoryReader]:
+        """As `Client.reading`."""
+        yield MemoryReader(self, str(topic), first)
+
+    def last(self, topic: TopicName, first: EntryId) -> Place | None:
+        """As `Client.last`."""
+        with self.reading(topic, BEGINNING) as reader:
+            found = place_of(reader.left[-1]) if reader.left else None
+        return found if found is not None and found.end >= first else None
+
+    def first(self, topic: TopicName) -> EntryId | None:
+        """As `Client.first`."""
+        with self.reading(topic, BEGINNING) as reader:
+            return place_of(reader.left[0]).begin if reader.left else None
+
+
+@dataclass(slots=True)
+class MemoryReader:
+    """As `BrokerReader`."""
+
+    brokers: MemoryBrokers
+    topic: str
+    first: tuple[int, int]
+    given: set[tuple[int, int, int]] = field(default_factory=set)
+
+    @property
+    def left(self) -> list[ClientMessage]:
+        """What was not given until now."""
+        messages = self.brokers.messages(self.topic)
+        sizes = Counter(map(_entry, messages))
+        return [
+            ClientMessage(each, sizes[_entry(each)])
+            for each in messages
+            if (each.first_chunk or _entry(each)) >= self.first
+            and (*_entry(each), each.batch_index) not in self.given
+        ]
+
+    def has_more(self) -> bool:
+        """Whether there is a message."""
+        return bool(self.left)
+
+    def next(self) -> ClientMessage:
+        """The next message.
+
+        Raises:
+            BrokerError: There is none.
+        """
+        left = self.left
+        if not left:
+            message = "nothing comes"
+            raise BrokerError(message)
+        self.given.add((*_entry(left[0].of), left[0].of.batch_index))
+        return left[0]
+
+    def next_soon(self) -> ClientMessage | None:
+        """The next message, if there is one."""
+        return self.next() if self.has_more() else None
+
+
+@dataclass(slots=True)
+class ClientMessage:
+    """A message with the methods of `pulsar.Message`, and of its id and inner message."""
+
+    of: ReferenceMessage
+    batch_size: int
+    _message: ClientMessage = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._message = self
+
+    def message_id(self) -> ClientMessage:
+        return self
+
+    def ledger_id(self) -> int:
+        return self.of.ledger_id
+
+    def entry_id(self) -> int:
+        return self.of.entry_id
+
+    def batch_index(self) -> int:
+        return self.of.batch_index
+
+    def serialize(self) -> bytes:
+        of = self.of
+        data = _message_id_data()(ledgerId=of.ledger_id, entryId=of.entry_id)
+        data.batch_size = self.batch_size
+        if of.first_chunk is not None:
+            first = data.first_chunk_message_id
+            first.ledgerId, first.entryId = of.first_chunk
+        return bytes(data.SerializeToString())
+
+    def encryption_context(self) -> None:
+        return None
+
+    def data(self) -> bytes:
+        return self.of.payload or b""
+
+    def has_null_value(self) -> bool:
+        return self.of.null_value
+
+    def partition_key(self) -> str:
+        return self.of.key or ""
+
+    def ordering_key(self) -> str:
+        return (self.of.ordering_key or b"").decode()
+
+    def properties(self) -> dict[str, str]:
+        return self.of.properties
+
+    def event_timestamp(self) -> int:
+        return self.of.event_time_ms
+
+    def publish_timestamp(self) -> int:
+        return self.of.publish_time_ms
+
+    def producer_name(self) -> str:
+        return self.of.producer_name
+
+    def int_schema_version(self) -> int:
+        version = self.of.schema_version
+        return -1 if version is None or len(version) != 8 else int.from_bytes(version, signed=True)
+
+
+@contextmanager
+def live_brokers(ledgers: Mapping[str, Ledgers]) -> Iterator[MemoryBrokers]:
+    """Have `LIVE_URL` lead to brokers of these topics, by their full names."""
+    brokers = MemoryBrokers(ledgers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Brokers, "connected", lambda _: brokers.connected())
+        yield brokers
+
+
+def _entry(message: ReferenceMessage) -> tuple[int, int]:
+    return message.ledger_id, message.entry_id
+
+
+@cache
+def _message_id_data() -> Any:  # noqa: ANN401 - a message class has no static type
+    return message_classes(
+        {
+            "MessageIdData": """
+                1 ledgerId required uint64
+                2 entryId required uint64
+                3 partition optional int32 -1
+                4 batch_index optional int32 -1
+                6 batch_size optional int32
+                7 first_chunk_message_id optional MessageIdData
+            """
+        }
+    )["MessageIdData"]
