@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.columns import ALL_COLUMNS
@@ -72,7 +72,6 @@ def _comparable(rows: list[Row], behind: tuple[int, int]) -> list[Row]:
     )
 
 
-@settings(deadline=None, max_examples=50)
 @given(topic=topics(compacted=False), data=st.data())
 def test_a_topic_is_the_same_wherever_its_ledgers_are(topic: Topic, data: st.DataObject) -> None:
     """Chunks and transactions that begin in the bucket, and end behind it, too."""
@@ -96,7 +95,6 @@ def test_a_topic_is_the_same_wherever_its_ledgers_are(topic: Topic, data: st.Dat
         assert dataset.head(wanted).equals(table.slice(0, wanted))
 
 
-@settings(deadline=None, max_examples=30)
 @given(topic=topics(compacted=False), data=st.data())
 def test_bounds_and_filters_hold_behind_the_bucket_too(topic: Topic, data: st.DataObject) -> None:
     """By id and by time, and of each key the latest within them."""
