@@ -142,14 +142,16 @@ class Increments:
         wanted: Names and globs of topics, or a regular expression that full names, without
             partition, have to match. Topics and partitions that appear are read from their
             beginning on.
-        options: How entries become rows. Their bounds narrow the rows, and have no end: what
-            lies before their start counts as read. If they salvage, ledgers that are late, lost or
+        options: How entries become rows. Their bounds narrow the rows: what lies before their start
+            counts as read. If they salvage, ledgers that are late, lost or
             unsound are told; else they are errors.
         statistics: What is known of segments: which transactions they hold, and what of them no row
             that is asked for can be in; None if nothing is.
+        may_end: Whether the bounds may have an end. What lies behind it is then passed over, as if
+            it had been read.
 
     Raises:
-        OptionError: The bounds have an end.
+        OptionError: The bounds have an end, and may not.
     """
 
     def __init__(
@@ -158,8 +160,11 @@ class Increments:
         wanted: Sequence[str] | re.Pattern[str],
         options: ReadOptions,
         statistics: Statistics | None = None,
+        *,
+        may_end: bool = False,
     ) -> None:
-        if options.bounds.end_id is not None or options.bounds.end_ms is not None:
+        bounds = options.bounds
+        if not may_end and (bounds.end_id is not None or bounds.end_ms is not None):
             # The rows behind it would be passed over as if they had been read.
             message = "what is new in a topic has no end: leave the option end out"
             raise OptionError(message)
@@ -313,7 +318,8 @@ class Increments:
         """What has to be read of a topic for its rows between two positions; end is exclusive."""
         bounds = self.options.bounds
         first = (*start, 0) if bounds.start_id is None else max((*start, 0), bounds.start_id)
-        bounds = replace(bounds, start_id=first, end_id=(*end, 0))
+        last = (*end, 0) if bounds.end_id is None else min((*end, 0), bounds.end_id)
+        bounds = replace(bounds, start_id=first, end_id=last)
         return topic_read(topic, replace(self.options, bounds=bounds), self.statistics)
 
 
