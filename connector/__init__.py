@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from connector.lake.copy_plan import CopyPlan
     from connector.lake.table_copy import CopySizes, TableSummary
     from connector.offloader import LedgerOffloader, LedgerToOffload, OffloadResult
+    from connector.replay.partition_replay import ReplaySummary
+    from connector.replay.replay import ReplayPlan, plan_replay, replay_topic
     from connector.topic import open_topic
     from connector.writing.topic_writer import WrittenTopic, write_messages
 else:
@@ -63,6 +65,8 @@ else:
         "LedgerOffloader": "offloader",
         "LedgerToOffload": "offloader",
         "OffloadResult": "offloader",
+        "ReplayPlan": "replay.replay",
+        "ReplaySummary": "replay.partition_replay",
         "TableSummary": "lake.table_copy",
         "TopicDataset": "dataset",
         "WrittenTopic": "writing.topic_writer",
@@ -70,7 +74,9 @@ else:
         "open_catalog": "catalog.opening",
         "open_topic": "topic",
         "plan_copy": "lake.copy",
+        "plan_replay": "replay.replay",
         "register_duckdb": "engines.duckdb_functions",
+        "replay_topic": "replay.replay",
         "write_messages": "writing.topic_writer",
     }
 
@@ -123,6 +129,8 @@ __all__ = [
     "PayloadDecodeError",
     "PulsarOffloadError",
     "ReadReport",
+    "ReplayPlan",
+    "ReplaySummary",
     "SchemaError",
     "StorageError",
     "TableSummary",
@@ -140,6 +148,8 @@ __all__ = [
     "open_catalog",
     "open_topic",
     "plan_copy",
+    "plan_replay",
     "register_duckdb",
+    "replay_topic",
     "write_messages",
 ]

@@ -24,6 +24,7 @@ COMMAND_MODULES = (
     "connector.cli.audit",
     "connector.cli.writing",
     "connector.cli.copying",
+    "connector.cli.replaying",
 )
 """Modules that register their commands as they are imported, in the order of the help."""
 

@@ -13,7 +13,7 @@ from arrow_io.errors import OptionError
 from arrow_io.storage.redaction import redacted_urls
 from connector.options.kinds import FLAG, URLS_BY_NAME
 from connector.options.nested import put_text
-from connector.options.topic_request import OPTIONS, TopicRequest
+from connector.options.topic_request import NOT_OF_REPLAYS, OPTIONS, TopicRequest
 from connector.options.write_request import WRITE_OPTIONS, WriteRequest
 
 if TYPE_CHECKING:
@@ -88,6 +88,9 @@ _PLACE = tuple(name for name in _IN_SHELL if OPTIONS[name].scope == "place")
 
 Reading: TypeAlias = Annotated[TopicRequest, OptionGroup(_IN_SHELL)]
 """All options of `open_topic`."""
+_REPLAYED = tuple(name for name in _IN_SHELL if name not in NOT_OF_REPLAYS)
+Replaying: TypeAlias = Annotated[TopicRequest, OptionGroup(_REPLAYED)]
+"""Those that bound a replay, and say how its messages are read."""
 Place: TypeAlias = Annotated[TopicRequest, OptionGroup(_PLACE)]
 """Those that say where topics are."""
 Listing: TypeAlias = Annotated[TopicRequest, OptionGroup((*_PLACE, "on_corruption"))]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from arrow_io.errors import BrokerError, OptionError
@@ -166,7 +166,9 @@ class Client:
 
     def close(self) -> None:
         """Close its connections."""
-        self._client.close()
+        # What could be lost by it was told before: this would hide that.
+        with suppress(self._pulsar.PulsarException):
+            self._client.close()
 
     def partitions(self, topic: TopicName) -> list[TopicName]:
         """The partitions of a topic; a topic that has none, or is not there, by itself.
@@ -230,6 +232,29 @@ class Client:
         """
         with self.reading(topic, BEGINNING) as reader:
             return place_of(reader.next()).begin if reader.has_more() else None
+
+    def create_producer(self, topic: TopicName, **settings: Any) -> pulsar.Producer:  # noqa: ANN401
+        """A producer of a topic or partition.
+
+        Args:
+            topic: The topic; brokers may make it if it is not there.
+            settings: As of the library's `create_producer`.
+
+        Raises:
+            BrokerError: The brokers cannot be asked, or refuse; or a producer of the same name is
+                connected.
+        """
+        with self.telling(f"a producer of {topic}"):
+            return self._client.create_producer(str(topic), **settings)
+
+    def last_producer_name(self, topic: TopicName) -> str | None:
+        """Who sent the last message of a topic or partition; None: it has no message to give.
+
+        Raises:
+            BrokerError: The brokers cannot be asked, or refuse.
+        """
+        with self._opened(topic, self._pulsar.MessageId.latest) as reader:
+            return str(reader.next().producer_name()) if reader.has_more() else None
 
     @contextmanager
     def _opened(self, topic: TopicName, start: pulsar.MessageId) -> Iterator[BrokerReader]:

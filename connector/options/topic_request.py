@@ -274,6 +274,17 @@ class TopicRequest:
 OPTIONS: Final = options_of(TopicRequest)
 """Every option of `open_topic`, by name."""
 
+NOT_OF_REPLAYS: Final = (
+    "columns",
+    "value",
+    "time_unit",
+    "naming",
+    "transactions",
+    "view",
+    "view_bytes",
+)
+"""Those that a replay fixes: all committed messages are sent as they are."""
+
 
 def check_options(given: Mapping[str, object]) -> None:
     """Refuse values of options that no other option could make right.

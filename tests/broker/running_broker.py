@@ -232,6 +232,8 @@ class RunningBroker:
             "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.NoopLoadManager",
             "enableRunBookieTogether": "true",
             "journalSyncData": "false",
+            # As in the `bookkeeper.conf` of Pulsar: a message of the greatest size fits in a frame.
+            "nettyMaxFrameSizeBytes": (5 << 20) + (10 << 10),
             "diskUsageThreshold": 0.99,
             "diskUsageWarnThreshold": 0.98,
             "managedLedgerDefaultEnsembleSize": 1,

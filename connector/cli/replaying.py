@@ -1,0 +1,194 @@
+"""The command that sends what a bucket has of a topic to a live topic."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow as pa
+import typer
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.trace import RequestTrace
+from arrow_io.wording import counted
+from connector.cli.app import command
+from connector.cli.options import AsJson, Replaying, Topic, Url, key_values
+from connector.cli.output import print_json, print_table, progress, say
+from connector.cli.place import catalog_at
+from connector.options.kinds import read_names
+from connector.options.write_request import Compression  # noqa: TC001 - typer looks it up
+from connector.plain_text import size_text
+from connector.replay.replay import plan_replay, replay_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from connector.replay.partition_replay import ReplaySummary
+    from connector.replay.replay import ReplayPlan
+
+_SENT_SCHEMA = pa.schema(
+    {"topic": pa.string(), "targets": pa.string(), "messages": pa.int64(), "bytes": pa.int64()}
+    | dict.fromkeys(("resumed_after", "sent_to"), pa.string())
+)
+_PLANNED_SCHEMA = pa.schema(
+    {"topic": pa.string()} | dict.fromkeys(("ledgers", "bytes", "behind_bytes"), pa.int64())
+)
+
+
+@command("json-orders --to pulsar://localhost:6650 --to-topic replayed")
+def replay(
+    url: Url,
+    topic: Topic,
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Brokers of the target: pulsar://… or pulsar+ssl://…."),
+    ] = None,
+    to_topic: Annotated[
+        str | None,
+        typer.Option(metavar="TOPIC", help="Name of the target; by default that of the topic."),
+    ] = None,
+    to_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="How the brokers are reached, such as token_file=…. May be repeated.",
+        ),
+    ] = None,
+    by_key: Annotated[
+        bool,
+        typer.Option(
+            "--by-key",
+            help="Let keys choose the partition, as Pulsar's producers do; else each partition goes"
+            " to that of its number.",
+        ),
+    ] = False,
+    keep_batches: Annotated[
+        bool,
+        typer.Option("--keep-batches", help="Make a batch of each entry; else fill batches."),
+    ] = False,
+    carry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="Columns to carry as properties, such as __publish_time__,__message_id__.",
+        ),
+    ] = None,
+    compression: Annotated[Compression, typer.Option(help="Codec of batches.")] = "lz4",
+    rate: Annotated[float | None, typer.Option(help="Most messages a second.")] = None,
+    replay_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="A name of this replay: what was replayed under it once is never replayed again.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what a first replay would read; asks no broker."),
+    ] = False,
+    given: Replaying,
+    as_json: AsJson = False,
+) -> None:
+    """Send what a bucket has of a topic to a live topic, each message once.
+
+    The brokers of the target have to deduplicate. What was sent they remember: so each run goes on
+    where the one before it ended, or was stopped.
+    """
+    started = time.monotonic()
+    trace = RequestTrace()
+    catalog = catalog_at(url, given, trace)
+    options = given.beside_catalog() | {"catalog": catalog}
+    if dry_run:
+        with progress(trace):
+            plans = plan_replay(url, topic, **options)
+        _print_plans(plans, as_json=as_json)
+        return
+    if to is None:
+        message = "--to is missing: the URL of the brokers of the target"
+        raise OptionError(message)
+    came = _HowFar()
+    summaries: list[ReplaySummary] = []
+    try:
+        with progress(trace, told=came.text):
+            replay_topic(
+                url,
+                topic,
+                to=to,
+                to_topic=to_topic,
+                to_options=key_values("--to-option", to_option),
+                by_key=by_key,
+                keep_batches=keep_batches,
+                carry=() if carry is None else read_names("carry", carry),
+                compression=compression,
+                rate=rate,
+                replay_id=replay_id,
+                told=came.told,
+                replayed=summaries.append,
+                **options,
+            )
+    finally:
+        # What was sent is told, even if another partition failed.
+        if summaries:
+            _print_summaries(summaries, as_json=as_json)
+    messages = sum(each.messages for each in summaries)
+    size = size_text(sum(each.value_bytes for each in summaries))
+    say(
+        "sent",
+        f"{counted(messages, 'message')} of {size}, {time.monotonic() - started:.2f} s",
+    )
+
+
+class _HowFar:
+    """How far a replay has come."""
+
+    def __init__(self) -> None:
+        self._messages = 0
+
+    def told(self, messages: int) -> None:
+        """Take how many messages of a partition were sent."""
+        self._messages = messages
+
+    def text(self) -> str:
+        """The same in words."""
+        return f"replaying … {counted(self._messages, 'message')} of this partition"
+
+
+def _print_summaries(summaries: Sequence[ReplaySummary], *, as_json: bool) -> None:
+    for notice in dict.fromkeys(notice for each in summaries for notice in each.notices):
+        say("note", notice)
+    rows = [
+        {
+            "topic": each.topic,
+            "targets": ", ".join(each.targets),
+            "messages": each.messages,
+            "bytes": each.value_bytes,
+            "resumed_after": each.resumed_after,
+            "sent_to": each.sent_to,
+        }
+        for each in summaries
+    ]
+    _print(_SENT_SCHEMA, rows, as_json=as_json)
+
+
+def _print_plans(plans: Sequence[ReplayPlan], *, as_json: bool) -> None:
+    for notice in dict.fromkeys(notice for each in plans for notice in each.notices):
+        say("note", notice)
+    rows = [
+        {
+            "topic": each.topic,
+            "ledgers": each.ledgers,
+            "bytes": each.data_bytes,
+            "behind_bytes": each.behind_bytes,
+        }
+        for each in plans
+    ]
+    _print(_PLANNED_SCHEMA, rows, as_json=as_json)
+
+
+def _print(schema: pa.Schema, rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
+    batches = pa.Table.from_pylist(list(rows), schema).to_batches()
+    if as_json:
+        print_json(batches)
+    else:
+        print_table(schema, batches)

@@ -1,0 +1,1 @@
+"""Replay: what a bucket has of a topic is sent to a live topic, each message once."""

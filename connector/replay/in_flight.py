@@ -1,0 +1,118 @@
+"""What was sent and is not acknowledged yet: bounded, watched, and stopped at the first failure."""
+
+from __future__ import annotations
+
+import time
+from threading import Condition
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import BrokerError
+from arrow_io.wording import agreeing, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MOST_BYTES: Final = 64 << 20
+_MOST_MESSAGES: Final = 50_000
+
+
+class InFlight:
+    """Batches on their way. One thread sends; acknowledgements come in others.
+
+    Args:
+        timeout_s: Longest time without an acknowledgement while there are some to come, in seconds.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._changed = Condition()
+        self._batches = self._messages = self._bytes = 0
+        self._last_change = time.monotonic()
+        self._failure: tuple[str, str] | None = None
+        self._acknowledged_behind = 0
+
+    def begin(self, what: str, messages: int, size_bytes: int) -> Callable[[str | None], None]:
+        """Wait until there is room for a batch, and count it.
+
+        Args:
+            what: Names it in errors.
+            messages: How many messages it has.
+            size_bytes: How many bytes they have.
+
+        Returns:
+            To be called when it is acknowledged, with None; or has failed, with the reason.
+
+        Raises:
+            BrokerError: A batch has failed, or nothing was acknowledged for too long.
+        """
+        self._wait(
+            lambda: (
+                not self._batches
+                or (
+                    self._messages + messages <= _MOST_MESSAGES
+                    and self._bytes + size_bytes <= _MOST_BYTES
+                )
+            )
+        )
+        with self._changed:
+            if not self._batches:
+                self._last_change = time.monotonic()
+            self._batches += 1
+            self._messages += messages
+            self._bytes += size_bytes
+
+        def done(failure: str | None) -> None:
+            with self._changed:
+                self._batches -= 1
+                self._messages -= messages
+                self._bytes -= size_bytes
+                self._last_change = time.monotonic()
+                if failure is None:
+                    self._acknowledged_behind += 0 if self._failure is None else messages
+                elif self._failure is None:
+                    self._failure = what, failure
+                self._changed.notify()
+
+        return done
+
+    def finish(self) -> None:
+        """Wait until all is acknowledged.
+
+        Raises:
+            BrokerError: As of `begin`.
+        """
+        self._wait(lambda: not self._batches)
+
+    def _wait(self, is_done: Callable[[], bool]) -> None:
+        with self._changed:
+            while self._failure is None and not is_done():
+                self._wait_a_while()
+            if self._failure is None:
+                return
+            # What came through behind it tells whether another run can send it.
+            while self._batches:
+                self._wait_a_while()
+            raise self._error(*self._failure)
+
+    def _wait_a_while(self) -> None:
+        left = self._last_change + self._timeout_s - time.monotonic()
+        if left > 0:
+            self._changed.wait(left)
+            return
+        if self._failure is not None:
+            raise self._error(*self._failure)
+        message = (
+            f"nothing was acknowledged for {self._timeout_s:g} s;"
+            f" {counted(self._messages, 'message')} may or may not be in the topic: run it again"
+        )
+        raise BrokerError(message)
+
+    def _error(self, what: str, reason: str) -> BrokerError:
+        behind = self._acknowledged_behind
+        if not behind:
+            return BrokerError(f"{what}: {reason}")
+        return BrokerError(
+            f"{what}: {reason}; of what was sent behind it {counted(behind, 'message')}"
+            f" {agreeing(behind, 'is', 'are')} in the topic already, so another run of this replay"
+            " leaves out what failed: replay into a new topic"
+        )

@@ -1,0 +1,193 @@
+"""The replay of one topic partition: what the bucket has of it, behind what the target has."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import OpenTransactionError
+from arrow_io.read_report import ReadReport
+from arrow_io.wording import agreeing, counted
+from connector.increments.progress import Position, Progress, TopicProgress
+from connector.replay import places
+from connector.replay.outgoing import base64_keys, outgoing
+from connector.replay.places import entry_of, eras_of, message_id_of
+from connector.replay.routes import partition_of
+from connector.replay.sender import Sender
+from connector.scan.scan_units import limits_ahead, rows_ahead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.increments.increment import Increment, Increments
+    from connector.replay.outgoing import Outgoing
+    from connector.replay.sender import Sending
+    from connector.scan.topic_read import TopicRead
+    from connector.topic_name import TopicName
+
+
+@dataclass(slots=True)
+class ReplaySummary:
+    """What a replay of one topic partition did.
+
+    Attributes:
+        topic: The topic or partition.
+        targets: The topics or partitions that it went to.
+        messages: Messages that were sent.
+        value_bytes: Bytes of their values and keys.
+        base64_keys: Messages with a key of bytes, whose key is the Base64 text of it now.
+        resumed_after: Message id of the last message that an earlier run had sent; None: there was
+            none. If keys choose the partition, the least of those of all partitions.
+        sent_to: Message id of the last message that was sent; None: none was.
+        data_bytes: Bytes of data objects that were read.
+        behind_bytes: Bytes of data objects that could not be replayed yet: what stands behind an
+            open transaction or a missing ledger.
+        report: Counts of what was met besides messages.
+        notices: One sentence for each thing that whoever replays must know of.
+    """
+
+    topic: str
+    targets: tuple[str, ...]
+    messages: int = 0
+    value_bytes: int = 0
+    base64_keys: int = 0
+    resumed_after: str | None = None
+    sent_to: str | None = None
+    data_bytes: int = 0
+    behind_bytes: int = 0
+    report: ReadReport = field(default_factory=ReadReport)
+    notices: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionReplay:
+    """What is replayed, and to where.
+
+    Attributes:
+        topic: The topic or partition, with its ledgers.
+        increments: Say what of it is settled.
+        targets: The partitions that it goes to; one, unless keys choose.
+        name: What the names of its producers begin with.
+        carried: Columns that are carried as properties.
+    """
+
+    topic: TopicLedgers
+    increments: Increments
+    targets: Sequence[TopicName]
+    name: str
+    carried: Sequence[str] = ()
+
+    def increment(self, behind: int | None = None) -> Increment:
+        """What there is to be replayed.
+
+        Args:
+            behind: Place of a message: what lies before its entry is left out; None: nothing is.
+
+        Raises:
+            PulsarOffloadError: Ledgers cannot be read.
+        """
+        before = Progress()
+        if behind is not None:
+            position = Position(*entry_of(behind))
+            before = Progress({self.topic.topic: TopicProgress.at(position)})
+        return self.increments.next_increment(before)
+
+    def replay(self, sending: Sending, told: Callable[[int], object]) -> ReplaySummary:
+        """Send all that the target has not.
+
+        Args:
+            sending: What all senders share.
+            told: Hears how many messages were sent, again and again.
+
+        Raises:
+            BrokerError: A message could not be sent; or the broker does not deduplicate.
+            OpenTransactionError: A transaction without outcome came to light behind messages that
+                were sent already.
+            PulsarOffloadError: Data cannot be read or decoded.
+        """
+        summary = ReplaySummary(str(self.topic.topic), tuple(map(str, self.targets)))
+        with self._senders(sending) as senders:
+            behind = None
+            if all(each.sent_to is not None for each in senders):
+                behind = min(each.sent_to for each in senders if each.sent_to is not None)
+                summary.resumed_after = message_id_of(behind)
+            increment = self.increment(behind)
+            summary.notices += increment.notices
+            summary.behind_bytes = increment.behind.data_bytes
+            before = [each.sent_to for each in senders]
+            for read in self._reads(increment):
+                self._send(read, behind or 0, senders, summary, told)
+                summary.data_bytes += read.data_bytes
+            for each in senders:
+                each.flush()
+            sending.in_flight.finish()
+            _count(summary, senders)
+            told(summary.messages)
+            places = [each.sent_to or 0 for each in senders if each.sent_to not in before]
+            summary.sent_to = message_id_of(max(places)) if places else None
+        if summary.base64_keys:
+            keys = counted(summary.base64_keys, "message")
+            summary.notices.append(
+                f"{self.topic.topic}: {keys} {agreeing(summary.base64_keys, 'has', 'have')} a key"
+                " of bytes, which Pulsar's client for Python sends as its Base64 text"
+            )
+        return summary
+
+    @contextmanager
+    def _senders(self, sending: Sending) -> Iterator[list[Sender]]:
+        eras = eras_of(each.ledger_id for each in self.topic.ledgers)
+        senders = [Sender(sending, target, self.name, eras) for target in self.targets]
+        yield senders
+        # At an error the client ends them all, with what they have in flight.
+        for each in senders:
+            each.close()
+
+    def _reads(self, increment: Increment) -> Iterator[TopicRead]:
+        """What has to be read of this partition: its name may select others, too."""
+        for read in increment.reads:
+            if read.origin.topic == str(self.topic.topic):
+                yield read
+
+    def _send(
+        self,
+        read: TopicRead,
+        behind: int,
+        senders: Sequence[Sender],
+        summary: ReplaySummary,
+        told: Callable[[int], object],
+    ) -> None:
+        limits = limits_ahead(read.options.limits)
+        read = replace(read, options=replace(read.options, limits=limits))
+        # In one task: a message in chunks is given by the task where it begins, and stands where
+        # it ends, which would be out of order between two.
+        with closing(rows_ahead([read.task(read.ranges)], summary.report)) as batches:
+            for batch in (places.behind(each, behind) for each in batches):
+                summary.base64_keys += base64_keys(batch)
+                self._send_batch(batch, senders)
+                _count(summary, senders)
+                told(summary.messages)
+        if summary.report.open_messages:
+            message = (
+                f"{self.topic.topic}: a transaction has no outcome in the offloaded ledgers yet,"
+                " and messages behind it were sent already: another run does not send its own"
+            )
+            raise OpenTransactionError(message)
+
+    def _send_batch(self, batch: pa.RecordBatch, senders: Sequence[Sender]) -> None:
+        messages: Iterator[Outgoing] = outgoing(batch, self.carried)
+        if len(senders) == 1:
+            [sender] = senders
+            for message in messages:
+                sender.put(message)
+            return
+        for message in messages:
+            senders[partition_of(message, len(senders))].put(message)
+
+
+def _count(summary: ReplaySummary, senders: Sequence[Sender]) -> None:
+    summary.messages = sum(each.messages for each in senders)
+    summary.value_bytes = sum(each.value_bytes for each in senders)

@@ -1,0 +1,113 @@
+"""Places of messages, and the sequence ids that stand for them.
+
+A place is a number: 16 bits say where in its entry the message is (from 1), the 26 bits above them
+its entry, and all above these its ledger. So places are ordered as messages are, and stay what they
+are whatever retention deletes. A sequence id has 63 bits: it is the lower part of a place. What is
+above, the era, changes once in two million ledgers of a cluster. It goes into the name of the
+producer, for brokers remember sequence ids by that name (PIP-6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.errors import UnsupportedFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+POSITION_COLUMNS: Final = ("__ledger_id__", "__entry_id__", "__batch_index__")
+
+_MEMBER_BITS: Final = 16
+_ENTRY_BITS: Final = 26
+_LEDGER_SHIFT: Final = _MEMBER_BITS + _ENTRY_BITS
+_SEQUENCE_BITS: Final = 63
+_MEMBER_MASK: Final = (1 << _MEMBER_BITS) - 1
+_ENTRY_MASK: Final = (1 << _ENTRY_BITS) - 1
+
+MAX_ENTRY_ID: Final = _ENTRY_MASK
+"""Greatest entry id that there is room for."""
+MAX_BATCH_INDEX: Final = _MEMBER_MASK - 1
+"""Greatest batch index that there is room for."""
+
+
+def places_of(batch: pa.RecordBatch) -> list[int]:
+    """The places of messages, from the columns `POSITION_COLUMNS`.
+
+    Raises:
+        UnsupportedFormatError: A ledger has more entries, or an entry more messages, than there is
+            room for.
+    """
+    ledgers, lower = _split(batch)
+    return [
+        ledger << _LEDGER_SHIFT | low
+        for ledger, low in zip(ledgers.to_pylist(), lower.to_pylist(), strict=True)
+    ]
+
+
+def behind(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
+    """The messages of a record batch that stand behind a place.
+
+    Raises:
+        UnsupportedFormatError: As of `places_of`.
+    """
+    ledgers, lower = _split(batch)
+    ledger_id = place >> _LEDGER_SHIFT
+    is_behind = pc.or_(
+        pc.greater(ledgers, ledger_id),
+        pc.and_(
+            pc.equal(ledgers, ledger_id),
+            pc.greater(lower, place & ((1 << _LEDGER_SHIFT) - 1)),
+        ),
+    )
+    return batch.filter(is_behind)
+
+
+def place_of(era: int, sequence_id: int) -> int:
+    """The place that a sequence id of an era stands for."""
+    return era << _SEQUENCE_BITS | sequence_id
+
+
+def era_of(place: int) -> int:
+    """The era of a place, 0 or more."""
+    return place >> _SEQUENCE_BITS
+
+
+def sequence_id_of(place: int) -> int:
+    """The sequence id of a place in its era, 1 or more and below 2^63."""
+    return place & ((1 << _SEQUENCE_BITS) - 1)
+
+
+def entry_of(place: int) -> tuple[int, int]:
+    """The ledger and the entry of a place."""
+    return place >> _LEDGER_SHIFT, place >> _MEMBER_BITS & _ENTRY_MASK
+
+
+def message_id_of(place: int) -> str:
+    """The place as `start` takes it: `(ledger,entry,batch)`; 0 if the message is in no batch."""
+    ledger_id, entry_id = entry_of(place)
+    return f"({ledger_id},{entry_id},{(place & _MEMBER_MASK) - 1})"
+
+
+def eras_of(ledger_ids: Iterable[int]) -> list[int]:
+    """The eras of some ledgers, ascending; the first if there are no ledgers."""
+    return sorted({era_of(each << _LEDGER_SHIFT) for each in ledger_ids}) or [0]
+
+
+def _split(batch: pa.RecordBatch) -> tuple[pa.Int64Array, pa.Int64Array]:
+    """The ledgers of messages, and the lower parts of their places."""
+    ledgers, entries, members = (batch.column(name) for name in POSITION_COLUMNS)
+    _check(entries, MAX_ENTRY_ID, "entries of a ledger", ledgers)
+    _check(members, MAX_BATCH_INDEX, "messages of an entry", ledgers)
+    member = pc.add(pc.fill_null(members.cast(pa.int64()), 0), 1)
+    return ledgers, pc.bit_wise_or(pc.shift_left(entries, _MEMBER_BITS), member)
+
+
+def _check(numbers: pa.Array, greatest: int, what: str, ledgers: pa.Int64Array) -> None:
+    most = pc.max(numbers).as_py()
+    if most is not None and most > greatest:
+        message = f"sequence ids have no room for {most + 1} {what}, but for {greatest + 1}"
+        raise UnsupportedFormatError(message, ledger_id=pc.max(ledgers).as_py())

@@ -1,0 +1,286 @@
+"""`replay_topic`: a topic in a bucket → a live topic, each message once; and what it would send."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from arrow_io.errors import OptionError
+from arrow_io.option_values import check_flag, check_one_of
+from arrow_io.storage.hidden import hidden, hidden_url
+from connector.catalog.opening import open_catalog
+from connector.increments.increment import Increments
+from connector.live.broker import Brokers
+from connector.options.topic_request import NOT_OF_REPLAYS, TopicRequest, check_options
+from connector.options.write_request import Compression
+from connector.replay.in_flight import InFlight
+from connector.replay.outgoing import check_carried, sent_columns
+from connector.replay.pace import Pace
+from connector.replay.partition_replay import PartitionReplay
+from connector.replay.producer_schemas import ProducerSchemas
+from connector.replay.routes import Routes
+from connector.replay.sender import Sending
+from connector.scan.execution import tell
+from connector.topic import open_topic, read_schema
+from connector.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from arrow_io.payloads.schema_info import TopicSchema
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.replay.partition_replay import ReplaySummary
+
+_DEFAULT_ID: Final = "pulsar-offload"
+_ID_TEXT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """What a first replay of one topic partition would read now.
+
+    Attributes:
+        topic: The topic or partition.
+        ledgers: Of how many ledgers it reads.
+        data_bytes: Bytes of data objects that it reads, blocks taken whole.
+        behind_bytes: Bytes in the bucket that cannot be replayed yet.
+        notices: One sentence for each thing that whoever replays must know of.
+    """
+
+    topic: str
+    ledgers: int
+    data_bytes: int
+    behind_bytes: int
+    notices: tuple[str, ...]
+
+
+def replay_topic(
+    url: str,
+    topic: str,
+    *,
+    to: str,
+    to_topic: str | None = None,
+    to_options: Mapping[str, object] | None = None,
+    by_key: bool = False,
+    keep_batches: bool = False,
+    carry: Sequence[str] = (),
+    compression: Compression = "lz4",
+    rate: float | None = None,
+    replay_id: str | None = None,
+    told: Callable[[int], object] | None = None,
+    replayed: Callable[[ReplaySummary], object] | None = None,
+    **topic_options: Any,  # noqa: ANN401 - those of `open_topic`
+) -> list[ReplaySummary]:
+    """Send what a bucket has of a topic to a live topic.
+
+    Values, keys, ordering keys, properties, event times, null values and schemas are kept, and the
+    order within a partition. Publish times and message ids are new. The brokers of the target have
+    to deduplicate: then each message is there once, whatever stops a run and however often it is
+    run again. Partitions are replayed one after another.
+
+    Args:
+        url: As of `open_topic`.
+        topic: Name of the topic, or of one partition.
+        to: URL of the brokers, `pulsar://host:6650` or `pulsar+ssl://host:6651`.
+        to_topic: Name of the target; None: that of the topic.
+        to_options: How the brokers are reached (`connector.live.broker.LiveOptions`).
+        by_key: Whether a message's key chooses its partition, as Pulsar's producers do. Else each
+            partition goes to that of the same number, which has to be there.
+        keep_batches: Whether each entry is one batch, as it was. Else batches are filled.
+        carry: Columns that are carried as properties, among `connector.replay.outgoing.CARRIED`:
+            `__publish_time__` as `pulsar-offload.publish-time`, and so on.
+        compression: Codec of the batches: `none`, `lz4`, `zlib`, `zstd` or `snappy`.
+        rate: Most messages a second; None: any number.
+        replay_id: A name of this replay for the target: what was replayed under it once is never
+            replayed again. None: the topic's own name is enough.
+        told: Hears how many messages of a partition were sent.
+        replayed: Hears what was done, partition by partition, as soon as it is.
+        topic_options: As of `open_topic`, but for those that decide how rows look. `start` and
+            `end` bound what is replayed.
+
+    Returns:
+        What was done, partition by partition.
+
+    Raises:
+        OptionError: An option is not allowed, or a library is not installed; or the target has no
+            partition of a number that the topic has.
+        TopicNotFoundError: There is no such topic.
+        BrokerError: The brokers cannot be reached, or refuse, or do not deduplicate.
+        PulsarOffloadError: Data cannot be read. What was sent stays, and another run goes on
+            behind it.
+    """
+    request = ReplayRequest(
+        url=url,
+        topic=topic,
+        to=to,
+        to_topic=to_topic,
+        to_options=to_options,
+        by_key=by_key,
+        keep_batches=keep_batches,
+        carry=carry,
+        compression=compression,
+        rate=rate,
+        replay_id=replay_id,
+        topic_options=topic_options,
+    )
+    return request.replay(told or _nobody, replayed or _nobody)
+
+
+def plan_replay(url: str, topic: str, **topic_options: Any) -> list[ReplayPlan]:  # noqa: ANN401
+    """What a first replay of a topic would read now, partition by partition; asks no broker.
+
+    Args:
+        url: As of `replay_topic`.
+        topic: As of `replay_topic`.
+        topic_options: As of `replay_topic`.
+
+    Raises:
+        PulsarOffloadError: As of `replay_topic`, as far as that can be told now.
+    """
+    source = _Source.of(url, topic, topic_options)
+    plans = []
+    for each in source.partitions:
+        increment = PartitionReplay(
+            topic=each, increments=source.increments(each, ()), targets=(), name=""
+        ).increment()
+        plans.append(
+            ReplayPlan(
+                str(each.topic),
+                increment.ledgers,
+                increment.data_bytes,
+                increment.behind.data_bytes,
+                increment.notices,
+            )
+        )
+    return plans
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayRequest:
+    """What is asked for; see `replay_topic`."""
+
+    url: str
+    topic: str
+    to: str
+    to_topic: str | None = None
+    to_options: Mapping[str, object] | None = field(default=None, repr=False)
+    by_key: bool = False
+    keep_batches: bool = False
+    carry: Sequence[str] = ()
+    compression: Compression = "lz4"
+    rate: float | None = None
+    replay_id: str | None = None
+    topic_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def replay(
+        self, told: Callable[[int], object], replayed: Callable[[ReplaySummary], object]
+    ) -> list[ReplaySummary]:
+        """Carry it out; see `replay_topic`."""
+        check_flag("by_key", self.by_key)
+        check_flag("keep_batches", self.keep_batches)
+        check_one_of(get_args(Compression), "compression", self.compression)
+        carried, pace, replay_id = check_carried(self.carry), Pace(self.rate), self._checked_id()
+        target = None if self.to_topic is None else TopicName.parse(self.to_topic)
+        brokers = Brokers.of(self.to, hidden(dict(self.to_options or {})))
+        source = _Source.of(self.url, self.topic, self.topic_options)
+        schemas = ProducerSchemas(source.schema())
+        summaries = []
+        with brokers.connected() as client:
+            sending = Sending(
+                client,
+                InFlight(brokers.options.timeout_s),
+                pace,
+                schemas,
+                self.compression,
+                self.keep_batches,
+            )
+            routes = Routes(
+                client.partitions(source.base if target is None else target), self.by_key
+            )
+            # Before anything is sent.
+            targets = [routes.of(each.topic) for each in source.partitions]
+            for each, chosen in zip(source.partitions, targets, strict=True):
+                one = PartitionReplay(
+                    topic=each,
+                    increments=source.increments(each, sent_columns(carried)),
+                    targets=chosen,
+                    name=f"{replay_id}:{each.topic}{':by-key' if self.by_key else ''}",
+                    carried=carried,
+                )
+                summary = one.replay(sending, told)
+                summary.notices += schemas.notices()
+                summaries.append(summary)
+                replayed(summary)
+                tell(summary.report, summary.topic)
+        return summaries
+
+    def _checked_id(self) -> str:
+        if self.replay_id is None:
+            return _DEFAULT_ID
+        if not _ID_TEXT.fullmatch(str(self.replay_id)):
+            message = (
+                "replay_id must be at most 200 letters, digits, dots, hyphens and underscores, and"
+                f" begin with a letter or digit, not {self.replay_id!r}"
+            )
+            raise OptionError(message)
+        return self.replay_id
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The topic that is replayed, opened."""
+
+    catalog: Catalog
+    url: str
+    request: TopicRequest
+    partitions: Sequence[TopicLedgers]
+
+    @classmethod
+    def of(cls, url: str, topic: object, options: Mapping[str, Any]) -> _Source:
+        """Open it.
+
+        Raises:
+            PulsarOffloadError: An option is not allowed, or there is no such topic, or several.
+        """
+        check_options(options)
+        refused = [name for name in NOT_OF_REPLAYS if name in options]
+        if refused:
+            message = f"a replay has no option {refused[0]}: messages are sent as they are"
+            raise OptionError(message)
+        if not isinstance(topic, str):
+            message = f"one topic is replayed at a time: give its name, not {topic!r}"
+            raise OptionError(message)
+        request, url = TopicRequest(**options), hidden_url(url)
+        catalog = request.catalog or open_catalog(url, **request.of_catalog())
+        found = catalog.select(topic, salvage=request.on_corruption == "salvage")
+        bases = list(dict.fromkeys(str(each.topic.base) for each in found))
+        if len(bases) > 1:
+            message = f"one topic is replayed at a time, and {topic!r} selects {', '.join(bases)}"
+            raise OptionError(message)
+        return cls(catalog, url, request, found)
+
+    @property
+    def base(self) -> TopicName:
+        """The topic, without a partition."""
+        return self.partitions[0].topic.base
+
+    def schema(self) -> TopicSchema | None:
+        """What is known of its schemas; None: nothing is."""
+        options = self.catalog.location.storage_options
+        given = read_schema(self.request.schema, self.request.schema_version, options)
+        if given is None:
+            given = self.catalog.schema([self.base], self.request.schema_version)
+        return given
+
+    def increments(self, partition: TopicLedgers, columns: Sequence[str]) -> Increments:
+        """What says what there is of a partition."""
+        given = self.request.beside_catalog() | {"catalog": self.catalog, "value": "raw"}
+        name = str(partition.topic)
+        scan = open_topic(self.url, name, columns=list(columns), **given).scan
+        return Increments(self.catalog, [name], scan.options, scan.statistics, may_end=True)
+
+
+def _nobody(_: object) -> None:
+    """Hears nothing."""
