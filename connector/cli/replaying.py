@@ -13,7 +13,7 @@ from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import counted
 from connector.cli.app import command
 from connector.cli.options import AsJson, Replaying, Topic, Url, key_values
-from connector.cli.output import print_json, print_table, progress, say
+from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
 from connector.options.kinds import read_names
 from connector.options.write_request import Compression  # noqa: TC001 - typer looks it up
@@ -21,7 +21,7 @@ from connector.plain_text import size_text
 from connector.replay.replay import plan_replay, replay_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from connector.replay.partition_replay import ReplaySummary
     from connector.replay.replay import ReplayPlan
@@ -90,7 +90,7 @@ def replay(
     given: Replaying,
     as_json: AsJson = False,
 ) -> None:
-    """Send what a bucket has of a topic to a live topic, each message once.
+    """Send a topic of a bucket to a live topic, each message once.
 
     The brokers of the target have to deduplicate. What was sent they remember: so each run goes on
     where the one before it ended, or was stopped.
@@ -168,27 +168,14 @@ def _print_summaries(summaries: Sequence[ReplaySummary], *, as_json: bool) -> No
         }
         for each in summaries
     ]
-    _print(_SENT_SCHEMA, rows, as_json=as_json)
+    table = pa.Table.from_pylist(rows, _SENT_SCHEMA)
+    print_rows(table.schema, table.to_batches(), as_json=as_json)
 
 
 def _print_plans(plans: Sequence[ReplayPlan], *, as_json: bool) -> None:
     for notice in dict.fromkeys(notice for each in plans for notice in each.notices):
         say("note", notice)
-    rows = [
-        {
-            "topic": each.topic,
-            "ledgers": each.ledgers,
-            "bytes": each.data_bytes,
-            "behind_bytes": each.behind_bytes,
-        }
-        for each in plans
-    ]
-    _print(_PLANNED_SCHEMA, rows, as_json=as_json)
-
-
-def _print(schema: pa.Schema, rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
-    batches = pa.Table.from_pylist(list(rows), schema).to_batches()
-    if as_json:
-        print_json(batches)
-    else:
-        print_table(schema, batches)
+    rows = [(each.topic, each.ledgers, each.data_bytes, each.behind_bytes) for each in plans]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    table = pa.Table.from_arrays(columns, schema=_PLANNED_SCHEMA)
+    print_rows(table.schema, table.to_batches(), as_json=as_json)

@@ -81,20 +81,17 @@ class PartitionReplay:
     name: str
     carried: Sequence[str] = ()
 
-    def increment(self, behind: int | None = None) -> Increment:
+    def increment(self, behind: int = 0) -> Increment:
         """What there is to be replayed.
 
         Args:
-            behind: Place of a message: what lies before its entry is left out; None: nothing is.
+            behind: Place of a message: what lies before its entry is left out; 0: nothing is.
 
         Raises:
             PulsarOffloadError: Ledgers cannot be read.
         """
-        before = Progress()
-        if behind is not None:
-            position = Position(*entry_of(behind))
-            before = Progress({self.topic.topic: TopicProgress.at(position)})
-        return self.increments.next_increment(before)
+        progress = TopicProgress.at(Position(*entry_of(behind)))
+        return self.increments.next_increment(Progress({self.topic.topic: progress}))
 
     def replay(self, sending: Sending, told: Callable[[int], object]) -> ReplaySummary:
         """Send all that the target has not.
@@ -111,24 +108,19 @@ class PartitionReplay:
         """
         summary = ReplaySummary(str(self.topic.topic), tuple(map(str, self.targets)))
         with self._senders(sending) as senders:
-            behind = None
-            if all(each.sent_to is not None for each in senders):
-                behind = min(each.sent_to for each in senders if each.sent_to is not None)
-                summary.resumed_after = message_id_of(behind)
+            behind = min(each.sent_to for each in senders)
+            summary.resumed_after = message_id_of(behind) if behind else None
             increment = self.increment(behind)
             summary.notices += increment.notices
             summary.behind_bytes = increment.behind.data_bytes
-            before = [each.sent_to for each in senders]
             for read in self._reads(increment):
-                self._send(read, behind or 0, senders, summary, told)
+                self._send(read, behind, senders, summary, told)
                 summary.data_bytes += read.data_bytes
             for each in senders:
                 each.flush()
             sending.in_flight.finish()
             _count(summary, senders)
             told(summary.messages)
-            places = [each.sent_to or 0 for each in senders if each.sent_to not in before]
-            summary.sent_to = message_id_of(max(places)) if places else None
         if summary.base64_keys:
             keys = counted(summary.base64_keys, "message")
             summary.notices.append(
@@ -191,3 +183,5 @@ class PartitionReplay:
 def _count(summary: ReplaySummary, senders: Sequence[Sender]) -> None:
     summary.messages = sum(each.messages for each in senders)
     summary.value_bytes = sum(each.value_bytes for each in senders)
+    last = max((each.sent_to for each in senders if each.messages), default=0)
+    summary.sent_to = message_id_of(last) if last else None

@@ -68,8 +68,8 @@ class Sender:
 
     Attributes:
         target: Topic or partition that it sends to.
-        sent_to: Place of the last message that the target has, as far as that is known; None: it
-            has none.
+        sent_to: Place of the last message that the target has, as far as that is known; 0: it has
+            none.
         messages: How many messages were sent.
         value_bytes: How many bytes their values, keys and properties have, about.
 
@@ -80,7 +80,7 @@ class Sender:
 
     def __init__(self, sending: Sending, target: TopicName, name: str, eras: Sequence[int]) -> None:
         self.target = target
-        self.sent_to: int | None = None
+        self.sent_to = 0
         self.messages = 0
         self.value_bytes = 0
         self._sending = sending
@@ -91,12 +91,13 @@ class Sender:
         self._producer: BatchProducer | None = None
         self._form: _Form | None = None
         for era in reversed(eras):
-            known = self._open(_Form(era, sending.schemas.first, in_chunks=False))
+            form = _Form(era, sending.schemas.first, in_chunks=False)
+            known = self._open(form).last_sequence_id()
             if known is not None:
                 self.sent_to = place_of(era, known)
                 break
-        self._resumed_after = self._last_place = self.sent_to or 0
-        self._is_proven = self.sent_to is not None
+        self._resumed_after = self._last_place = self.sent_to
+        self._is_proven = self.sent_to > 0
         if not self._is_proven:
             self._check_forgotten(eras)
 
@@ -177,16 +178,16 @@ class Sender:
         return self._sending.pace.most_together(BATCH_MESSAGES) if self._is_proven else 1
 
     def _producer_of(self, form: _Form) -> BatchProducer:
-        if self._producer is None or form != self._form:
-            # What is known to a broker of an era is all of it once the next has begun.
-            self._sending.in_flight.finish()
-            self._open(form)
-        assert self._producer is not None  # noqa: S101 - just opened
-        return self._producer
+        if self._producer is not None and form == self._form:
+            return self._producer
+        # Once an era has begun, the target has all of those before.
+        self._sending.in_flight.finish()
+        return self._open(form)
 
-    def _open(self, form: _Form) -> int | None:
-        """Open a producer; gives the last sequence id that the broker knows of it."""
+    def _open(self, form: _Form) -> BatchProducer:
+        """Open a producer in the place of the one that is open."""
         self.close()
+        self._form = form
         self._producer = BatchProducer(
             self._sending.client,
             self.target,
@@ -195,8 +196,7 @@ class Sender:
             compression=self._sending.compression,
             in_chunks=form.in_chunks,
         )
-        self._form = form
-        return self._producer.last_sequence_id()
+        return self._producer
 
     def _prove(self, form: _Form, place: int) -> None:
         """See whether the broker remembers what was sent.
@@ -205,7 +205,7 @@ class Sender:
             BrokerError: It does not.
         """
         self._sending.in_flight.finish()
-        if self._open(form) != sequence_id_of(place):
+        if self._open(form).last_sequence_id() != sequence_id_of(place):
             message = (
                 f"{self.target}: the broker does not deduplicate, so a replay could not go on where"
                 " it was stopped: turn deduplication on, for the namespace or the topic; its first"
