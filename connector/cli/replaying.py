@@ -35,7 +35,7 @@ _PLANNED_SCHEMA = pa.schema(
 )
 
 
-@command("json-orders --to pulsar://localhost:6650 --to-topic replayed")
+@command("json-orders --to pulsar://localhost:6650 --dry-run")
 def replay(
     url: Url,
     topic: Topic,

@@ -59,6 +59,7 @@ COMMANDS: Final = (
     "policy",
     "audit",
     "clean",
+    "replay",
     "report",
 )
 TELLING: Final = ("save", "audit", "clean", "report")
