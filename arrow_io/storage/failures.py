@@ -81,6 +81,8 @@ _TRANSIENT_ERRNOS = frozenset(
 
 RANGE_NOT_SATISFIABLE: Final = 416
 """HTTP status of an object that ends before the range that was asked for."""
+PRECONDITION_FAILED: Final = 412
+"""HTTP status of an object that is not of the version that a request is for."""
 _HTTP_SERVER_ERRORS = 500
 _HTTP_TRANSIENT_CLIENT_ERRORS = (408, 429)
 

@@ -371,7 +371,9 @@ class Location:
 
         run_to_its_end(lambda: self._sender.send(name, send, sent_bytes=len(data)))
 
-    def write_new_object(self, name: str, data: bytes) -> bool:
+    def write_new_object(
+        self, name: str, data: bytes, *, user_metadata: Mapping[str, str] | None = None
+    ) -> bool:
         """Write a whole object in one request, unless there is another of its name.
 
         Of two that write different bytes at once, one succeeds. Who writes the same bytes again
@@ -380,6 +382,7 @@ class Location:
         Args:
             name: Name of the object.
             data: Its bytes, at least one.
+            user_metadata: What is kept with it on S3, GCS and Azure, and nowhere else.
 
         Returns:
             Whether the object that has the name now has these bytes.
@@ -389,11 +392,46 @@ class Location:
             StorageError: The store refused, or went on failing; it may have the object then.
         """
         self.check_writes_new_objects()
+        attributes = ObjectAttributes(user_metadata or {})
+        return self._write_if(
+            name, data, lambda store: store.put_new_object(name, data, attributes)
+        )
+
+    def replace_object(
+        self, name: str, data: bytes, version: ObjectVersion, *, user_metadata: Mapping[str, str]
+    ) -> bool:
+        """Write a whole object in one request, in place of a version of it that was seen.
+
+        On S3, and on Azure through obstore, the store compares the version as it writes. Elsewhere
+        it is compared just before. An interrupt waits for the end of the request.
+
+        Args:
+            name: Name of the object.
+            data: Its bytes, at least one.
+            version: The version that was seen (`ObjectInfo.version`).
+            user_metadata: What is kept with it on S3, GCS and Azure, and nowhere else.
+
+        Returns:
+            Whether the object has these bytes now; if not, it is of another version.
+
+        Raises:
+            OptionError: The location cannot be written to.
+            MissingObjectError: There is no such object any more.
+            StorageError: The store refused, or went on failing; it may have the object then.
+        """
+        self.check_writable()
+        attributes = ObjectAttributes(user_metadata)
+        return self._write_if(
+            name, data, lambda store: store.put_object_over(name, data, attributes, version)
+        )
+
+    def _write_if(self, name: str, data: bytes, put: Callable[[ObjectStore], None]) -> bool:
+        """Write on a condition; whether the object has these bytes now."""
 
         def send(store: ObjectStore) -> bool:
             self.trace.sent(RequestKind.PUT, name)
             try:
-                store.put_new_object(name, data)
+                put(store)
             except FileExistsError:
                 return False
             self.trace.written(RequestKind.PUT, len(data))

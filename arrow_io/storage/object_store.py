@@ -232,13 +232,26 @@ class ObjectStore:
                 error.add_note(f"a file of it is left ({type(failure).__name__})")
             raise
 
-    def put_new_object(self, name: str, data: bytes) -> None:
+    def put_new_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
         """Write a whole object unless there is one of its name, in one step.
 
         Raises:
             FileExistsError: There is one.
         """
-        raise NotImplementedError(name, data)
+        raise NotImplementedError(name, data, attributes)
+
+    def put_object_over(
+        self, name: str, data: bytes, attributes: ObjectAttributes, version: ObjectVersion
+    ) -> None:
+        """Write a whole object in place of a version of it, in one step if the store knows how.
+
+        Raises:
+            FileExistsError: It is of another version.
+            FileNotFoundError: It is not there any more.
+        """
+        if not version.agrees_with(self.head(name).version):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        self.put_object(name, data, attributes)
 
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin an object that is written in parts."""
@@ -304,8 +317,9 @@ class LocalObjectStore(ObjectStore):
         del attributes
         return self._begin_file(name)
 
-    def put_new_object(self, name: str, data: bytes) -> None:
+    def put_new_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
         """Write a file aside, and link it to its name, which fails if that is taken."""
+        del attributes
         upload = self._begin_file(name)
         try:
             upload.write_part(1, data)
@@ -351,8 +365,9 @@ class MemoryObjectStore(_WithoutLeftovers):
         del attributes
         return MemoryUpload(MemoryFile(self._file_system, self._path(name)))
 
-    def put_new_object(self, name: str, data: bytes) -> None:
+    def put_new_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
         """Take the name, which only the first can."""
+        del attributes
         path = self._path(name)
         file = MemoryFile(self._file_system, path, data)
         if self._file_system.store.setdefault(path, file) is not file:
@@ -377,16 +392,24 @@ class ClosingObjectStore(_WithoutLeftovers):
                 raise
         return ObjectContent(b"", None)
 
-    def put_new_object(self, name: str, data: bytes) -> None:
-        """Write a whole object unless there is one of its name: one conditional request."""
-        self._file_system.pipe_file(self._path(name), data, mode="create")
+    def put_new_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
+        """Write a whole object unless there is one of its name: its last request is conditional."""
+        upload = self._begin_file(name, attributes, "xb")
+        try:
+            upload.write_part(1, data)
+            upload.complete()
+        finally:
+            upload.abort()
 
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin an object that is written in parts."""
+        return self._begin_file(name, attributes, "wb")
+
+    def _begin_file(self, name: str, attributes: ObjectAttributes, mode: str) -> ClosingUpload:
         options: dict[str, object] = {"metadata": dict(attributes.user_metadata)}
         if "gs" in protocols(self._file_system):
             options["content_type"] = attributes.content_type
-        return ClosingUpload(self._file_system.open(self._path(name), "wb", **options))
+        return ClosingUpload(self._file_system.open(self._path(name), mode, **options))
 
 
 def protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:

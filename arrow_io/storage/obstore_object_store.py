@@ -18,7 +18,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from arrow_io.errors import StorageError
 from arrow_io.lazy import cached_property
-from arrow_io.storage.failures import RetryPolicy, http_status
+from arrow_io.storage.failures import PRECONDITION_FAILED, RetryPolicy, http_status
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectHead,
@@ -28,7 +28,12 @@ from arrow_io.storage.object_store import (
     range_ignored,
 )
 from arrow_io.storage.object_version import ETag, modified_in, version_in
-from arrow_io.storage.obstore_errors import OBSTORE_ERRORS, OtherBytesError, translated
+from arrow_io.storage.obstore_errors import (
+    OBSTORE_ERRORS,
+    AnsweredError,
+    OtherBytesError,
+    translated,
+)
 from arrow_io.storage.obstore_options import NO_UPLOADS_LISTED
 from arrow_io.storage.obstore_upload import PART_BYTES, ObstoreUpload
 from arrow_io.storage.request_threads import TimeLimit
@@ -38,7 +43,7 @@ from arrow_io.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from obstore import GetOptions, GetResult, ListResult
+    from obstore import GetOptions, GetResult, ListResult, PutMode
 
     from arrow_io.storage.attempts import Attempts
     from arrow_io.storage.object_version import ObjectVersion
@@ -358,24 +363,35 @@ class ObstoreObjectStore(ObjectStore):
 
     def put_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
         """Write a whole object, in place of one that has its name: one PUT."""
+        self._put(name, data, attributes, "overwrite")
 
+    def put_new_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
+        """Write a whole object unless there is one of its name: one conditional PUT."""
+        self._put(name, data, attributes, "create")
+
+    def put_object_over(
+        self, name: str, data: bytes, attributes: ObjectAttributes, version: ObjectVersion
+    ) -> None:
+        """Write a whole object in place of a version of it: one conditional PUT."""
+        if not isinstance(version, ETag):
+            super().put_object_over(name, data, attributes, version)
+            return
+        try:
+            self._put(name, data, attributes, {"e_tag": f'"{version.text}"'})
+        except AnsweredError as error:
+            if http_status(error) != PRECONDITION_FAILED:
+                raise
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+
+    def _put(self, name: str, data: bytes, attributes: ObjectAttributes, mode: PutMode) -> None:
         def put(_time: BodyTime) -> object:
             return obstore.put(
                 self._clients.writes,
                 self._path(name),
                 data,
                 attributes=_sent(attributes),
+                mode=mode,
                 use_multipart=False,
-            )
-
-        self._wait_for(put, len(data))
-
-    def put_new_object(self, name: str, data: bytes) -> None:
-        """Write a whole object unless there is one of its name: one conditional PUT."""
-
-        def put(_time: BodyTime) -> object:
-            return obstore.put(
-                self._clients.writes, self._path(name), data, mode="create", use_multipart=False
             )
 
         self._wait_for(put, len(data))

@@ -13,7 +13,13 @@ from arrow_io.errors import (
     TruncatedObjectError,
 )
 from arrow_io.extras import install_command
-from arrow_io.storage.failures import http_status, is_transient, s3_error_code, storage_errors
+from arrow_io.storage.failures import (
+    PRECONDITION_FAILED,
+    http_status,
+    is_transient,
+    s3_error_code,
+    storage_errors,
+)
 from arrow_io.storage.object_version import agree
 from arrow_io.storage.own_options import uses_obstore
 from arrow_io.storage.redaction import redacted
@@ -27,7 +33,6 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import ObjectContent, ObjectHead
     from arrow_io.storage.object_version import ObjectVersion
 
-_HTTP_PRECONDITION_FAILED = 412
 _PACKAGES: Final[Mapping[StoreKind | None, tuple[str, str]]] = {
     StoreKind.S3: ("s3fs", "s3"),
     StoreKind.GCS: ("gcsfs", "gcs"),
@@ -120,7 +125,7 @@ def of_version(
     try:
         content = get()
     except storage_errors() as error:
-        if http_status(error) == _HTTP_PRECONDITION_FAILED:
+        if http_status(error) == PRECONDITION_FAILED:
             raise _changed(name) from None
         raise
     check_version(name, wanted, content.version)

@@ -17,6 +17,7 @@ from fsspec.asyn import sync
 
 from arrow_io.errors import StorageError
 from arrow_io.storage.failures import (
+    PRECONDITION_FAILED,
     RequestGivenUpError,
     http_status,
     s3_error_code,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 _HTTP_CONFLICT = 409
-_HTTP_PRECONDITION_FAILED = 412
 
 
 class S3ObjectStore(ObjectStore):
@@ -253,12 +253,27 @@ class S3ObjectStore(ObjectStore):
         """Write a whole object, in place of one that has its name: one PUT."""
         self._call("put_object", **self._bucket_and_key(name), Body=data, **_sent(attributes))
 
-    def put_new_object(self, name: str, data: bytes) -> None:
+    def put_new_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
         """Write a whole object unless there is one of its name: one conditional PUT."""
+        self._put_if(name, data, attributes, IfNoneMatch="*")
+
+    def put_object_over(
+        self, name: str, data: bytes, attributes: ObjectAttributes, version: ObjectVersion
+    ) -> None:
+        """Write a whole object in place of a version of it: one conditional PUT."""
+        if not isinstance(version, ETag):
+            super().put_object_over(name, data, attributes, version)
+            return
+        self._put_if(name, data, attributes, IfMatch=f'"{version.text}"')
+
+    def _put_if(
+        self, name: str, data: bytes, attributes: ObjectAttributes, **condition: str
+    ) -> None:
+        address = self._bucket_and_key(name)
         try:
-            self._call("put_object", **self._bucket_and_key(name), Body=data, IfNoneMatch="*")
+            self._call("put_object", **address, Body=data, **_sent(attributes), **condition)
         except storage_errors() as error:
-            if http_status(error) == _HTTP_PRECONDITION_FAILED:
+            if http_status(error) == PRECONDITION_FAILED:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
             if http_status(error) == _HTTP_CONFLICT:
                 # Another request for the name was under way: only a later one learns how it ended.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arrow_io.errors import OptionError, StorageError
+from arrow_io.errors import MissingObjectError, OptionError, StorageError
 from arrow_io.storage.location import Location
 from tests.support.faulty_s3 import Fault, S3Faults
 from tests.support.faulty_storage import FakeS3, s3_error
@@ -17,6 +17,8 @@ from tests.support.s3_server import S3Server, running_s3_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from arrow_io.storage.object_version import ObjectVersion
 
 _memory_folders = itertools.count()
 _FAULTS = S3Faults()
@@ -93,3 +95,39 @@ def test_a_store_that_cannot_is_told(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="only if it is free"):
         location.write_new_object("name", b"mine")
     assert list(tmp_path.iterdir()) == []
+
+
+def _seen(location: Location) -> ObjectVersion:
+    version = location.list_objects()[0].version
+    assert version is not None
+    return version
+
+
+def test_only_what_was_seen_is_replaced(location: Location) -> None:
+    """An object of another version stays; the same bytes may be written again."""
+    location.write_object("name", b"damaged", user_metadata={})
+    seen = _seen(location)
+
+    assert location.replace_object("name", b"repaired", seen, user_metadata={"role": "index"})
+    assert not location.replace_object("name", b"other", seen, user_metadata={})
+    assert location.replace_object("name", b"repaired", seen, user_metadata={})
+    assert location.read_object("name", max_bytes=9).data == b"repaired"
+    assert location.user_metadata("name") in ({"role": "index"}, None)
+    assert [each.name for each in location.list_objects()] == ["name"]
+
+
+def test_what_is_gone_is_not_replaced(location: Location) -> None:
+    """Who deleted it had a reason."""
+    location.write_object("name", b"damaged", user_metadata={})
+    seen = _seen(location)
+    location.delete_objects(["name"])
+
+    with pytest.raises(MissingObjectError):
+        location.replace_object("name", b"repaired", seen, user_metadata={})
+    assert not location.exists("name")
+
+
+def test_a_new_object_has_its_user_metadata(location: Location) -> None:
+    """If the store keeps any."""
+    assert location.write_new_object("name", b"new", user_metadata={"role": "index"})
+    assert location.user_metadata("name") in ({"role": "index"}, None)

@@ -40,7 +40,8 @@ class ClosingFile(AbstractBufferedFile):  # type: ignore[misc]
     def _upload_chunk(self, final: bool = False) -> bool:  # noqa: FBT002 - fsspec's
         self._sent += self.buffer.getvalue()
         if final:
-            self.fs.pipe_file(self.path, self._sent)
+            how = "create" if self.mode == "xb" else "overwrite"
+            self.fs.pipe_file(self.path, self._sent, mode=how)
             self.fs.published[self.path] = self._options
         return True
 
@@ -59,7 +60,7 @@ class ClosingFileSystem(MemoryFileSystem):  # type: ignore[misc]
 
     def open(self, path: str, mode: str = "rb", **options: object) -> object:
         """Open a file to be written, or as memory does."""
-        if mode == "wb" and "data" not in options:
+        if mode in {"wb", "xb"} and "data" not in options:
             return ClosingFile(self, self._strip_protocol(path), mode, **options)
         return super().open(path, mode, **options)
 
@@ -112,6 +113,12 @@ class TestClosingStores:
         assert not location.write_new_object("name", b"other")
         assert location.write_new_object("name", b"first")
         assert read(location, "name") == b"first"
+
+    def test_a_new_object_has_its_user_metadata(self, location: Location) -> None:
+        """Nobody sees it without."""
+        assert location.write_new_object("name", b"first", user_metadata=METADATA)
+        (options,) = ClosingFileSystem.published.values()
+        assert options["metadata"] == METADATA
 
     @pytest.mark.parametrize("status", [416, 400])
     def test_an_empty_object_has_no_range(

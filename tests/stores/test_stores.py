@@ -100,6 +100,20 @@ def test_only_the_first_is_written(cloud: Cloud) -> None:
     assert reading.read_object("name", max_bytes=9).data == b"first"
 
 
+def test_only_what_was_seen_is_replaced(cloud: Cloud) -> None:
+    """An object of another version stays, and what is written has its user metadata."""
+    reading, writing = _places(cloud)
+    assert writing.write_new_object("name", b"damaged", user_metadata={"some": "value"})
+    assert reading.user_metadata("name") == {"some": "value"}
+    version = writing.list_objects()[0].version
+    assert version is not None
+
+    assert writing.replace_object("name", b"repaired", version, user_metadata={"some": "other"})
+    assert not writing.replace_object("name", b"later", version, user_metadata={})
+    assert reading.read_object("name", max_bytes=9).data == b"repaired"
+    assert reading.user_metadata("name") == {"some": "other"}
+
+
 def test_of_many_one_wins(cloud: Cloud) -> None:
     """Of threads that write at once, exactly one is told that it did."""
     reading, writing = _places(cloud)
