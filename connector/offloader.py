@@ -58,6 +58,8 @@ ROLE_KEY = "role"
 SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
 """User metadata key of both objects: what wrote them. Pulsar writes a git hash beside it, which
 nothing reads and which a package does not have."""
+SOFTWARE_GIT_SHA_KEY = "s3managedledgeroffloadersoftwaregitsha"
+"""User metadata key of both objects, if Pulsar wrote them."""
 
 _OWN_KEYS = frozenset({FORMAT_VERSION_KEY, ROLE_KEY, SOFTWARE_VERSION_KEY})
 _KEY = re.compile(r"[a-z0-9._-]+")
@@ -516,6 +518,24 @@ class _EntriesOf:
                     raise run.error(index)
             for index in range(run.count):
                 yield run.view(index, layout.FRAME)
+
+
+def index_user_metadata(
+    data_user_metadata: Mapping[str, str], managed_ledger: str
+) -> dict[str, str]:
+    """User metadata of an index object that is written to a data object that is there.
+
+    Args:
+        data_user_metadata: User metadata of the data object, names in lower case.
+        managed_ledger: Name of the managed ledger.
+    """
+    return {
+        **{key: each for key, each in data_user_metadata.items() if key != SOFTWARE_GIT_SHA_KEY},
+        FORMAT_VERSION_KEY: FORMAT_VERSION,
+        SOFTWARE_VERSION_KEY: _software_version(),
+        MANAGED_LEDGER_NAME_KEY: managed_ledger,
+        ROLE_KEY: "index",
+    }
 
 
 @cache

@@ -38,6 +38,8 @@ BLOCK_FIELDS_BYTES = 28
 """Bytes of the header's fields: no header can be shorter."""
 BLOCK_HEADER_BYTES = 128
 """Bytes of the header that Pulsar writes, zeroes included."""
+MAX_BLOCK_HEADER_BYTES = 4096
+"""Longest block header that we believe (inclusive)."""
 PADDING_PATTERN = b"\xfe\xdc\xde\xad"
 
 _FIELDS = struct.Struct(">Iqqq")
@@ -95,6 +97,32 @@ def read_block_header(
         error.located(object_key=object_key, ledger_id=ledger_id)
         raise
     return expected
+
+
+def parse_block_header(buffer: BytesLike, *, offset: int) -> BlockHeader:
+    """Read the header of a data block of which no index block says anything.
+
+    Args:
+        buffer: The data block from its first byte on; `BLOCK_FIELDS_BYTES` of it at least.
+        offset: Byte offset of the block within the data object, for errors.
+
+    Raises:
+        UnknownFormatError: The block has another magic.
+        CorruptBlockError: Its header has a length that we do not believe, or is longer than the
+            block.
+    """
+    magic, header_length, block_length, first_entry_id = _FIELDS.unpack_from(buffer)
+    check_magic(magic, DATA_BLOCK_MAGIC, offset=offset)
+    if not BLOCK_FIELDS_BYTES <= header_length <= MAX_BLOCK_HEADER_BYTES:
+        message = (
+            f"block header length {header_length}; allowed are"
+            f" {BLOCK_FIELDS_BYTES} … {MAX_BLOCK_HEADER_BYTES}"
+        )
+        raise CorruptBlockError(message, offset=offset + HEADER_LENGTH_OFFSET)
+    if block_length < header_length:
+        message = f"a block of {counted(block_length, 'byte')} with a header of {header_length}"
+        raise CorruptBlockError(message, offset=offset + BLOCK_LENGTH_OFFSET)
+    return BlockHeader(block_length, first_entry_id, header_length)
 
 
 def check_block_fields(

@@ -9,7 +9,7 @@ Offset Size Field     Type Value
 ====== ==== ========= ==== ==============================================
 
 Frames follow each other without alignment, their entry ids rise by one, and none crosses the end of
-its block. This file serves the writer; `arrow_io.messages` reads whole blocks in a loop of its own.
+its block. `arrow_io.messages` reads whole blocks in a loop of its own.
 """
 
 from __future__ import annotations
@@ -34,3 +34,14 @@ def write_entry(entry_id: int, data: BytesLike) -> bytes:
         data: The entry, shorter than 2 GiB.
     """
     return _ENTRY_HEADER.pack(len(data), entry_id) + data
+
+
+def read_entry_header(buffer: BytesLike, position: int) -> tuple[int, int]:
+    """Length of an entry's data, negative if padding stands there instead, and its id.
+
+    Args:
+        buffer: Bytes of a data block.
+        position: Where the header begins in them; 12 bytes follow at least.
+    """
+    length, entry_id = _ENTRY_HEADER.unpack_from(buffer, position)
+    return length, entry_id

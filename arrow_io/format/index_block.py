@@ -43,7 +43,11 @@ from arrow_io.format.block_table import (
     BlockEntry,
     BlockTable,
 )
-from arrow_io.format.data_block import BLOCK_FIELDS_BYTES, BLOCK_HEADER_BYTES
+from arrow_io.format.data_block import (
+    BLOCK_FIELDS_BYTES,
+    BLOCK_HEADER_BYTES,
+    MAX_BLOCK_HEADER_BYTES,
+)
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.format.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from arrow_io.format.magics import INDEX_BLOCK_MAGIC, check_magic
@@ -60,8 +64,6 @@ METADATA_LENGTH_OFFSET = 28
 METADATA_OFFSET = 32
 MAX_INDEX_OBJECT_BYTES = 64 << 20
 """Longest index object that we read (inclusive): 3.3 million data blocks."""
-MAX_BLOCK_HEADER_BYTES = 4096
-"""Longest block header that we believe (inclusive)."""
 
 FORMAT_VERSION_KEY = "s3managedledgeroffloaderformatversion"
 """User metadata key of both objects, in whatever case; the same for all drivers, S3 or not."""

@@ -36,13 +36,12 @@ from google.protobuf.message import DecodeError
 
 from arrow_io.errors import CorruptIndexError, PulsarOffloadError, TruncatedObjectError
 from arrow_io.format.block_table import INDEX_ENTRY, INDEX_ENTRY_BYTES, BlockEntry, BlockTable
-from arrow_io.format.data_block import BLOCK_HEADER_BYTES
+from arrow_io.format.data_block import BLOCK_HEADER_BYTES, MAX_BLOCK_HEADER_BYTES
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.format.index_block import (
     DATA_HEADER_LENGTH_OFFSET,
     DATA_OBJECT_LENGTH_OFFSET,
     INDEX_LENGTH_OFFSET,
-    MAX_BLOCK_HEADER_BYTES,
     MAX_INDEX_OBJECT_BYTES,
 )
 from arrow_io.format.magics import STREAMING_INDEX_BLOCK_MAGIC, check_magic

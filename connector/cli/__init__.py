@@ -22,6 +22,7 @@ COMMAND_MODULES = (
     "connector.cli.forecast",
     "connector.cli.statistics",
     "connector.cli.audit",
+    "connector.cli.repair",
     "connector.cli.writing",
     "connector.cli.copying",
     "connector.cli.replaying",

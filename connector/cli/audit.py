@@ -19,7 +19,7 @@ from connector.catalog_tables import counted_topics
 from connector.cli.app import ExitCode, command
 from connector.cli.options import AsJson, Place, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_json, print_table, progress, say
-from connector.cli.place import catalog_at, tell_place
+from connector.cli.place import catalog_at, check_no_snapshot, tell_place
 from connector.plain_text import size_text
 from connector.pulsar_time import duration, time_of
 from connector.statistics.store import open_statistics
@@ -143,9 +143,7 @@ def clean_(
     Nothing is deleted of a topic that has losses.
     """
     age = duration("--safety-age", safety_age)
-    if place.metadata is not None and is_snapshot(place.metadata):
-        message = "a snapshot does not say what is in the bucket now: give the metadata itself"
-        raise OptionError(message)
+    check_no_snapshot(place.metadata)
     catalog, found, _ = _audit(url, place, is_one_cluster=one_cluster)
     plan = plan_cleaning(found, now=datetime.now(UTC), safety_age=age)
     kept = [each for each in plan if each.refusal is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector.catalog.bucket_summary import what_lies_there
 from connector.catalog.opening import open_catalog
@@ -37,6 +38,17 @@ def tell_snapshot(metadata: Metadata | None, taken: datetime | None = None) -> N
     if metadata is not None and is_snapshot(metadata):
         when = "" if taken is None else f" of {taken:%F %T} UTC"
         say("note", f"the metadata is a snapshot{when}: ledgers that came since are not in it")
+
+
+def check_no_snapshot(metadata: Metadata | None) -> None:
+    """Refuse a snapshot where something is written or deleted by what is in the bucket now.
+
+    Raises:
+        OptionError: The metadata is a snapshot.
+    """
+    if metadata is not None and is_snapshot(metadata):
+        message = "a snapshot does not say what is in the bucket now: give the metadata itself"
+        raise OptionError(message)
 
 
 def tell_read(report: TopicReport, scan: Scan) -> None:

@@ -19,7 +19,15 @@ from connector.catalog.snapshot import begins_snapshot, is_snapshot
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.pulsar_time import time_of
 from connector.upkeep.deletability import Deletability
-from connector.upkeep.findings import NO_TOPIC, Finding, FindingKind, doubted, judged, of_objects
+from connector.upkeep.findings import (
+    NO_TOPIC,
+    REPAIRABLE,
+    Finding,
+    FindingKind,
+    doubted,
+    judged,
+    of_objects,
+)
 from connector.upkeep.segment_audit import SegmentAuditor
 
 if TYPE_CHECKING:
@@ -174,7 +182,10 @@ class _Auditor:
             kind = FindingKind.SIZE_MISMATCH
         else:
             kind = FindingKind.FORMAT_MISMATCH
-        found = _finding(kind, str(ledger.error), copy, topic.topic)
+        text = str(ledger.error)
+        if kind is FindingKind.FORMAT_MISMATCH and copy is not None and copy.data is not None:
+            text = f"{text}; {REPAIRABLE}"
+        found = _finding(kind, text, copy, topic.topic)
         return replace(found, ledger_id=ledger.ledger_id, is_loss=True)
 
     def _of_stray(self, topic: TopicLedgers, copy: LedgerCopy) -> Finding:
@@ -302,10 +313,13 @@ class _Auditor:
         known = self._topics.get(topic) if topic else None
         if known is None:
             return found if self._catalog.source is None else doubted(found, NO_TOPIC)
+        repairable = replace(found, text=f"{found.text}; {REPAIRABLE}")
         if self._catalog.source is None:
             sound = {ledger.ledger_id for ledger in known.ledgers}
             is_loss = name.ledger_id not in sound and name.ledger_id < max(sound, default=-1)
-            return replace(found, is_loss=is_loss)
+            return replace(repairable, is_loss=True) if is_loss else found
+        named = known.metadata.named_attempts if known.metadata else ()
+        found = repairable if (name.ledger_id, name.uuid) in named else found
         return judged(found, lambda: self.deletability.doubt_of_data(known, name, found.modified))
 
     def of_upload(self, upload: UnfinishedUpload) -> Finding:

@@ -66,6 +66,8 @@ class FindingKind(StrEnum):
 
 
 NO_TOPIC: Final = "nothing names its topic"
+REPAIRABLE: Final = "repair rebuilds the index object, if the data object is whole"
+"""What helps if a ledger lacks a sound index object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

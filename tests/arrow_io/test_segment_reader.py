@@ -10,11 +10,8 @@ from uuid import UUID
 import pytest
 
 from arrow_io.errors import EntryNotInLedgerError, ObjectChangedError, UnknownFormatError
-from arrow_io.format.index_block import (
-    FORMAT_VERSION_KEY,
-    MANAGED_LEDGER_NAME_KEY,
-    MAX_BLOCK_HEADER_BYTES,
-)
+from arrow_io.format.data_block import MAX_BLOCK_HEADER_BYTES
+from arrow_io.format.index_block import FORMAT_VERSION_KEY, MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import SegmentName
 from arrow_io.ledger_reader import ObjectVersions
 from arrow_io.segment_reader import OffloadedSegment, SegmentedOffload

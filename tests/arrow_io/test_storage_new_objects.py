@@ -131,3 +131,14 @@ def test_a_new_object_has_its_user_metadata(location: Location) -> None:
     """If the store keeps any."""
     assert location.write_new_object("name", b"new", user_metadata={"role": "index"})
     assert location.user_metadata("name") in ({"role": "index"}, None)
+
+
+def test_a_lost_answer_of_a_replacement_is_no_defeat(s3_server: S3Server) -> None:
+    """The request is sent again, finds what it wrote itself, and says so."""
+    _FAULTS.heal()
+    location = Location(f"s3://{s3_server.new_bucket()}", s3_server.storage_options)
+    location.write_object("name", b"damaged", user_metadata={})
+    seen = _seen(location)
+    _FAULTS.plan(Fault.LOST_ANSWER, first=1)
+    assert location.replace_object("name", b"mine", seen, user_metadata={})
+    assert not location.replace_object("name", b"other", seen, user_metadata={})

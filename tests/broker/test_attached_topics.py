@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from connector.upkeep.repair import MADE_ANEW, plan_repair, repair
 from tests.broker.admin_api import NAMESPACE
 from tests.broker.client_messages import Position, expected, read_all, read_values, receive
 from tests.broker.written_topics import SALE, TOPICS, sale
@@ -106,6 +107,25 @@ def test_messages_sent_later_come_behind_ours(attached: Cluster) -> None:
     attached.admin.offload(topic)
     read = [message.payload for _, message in read_all(attached.client, topic)]
     assert read == [message.payload for message in ours.messages] + late
+
+
+def test_a_broker_reads_by_repaired_index_objects(attached: Cluster) -> None:
+    """Made anew of the data objects and what the admin API tells, they must serve every message."""
+    topic, sound = "repaired", TOPICS["batched-lz4"]
+    attached.write(topic, sound.messages, **sound.options)
+    attached.attach(topic)
+    location = attached.open_catalog().location
+    whole = attached.open_topic(topic, value="raw").to_table()
+    lost = {each.name.index_name for each in attached.open_topic(topic).scan.topics[0].ledgers}
+    location.delete_objects(lost)
+    catalog = attached.open_catalog()
+    repaired = [each for each in repair(location, plan_repair(catalog)) if each.index is not None]
+    assert {each.attempt.name.index_name for each in repaired} == lost
+    assert {each.metadata_from for each in repaired} == {MADE_ANEW}
+    attached.restart()
+    read = [message for _, message in read_all(attached.client, topic)]
+    assert read == expected(sound.messages)
+    assert attached.open_topic(topic, value="raw").to_table().equals(whole)
 
 
 def test_a_restarted_broker_has_all_topics(attached: Cluster) -> None:

@@ -1,0 +1,70 @@
+"""What can still be read of a damaged index object (see `index_block`), as far as it goes.
+
+Nothing here is to be relied on: the data object says whether it is right.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import FormatError
+from arrow_io.format.block_table import INDEX_ENTRY, INDEX_ENTRY_BYTES
+from arrow_io.format.index_block import (
+    DATA_OBJECT_LENGTH_OFFSET,
+    INDEX_ENTRY_COUNT_OFFSET,
+    METADATA_OFFSET,
+)
+from arrow_io.format.ledger_metadata import parse_ledger_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arrow_io.format.ledger_metadata import LedgerMetadata
+
+_LENGTH = struct.Struct(">q")
+_COUNTS = struct.Struct(">ii")
+_FIRST_ROW = INDEX_ENTRY.pack(0, 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedIndex:
+    """The parts of a damaged index object that can be told apart; None: not even that."""
+
+    data_object_length_bytes: int | None = None
+    ledger_metadata: LedgerMetadata | None = None
+
+
+def read_damaged_index(data: bytes) -> DamagedIndex:
+    """Read what has the place and form that it should have.
+
+    The metadata's length is told twice: by its own field, and by the number of index entries.
+
+    Args:
+        data: The index object, or what is left of it.
+    """
+    if len(data) < METADATA_OFFSET:
+        return DamagedIndex()
+    (data_object_length,) = _LENGTH.unpack_from(data, DATA_OBJECT_LENGTH_OFFSET)
+    row_count, told_length = _COUNTS.unpack_from(data, INDEX_ENTRY_COUNT_OFFSET)
+    counted_length = len(data) - METADATA_OFFSET - row_count * INDEX_ENTRY_BYTES
+    found = (
+        metadata
+        for length in dict.fromkeys((told_length, counted_length))
+        for metadata in _metadata_of(data, length, is_sure=told_length == counted_length)
+    )
+    return DamagedIndex(data_object_length, next(found, None))
+
+
+def _metadata_of(data: bytes, length: int, *, is_sure: bool) -> Iterator[LedgerMetadata]:
+    """The metadata, if it may have this length: then the first index entry stands behind it."""
+    stop = METADATA_OFFSET + length
+    if length < 0 or stop > len(data):
+        return
+    behind = data[stop : stop + INDEX_ENTRY_BYTES]
+    if is_sure or _FIRST_ROW.startswith(behind):
+        try:
+            yield parse_ledger_metadata(data[METADATA_OFFSET:stop])
+        except FormatError:
+            return

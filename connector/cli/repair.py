@@ -1,0 +1,106 @@
+"""The command that rebuilds index objects from data objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import pyarrow as pa
+import typer
+
+from arrow_io.wording import counted
+from connector.catalog_tables import table_of
+from connector.cli.app import ExitCode, command
+from connector.cli.options import AsJson, Place, Url  # noqa: TC001 - typer reads annotations
+from connector.cli.output import print_rows, progress, say
+from connector.cli.place import catalog_at, check_no_snapshot, tell_place
+from connector.upkeep.repair import Repair, plan_repair, repair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from arrow_io.storage.location import Location
+
+_SCHEMA: Final = pa.schema(
+    {
+        "topic": pa.string(),
+        "ledger_id": pa.int64(),
+        "object": pa.string(),
+        "problem": pa.string(),
+        "entries": pa.int64(),
+        "blocks": pa.int64(),
+        "metadata_from": pa.string(),
+    }
+)
+
+
+@command("--metadata tests/data/golden/pulsar-4.0.7", writes=True)
+def repair_(
+    url: Url,
+    ledger: Annotated[
+        list[int] | None,
+        typer.Argument(
+            help="Ids of ledgers to compare with their data objects, even if they seem to be sound;"
+            " if none, all whose index object is missing or unsound.",
+        ),
+    ] = None,
+    *,
+    place: Place,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Read every entry by the new index object too, and check each checksum.",
+        ),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Write; without it, nothing is written.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rebuild missing and damaged index objects from their data objects.
+
+    Prints what it would write, and why it cannot write the rest; --yes writes.
+
+    Data objects are read from end to end. What is found there must be what the metadata says.
+
+    Ends with 5 if a data object is damaged too, or lacks entries.
+    """
+    check_no_snapshot(place.metadata)
+    catalog = catalog_at(url, place)
+    with progress(catalog.location.trace):
+        plan = plan_repair(catalog, ledger or (), verify=verify)
+        found = list(_written(catalog.location, plan) if yes else plan)
+    tell_place(catalog)
+    repaired = [each for each in found if each.index is not None]
+    table = table_of([_row(each) for each in repaired], _SCHEMA)
+    if table.num_rows:
+        print_rows(table.schema, table.to_batches(), as_json=as_json)
+    for each in found:
+        if each.refusal is not None:
+            say("kept", f"{each.attempt.name.index_name}: {each.refusal}")
+    if not as_json:
+        what = counted(len(repaired), "index object")
+        typer.echo(f"{what} written" if yes else f"{what} would be written by --yes")
+    if any(each.error is not None for each in found):
+        raise typer.Exit(ExitCode.UNREADABLE)
+
+
+def _written(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
+    """Write what is planned, with a line on stderr for each that is done."""
+    for each in repair(location, plan):
+        if each.index is not None:
+            say("written", each.index.name)
+        yield each
+
+
+def _row(repaired: Repair) -> dict[str, object]:
+    attempt = repaired.attempt
+    return {
+        "topic": str(attempt.topic),
+        "ledger_id": attempt.ledger_id,
+        "object": attempt.name.index_name,
+        "problem": attempt.problem,
+        "entries": repaired.entries,
+        "blocks": repaired.blocks,
+        "metadata_from": repaired.metadata_from,
+    }
