@@ -202,7 +202,12 @@ def test_exit_codes_are_those_of_the_command() -> None:
 
 def test_commands_are_those_of_the_program() -> None:
     """Each command is listed."""
-    names = (each.name or each.callback.__name__ for each in load_app().registered_commands)  # type: ignore[union-attr]
+    app = load_app()
+    names = [each.name for each in app.registered_commands]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        within = group.typer_instance.registered_commands
+        names += [f"{group.typer_instance.info.name} {each.name}" for each in within]
 
     assert [name for name in names if f"`{name}`" not in _text("command-line.md")] == []
 

@@ -26,6 +26,8 @@ from google.protobuf.message import DecodeError
 from arrow_io.errors import SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
@@ -62,6 +64,29 @@ def root_message(schema_data: str) -> Descriptor:
     Raises:
         SchemaError: It is not such a text, or does not describe that message.
     """
+    message, _ = _described(schema_data)
+    return message
+
+
+def proto_files(schema_data: str) -> tuple[DescriptorPool, list[FileDescriptorProto]]:
+    """The files of a schema, and a pool that has checked them.
+
+    Args:
+        schema_data: As `protobuf_native.protobuf_shape` takes it.
+
+    Returns:
+        The pool, and the file of the outermost message with all that it depends on, but for those
+        that every protobuf library brings.
+
+    Raises:
+        SchemaError: As of `root_message`.
+    """
+    message, files = _described(schema_data)
+    return message.file.pool, [file for file in files if file.name not in _LIBRARY]
+
+
+def _described(schema_data: str) -> tuple[Descriptor, list[FileDescriptorProto]]:
+    """The outermost message, and the files that it takes, each behind those it depends on."""
     if len(schema_data) > _MAX_DATA_CHARACTERS:
         raise SchemaError(f"the schema is longer than the {_MAX_DATA_CHARACTERS} bytes allowed")
     try:
@@ -79,7 +104,8 @@ def root_message(schema_data: str) -> Descriptor:
         )
     except (ValueError, DecodeError) as error:
         raise SchemaError("the fileDescriptorSet is not a FileDescriptorSet in Base64") from error
-    pool = _pool(files, file_name)
+    needed = _needed(files, file_name)
+    pool = _pool(needed)
     try:
         message = pool.FindMessageTypeByName(name)
     except KeyError:
@@ -88,7 +114,7 @@ def root_message(schema_data: str) -> Descriptor:
         raise SchemaError(
             f"the file {file_name[:100]!r} does not define the message {name[:100]!r}"
         )
-    return message
+    return message, needed
 
 
 def _text(data: dict[str, object], name: str) -> str:
@@ -98,8 +124,8 @@ def _text(data: dict[str, object], name: str) -> str:
     return value
 
 
-def _pool(files: descriptor_pb2.FileDescriptorSet, root: str) -> DescriptorPool:
-    """A pool with the file `root` and all that it depends on, which may be given in any order."""
+def _needed(files: descriptor_pb2.FileDescriptorSet, root: str) -> list[FileDescriptorProto]:
+    """The file `root` and all that it depends on, which may be given in any order."""
     given: dict[str, FileDescriptorProto] = {}
     for file in files.file:
         if given.setdefault(file.name, file) != file:
@@ -116,12 +142,17 @@ def _pool(files: descriptor_pb2.FileDescriptorSet, root: str) -> DescriptorPool:
         order.add(name, *given[name].dependency)
         wanted += set(given[name].dependency) - needed
         needed.update(given[name].dependency)
-    pool = DescriptorPool()
     try:
-        for name in order.static_order():
-            pool.Add(given[name])
+        return [given[name] for name in order.static_order()]
     except CycleError as error:
         raise SchemaError("files of the fileDescriptorSet depend on each other") from error
+
+
+def _pool(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
+    pool = DescriptorPool()
+    try:
+        for file in files:
+            pool.Add(file)
     except TypeError as error:
         raise SchemaError(f"the fileDescriptorSet is not valid: {str(error)[:200]}") from error
     return pool

@@ -117,6 +117,11 @@ def _program(
     ] = False,
 ) -> None:
     """Take what stands before the command."""
+    _tell_options(context)
+
+
+def _tell_options(context: typer.Context) -> None:
+    """Let errors call options as the command that was chosen spells them."""
     if isinstance(context.command, TyperGroup) and context.invoked_subcommand is not None:
         chosen = context.command.commands[context.invoked_subcommand]
         names = {
@@ -138,8 +143,21 @@ def _in_shell(names: Mapping[str, str]) -> Spelling:
     return spell
 
 
+def group(name: str, about: str) -> typer.Typer:
+    """Make a group of commands that share the first word of their names.
+
+    Args:
+        name: The word.
+        about: What its help says.
+    """
+    made = typer.Typer(name=name, no_args_is_help=True, rich_markup_mode=None)
+    made.callback(help=about)(_tell_options)
+    app.add_typer(made)
+    return made
+
+
 def command(
-    example: str, *, url: str = _GOLDEN, writes: bool = False
+    example: str, *, url: str = _GOLDEN, writes: bool = False, within: typer.Typer = app
 ) -> Callable[[Callable[_Parameters, None]], Callable[_Parameters, None]]:
     """Make a function a command, whose help ends with an example.
 
@@ -147,6 +165,7 @@ def command(
         example: Arguments of the example, behind its URL.
         url: URL of the example.
         writes: Whether an interrupt leaves it time to remove what it has half written.
+        within: The program, or a group of its commands.
     """
 
     def register(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
@@ -159,8 +178,9 @@ def command(
 
         # If Python or the module has taken the name already, the function's ends with a "_".
         name = function.__name__.rstrip("_")
-        line = f"pulsar-offload {name} {url} {example}"
-        app.command(name, epilog=f"\b\nExample:\n  {line}")(run)
+        words = name if within is app else f"{within.info.name} {name}"
+        line = f"pulsar-offload {words} {url} {example}"
+        within.command(name, epilog=f"\b\nExample:\n  {line}")(run)
         return run
 
     return register

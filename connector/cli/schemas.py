@@ -1,82 +1,108 @@
-"""The command that shows the schemas of a topic, and writes them as files for other tools."""
+"""The commands that show the schemas of a topic, and write them as files for other tools."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 import pyarrow as pa
 import typer
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import OptionError, SchemaError
+from arrow_io.payloads.schema_info import TopicSchema
+from arrow_io.payloads.value_columns import ValueColumns
 from arrow_io.wording import counted
 from connector.catalog.schemas.answers import registered_versions
 from connector.catalog.schemas.files import schema_files
-from connector.cli.app import command
+from connector.cli.app import command, group
 from connector.cli.options import AsJson, Place, Topic, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows
 from connector.cli.place import catalog_at
 
 if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import SchemaInfo
+    from connector.options.topic_request import TopicRequest
 
 _SCHEMA: Final = pa.schema(
     {
         "version": pa.int64(),
         "type": pa.string(),
         "properties": pa.map_(pa.string(), pa.string()),
+        "fields": pa.map_(pa.string(), pa.string()),
         "definition": pa.string(),
     }
 )
+_EXAMPLE: Final = "avro-evolved --metadata tests/data/golden/pulsar-4.0.7"
+
+schema = group("schema", "Show the schemas of a topic, or write them as files.")
 
 
-@command("avro-evolved --metadata tests/data/golden/pulsar-4.0.7")
-def schema(
+@command(_EXAMPLE, within=schema)
+def show(
     url: Url,
     topic: Topic,
     *,
-    export: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Write them there: .avsc for Avro and JSON, .desc (a FileDescriptorSet) for"
-            " protobuf, and all in schemas-rest.json, for --schema.",
-        ),
-    ] = None,
     place: Place,
     as_json: AsJson = False,
 ) -> None:
     """Show every version of a topic's schema.
 
-    They are in the metadata: the bucket has none.
+    Fields are the columns that a value of this version has, with their Arrow types.
     """
+    rows = [_row(*each) for each in registered_versions(_schema_of(url, topic, place))]
+    table = pa.Table.from_pylist(rows, _SCHEMA)
+    print_rows(table.schema, table.to_batches(), as_json=as_json)
+
+
+@command(f"{_EXAMPLE} --to schemas", within=schema)
+def export(
+    url: Url,
+    topic: Topic,
+    *,
+    to: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Made if need be; files are replaced.")
+    ],
+    place: Place,
+) -> None:
+    """Write every version of a topic's schema as files for other tools.
+
+    For Avro and JSON .avsc; for protobuf .desc (a FileDescriptorSet) and a folder of .proto files;
+    and all together schemas-rest.json, which --schema takes.
+    """
+    files = schema_files(_schema_of(url, topic, place))
+    try:
+        for name, data in files.items():
+            path = to / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    except OSError as error:
+        message = f"no files can be written to {to}: {error.strerror}"
+        raise OptionError(message) from None
+    typer.echo(f"{counted(len(files), 'file')} written to {to}")
+
+
+def _schema_of(url: str, topic: str, place: TopicRequest) -> TopicSchema:
     catalog = catalog_at(url, place)
     found = catalog.schema(each.topic for each in catalog.select(topic, salvage=True))
     if found is None:
         message = f"no schema of {topic} is known: the metadata of its cluster has it"
         raise OptionError(message)
-    if export is not None:
-        files = schema_files(found)
-        try:
-            export.mkdir(parents=True, exist_ok=True)
-            for name, data in files.items():
-                (export / name).write_bytes(data)
-        except OSError as error:
-            message = f"no files can be written to {export}: {error.strerror}"
-            raise OptionError(message) from None
-        typer.echo(f"{counted(len(files), 'file')} written to {export}")
-        return
-    rows = [_row(version, info) for version, info in registered_versions(found)]
-    table = pa.Table.from_pylist(rows, _SCHEMA)
-    print_rows(table.schema, table.to_batches(), as_json=as_json)
+    return found
 
 
 def _row(version: int, info: SchemaInfo) -> dict[str, object]:
     parts = [each for each in (info.key, info.value) if each is not None]
     definition = "\n".join(f"{each.type} {each.data}".rstrip() for each in parts)
+    fields = None
+    # What Pulsar keeps of a PROTOBUF schema tells no fields.
+    with suppress(SchemaError):
+        found = ValueColumns(TopicSchema(info)).fields
+        fields = [(each.name, str(each.type)) for each in found]
     return {
         "version": version,
         "type": info.type,
         "properties": list(info.properties),
+        "fields": fields,
         "definition": definition or info.data or None,
     }

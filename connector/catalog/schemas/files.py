@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.errors import SchemaError
+from arrow_io.payloads.protobuf_schema import proto_files
 from connector.catalog.schemas.answers import registered_versions, schemas_json
+from connector.catalog.schemas.proto_text import proto_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,24 +22,27 @@ if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 
 ALL_VERSIONS_FILE: Final = "schemas-rest.json"
+# Neither `..` nor what other file systems take for a root or a separator.
+_PATH_PART: Final = re.compile(r"(?!\.{1,2}$)[\w.@+ -]+")
 
 
 def schema_files(schema: TopicSchema) -> dict[str, bytes]:
     """The files of a topic's schemas, by name.
 
-    Versions are named `v0.avsc` (AVRO and JSON) or `v0.desc` (a `FileDescriptorSet`); the two
-    schemas of a KEY_VALUE `v0-key…` and `v0-value…`.
+    Versions are named `v0.avsc` (AVRO and JSON) or `v0.desc` (a `FileDescriptorSet`), and the two
+    schemas of a KEY_VALUE `v0-key…` and `v0-value…`. What a descriptor is made of stands in a
+    folder (`v0`), in `.proto` files that import each other by their names in it.
 
     Args:
         schema: The schemas.
+
+    Raises:
+        SchemaError: A protobuf file has a name that leads out of the folder.
     """
     files = {ALL_VERSIONS_FILE: f"{schemas_json(schema, timestamp_ms=0)}\n".encode()}
     for version, info in registered_versions(schema):
         for part, each in _parts(info):
-            file = _file(each)
-            if file is not None:
-                ending, data = file
-                files[f"v{version}{part}.{ending}"] = data
+            files |= {f"v{version}{part}{name}": data for name, data in _files(each)}
     return files
 
 
@@ -48,14 +55,23 @@ def _parts(info: SchemaInfo) -> Iterator[tuple[str, SchemaInfo]]:
             yield f"-{name}", part
 
 
-def _file(info: SchemaInfo) -> tuple[str, bytes] | None:
-    """The ending of the name, and the bytes; None if there is no definition to be kept."""
+def _files(info: SchemaInfo) -> Iterator[tuple[str, bytes]]:
+    """The ends of the names, and the bytes; none if there is no definition to be kept."""
     if info.type in {"AVRO", "JSON"}:
         definition = json.dumps(json.loads(info.data), indent=2, ensure_ascii=False)
-        return "avsc", f"{definition}\n".encode()
+        yield ".avsc", f"{definition}\n".encode()
     if info.type in {"PROTOBUF", "PROTOBUF_NATIVE"}:
         described = json.loads(info.data)
-        if isinstance(described, dict) and "fileDescriptorSet" in described:
-            return "desc", base64.b64decode(described["fileDescriptorSet"])
-        return "avsc", info.data.encode()
-    return None
+        if not isinstance(described, dict) or "fileDescriptorSet" not in described:
+            yield ".avsc", info.data.encode()
+            return
+        yield ".desc", base64.b64decode(described["fileDescriptorSet"])
+        pool, files = proto_files(info.data)
+        for file in files:
+            yield f"/{_checked_name(file.name)}", proto_text(file, pool).encode()
+
+
+def _checked_name(name: str) -> str:
+    if not all(_PATH_PART.fullmatch(part) for part in name.split("/")):
+        raise SchemaError(f"a file of the schema is named {name[:100]!r}")
+    return name

@@ -1,0 +1,152 @@
+"""`.proto` files that we write are what protoc makes the same descriptors of again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc_tools
+import pytest
+from google.protobuf.descriptor_pb2 import (
+    EDITION_2023,
+    DescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_tools import protoc
+from hypothesis import given, settings
+
+from arrow_io.errors import SchemaError
+from arrow_io.payloads.protobuf_schema import proto_files
+from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
+from connector.catalog.schemas.files import schema_files
+from connector.catalog.schemas.proto_text import proto_text
+from tests.support.proto_sources import SOURCES
+from tests.support.protobuf_payloads import schema_data
+from tests.support.protobuf_strategies import schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tests.support.protobuf_strategies import Schema
+
+_LIBRARY = Path(grpc_tools.__file__).parent / "_proto"
+
+
+def _compiled(sources: Mapping[str, str], folder: Path) -> dict[str, FileDescriptorProto]:
+    """What protoc makes of sources and all that they import, by the names of the files."""
+    for name, text in sources.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    out = folder / "out.desc"
+    paths = [f"-I{folder}", f"-I{_LIBRARY}"]
+    arguments = ["protoc", *paths, "--include_imports", f"--descriptor_set_out={out}", *sources]
+    assert protoc.main(arguments) == 0
+    return {each.name: each for each in FileDescriptorSet.FromString(out.read_bytes()).file}
+
+
+def _texts(files: Iterable[FileDescriptorProto], pool: DescriptorPool) -> dict[str, str]:
+    return {each.name: proto_text(each, pool) for each in files}
+
+
+def _ordered(messages: Iterable[DescriptorProto]) -> None:
+    """Bring nested messages in one order: nothing depends on theirs."""
+    for message in messages:
+        _ordered(message.nested_type)
+        ordered = sorted(message.nested_type, key=lambda each: each.name)
+        del message.nested_type[:]
+        message.nested_type.extend(ordered)
+
+
+def _comparable(file: FileDescriptorProto) -> FileDescriptorProto:
+    """The file, without what may be said in two ways."""
+    _ordered(file.message_type)
+    file.syntax = file.syntax.removeprefix("proto2")
+    return file
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_all_that_the_language_has(name: str, tmp_path: Path) -> None:
+    """Options, defaults, groups, extensions, reserved names, services: all comes back."""
+    found = _compiled({"a/file.proto": SOURCES[name]}, tmp_path / "given")
+    pool = DescriptorPool()
+    for each in found.values():
+        pool.Add(each)
+    file = found["a/file.proto"]
+
+    again = _compiled(_texts([file], pool), tmp_path / "written")
+
+    assert _comparable(again["a/file.proto"]) == _comparable(file)
+
+
+@given(schema=schemas())
+@settings(max_examples=60)
+def test_any_schema(schema: Schema, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Of all types, labels, oneofs, maps and features."""
+    pool, files = proto_files(schema.data)
+    again = _compiled(_texts(files, pool), tmp_path_factory.mktemp("written"))
+    for file in files:
+        compiled = again[file.name]
+        for message in _messages(compiled.message_type):
+            for field in message.field:
+                field.ClearField("json_name")
+        assert _comparable(compiled) == _comparable(file)
+
+
+def _messages(messages: Iterable[DescriptorProto]) -> Iterable[DescriptorProto]:
+    for message in messages:
+        yield message
+        yield from _messages(message.nested_type)
+
+
+def test_options_that_no_file_defines_are_counted() -> None:
+    """The text says that they are not in it."""
+    file = FileDescriptorProto(name="f.proto", syntax="proto3")
+    message = file.message_type.add(name="M")
+    message.options.MergeFromString(b"\x8a\xb5\x18\x01x")
+    pool, files = proto_files(schema_data([file], "M", "f.proto"))
+    (text,) = _texts(files, pool).values()
+    assert text.startswith("// Without 1 custom option that no file of the schema defines.\n")
+
+
+def test_a_reserved_name_that_is_none_is_refused() -> None:
+    """In editions it would be read as something else."""
+    file = FileDescriptorProto(name="f.proto", syntax="editions", edition=EDITION_2023)
+    file.message_type.add(name="M", reserved_name=["a; } message N {"])
+    pool, files = proto_files(schema_data([file], "M", "f.proto"))
+    with pytest.raises(SchemaError, match="reserved name"):
+        _texts(files, pool)
+
+
+@pytest.mark.parametrize(
+    "name", ["../f.proto", "/f.proto", "a/../f.proto", "a//f.proto", "C:f", ""]
+)
+def test_files_stay_in_their_folder(name: str) -> None:
+    """A schema may come from anyone."""
+    file = FileDescriptorProto(name=name, syntax="proto3")
+    file.message_type.add(name="M")
+    info = SchemaInfo("PROTOBUF_NATIVE", schema_data([file], "M", name))
+    with pytest.raises(SchemaError, match="is named"):
+        schema_files(TopicSchema(info))
+
+
+def test_files_that_import_each_other_are_all_written(tmp_path: Path) -> None:
+    """By the names that they import each other by; not those that protoc brings."""
+    sources = {
+        "b/inner.proto": 'syntax = "proto3"; package b; message I { int32 i = 1; }',
+        "outer.proto": (
+            'syntax = "proto3"; import "b/inner.proto"; import "google/protobuf/any.proto";'
+            " message O { b.I inner = 1; google.protobuf.Any any = 2; }"
+        ),
+    }
+    given = _compiled(sources, tmp_path / "given")
+    info = SchemaInfo("PROTOBUF_NATIVE", schema_data(given.values(), "O", "outer.proto"))
+
+    files = schema_files(TopicSchema(info, ((3, info),)))
+
+    assert sorted(files) == ["schemas-rest.json", "v3.desc", "v3/b/inner.proto", "v3/outer.proto"]
+    assert json.loads(files["schemas-rest.json"])
+    texts = {name: files[f"v3/{name}"].decode() for name in sources}
+    assert _compiled(texts, tmp_path / "written") == given
