@@ -24,6 +24,7 @@ COMMAND_MODULES = (
     "connector.cli.audit",
     "connector.cli.repair",
     "connector.cli.writing",
+    "connector.cli.attaching",
     "connector.cli.copying",
     "connector.cli.replaying",
 )

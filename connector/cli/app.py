@@ -82,7 +82,7 @@ Exit codes:
   4  there is no such bucket, folder or object; or a request failed or was refused
   5  data cannot be read: damaged, encrypted, or of an unknown format or schema
   6  something was left out, and reported as a note; all the rest was printed
-  7  the audit found something, but all messages can be read
+  7  the audit or a check found something, but all messages can be read
   8  another run wrote meanwhile, or a transaction is still open: run it again
 130  Ctrl-C interrupted it
 141  the reader of the output, such as head, closed it

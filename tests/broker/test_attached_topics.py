@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
 
+from connector import open_catalog
+from connector.catalog.metadata.admin_client import AdminApi as CheckedApi
+from connector.upkeep.attachment import Verdict, check_attachment
 from connector.upkeep.repair import MADE_ANEW, plan_repair, repair
 from tests.broker.admin_api import NAMESPACE
 from tests.broker.client_messages import Position, expected, read_all, read_values, receive
@@ -126,6 +130,31 @@ def test_a_broker_reads_by_repaired_index_objects(attached: Cluster) -> None:
     read = [message for _, message in read_all(attached.client, topic)]
     assert read == expected(sound.messages)
     assert attached.open_topic(topic, value="raw").to_table().equals(whole)
+
+
+def test_what_stands_in_the_way_of_attaching_is_told(attached: Cluster) -> None:
+    """Nothing must, until the namespace keeps nothing, or the topic is attached."""
+    topic, sound = "checked", TOPICS["batched-lz4"]
+    attached.write(topic, sound.messages, **sound.options)
+
+    def problems() -> set[str]:
+        catalog = open_catalog(
+            attached.url,
+            storage_options=attached.s3.storage_options,
+            metadata=attached.metadata_folder(topic),
+        )
+        cluster = CheckedApi.from_options(attached.broker.admin_url, {})
+        found = check_attachment(catalog, topic, cluster, now_ms=time.time_ns() // 1_000_000)
+        assert "rocksdb://" in found.steps[1], "the broker tells its metadata store"
+        return {each.what for each in found.checks if each.verdict is Verdict.PROBLEM}
+
+    assert problems() == set()
+    nothing = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    attached.admin.ask("POST", f"namespaces/{NAMESPACE}/retention", nothing)
+    assert problems() == {"retention"}
+    attached.admin.ask("DELETE", f"namespaces/{NAMESPACE}/retention")
+    attached.attach(topic)
+    assert problems() == {"topic", "ledger ids"}
 
 
 def test_a_restarted_broker_has_all_topics(attached: Cluster) -> None:

@@ -10,6 +10,8 @@ Path                                                            Answers
                                                                 itself
 `/admin/v2/persistent/{tenant}/{namespace}/{topic}/…`           `internal-info`, `internalStats`
 `/admin/v2/schemas/{tenant}/{namespace}/{topic}/schemas`        all versions of the schema
+`/admin/v2/namespaces/{tenant}/{namespace}`                     policies of a namespace
+`/admin/v2/brokers/configuration/runtime`                       settings of the brokers
 =============================================================== =================================
 
 Topics whose names have a cluster, as in Pulsar's first version, are below `/admin/persistent`.
@@ -155,6 +157,36 @@ class AdminApi:
             info = self._info(topic) if told is None else told.metadata
             return set() if info is None else info.named_attempts
         return set()
+
+    def ledger_owners(self) -> dict[int, TopicName]:
+        """The topic of each ledger that topics of the cluster have: one request for each topic.
+
+        Makes no broker load a topic.
+
+        Raises:
+            CorruptMetadataError: An answer is malformed.
+            StorageError: The cluster cannot be reached, or refuses.
+        """
+        topics = self.topics()
+        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+            known = zip(topics, executor.map(self._info, topics), strict=True)
+            return {
+                ledger.ledger_id: topic
+                for topic, info in known
+                for ledger in (info.ledgers if info else ())
+            }
+
+    def answer(self, *path: str) -> Mapping[str, object] | None:
+        """What the cluster says of something else, as a JSON object; None if it does not know it.
+
+        Args:
+            path: The names behind `/admin/v2/`, not encoded.
+
+        Raises:
+            CorruptMetadataError: The answer is no JSON object.
+            StorageError: The cluster cannot be reached, or refuses.
+        """
+        return self._get(f"/admin/v2/{'/'.join(map(_encoded, path))}", read_answer)
 
     def schema_source(self, topic: TopicName) -> bytes | None:
         """The schemas of a topic, or of the topic that a partition belongs to.

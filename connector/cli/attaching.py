@@ -1,0 +1,69 @@
+"""The command that says whether a written topic can be given to a cluster, and how."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Final
+
+import pyarrow as pa
+import typer
+
+from arrow_io.errors import OptionError
+from arrow_io.option_values import path_or_url
+from connector.catalog.metadata.admin_client import AdminApi
+from connector.catalog_tables import table_of
+from connector.cli.app import ExitCode, command
+from connector.cli.options import AsJson, Place, Topic, Url, key_values
+from connector.cli.output import print_json, print_table
+from connector.cli.place import catalog_at
+from connector.upkeep.attachment import check_attachment
+
+_SCHEMA: Final = pa.schema({"what": pa.string(), "verdict": pa.string(), "text": pa.string()})
+
+
+@command("sales --check --metadata metadata --to http://broker:8080", url="s3://offloaded")
+def attach(
+    url: Url,
+    topic: Topic,
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Must be given: this command changes nothing.")
+    ] = False,
+    to: Annotated[str, typer.Option(metavar="URL", help="Admin API of the cluster.")],
+    to_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="How to get at it, as --metadata-option: token, ca_file … May be repeated.",
+        ),
+    ] = None,
+    place: Place,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a written topic can be given to a cluster.
+
+    Prints what may be in the way, then the steps. --metadata is what was written with the topic.
+    Ends with 7 if the topic, or messages of it, would be lost or unreadable.
+    """
+    if not check:
+        message = "attaching takes the cluster's metadata store: --check tells what to put there"
+        raise OptionError(message)
+    cluster = AdminApi.from_options(path_or_url("to", to), key_values("--to-option", to_option))
+    catalog = catalog_at(url, place)
+    found = check_attachment(catalog, topic, cluster, now_ms=time.time_ns() // 1_000_000)
+    checks = [
+        {"what": each.what, "verdict": each.verdict.value, "text": each.text}
+        for each in found.checks
+    ]
+    steps = [
+        {"what": f"step {number}", "verdict": "to do", "text": text}
+        for number, text in enumerate(found.steps, 1)
+    ]
+    if as_json:
+        print_json(table_of([*checks, *steps], _SCHEMA).to_batches())
+    else:
+        print_table(_SCHEMA, table_of(checks, _SCHEMA).to_batches())
+        for step in steps:
+            typer.echo(f"{step['what']}: {step['text']}")
+    if found.has_problems:
+        raise typer.Exit(ExitCode.FOUND)

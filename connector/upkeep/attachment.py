@@ -1,0 +1,331 @@
+"""Whether a topic that was written without a broker can be given to a cluster, and how.
+
+The cluster is asked over its admin API, and nothing is changed. What goes wrong with attached
+topics was tried with Pulsar 4.0: docs/attach.md tells it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import CorruptMetadataError, OptionError, StorageError
+from arrow_io.storage.store_kinds import prefix_in_store
+from arrow_io.wording import counted
+from connector.catalog.ledger_origin import told_cluster
+from connector.catalog.schemas.answers import registered_versions, schemas_json
+from connector.catalog.schemas.loading import load_schema
+from connector.upkeep.policy import Action, apply_policy
+from connector.upkeep.policy_settings import OffloadPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from arrow_io.payloads.schema_info import TopicSchema
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.metadata.admin_client import AdminApi
+    from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
+    from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.topic_name import TopicName
+
+_CONFIGURATION: Final = ("brokers", "configuration", "runtime")
+_STORES: Final = ("brokers", "internal-configuration")
+
+
+class Verdict(StrEnum):
+    """What a check came to."""
+
+    OK = "ok"
+    PROBLEM = "problem"
+    """The topic, or messages of it, would be lost or unreadable."""
+    UNKNOWN = "unknown"
+    """Nothing that was asked tells it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that must be so before a topic is attached.
+
+    Attributes:
+        what: What is looked at.
+        verdict: What it came to.
+        text: Why, in words.
+    """
+
+    what: str
+    verdict: Verdict
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """What stands in the way of attaching a topic, and the steps that attach it.
+
+    Attributes:
+        checks: What was looked at.
+        steps: What to do, in this order, in words and commands.
+    """
+
+    checks: tuple[Check, ...]
+    steps: tuple[str, ...]
+
+    @property
+    def has_problems(self) -> bool:
+        """Whether the topic, or messages of it, would be lost or unreadable."""
+        return any(each.verdict is Verdict.PROBLEM for each in self.checks)
+
+
+def check_attachment(catalog: Catalog, name: str, cluster: AdminApi, *, now_ms: int) -> Attachment:
+    """Look at a topic, and at the cluster that it is to be given to.
+
+    Args:
+        catalog: The bucket, with the metadata that was written with the topic.
+        name: Name of the topic.
+        cluster: The cluster's admin API.
+        now_ms: The time, ms since the epoch.
+
+    Raises:
+        OptionError: The name selects no single topic, or the metadata does not have it.
+        TopicNotFoundError: It selects none.
+        PulsarOffloadError: The bucket or the metadata cannot be read.
+        StorageError: The cluster cannot be reached, or does not let its topics be listed.
+    """
+    # Not what a salvaging read makes of them.
+    topics = catalog.ledgers_of([each.topic for each in catalog.select(name, salvage=True)])
+    bases = {each.topic.base for each in topics}
+    if len(bases) > 1 or any(each.metadata is None for each in topics):
+        message = f"{name} must be one topic, of which the metadata that was written is given"
+        raise OptionError(message)
+    (base,) = bases
+    schema = catalog.schema([base])
+    settings = _Settings.of(cluster, base)
+    checks = (
+        *_of_topic(catalog, topics),
+        _of_absence(cluster, base),
+        *_of_ledger_ids(cluster, topics),
+        _of_cluster_name(settings, topics),
+        *settings.checks(topics, now_ms),
+        _of_schema(cluster, base, schema),
+    )
+    return Attachment(checks, tuple(_steps(cluster, base, topics, schema)))
+
+
+def _infos(topics: Sequence[TopicLedgers]) -> list[LedgerInfo]:
+    return [info for each in topics if each.metadata for info in each.metadata.ledgers]
+
+
+def _of_topic(catalog: Catalog, topics: Sequence[TopicLedgers]) -> Iterator[Check]:
+    """What the bucket and the metadata say of each other."""
+    problems = [str(error) for each in topics for error in each.problems]
+    count = sum(len(each.ledgers) for each in topics)
+    text = f"{counted(count, 'ledger')} of the metadata can be read"
+    yield _check("ledgers", problems[:1], text)
+    numbers = sorted(each.topic.partition for each in topics)
+    is_whole = numbers in ([-1], [*range(len(numbers))])
+    text = "not partitioned" if numbers == [-1] else counted(len(numbers), "partition")
+    lacking = f"there are the partitions {', '.join(map(str, numbers))} alone"
+    yield _check("partitions", [] if is_whole else [lacking], text)
+    drivers = {info.offload.driver for info in _infos(topics) if info.offload}
+    prefix = prefix_in_store(catalog.location.url)
+    wrong = []
+    if None in drivers:
+        wrong.append("the ledgers were written to a place that no broker reads: give it a bucket")
+    elif prefix:
+        wrong.append(f"brokers look at the root of a bucket, and the ledgers are below {prefix}")
+    yield _check("bucket", wrong, "the ledgers are at the root of a bucket")
+
+
+def _of_absence(cluster: AdminApi, base: TopicName) -> Check:
+    there = [each for each in cluster.topics([base.full_namespace]) if each.base == base]
+    found = [f"the cluster has {there[0]}"] if there else []
+    answer = cluster.answer(
+        "persistent", *base.full_namespace.split("/"), base.local_name, "partitions"
+    )
+    if not found and answer is not None and answer.get("partitions"):
+        found = [f"the cluster has {counted(_number(answer['partitions']), 'partition')} of it"]
+    return _check("topic", found, "the cluster does not have it")
+
+
+def _of_ledger_ids(cluster: AdminApi, topics: Sequence[TopicLedgers]) -> Iterator[Check]:
+    own = [info.ledger_id for info in _infos(topics)]
+    try:
+        owners = cluster.ledger_owners()
+    except (StorageError, CorruptMetadataError) as error:
+        yield Check("ledger ids", Verdict.UNKNOWN, f"not all topics can be asked: {error}")
+        return
+    taken = [f"{owners[each]} has ledger {each}" for each in own if each in owners]
+    if len(own) != len(set(own)):
+        taken.append("two partitions have a ledger of the same id")
+    yield _check("ledger ids", taken[:1], "no topic of the cluster has a ledger of these ids")
+    last, greatest = max(own, default=-1), max(owners, default=-1)
+    is_below = last < greatest
+    text = f"ledger {greatest} of {owners.get(greatest)} is newer than all of these"
+    if not is_below:
+        text = (
+            f"nothing tells whether BookKeeper has given {last} yet: if it has not, the ledgers are"
+            " lost at once"
+        )
+    yield Check("next ledger id", Verdict.OK if is_below else Verdict.UNKNOWN, text)
+
+
+def _of_cluster_name(settings: _Settings, topics: Sequence[TopicLedgers]) -> Check:
+    copies = (state.copy for each in topics for state in each.states)
+    ledgers = (copy.ledger for copy in copies if copy is not None)
+    named = {told_cluster(ledger.user_metadata) for ledger in ledgers if ledger is not None}
+    own = settings.configuration.get("clusterName")
+    if own is None:
+        return settings.unknown("cluster", "the cluster does not tell its name")
+    if None in named:
+        text = "the objects do not name it: audits cannot tell whose they are"
+        return Check("cluster", Verdict.UNKNOWN, text)
+    wrong = [
+        f"the objects are said to be of the cluster {other!r}, not {own!r}"
+        for other in sorted(each for each in named - {own} if each is not None)
+    ]
+    return _check("cluster", wrong, f"the objects are said to be of {own!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """What the brokers, and the policies of the namespace, are set to."""
+
+    namespace: str
+    policies: Mapping[str, object] | None
+    configuration: Mapping[str, object]
+    refusal: str | None
+
+    @classmethod
+    def of(cls, cluster: AdminApi, base: TopicName) -> _Settings:
+        """Ask for them; what the cluster refuses to tell is not known."""
+        refusals: list[str] = []
+        policies = _asked(cluster, ("namespaces", *base.full_namespace.split("/")), refusals)
+        is_refused = bool(refusals)
+        configuration = _asked(cluster, _CONFIGURATION, refusals)
+        refusal = "; ".join(refusals) or None
+        known = {} if is_refused and policies is None else policies
+        return cls(base.full_namespace, known, configuration or {}, refusal)
+
+    def checks(self, topics: Sequence[TopicLedgers], now_ms: int) -> Iterator[Check]:
+        """What the settings would do to the topic."""
+        if self.policies is None:
+            text = f"the cluster has no namespace {self.namespace}"
+            yield Check("namespace", Verdict.PROBLEM, text)
+            return
+        yield self._of_driver(topics)
+        yield self._of_retention(topics, now_ms)
+
+    def unknown(self, what: str, text: str) -> Check:
+        """That something is not known, and what the cluster said when it was asked, if anything."""
+        return Check(what, Verdict.UNKNOWN, text if self.refusal is None else self.refusal)
+
+    def _of_driver(self, topics: Sequence[TopicLedgers]) -> Check:
+        drivers = {info.offload.driver for info in _infos(topics) if info.offload}
+        own = {each for each in drivers if each is not None}
+        told = _mapping(self.policies, "offload_policies").get("managedLedgerOffloadDriver")
+        driver = told or self.configuration.get("managedLedgerOffloadDriver")
+        if not self.configuration and driver is None:
+            return self.unknown("offload driver", "the brokers do not tell theirs")
+        wrong = [
+            f"the brokers use {driver or 'none'}, the ledgers need {each}"
+            for each in sorted(own - {driver})
+        ]
+        return _check("offload driver", wrong, f"{driver}")
+
+    def _of_retention(self, topics: Sequence[TopicLedgers], now_ms: int) -> Check:
+        told = _mapping(self.policies, "retention_policies")
+        names = ("retentionTimeInMinutes", "retentionSizeInMB")
+        given = {name: told.get(name) for name in names}
+        if not told:
+            defaults = ("defaultRetentionTimeInMinutes", "defaultRetentionSizeInMB")
+            given = {name: self.configuration.get(name) for name in defaults}
+        if None in given.values():
+            return self.unknown("retention", "the brokers do not tell their default")
+        policy = OffloadPolicy.parse(given)
+        known = [each.metadata for each in topics if each.metadata is not None]
+        trims = [trim for metadata in known for trim in _trims(metadata, policy, now_ms)]
+        shown = ", ".join(f"{name} {value}" for name, value in given.items())
+        wrong = [f"once all is consumed, {counted(len(trims), 'ledger')} would go ({shown})"]
+        return _check("retention", wrong if trims else [], shown)
+
+
+def _trims(metadata: TopicMetadata, policy: OffloadPolicy, now_ms: int) -> list[int]:
+    """The ledgers that a broker deletes as soon as every subscription has read them."""
+    fates = apply_policy(metadata, policy, at_ms=now_ms)
+    return [each.ledger_id for each in fates if each.action is Action.TRIM and each.is_due]
+
+
+def _of_schema(cluster: AdminApi, base: TopicName, schema: TopicSchema | None) -> Check:
+    versions = registered_versions(schema)
+    answer = cluster.schema_source(base)
+    standing = None if answer is None else registered_versions(load_schema(answer))
+    wrong = []
+    if [number for number, _ in versions] != [*range(len(versions))]:
+        wrong.append("the versions do not begin with 0, or one is missing: they cannot be posted")
+    elif standing and standing != versions:
+        wrong.append(f"the cluster has {counted(len(standing), 'version')} of another schema")
+    text = (
+        "the cluster has the same" if standing else f"{counted(len(versions), 'version')} to post"
+    )
+    return _check("schema", wrong, text if versions else "none")
+
+
+def _steps(
+    cluster: AdminApi,
+    base: TopicName,
+    topics: Sequence[TopicLedgers],
+    schema: TopicSchema | None,
+) -> Iterator[str]:
+    """What is to be done, as docs/attach.md tells it."""
+    stores = _asked(cluster, _STORES, []) or {}
+    store = stores.get("metadataStoreUrl") or "the metadata store"
+    yield (
+        "set retention, before anything is consumed: pulsar-admin namespaces set-retention"
+        f" {shlex.quote(base.full_namespace)} --time -1 --size -1"
+    )
+    if topics[0].topic.partition >= 0:
+        place = f"/admin/partitioned-topics/{base.managed_ledger_name}"
+        yield f"in {store}, create {place} with {json.dumps({'partitions': len(topics)})}"
+    for each in topics:
+        place = f"/managed-ledgers/{each.topic.managed_ledger_name}"
+        yield f"in {store}, create {place} with the managed-ledger-info.bin of {each.topic}"
+    path = "/".join((*base.full_namespace.split("/"), base.local_name))
+    answer = json.loads(schemas_json(schema, timestamp_ms=0)) if schema else {}
+    for version in answer.get("getSchemaResponses", ()):
+        body = {name: version[key] for name, key in _SCHEMA_BODY.items()}
+        yield (
+            f"post schema version {version['version']}: curl -X POST"
+            " -H 'Content-Type: application/json'"
+            f" -d {shlex.quote(json.dumps(body))} ADMIN_URL/admin/v2/schemas/{path}/schema"
+        )
+    yield f"look: pulsar-admin topics stats-internal {shlex.quote(str(topics[0].topic))}"
+
+
+_SCHEMA_BODY: Final = {"type": "type", "schema": "data", "properties": "properties"}
+
+
+def _asked(
+    cluster: AdminApi, path: tuple[str, ...], refusals: list[str]
+) -> Mapping[str, object] | None:
+    try:
+        return cluster.answer(*path)
+    except (StorageError, CorruptMetadataError) as error:
+        refusals.append(str(error))
+        return None
+
+
+def _check(what: str, problems: Sequence[str], text: str) -> Check:
+    if problems:
+        return Check(what, Verdict.PROBLEM, problems[0])
+    return Check(what, Verdict.OK, text)
+
+
+def _mapping(found: Mapping[str, object] | None, name: str) -> Mapping[str, object]:
+    value = (found or {}).get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
