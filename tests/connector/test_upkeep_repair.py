@@ -33,7 +33,7 @@ from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_i
 from connector.upkeep.repair import FROM_DAMAGED, MADE_ANEW, plan_repair, repair
 from tests.support.buckets import memory_bucket
 from tests.support.damage import WOVEN
-from tests.support.golden import GOLDEN_SETS
+from tests.support.golden import GOLDEN_SETS, golden_topic
 from tests.support.offloads import (
     ENTRIES,
     LEDGER_ID,
@@ -43,7 +43,7 @@ from tests.support.offloads import (
     entries_of,
     ledger_of,
 )
-from tests.support.owned_bucket import OTHER_UUID, OwnedBucket
+from tests.support.owned_bucket import OTHER_UUID, OwnedBucket, under_way, without_uuid
 from tests.support.reading import read
 from tests.support.repairs import index_of, known_topic, repair_scene
 from tests.support.s3_server import S3Server, running_s3_server
@@ -431,3 +431,65 @@ def test_on_s3_no_metadata_is_needed(s3_server: S3Server) -> None:
         assert offloader.location.user_metadata(NAME.index_name) == before
         assert entries_of(offloader.read_offloaded(LEDGER_ID, UUID_1)) == ENTRIES
     assert content(offloader.location, NAME.index_name) == index
+
+
+def test_what_the_metadata_says_of_offloads_counts(tmp_path: Path) -> None:
+    """One without a uuid may be any; one that is under way is left alone."""
+    bucket = OwnedBucket.copied(tmp_path)
+    topic = golden_topic("small-chunked")
+    untold, begun, *_ = topic.ledgers
+    bucket.delete(untold.index_object.name, begun.index_object.name)
+    bucket.change(topic.name, {untold.ledger_id: without_uuid, begun.ledger_id: under_way})
+
+    found = {each.attempt.ledger_id: each for each in plan_repair(bucket.catalog())}
+
+    assert found.keys() == {untold.ledger_id, begun.ledger_id}
+    assert found[untold.ledger_id].index is not None
+    assert (
+        found[begun.ledger_id].refusal
+        == "the metadata says that this offload is under way, or failed"
+    )
+    bucket.copy_ledger(untold)
+    refusals = {each.attempt.ledger_id: each.refusal for each in plan_repair(bucket.catalog())}
+    assert refusals[untold.ledger_id] == "the metadata of no topic names this offload"
+
+
+def test_an_index_that_contradicts_the_metadata_is_found(scene: RepairScene) -> None:
+    """Though its own fields agree with each other, no ledger need be named."""
+    index = index_of(scene.sound.objects, scene.index_name)
+    shorter = replace(index.ledger_metadata, last_entry_id=index.last_entry_id - 1)
+    changed = replace(index, ledger_metadata=shorter, last_entry_id=index.last_entry_id - 1)
+    scene.sound.bucket.put({scene.index_name: changed.serialize()})
+
+    (found,) = scene.repaired()
+
+    assert found.attempt.problem is not None
+    assert "by the metadata" in found.attempt.problem
+    assert found.metadata_from == FROM_DAMAGED
+    assert scene.content(scene.index_name) == scene.sound.objects[scene.index_name]
+
+
+def test_a_ledger_without_data_is_told(scene: RepairScene) -> None:
+    """Its index object alone is nothing to rebuild."""
+    scene.sound.bucket.delete(scene.data_name)
+    (found,) = plan_repair(scene.catalog())
+    assert found.refusal == "its data object is not there"
+    assert found.error is None
+
+
+@pytest.mark.s3
+def test_on_s3_both_names_of_the_topic_are_compared(s3_server: S3Server, tmp_path: Path) -> None:
+    """A data object of another topic gets no index object of this one."""
+    url, options = f"s3://{s3_server.new_bucket()}", s3_server.storage_options
+    offloader = LedgerOffloader(url, storage_options=options)
+    offloader.offload(ledger_of(ENTRIES), UUID_1)
+    objects = {NAME.index_name: content(offloader.location, NAME.index_name)}
+    offloader.location.delete_objects([NAME.index_name])
+    topic = "persistent://public/default/other"
+    path = tmp_path / "managed-ledger-info.bin"
+    path.write_bytes(serialize_managed_ledger_info(known_topic(topic, objects)))
+
+    (found,) = plan_repair(open_catalog(url, storage_options=options, metadata={topic: path}))
+
+    assert type(found.error) is CorruptBlockError
+    assert "the data object is of managed ledger" in str(found.error)
