@@ -106,27 +106,98 @@ def test_blocks_that_are_full_are_as_long_as_each_other() -> None:
     assert _walk(data[: HEADER + 4 * 28]).shows_its_end, "nothing tells this one from a whole one"
 
 
+SECOND: Final = TABLE.block_start(1)
+"""Where the second block begins."""
+
+
 @pytest.mark.parametrize(
-    ("position", "piece", "error", "text"),
+    ("position", "piece", "error", "text", "place"),
     [
-        (0, b"\0", UnknownFormatError, "magic"),
-        (4, _i64(27), CorruptBlockError, "header length 27"),
-        (4, _i64(MAX_BLOCK_HEADER_BYTES + 1), CorruptBlockError, "header length 4097"),
-        (12, _i64(127), CorruptBlockError, "127 bytes with a header of 128"),
-        (12, _i64(2**62), TruncatedObjectError, "of a block of"),
-        (12, _i64(HEADER), MissingEntriesError, "without an entry"),
-        (20, _i64(1), CorruptBlockError, "begins with entry 1, not 0"),
-        (HEADER, struct.pack(">i", MAX_MESSAGE_BYTES - 11), CorruptBlockError, "are believed"),
-        (HEADER, struct.pack(">i", 400), CorruptBlockError, "reaches beyond its block"),
-        (HEADER, b"\xff", CorruptBlockError, "neither an entry nor padding"),
-        (HEADER + 4, _i64(5), CorruptBlockError, "entry id 5 where entry 0"),
-        (400, b"\0", UnknownFormatError, "magic"),
-        (404, _i64(129), CorruptBlockError, "blocks before have 128"),
-        (420, _i64(0), CorruptBlockError, "begins with entry 0, not"),
+        pytest.param(*each, id=name)
+        for name, each in {
+            "magic": (0, b"\0", UnknownFormatError, "magic", (0, None)),
+            "short header": (4, _i64(27), CorruptBlockError, "header length 27", (4, None)),
+            "long header": (
+                4,
+                _i64(MAX_BLOCK_HEADER_BYTES + 1),
+                CorruptBlockError,
+                "header length 4097",
+                (4, None),
+            ),
+            "short block": (
+                12,
+                _i64(127),
+                CorruptBlockError,
+                "127 bytes with a header of 128",
+                (12, None),
+            ),
+            "long block": (
+                12,
+                _i64(2**62),
+                TruncatedObjectError,
+                f"^{len(SOUND.data)} bytes of a block of {2**62}",
+                (len(SOUND.data), None),
+            ),
+            "no entry": (
+                12,
+                _i64(HEADER),
+                MissingEntriesError,
+                "a block without an entry",
+                (HEADER, 0),
+            ),
+            "first id": (20, _i64(1), CorruptBlockError, "begins with entry 1, not 0", (0, 0)),
+            "longest entry": (
+                HEADER,
+                struct.pack(">i", MAX_MESSAGE_BYTES - 11),
+                CorruptBlockError,
+                "are believed",
+                (HEADER, 0),
+            ),
+            "long entry": (
+                HEADER,
+                struct.pack(">i", 400),
+                CorruptBlockError,
+                "an entry of 400 bytes, which reaches beyond its block",
+                (HEADER, 0),
+            ),
+            "no padding": (
+                HEADER,
+                b"\xff",
+                CorruptBlockError,
+                "neither an entry nor padding",
+                (HEADER, 0),
+            ),
+            "id": (
+                HEADER + 4,
+                _i64(5),
+                CorruptBlockError,
+                "entry id 5 where entry 0 must stand",
+                (HEADER, 0),
+            ),
+            "second magic": (SECOND, b"\0", UnknownFormatError, "magic", (SECOND, None)),
+            "another header": (
+                SECOND + 4,
+                _i64(129),
+                CorruptBlockError,
+                "header length 129; blocks before have 128",
+                (SECOND, None),
+            ),
+            "second id": (
+                SECOND + 20,
+                _i64(0),
+                CorruptBlockError,
+                "begins with entry 0, not",
+                (SECOND, TABLE.first_entry_id(1)),
+            ),
+        }.items()
     ],
 )
 def test_what_does_not_follow_is_an_error(
-    position: int, piece: bytes, error: type[FormatError], text: str
+    position: int,
+    piece: bytes,
+    error: type[FormatError],
+    text: str,
+    place: tuple[int, int | None],
 ) -> None:
     """It names the object, the ledger and the place."""
     with pytest.raises(error, match=text) as raised:
@@ -134,7 +205,17 @@ def test_what_does_not_follow_is_an_error(
     assert type(raised.value) is error
     assert raised.value.object_key == "data"
     assert raised.value.ledger_id == LEDGER_ID
-    assert raised.value.offset is not None
+    assert (raised.value.offset, raised.value.entry_id) == place
+
+
+def test_there_are_no_more_blocks_than_an_index_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found can be written, and read again."""
+    monkeypatch.setattr("arrow_io.data_object_walk.MAX_INDEX_OBJECT_BYTES", 20 * TABLE.block_count)
+    assert _walk(SOUND.data).table == TABLE
+    most = 20 * (TABLE.block_count - 1)
+    monkeypatch.setattr("arrow_io.data_object_walk.MAX_INDEX_OBJECT_BYTES", most)
+    with pytest.raises(CorruptBlockError, match="blocks are more than an index may have"):
+        _walk(SOUND.data)
 
 
 def test_a_walk_ends_whatever_lengths_say() -> None:

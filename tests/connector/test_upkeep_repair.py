@@ -19,19 +19,20 @@ from arrow_io.errors import (
     MissingObjectError,
     ObjectChangedError,
     TruncatedObjectError,
+    UnknownFormatError,
 )
 from arrow_io.format.data_block import BlockHeader, padding, write_block_header
-from arrow_io.format.index_block import METADATA_OFFSET
+from arrow_io.format.index_block import FORMAT_VERSION_KEY, METADATA_OFFSET
 from arrow_io.format.object_names import LedgerObjectName, SegmentName
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.messages import layout
 from arrow_io.storage.location import Location
-from arrow_io.storage.trace import RequestKind
+from arrow_io.storage.trace import RequestKind, RequestTrace
 from arrow_io.tally import Tally
 from connector import LedgerOffloader, open_catalog
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.upkeep.repair import FROM_DAMAGED, MADE_ANEW, plan_repair, repair
-from tests.support.buckets import memory_bucket
+from tests.support.buckets import TOPIC, memory_bucket, offload_ledger
 from tests.support.damage import WOVEN
 from tests.support.golden import GOLDEN_SETS, golden_topic
 from tests.support.offloads import (
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
     Change = Callable[[LedgerInfo], LedgerInfo]
 
+_HEADER_BYTES: Final = 128
 _FEW: Final = 11
 """Every so manieth place is tried, unless all are."""
 
@@ -199,9 +201,10 @@ def test_planning_writes_nothing(scene: RepairScene) -> None:
     assert catalog.location.trace.counts.put_requests == 0
 
 
-def _refused(scene: RepairScene, error: type[PulsarOffloadError]) -> None:
+def _refused(scene: RepairScene, error: type[PulsarOffloadError], text: str = "") -> None:
     (found,) = scene.repaired()
     assert type(found.error) is error
+    assert text in found.error.message
     assert found.index is None
     assert found.error.ledger_id == scene.name.ledger_id
     scene.restore()
@@ -230,23 +233,23 @@ def test_a_cut_between_blocks_shows_without_numbers(tmp_path: Path) -> None:
             _refused(scene, TruncatedObjectError)
         # What is left of the index object says so too.
         scene.sound.bucket.put({scene.data_name: data[: table.block_start(1)]})
-        _refused(scene, CorruptIndexError)
+        _refused(scene, CorruptIndexError, "the index object is of 9 entries, the data object has")
         scene.lose_index()
         (found,) = scene.repaired()
         assert found.entries == table.entry_count
 
 
 @pytest.mark.parametrize(
-    ("change", "error"),
+    ("change", "error", "text"),
     [
-        (lambda info: replace(info, entries=1), CorruptBlockError),
-        (lambda info: replace(info, entries=99), MissingEntriesError),
-        (lambda info: replace(info, size_bytes=1), CorruptBlockError),
+        (lambda info: replace(info, entries=1), CorruptBlockError, "object, 1 by the metadata"),
+        (lambda info: replace(info, entries=99), MissingEntriesError, "9 entries in the data"),
+        (lambda info: replace(info, size_bytes=1), CorruptBlockError, "bytes, 1 by the metadata"),
     ],
     ids=["fewer", "more", "shorter"],
 )
 def test_other_numbers_of_the_metadata_are_a_refusal(
-    scene: RepairScene, change: Change, error: type[PulsarOffloadError]
+    scene: RepairScene, change: Change, error: type[PulsarOffloadError], text: str
 ) -> None:
     """The data object may be another ledger's."""
     known = known_topic(scene.sound.topic, scene.sound.objects)
@@ -254,7 +257,7 @@ def test_other_numbers_of_the_metadata_are_a_refusal(
     changed = replace(known, ledgers=(change(first), *others))
     scene.metadata.write_bytes(serialize_managed_ledger_info(changed))
     scene.lose_index()
-    _refused(scene, error)
+    _refused(scene, error, text)
 
 
 def test_a_block_without_entries_is_a_refusal(scene: RepairScene) -> None:
@@ -339,15 +342,74 @@ def test_without_metadata_one_sound_copy_is_enough(scene: RepairScene) -> None:
 
 
 def test_verifying_compares_checksums(scene: RepairScene) -> None:
-    """An entry whose payload is damaged passes the walk, and not `verify`."""
-    data = bytearray(scene.sound.objects[scene.data_name])
-    data[-1] ^= 0xFF
+    """An entry whose payload is damaged, the first or the last, passes all but `verify`."""
+    sound = scene.sound.objects[scene.data_name]
+    first_stop = _HEADER_BYTES + 12 + int.from_bytes(sound[_HEADER_BYTES : _HEADER_BYTES + 4])
+    for place, entry_id in ((first_stop - 1, 0), (len(sound) - 1, 8)):
+        data = bytearray(sound)
+        data[place] ^= 0xFF
+        scene.sound.bucket.put({scene.data_name: bytes(data)})
+        scene.lose_index()
+        (found,) = plan_repair(scene.catalog())
+        assert found.index is not None
+        (found,) = plan_repair(scene.catalog(), verify=True)
+        assert type(found.error) is ChecksumError
+        assert found.error.entry_id == entry_id
+        scene.restore()
     scene.lose_index()
-    scene.sound.bucket.put({scene.data_name: bytes(data)})
-    (found,) = plan_repair(scene.catalog())
-    assert found.index is not None
     (found,) = plan_repair(scene.catalog(), verify=True)
-    assert type(found.error) is ChecksumError
+    assert found.error is None
+
+
+def test_entries_beside_each_bound_are_read_back(scene: RepairScene) -> None:
+    """By the new index object, behind the walk."""
+    scene.lose_index()
+    trace = RequestTrace(keep_records=True)
+    url, metadata = scene.sound.bucket.url, {scene.sound.topic: scene.metadata}
+    list(plan_repair(open_catalog(url, metadata=metadata, trace=trace)))
+    kind = RequestKind.RANGE_GET
+    _, *ranges = [(each.start, each.stop) for each in trace.records if each.kind is kind]
+    table = index_of(scene.sound.objects, scene.index_name).block_table
+    ends = {table.block_start(block) for block in range(table.block_count)}
+    ends.add(table.data_object_length_bytes)
+    for end in ends:
+        assert any(start <= end <= stop for start, stop in ranges if start is not None and stop)
+    starts = {start for start, _ in ranges}
+    assert len(starts) == table.block_count + 1, "each begins with the last entry of a block"
+
+
+def test_numbers_tell_that_full_blocks_are_all(tmp_path: Path) -> None:
+    """Else the last would look as though others had been behind it."""
+    name = LedgerObjectName(OTHER_UUID, 5)
+    objects = offload_ledger(name, [bytes(16)] * 12, block_bytes=_HEADER_BYTES + 4 * 28)
+    path = tmp_path / "managed-ledger-info.bin"
+    for with_numbers in (True, False):
+        known = known_topic(TOPIC, objects, with_numbers=with_numbers)
+        path.write_bytes(serialize_managed_ledger_info(known))
+        with memory_bucket({name.data_name: objects[name.data_name]}) as bucket:
+            (found,) = plan_repair(open_catalog(bucket.url, metadata={TOPIC: path}))
+        assert (found.index is not None) == with_numbers
+
+
+def test_a_damaged_index_may_name_the_topic(scene: RepairScene) -> None:
+    """If nothing else does."""
+    index = scene.sound.objects[scene.index_name]
+    scene.sound.bucket.put({scene.index_name: b"\0" + index[1:]})
+    catalog = open_catalog(scene.sound.bucket.url)
+    (found,) = repair(catalog.location, plan_repair(catalog))
+    assert found.metadata_from == FROM_DAMAGED
+    assert str(found.attempt.topic) == scene.sound.topic
+    assert scene.content(scene.index_name) == index
+
+
+def test_an_index_that_is_replaced_meanwhile_is_an_error(scene: RepairScene) -> None:
+    """What was listed is not what would be read."""
+    scene.sound.bucket.put({scene.index_name: b"damaged"})
+    catalog = scene.catalog()
+    catalog.every_ledger()
+    scene.sound.bucket.put({scene.index_name: b"damaged otherwise"})
+    with pytest.raises(ObjectChangedError):
+        list(plan_repair(catalog))
 
 
 def test_segments_of_streaming_offload_are_not_repaired() -> None:
@@ -418,11 +480,13 @@ def test_on_s3_no_metadata_is_needed(s3_server: S3Server) -> None:
     offloader.offload(ledger_of(ENTRIES), UUID_1)
     before = offloader.location.user_metadata(NAME.index_name)
     index = content(offloader.location, NAME.index_name)
-    for damage in (None, b"\0" * 40, index[:-1]):
+    for damage in (None, b"\0" * 40, index.replace(b"/orders", b"/ordets"), index[:-1]):
         if damage is None:
             s3_server.client.delete_object(Bucket=bucket, Key=NAME.index_name)
         else:
-            s3_server.client.put_object(Bucket=bucket, Key=NAME.index_name, Body=damage)
+            s3_server.client.put_object(
+                Bucket=bucket, Key=NAME.index_name, Body=damage, Metadata=before
+            )
         catalog = open_catalog(url, storage_options=options)
 
         (found,) = repair(catalog.location, plan_repair(catalog))
@@ -475,6 +539,20 @@ def test_a_ledger_without_data_is_told(scene: RepairScene) -> None:
     (found,) = plan_repair(scene.catalog())
     assert found.refusal == "its data object is not there"
     assert found.error is None
+
+
+@pytest.mark.s3
+def test_another_format_version_is_a_refusal(s3_server: S3Server) -> None:
+    """The data object may be of a format that only looks like this one."""
+    url, options = f"s3://{s3_server.new_bucket()}", s3_server.storage_options
+    offloader = LedgerOffloader(url, storage_options=options)
+    offloader.offload(ledger_of(ENTRIES), UUID_1)
+    location = offloader.location
+    location.delete_objects([NAME.index_name])
+    metadata = {**(location.user_metadata(NAME.data_name) or {}), FORMAT_VERSION_KEY: "2"}
+    location.write_object(NAME.data_name, content(location, NAME.data_name), user_metadata=metadata)
+    (found,) = plan_repair(open_catalog(url, storage_options=options))
+    assert type(found.error) is UnknownFormatError
 
 
 @pytest.mark.s3
