@@ -11,6 +11,7 @@ import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from arrow_io.errors import CorruptMetadataError, OptionError, StorageError
 from arrow_io.storage.store_kinds import prefix_in_store
@@ -128,14 +129,21 @@ def _of_topic(catalog: Catalog, topics: Sequence[TopicLedgers]) -> Iterator[Chec
     text = "not partitioned" if numbers == [-1] else counted(len(numbers), "partition")
     lacking = f"there are the partitions {', '.join(map(str, numbers))} alone"
     yield _check("partitions", [] if is_whole else [lacking], text)
-    drivers = {info.offload.driver for info in _infos(topics) if info.offload}
-    prefix = prefix_in_store(catalog.location.url)
+    offloads = [info.offload for info in _infos(topics) if info.offload]
+    url = catalog.location.url
+    bucket, prefix = url.partition("://")[2].partition("/")[0], prefix_in_store(url)
     wrong = []
-    if None in drivers:
+    if any(each.driver is None for each in offloads):
         wrong.append("the ledgers were written to a place that no broker reads: give it a bucket")
     elif prefix:
         wrong.append(f"brokers look at the root of a bucket, and the ledgers are below {prefix}")
-    yield _check("bucket", wrong, "the ledgers are at the root of a bucket")
+    # Azure's URLs have the account behind the container.
+    wrong += [
+        f"brokers will look at the bucket {each}, which the metadata names, and not at {bucket}"
+        for each in sorted({str(each.bucket) for each in offloads})
+        if each != bucket.partition("@")[0]
+    ]
+    yield _check("bucket", wrong, "the ledgers are at the root of the bucket that they name")
 
 
 def _of_absence(cluster: AdminApi, base: TopicName) -> Check:
@@ -195,22 +203,23 @@ class _Settings:
     namespace: str
     policies: Mapping[str, object] | None
     configuration: Mapping[str, object]
-    refusal: str | None
+    refusals: tuple[str, ...]
+    """What the cluster refused to tell, and why."""
 
     @classmethod
     def of(cls, cluster: AdminApi, base: TopicName) -> _Settings:
         """Ask for them; what the cluster refuses to tell is not known."""
         refusals: list[str] = []
         policies = _asked(cluster, ("namespaces", *base.full_namespace.split("/")), refusals)
-        is_refused = bool(refusals)
-        configuration = _asked(cluster, _CONFIGURATION, refusals)
-        refusal = "; ".join(refusals) or None
-        known = {} if is_refused and policies is None else policies
-        return cls(base.full_namespace, known, configuration or {}, refusal)
+        configuration = None
+        if not refusals:
+            # Whatever the brokers are set to, a policy may say otherwise.
+            configuration = _asked(cluster, _CONFIGURATION, refusals)
+        return cls(base.full_namespace, policies, configuration or {}, tuple(refusals))
 
     def checks(self, topics: Sequence[TopicLedgers], now_ms: int) -> Iterator[Check]:
         """What the settings would do to the topic."""
-        if self.policies is None:
+        if self.policies is None and not self.refusals:
             text = f"the cluster has no namespace {self.namespace}"
             yield Check("namespace", Verdict.PROBLEM, text)
             return
@@ -219,7 +228,7 @@ class _Settings:
 
     def unknown(self, what: str, text: str) -> Check:
         """That something is not known, and what the cluster said when it was asked, if anything."""
-        return Check(what, Verdict.UNKNOWN, text if self.refusal is None else self.refusal)
+        return Check(what, Verdict.UNKNOWN, next(iter(self.refusals), text))
 
     def _of_driver(self, topics: Sequence[TopicLedgers]) -> Check:
         drivers = {info.offload.driver for info in _infos(topics) if info.offload}
@@ -243,7 +252,10 @@ class _Settings:
             given = {name: self.configuration.get(name) for name in defaults}
         if None in given.values():
             return self.unknown("retention", "the brokers do not tell their default")
-        policy = OffloadPolicy.parse(given)
+        try:
+            policy = OffloadPolicy.parse(given)
+        except OptionError as error:
+            return self.unknown("retention", str(error))
         known = [each.metadata for each in topics if each.metadata is not None]
         trims = [trim for metadata in known for trim in _trims(metadata, policy, now_ms)]
         shown = ", ".join(f"{name} {value}" for name, value in given.items())
@@ -291,14 +303,15 @@ def _steps(
     for each in topics:
         place = f"/managed-ledgers/{each.topic.managed_ledger_name}"
         yield f"in {store}, create {place} with the managed-ledger-info.bin of {each.topic}"
-    path = "/".join((*base.full_namespace.split("/"), base.local_name))
+    names = (*base.full_namespace.split("/"), base.local_name)
+    path = "/".join(quote(each, safe="") for each in names)
     answer = json.loads(schemas_json(schema, timestamp_ms=0)) if schema else {}
     for version in answer.get("getSchemaResponses", ()):
         body = {name: version[key] for name, key in _SCHEMA_BODY.items()}
         yield (
             f"post schema version {version['version']}: curl -X POST"
             " -H 'Content-Type: application/json'"
-            f" -d {shlex.quote(json.dumps(body))} ADMIN_URL/admin/v2/schemas/{path}/schema"
+            f" -d {shlex.quote(json.dumps(body))} {cluster.url}/admin/v2/schemas/{path}/schema"
         )
     yield f"look: pulsar-admin topics stats-internal {shlex.quote(str(topics[0].topic))}"
 

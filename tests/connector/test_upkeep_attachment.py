@@ -10,6 +10,7 @@ import pytest
 
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.messages.message_metadata import Message
+from arrow_io.storage.location import Location
 from connector import open_catalog, write_messages
 from connector.catalog.metadata.admin_client import AdminApi
 from connector.upkeep.attachment import Verdict, check_attachment
@@ -182,6 +183,14 @@ def _retention(minutes: int, megabytes: int) -> Callable[[AdminServer], None]:
     return _with_policies(retention_policies=times)
 
 
+def _retention_of(minutes: object) -> Callable[[AdminServer], None]:
+    times = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": -1}
+    return _with_policies(retention_policies=times)
+
+
+_NO_RETENTION: Final = {"retention": Verdict.UNKNOWN}
+
+
 def _without_settings(server: AdminServer) -> None:
     server.answers.pop(_CONFIGURATION)
 
@@ -216,6 +225,12 @@ def _without_namespace(server: AdminServer) -> None:
             dict.fromkeys(("cluster", "offload driver", "retention"), Verdict.UNKNOWN),
         ),
         (_without_namespace, {"namespace": Verdict.PROBLEM}),
+        (_with_policies(retention_policies={"retentionTimeInMinutes": -1}), _NO_RETENTION),
+        (_retention_of("soon"), _NO_RETENTION),
+        (
+            lambda server: server.script.append(Answer(403)),
+            dict.fromkeys(("cluster", "offload driver", "retention"), Verdict.UNKNOWN),
+        ),
     ],
 )
 def test_what_the_cluster_says_decides(
@@ -262,6 +277,19 @@ def test_objects_that_a_broker_would_not_find(written: Written, cluster: AdminSe
     assert _verdicts(written.checked(cluster))["ledgers"] is Verdict.PROBLEM
     location.delete_objects([name])
     assert _verdicts(written.checked(cluster))["ledgers"] is Verdict.PROBLEM
+
+
+def test_objects_that_were_copied_elsewhere(
+    sales: Written, written: Written, cluster: AdminServer
+) -> None:
+    """A broker goes by the bucket that the metadata names."""
+    source = open_catalog(sales.url, **sales.options).location
+    target = Location(written.url, sales.options["storage_options"])
+    for each in source.list_objects():
+        data = source.read_object(each.name, max_bytes=1 << 20).data
+        target.write_object(each.name, data, user_metadata=source.user_metadata(each.name) or {})
+    written.folder = sales.folder
+    assert _wrong(written.checked(cluster)) == {"bucket": Verdict.PROBLEM}
 
 
 def test_a_partition_that_is_not_there(written: Written, cluster: AdminServer) -> None:

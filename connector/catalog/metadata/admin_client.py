@@ -95,6 +95,11 @@ class AdminApi:
         return f"AdminApi({self._connection.url!r})"
 
     @property
+    def url(self) -> str:
+        """Where it is, without the token."""
+        return self._connection.url
+
+    @property
     def warnings(self) -> list[str]:
         """What the answers given until now leave unsure, or say against each other."""
         return [warning for told in self._metadata.values() for warning in told.warnings]
