@@ -195,6 +195,10 @@ def _without_settings(server: AdminServer) -> None:
     server.answers.pop(_CONFIGURATION)
 
 
+def _without_tenants(server: AdminServer) -> None:
+    server.answers.pop((*_V2, "tenants"))
+
+
 def _without_namespace(server: AdminServer) -> None:
     server.answers.pop(_POLICIES)
 
@@ -225,6 +229,7 @@ def _without_namespace(server: AdminServer) -> None:
             dict.fromkeys(("cluster", "offload driver", "retention"), Verdict.UNKNOWN),
         ),
         (_without_namespace, {"namespace": Verdict.PROBLEM}),
+        (_without_tenants, {"ledger ids": Verdict.UNKNOWN}),
         (_with_policies(retention_policies={"retentionTimeInMinutes": -1}), _NO_RETENTION),
         (_retention_of("soon"), _NO_RETENTION),
         (
@@ -260,6 +265,20 @@ def test_how_it_was_written_decides(
     """Ids that another topic has lose messages; of others nothing may be known."""
     written.write(**options)
     assert _wrong(written.checked(cluster)) == wrong
+
+
+def test_checks_say_what_they_go_by(sales: Written, written: Written, cluster: AdminServer) -> None:
+    """In words, whatever they come to; and steps name the cluster's metadata store."""
+    store = (*_V2, "brokers", "internal-configuration")
+    cluster.answers[store] = b'{"metadataStoreUrl": "zk:one:2181"}'
+    found = sales.checked(cluster)
+    texts = {each.what: each.text for each in found.checks}
+    assert texts["cluster"] == "the objects are said to be of 'standalone'"
+    assert texts["next ledger id"].endswith("is newer than all of these")
+    assert found.steps[1].startswith("in zk:one:2181, create /admin/partitioned-topics/")
+    written.write(first_ledger_id=1000)
+    texts = {each.what: each.text for each in written.checked(cluster).checks}
+    assert "nothing tells whether BookKeeper has given 100" in texts["next ledger id"]
 
 
 def test_objects_that_a_broker_would_not_find(written: Written, cluster: AdminServer) -> None:
