@@ -35,6 +35,7 @@ cdef class Arena:
     cdef bint _append(self, long long position) noexcept nogil
     cdef Py_ssize_t _payload(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
     cdef Py_ssize_t _fail(self, long long code, long long node, long long offset) noexcept nogil
+    cdef void _begin(self) noexcept nogil
     cdef void _take_back(self) noexcept nogil
     cdef Py_ssize_t _blame(self, long long node) noexcept nogil
     cdef long long _slot(self, Py_ssize_t node) noexcept nogil

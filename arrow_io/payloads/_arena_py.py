@@ -41,6 +41,8 @@ _EIGHT_PLACES = cython.declare(cython.ulonglong, 0x0102040810204080)
 _SECOND_NANOSECONDS = cython.declare(cython.longlong, 10**9)
 _MAX_FLOAT = cython.declare(cython.double, (2 - 2**-24) * 2.0**127)
 _MAX_COMPARED = cython.declare(cython.Py_ssize_t, 64)
+# Payloads between two copies of the counts.
+_TOGETHER = cython.declare(cython.Py_ssize_t, 64)
 
 
 @cython.cclass
@@ -54,8 +56,8 @@ class Arena:
             the value of each Base64 digit, 255 for all else.
         nodes: The nodes, `NODE_WIDTH` numbers each; the first is that of the whole payload.
         counts: How many values each node has, then how many bytes each node has; then both once
-            more, as they were before the payload under way, or, once that was taken back, as it
-            would have left them.
+            more, as they were before a payload that is not far back, or, once one was taken back,
+            as it would have left them.
         hints: Which field of a JSON record followed which, as far as seen.
         powers: 10⁰ … 10²².
     """
@@ -145,11 +147,12 @@ class Arena:
                 `NOT_CANONICAL`.
         """
         row: cython.Py_ssize_t = first
+        begin: cython.Py_ssize_t
+        until: cython.Py_ssize_t
+        together: cython.Py_ssize_t = _TOGETHER
         state: cython.Py_ssize_t = 2 * self.node_count
-        self.code = tables.DONE
-        self.code_node = tables.ABSENT
-        self.code_offset = 0
         self.is_canonical = is_canonical
+        self._begin()
         if cython.compiled:
             self.p = cython.address(data[0])
             self.size = data.shape[0]
@@ -162,10 +165,18 @@ class Arena:
                     memcpy(self.saved, self.counts, state * 8)
                 else:
                     self.saved[:state] = self.counts[:state]
-                if not self._append(positions[row]) or self.code != tables.DONE:
+                begin = row
+                until = min(row + together, stop)
+                while row < until and self._append(positions[row]) and self.code == tables.DONE:
+                    row += 1
+                if row < until:
                     self._take_back()
-                    break
-                row += 1
+                    if row == begin:
+                        break
+                    # Those before it come again, and then it, so that it is taken back alone.
+                    together = row - begin
+                    row = begin
+                    self._begin()
         result[tables.RESULT_ROW] = row
         result[tables.RESULT_CODE] = self.code
         result[tables.RESULT_NODE] = self.code_node
@@ -180,8 +191,18 @@ class Arena:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
+    def _begin(self) -> cython.void:
+        """Nothing is wrong yet."""
+        self.code = tables.DONE
+        self.code_node = tables.ABSENT
+        self.code_offset = 0
+
+    @cython.final
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
     def _take_back(self) -> cython.void:
-        """Forget the values of the last payload, but not how many there were."""
+        """Forget the values since the counts were saved, but not how many there were."""
         node: cython.Py_ssize_t
         at: cython.Py_ssize_t
         k: cython.longlong
