@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from arrow_io.storage.range_stream import RangeStream
 
 _MAX_TABLE_ENTRIES = 4096
-_RUN_BYTES = 1 << 20
-"""About how many bytes of entries are taken together: what a core's second-level cache holds."""
+_RUN_BYTES = 4 << 20
+"""About how many bytes of entries are taken together: what the last cache holds beside all else."""
 _REMEMBERED_DISTANCE_BYTES = 1 << 20
 _STOPPED = {
     layout.PADDING: "padding, or the next block, where the entry must stand",
@@ -100,12 +100,23 @@ class BlockWalk:
             run, needed = self._run(view, start, stop, last)
             if run is not None:
                 if self.position - self._remembered >= _REMEMBERED_DISTANCE_BYTES:
-                    self._offsets.remember(self._memory_key, self.entry_id, self.position)
-                    self._remembered = self.position
+                    self._remember(self.entry_id, self.position)
                 self.position += self._result[1] - start
                 self.entry_id += self._result[0]
                 if run.count:
+                    self._remember_inside(run)
                     yield run
+
+    def _remember_inside(self, run: EntryRun) -> None:
+        """Remember entries of a run that lie far enough apart if all are about as long."""
+        length_bytes = run.stop_of(run.count - 1) - run.start_of(0)
+        distance = run.count * _REMEMBERED_DISTANCE_BYTES // length_bytes + 1
+        for index in range(distance, run.count, distance):
+            self._remember(run.number(index, layout.ENTRY_ID), run.start_of(index))
+
+    def _remember(self, entry_id: int, position: int) -> None:
+        self._offsets.remember(self._memory_key, entry_id, position)
+        self._remembered = position
 
     def _skip_header(self, stream: RangeStream, block: int) -> None:
         table = self._ledger.table

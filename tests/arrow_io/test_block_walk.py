@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -109,6 +110,20 @@ def test_an_entry_closer_than_a_mib_to_one_that_is_remembered_is_not() -> None:
         assert _read(ledger, 2, 2) == [b"one"]
 
     assert trace.counts.range_requests == requests + 2
+
+
+def test_entries_are_remembered_a_mib_apart_however_many_are_walked_at_once() -> None:
+    """Those inside a run too: a read of a late entry begins close before it."""
+    entries = [bytes([number]) * (_MIB // 2) for number in range(16)]
+    with _offloaded(entries, range_bytes=16 * _MIB) as ledger:
+        assert _read(ledger, 0, 15) == entries
+
+        known = [n for n in range(16) if ledger.data.position_of(n) is not None]
+        assert known[0] <= 3
+        assert all(1 < later - earlier <= 3 for earlier, later in pairwise(known))
+        assert known[-1] >= 13
+        for number in range(16):
+            assert _read(ledger, number, number) == [entries[number]]
 
 
 def test_a_place_in_another_block_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
