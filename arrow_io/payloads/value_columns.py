@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,8 @@ class ValueField:
     """
 
     name: str
-    type: pa.DataType
+    # Arrow writes a type out to hash it, which takes long, and fields are hashed for each batch.
+    type: pa.DataType = dataclass_field(hash=False)
     is_key: bool
     field: str | None
 
