@@ -16,6 +16,8 @@ from tests.support.arenas import GuardedShredding
 from tests.support.payloads import avro, json_text, record, shredded, shredded_alike
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from arrow_io.core.builds import Build
     from tests.support.payloads import AvroSchema
 
@@ -107,6 +109,20 @@ def test_what_does_not_fit_leaves_nothing(broken: bytes) -> None:
             else (each.values.field(name).items for each in (found, sound))
         )
         assert len(flat) == len(sound_flat)
+
+
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize("believed_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("broken", [(0,), (63,), (64,), (65, 66), (1, 128, 199), range(0, 200, 7)])
+def test_payloads_before_one_that_does_not_fit_are_kept(
+    broken: Sequence[int], believed_bytes: int
+) -> None:
+    """Wherever it stands among those that the arena takes together, and whether it has room."""
+    payloads = [_BREAKS["list"] if row in broken else _text(row % 5) for row in range(200)]
+    found = shredded(json_text(_SCHEMA), payloads, believed_bytes=believed_bytes)
+
+    assert [misfit.row for misfit in found.misfits] == list(broken)
+    assert found.rows == [None if row in broken else _expected(row % 5) for row in range(200)]
 
 
 @pytest.mark.usefixtures("build")
