@@ -737,37 +737,96 @@ def pack_flags(
     place: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
     bits: cython.uchar[::1],
-) -> bool:
-    """Write flags as Arrow keeps booleans, and say whether all of them are set.
+) -> None:
+    """Write flags as Arrow keeps booleans.
 
     Args:
         bytes_: The arena.
         place: Where the flags stand in it, a byte each, 0 or 1.
         count: How many there are.
-        bits: Receives a bit for each, the first as the lowest of its byte.
+        bits: Receives a bit for each, the first as the lowest of its byte; at least a byte long.
     """
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(bytes_[0])
+        q: cython.pointer[cython.uchar] = cython.address(bits[0])
+    else:
+        p = bytes_
+        q = bits
+    with cython.nogil:
+        _pack_flags(p, place, count, q, 0)
+
+
+def pack_validity(
+    bytes_: cython.const[cython.uchar][::1],
+    nodes: cython.const[cython.longlong][::1],
+    counts: cython.const[cython.longlong][::1],
+    count: cython.Py_ssize_t,
+    bits: cython.uchar[::1],
+    places: cython.longlong[::1],
+) -> None:
+    """Write which values of all nodes are null, as Arrow keeps it.
+
+    Args:
+        bytes_: The arena.
+        nodes: Its nodes.
+        counts: How many values each has.
+        count: How many nodes there are.
+        bits: Receives a bit for each value of a node, from a multiple of 64 bytes on; has as many
+            for each node, and at least a byte.
+        places: Receives where in `bits` those of each node begin; `ABSENT`: none of them is null.
+    """
+    node: cython.Py_ssize_t
+    place: cython.Py_ssize_t = 0
+    valid: cython.Py_ssize_t
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(bytes_[0])
+        q: cython.pointer[cython.uchar] = cython.address(bits[0])
+    else:
+        p = bytes_
+        q = bits
+    with cython.nogil:
+        for node in range(count):
+            valid = nodes[node * tables.NODE_WIDTH + tables.VALID]
+            if _pack_flags(p, valid, counts[node], q, place):
+                places[node] = tables.ABSENT
+            else:
+                places[node] = place
+                place += (counts[node] + 511) // 512 * 64
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.bint)
+def _pack_flags(
+    p: cython.pointer[cython.const[cython.uchar]],
+    place: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    q: cython.pointer[cython.uchar],
+    start: cython.Py_ssize_t,
+):
+    """Write `count` flags from `p[place]` on as bits from `q[start]` on; whether all are set."""
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
     eight: cython.ulonglong
     all_of_them: cython.ulonglong = 0xFF
     whole: cython.Py_ssize_t = count // 8
     rest: cython.int = count % 8
-    with cython.nogil:
-        for i in range(whole):
-            if cython.compiled:
-                eight = word(cython.address(bytes_[place + 8 * i]))
-            else:
-                eight = int.from_bytes(bytes_[place + 8 * i : place + 8 * i + 8], "little")
-            # Each flag comes to its place in the highest byte of the product.
-            eight = ((eight * _EIGHT_PLACES) & _MASK64) >> 56
-            bits[i] = eight
-            all_of_them &= eight
-        if rest > 0:
-            eight = 0
-            for k in range(rest):
-                eight |= bytes_[place + 8 * whole + k] << k
-            bits[whole] = eight
-            all_of_them &= eight | 0xFF << rest
+    for i in range(whole):
+        if cython.compiled:
+            eight = word(p + place + 8 * i)
+        else:
+            eight = int.from_bytes(p[place + 8 * i : place + 8 * i + 8], "little")
+        # Each flag comes to its place in the highest byte of the product.
+        eight = ((eight * _EIGHT_PLACES) & _MASK64) >> 56
+        q[start + i] = eight
+        all_of_them &= eight
+    if rest > 0:
+        eight = 0
+        for k in range(rest):
+            eight |= p[place + 8 * whole + k] << k
+        q[start + whole] = eight
+        all_of_them &= eight | 0xFF << rest
     return all_of_them == 0xFF
 
 

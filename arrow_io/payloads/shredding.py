@@ -17,7 +17,7 @@ from arrow_io.payloads.program import POWERS_OF_TEN
 from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from types import ModuleType
 
     from arrow_io.payloads.program import Program
@@ -140,7 +140,8 @@ class Shredding:
             values, used = self._counts[node], self._counts[self._program.node_count + node]
             rows = max(1, self._rows)
             self._program.habits[node] = (values / rows, used / rows)
-        values, _ = self._array(self._program.shape, 0)
+        bits, places = self._validity()
+        values, _ = self._array(self._program.shape, 0, bits, places)
         return values
 
     # The arena
@@ -299,16 +300,26 @@ class Shredding:
 
     # Arrow
 
-    def _array(self, shape: Shape, node: int) -> tuple[pa.Array, int]:
-        """The array of a node, and the number of the node behind it."""
+    def _array(
+        self, shape: Shape, node: int, bits: pa.Buffer, places: Sequence[int]
+    ) -> tuple[pa.Array, int]:
+        """The array of a node, and the number of the node behind it.
+
+        Args:
+            shape: Its shape.
+            node: Its number.
+            bits: Which values of each node are null.
+            places: Where in `bits` those of each node begin; `ABSENT`: none of them is null.
+        """
         start = node * tables.NODE_WIDTH
         count = self._counts[node]
         data = self._nodes[start + tables.DATA]
-        validity = self._validity(self._nodes[start + tables.VALID], count)
+        is_whole = places[node] == tables.ABSENT
+        validity = None if is_whole else bits.slice(places[node], -(-count // 8))
         children = []
         behind = node + 1
         for child in shape.children:
-            below, behind = self._array(child, behind)
+            below, behind = self._array(child, behind, bits, places)
             children.append(below)
         width = tables.WIDTHS[shape.storage]
         if shape.storage == tables.STRUCT:
@@ -319,7 +330,7 @@ class Shredding:
             place = self._nodes[start + tables.BYTES]
             buffers = [validity, offsets, self._buffer.slice(place, used)]
         elif shape.storage == tables.BYTE and pa.types.is_boolean(shape.type):
-            buffers = [validity, self._bits(data, count)[0]]
+            buffers = [validity, self._bits(data, count)]
         else:
             length = width * (count + (shape.storage == tables.LIST))
             buffers = [validity, self._buffer.slice(width * data, length)]
@@ -328,15 +339,22 @@ class Shredding:
             values = _without_equal_keys(values, self._arena)
         return values, behind
 
-    def _validity(self, place: int, count: int) -> pa.Buffer | None:
-        bits, are_all_set = self._bits(place, count)
-        return None if are_all_set else bits
+    def _validity(self) -> tuple[pa.Buffer, list[int]]:
+        """Which values of all nodes are null, and where those of each node begin."""
+        count = self._program.node_count
+        counts = self._counts[:count]
+        bits = pa.allocate_buffer(max(1, sum(-(-each // 512) for each in counts) * _ALIGNMENT))
+        _, places = int64_view(count)
+        self._arena.pack_validity(
+            self._views[0], self._nodes, counts, count, memoryview(bits).cast("B"), places
+        )
+        return bits, places.tolist()
 
-    def _bits(self, place: int, count: int) -> tuple[pa.Buffer, bool]:
-        """Flags as Arrow keeps booleans, and whether all are set."""
-        bits = pa.allocate_buffer(-(-count // 8))
-        room = memoryview(bits).cast("B")
-        return bits, self._arena.pack_flags(self._views[0], place, count, room)
+    def _bits(self, place: int, count: int) -> pa.Buffer:
+        """Flags as Arrow keeps booleans."""
+        bits = pa.allocate_buffer(max(1, -(-count // 8)))
+        self._arena.pack_flags(self._views[0], place, count, memoryview(bits).cast("B"))
+        return bits
 
 
 def _numbers(numbers: Iterable[int]) -> array[int]:

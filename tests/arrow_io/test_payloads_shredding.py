@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -272,15 +273,42 @@ def test_schema_too_wide_for_a_record_batch() -> None:
 @pytest.mark.parametrize("place", [0, 3])
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 21])
 def test_flags_become_bits(build: Build, count: int, place: int) -> None:
-    """Each flag has its bit, wherever the flags begin and end; one that is not set is noticed."""
+    """Each flag has its bit, wherever the flags begin and end."""
     arena = build.payloads("arena")
     for unset in (None, *range(count)):
         flags = [index != unset for index in range(count)]
-        bits = bytearray(b"\xff" * -(-count // 8))
+        bits = bytearray(b"\xff" * max(1, -(-count // 8)))
 
-        are_all_set = arena.pack_flags(bytes(place) + bytes(flags) + b"\0", place, count, bits)
+        arena.pack_flags(bytes(place) + bytes(flags) + b"\0", place, count, bits)
 
-        assert are_all_set == (unset is None)
-        assert list(bits) == [
-            sum(flag << k for k, flag in enumerate(flags[at : at + 8])) for at in range(0, count, 8)
-        ]
+        assert list(bits) == (_bits(flags) or [0xFF])
+
+
+def _bits(flags: Sequence[bool]) -> list[int]:
+    return [
+        sum(flag << k for k, flag in enumerate(flags[at : at + 8]))
+        for at in range(0, len(flags), 8)
+    ]
+
+
+@pytest.mark.parametrize("unset", [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("count", [1, 8, 511, 512, 513])
+def test_validity_of_all_nodes(build: Build, count: int, unset: tuple[int, ...]) -> None:
+    """Only nodes that have a null have bits, each from a multiple of 64 bytes on."""
+    flags = [[node not in unset or row != count // 2 for row in range(count)] for node in range(3)]
+    nodes = array("q", bytes(3 * 8 * tables.NODE_WIDTH))
+    nodes[tables.VALID :: tables.NODE_WIDTH] = array("q", [count * node for node in range(3)])
+    bits = bytearray(b"\xff" * 64 * 3 * -(-count // 512))
+    places = array("q", [7] * 3)
+
+    build.payloads("arena").pack_validity(
+        bytes(chain.from_iterable(flags)), nodes, array("q", [count] * 3), 3, bits, places
+    )
+
+    room = 64 * -(-count // 512)
+    assert list(places) == [
+        unset.index(node) * room if node in unset else tables.ABSENT for node in range(3)
+    ]
+    for node in unset:
+        place = places[node]
+        assert list(bits[place : place + -(-count // 8)]) == _bits(flags[node])
