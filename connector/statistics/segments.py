@@ -1,4 +1,4 @@
-"""What is kept of a segment: consecutive entries of one ledger, about 1 MiB of its data object.
+"""What is kept of a segment: consecutive entries of a data block, about 1 MiB of the data object.
 
 Whatever is not known of a segment is null. Times, keys and schema versions are those of the columns
 of the same name; if a segment has entries in chunks, encrypted or damaged ones, they are null,

@@ -127,22 +127,51 @@ def segments_of(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
     Args:
         runs: The entries, in order.
     """
-    taken: list[EntryRun] = []
-    limit = 0  # where in the data object the segment has to end
+    cutter = SegmentCutter()
     for run in runs:
+        yield from cutter.add(run)
+    yield from cutter.rest()
+
+
+class SegmentCutter:
+    """Cuts entries into segments: each is in one data block, with nothing between its entries.
+
+    So what is cut of a ledger does not depend on where reading it began, as long as that was at a
+    block.
+    """
+
+    def __init__(self) -> None:
+        self._taken: list[EntryRun] = []
+        self._limit = 0  # where in the data object the segment has to end
+
+    def add(self, run: EntryRun) -> Iterator[list[EntryRun]]:
+        """Take the entries that follow; gives the segments that are whole, to be asked for all."""
         index = 0
         while index < run.count:
-            is_next = taken and taken[-1].last_entry_id + 1 == run.number(index, layout.ENTRY_ID)
-            stop = _stop_within(run, index, limit) if is_next else index
+            stop = _stop_within(run, index, self._limit) if self._is_next(run, index) else index
             if stop == index:
-                if taken:
-                    yield taken
-                taken, limit = [], run.start_of(index) + SEGMENT_BYTES
-                stop = max(_stop_within(run, index, limit), index + 1)
-            taken.append(run.part(index, stop))
+                yield from self.rest()
+                self._limit = run.start_of(index) + SEGMENT_BYTES
+                stop = max(_stop_within(run, index, self._limit), index + 1)
+            self._taken.append(run.part(index, stop))
             index = stop
-    if taken:
-        yield taken
+
+    def rest(self) -> Iterator[list[EntryRun]]:
+        """The last segment, if there is one."""
+        if self._taken:
+            taken, self._taken = self._taken, []
+            yield taken
+
+    def _is_next(self, run: EntryRun, index: int) -> bool:
+        """Whether an entry stands directly behind those that are taken."""
+        if not self._taken:
+            return False
+        last = self._taken[-1]
+        return (
+            last.object_key == run.object_key
+            and last.last_entry_id + 1 == run.number(index, layout.ENTRY_ID)
+            and last.stop_of(last.count - 1) == run.start_of(index)
+        )
 
 
 def _stop_within(run: EntryRun, first: int, limit: int) -> int:
