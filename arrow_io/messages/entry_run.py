@@ -132,8 +132,12 @@ class EntryRun:
 
     def without_bytes(self, index: int) -> EntryRun:
         """What the table says of one entry; keeps neither the buffer nor the table."""
-        own = self.part(index, index + 1)
-        return replace(own, data=memoryview(b""), table=memoryview(own.table.tobytes()).cast("q"))
+        own = self.part(index, index + 1).with_own_table()
+        return replace(own, data=memoryview(b""))
+
+    def with_own_table(self) -> EntryRun:
+        """The same entries; what readers mark in one table is not seen in the other."""
+        return replace(self, table=memoryview(bytearray(self.table)).cast("q"))
 
     def flagged(self, mask: int) -> Iterator[int]:
         """Indexes of the entries that have any flag of `mask`."""

@@ -98,6 +98,13 @@ def copy(
         int,
         typer.Option(min=1, help="Bytes of data objects after which what was read is committed."),
     ] = _SIZES.commit_bytes,
+    analyze: Annotated[
+        bool,
+        typer.Option(
+            "--analyze",
+            help="Keep in the folder --statistics what analyze would, of ledgers copied whole.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what a copy would read, write and cost.")
     ] = False,
@@ -129,6 +136,7 @@ def copy(
         "target_options": key_values("--target-option", target_option) or None,
         "table_options": key_values("--table-option", table_option) or None,
         "sizes": CopySizes(file_bytes=file_bytes, commit_bytes=commit_bytes),
+        "analyze": analyze,
     }
     if dry_run:
         with progress(trace):
@@ -144,6 +152,9 @@ def copy(
         # What was copied is told, even if another table failed.
         if summaries:
             _print_summaries(summaries, as_json=as_json)
+    if analyze:
+        ledgers = sum(each.analyzed_ledgers for each in summaries)
+        say("analyzed", f"{counted(ledgers, 'ledger')}")
     rows = sum(each.rows for each in summaries)
     read_bytes = sum(each.data_bytes for each in summaries)
     say(

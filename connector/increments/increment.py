@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from connector.increments.due import DueLedgers
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
+    from connector.statistics.ledger_parts import PassingGatherer
     from connector.statistics.store import Statistics
     from connector.topic_name import TopicName
 
@@ -106,12 +107,18 @@ class Increment:
         return self.amount.ledgers
 
 
-def execute_increment(task: ScanTask, report: ReadReport | None = None) -> Iterator[pa.RecordBatch]:
+def execute_increment(
+    task: ScanTask,
+    report: ReadReport | None = None,
+    *,
+    gatherer: PassingGatherer | None = None,
+) -> Iterator[pa.RecordBatch]:
     """Read the rows of a task of an increment; as `execute`, but for open transactions.
 
     Args:
         task: The task.
         report: Receives the counts.
+        gatherer: As of `execute`.
 
     Raises:
         OpenTransactionError: A transaction in it has no outcome. No row that was given may be kept
@@ -120,7 +127,7 @@ def execute_increment(task: ScanTask, report: ReadReport | None = None) -> Itera
     """
     own = ReadReport() if report is None else report
     known_messages, known_transactions = own.open_messages, own.open_transactions
-    yield from execute(task, own)
+    yield from execute(task, own, gatherer=gatherer)
     open_messages = own.open_messages - known_messages
     if open_messages:
         what = counted(open_messages, "message")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -16,6 +17,7 @@ from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
+from connector.lake.copy_analysis import CopyAnalysis
 from connector.lake.executors import in_threads
 from connector.lake.replacement import STAGED_COLUMNS, LatestPerKey
 from connector.lake.table_copy import CopySizes, TableCopy
@@ -57,7 +59,7 @@ _SCOPES: Final[Mapping[str, Callable[[TopicName], object]]] = {
     "__partition__": attrgetter("partition"),
 }
 """What columns say of a topic or partition."""
-_NOT_OF_PLANS: Final = ("told", "copied", "executor")
+_NOT_OF_PLANS: Final = ("analyze", "told", "copied", "executor")
 """Options of a copy that say how it runs."""
 
 
@@ -73,6 +75,7 @@ def copy_topics(
     target_options: Mapping[str, object] | None = None,
     table_options: Mapping[str, object] | None = None,
     sizes: CopySizes = _SIZES,
+    analyze: bool = False,
     told: Told | None = None,
     copied: Callable[[TableSummary], object] | None = None,
     executor: Executor = in_threads,
@@ -106,6 +109,9 @@ def copy_topics(
             properties of the catalog, its name as `catalog`, and the URL of a new table's folder
             as `location`.
         sizes: How large files and commits are.
+        analyze: Whether the folder `statistics` gets the segments of each ledger that is copied
+            whole, unless it knows it. If it cannot be written to meanwhile, the copy goes on
+            without, and an `UnusedStatisticsWarning` tells why.
         told: Hears, task by task, how many bytes of data objects were copied, of how many.
         copied: Hears what was done, table by table, as soon as it is.
         executor: What runs the tasks.
@@ -143,18 +149,32 @@ def copy_topics(
     )
     summaries: list[TableSummary] = []
     failures: dict[str, PulsarOffloadError] = {}
-    for table, opened in wanted.copies():
-        try:
-            summary = replace(opened(), told=told, executor=executor).copy()
-        except PulsarOffloadError as error:
-            failures[table] = error
-            continue
-        summaries.append(summary)
-        if copied is not None:
-            copied(summary)
-        tell(summary.report, summary.target)
+    analysis: CopyAnalysis | None = None
+    with ExitStack() as stack:
+        for table, opened in wanted.copies():
+            try:
+                copy = replace(opened(), told=told, executor=executor)
+                if analyze and analysis is None:
+                    analysis = stack.enter_context(_analysis_of(copy))
+                summary = replace(copy, analysis=analysis).copy()
+            except PulsarOffloadError as error:
+                failures[table] = error
+                continue
+            summaries.append(summary)
+            if copied is not None:
+                copied(summary)
+            tell(summary.report, summary.target)
     _raise_first(failures, len(summaries))
     return summaries
+
+
+def _analysis_of(copy: TableCopy) -> CopyAnalysis:
+    """What learns from a copy; raises `OptionError` if it cannot write what it learns."""
+    statistics = copy.increments.statistics
+    if statistics is None:
+        message = "statistics is the folder that a copy writes to with analyze, and is not given"
+        raise OptionError(message)
+    return CopyAnalysis(statistics)
 
 
 def plan_copy(
@@ -169,8 +189,8 @@ def plan_copy(
         url: As of `copy_topics`; so the others.
         topic: Which topics.
         target: URL of the table's folder.
-        options: As of `copy_topics`; those of `open_topic` among them. `told`, `copied` and
-            `executor` have nothing to do here.
+        options: As of `copy_topics`; those of `open_topic` among them. `analyze`, `told`, `copied`
+            and `executor` have nothing to do here.
 
     Raises:
         PulsarOffloadError: As of `copy_topics`, as far as that can be told now.

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
     from connector.increments.increment import Increment, Increments
+    from connector.lake.copy_analysis import CopyAnalysis
     from connector.lake.copy_plan import CopyPlan
     from connector.lake.data_file import DataFile
     from connector.lake.evolution import TableKind
@@ -88,6 +89,7 @@ class TableSummary:
         dead_letters: Rows that were added to the table of dead letters.
         data_bytes: Bytes of data objects that were read.
         commits: How many commits were made.
+        analyzed_ledgers: Ledgers that were read whole, and are new in the statistics.
         progress: How far the topics are copied; None: nothing of them is.
         behind_bytes: Bytes of data objects that could not be copied yet: what stands behind an open
             transaction or a missing ledger.
@@ -104,6 +106,7 @@ class TableSummary:
     dead_letters: int = 0
     data_bytes: int = 0
     commits: int = 0
+    analyzed_ledgers: int = 0
     progress: str | None = None
     behind_bytes: int = 0
     report: ReadReport = field(default_factory=ReadReport)
@@ -124,6 +127,7 @@ class TableCopy:
         sizes: How much is put together.
         executor: What runs the tasks.
         told: Hears how far it came.
+        analysis: Learns the ledgers that are read whole; None: nothing does.
         source: What is copied, for people who look at the table's history.
     """
 
@@ -136,6 +140,7 @@ class TableCopy:
     sizes: CopySizes = CopySizes()
     executor: Executor = in_threads
     told: Told | None = None
+    analysis: CopyAnalysis | None = None
     source: str = ""
 
     def plan(self) -> CopyPlan:
@@ -216,6 +221,8 @@ class TableCopy:
         letters = None if self.letters is None else self._letters(self.letters)
         of_tasks = settings if self.latest is None else self.latest.staging(settings)
         writer = TaskWriter(of_tasks) if letters is None else letters.writer(of_tasks)
+        if self.analysis is not None:
+            writer = replace(writer, analyzed=self.analysis.wanted(increment.reads))
         written = self._written(writer, increment, summary.data_bytes, told)
         files = tuple(file for each in written for file in each.files)
         dead = tuple(file for each in written for file in each.letters)
@@ -247,6 +254,9 @@ class TableCopy:
         for each in written:
             summary.data_bytes += each.data_bytes
             summary.report.add(each.report)
+        if self.analysis is not None:
+            parts = (part for each in written for part in each.parts)
+            summary.analyzed_ledgers += self.analysis.add(increment.reads, parts)
 
     def _written(
         self,

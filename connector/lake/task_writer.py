@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.read_report import ReadReport
+from arrow_io.read_report import ReadReport, Unit
 from connector.increments.increment import execute_increment
 from connector.lake.dead_letters import (
     DeadLetterReport,
@@ -14,16 +14,19 @@ from connector.lake.dead_letters import (
     without_letters,
 )
 from connector.lake.file_writer import FileWriter, delete_files
+from connector.statistics.ledger_parts import PassingGatherer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from connector.lake.data_file import DataFile
     from connector.lake.file_writer import FileSettings
     from connector.scan.topic_read import ScanTask
+    from connector.statistics.ledger_parts import LedgerPart
 
 MAX_HELD_LETTERS: Final = 1 << 18
 """Positions and reasons of dead letters that a task holds, some 64 MiB; and those of a batch."""
+_AROUND: Final = frozenset({Unit.BLOCK, Unit.LEDGER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,14 @@ class WrittenTask:
         letters: Files of the table of dead letters.
         report: What was met besides rows.
         data_bytes: Bytes of data objects that the task is of.
+        parts: What was learned of the ledgers that are to be analyzed.
     """
 
     files: tuple[DataFile, ...]
     letters: tuple[DataFile, ...]
     report: ReadReport
     data_bytes: int
+    parts: tuple[LedgerPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +57,13 @@ class TaskWriter:
         letters: How those of the table of dead letters are; None: a value that cannot be decoded
             stops the task.
         letters_from: By topic, the ledger and entry id before which that table has all of them.
+        analyzed: By topic, the ledgers whose segments are made in passing.
     """
 
     settings: FileSettings
     letters: FileSettings | None = None
     letters_from: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    analyzed: Mapping[str, Container[int]] = field(default_factory=dict)
 
     def __call__(self, task: ScanTask) -> WrittenTask:
         """Read a task, and write its rows.
@@ -65,13 +72,24 @@ class TaskWriter:
             PulsarOffloadError: It cannot be read, decoded or written; nothing of it is left in the
                 store then, unless a note on the error says so.
         """
+        topic = task.read.origin.topic
+        wanted = self.analyzed.get(topic)
+        gatherer = PassingGatherer(topic, wanted) if wanted else None
         if self.letters is None:
-            report = ReadReport()
-            with FileWriter(self.settings) as writer:
-                for batch in execute_increment(task, report):
-                    writer.write(batch)
-                return WrittenTask(writer.finish(), (), report, task.data_bytes)
-        return self._with_letters(task, self.letters)
+            written = self._written(task, gatherer)
+        else:
+            written = self._with_letters(task, self.letters, gatherer)
+        # What lies around entries is in no segment, and makes all of a ledger's doubtful.
+        if gatherer is None or any(unit in _AROUND for unit, _ in written.report.lost):
+            return written
+        return replace(written, parts=tuple(gatherer.parts))
+
+    def _written(self, task: ScanTask, gatherer: PassingGatherer | None) -> WrittenTask:
+        report = ReadReport()
+        with FileWriter(self.settings) as writer:
+            for batch in execute_increment(task, report, gatherer=gatherer):
+                writer.write(batch)
+            return WrittenTask(writer.finish(), (), report, task.data_bytes)
 
     def discard(self, written: WrittenTask, error: BaseException) -> None:
         """Delete the files of a task because of an error, which gets a note if some are left."""
@@ -79,11 +97,13 @@ class TaskWriter:
         if self.letters is not None:
             delete_files(self.letters.location, written.letters, error)
 
-    def _with_letters(self, task: ScanTask, settings: FileSettings) -> WrittenTask:
+    def _with_letters(
+        self, task: ScanTask, settings: FileSettings, gatherer: PassingGatherer | None
+    ) -> WrittenTask:
         report = DeadLetterReport()
         names = task.read.options.projection.schema.names
         with FileWriter(self.settings) as writer, FileWriter(settings) as letters:
-            for batch in execute_increment(dead_letter_task(task), report):
+            for batch in execute_increment(dead_letter_task(task), report, gatherer=gatherer):
                 writer.write(without_letters(batch, report).select(names))
                 if len(report.letters) >= MAX_HELD_LETTERS:
                     self._write_letters(task, report, letters)

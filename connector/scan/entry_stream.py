@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.ranges_ahead import RangesAhead
     from arrow_io.tally import Tally
     from connector.scan.topic_read import ScanTask, Stretch
+    from connector.statistics.ledger_parts import PassingGatherer
 
 
 class EntryStream:
@@ -32,6 +33,7 @@ class EntryStream:
             own.
         verify_owned: Whether checksums of the task's own entries are compared here, if they are at
             all; else whoever takes the entries does it.
+        gatherer: Makes segments of the task's own entries; None: nothing does.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class EntryStream:
         ahead: RangesAhead | None = None,
         *,
         verify_owned: bool = True,
+        gatherer: PassingGatherer | None = None,
     ) -> None:
         self._read = task.read
         self._tally = tally
@@ -48,6 +51,7 @@ class EntryStream:
         self._stretches = task.read.stretches(task.ranges)
         self._verify = task.read.options.compares_checksums
         self._verify_owned = self._verify and verify_owned
+        self._gatherer = gatherer
         self._is_gap_skipped = False
 
     def skip_gap(self) -> None:
@@ -64,9 +68,7 @@ class EntryStream:
             order = BrokerOrder()
             for each in stretch.ranges:
                 ledger = self._read.ledger(each.ledger_id)
-                for run in self._runs(
-                    ledger, each.first_entry_id, each.last_entry_id, self._tally, owned=True
-                ):
+                for run in self._owned_runs(ledger, each.first_entry_id, each.last_entry_id):
                     self._check_order(order, run)
                     run.before_gap = (run.ledger_id, run.last_entry_id) == stretch.last
                     yield run
@@ -129,11 +131,14 @@ class EntryStream:
                 raise error
             self._tally.report.doubts.append(str(error))
 
-    def _runs(
-        self, ledger: Ledger, first: int, last: int, tally: Tally, *, owned: bool = False
-    ) -> Iterator[EntryRun]:
-        if not owned:
-            return ledger.entry_runs(first, last, tally, verify_checksums=self._verify, owned=False)
-        return ledger.entry_runs(
-            first, last, tally, verify_checksums=self._verify_owned, ahead=self._ahead
+    def _runs(self, ledger: Ledger, first: int, last: int, tally: Tally) -> Iterator[EntryRun]:
+        return ledger.entry_runs(first, last, tally, verify_checksums=self._verify, owned=False)
+
+    def _owned_runs(self, ledger: Ledger, first: int, last: int) -> Iterator[EntryRun]:
+        verified = self._verify_owned
+        runs = ledger.entry_runs(
+            first, last, self._tally, verify_checksums=verified, ahead=self._ahead
         )
+        if self._gatherer is None:
+            return runs
+        return self._gatherer.passing(ledger, (first, last), runs, verified=verified)

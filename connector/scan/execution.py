@@ -27,15 +27,22 @@ if TYPE_CHECKING:
     from arrow_io.storage.ranges import ByteSpan
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
+    from connector.statistics.ledger_parts import PassingGatherer
 
 
-def execute(task: ScanTask, report: ReadReport | None = None) -> Iterator[pa.RecordBatch]:
+def execute(
+    task: ScanTask,
+    report: ReadReport | None = None,
+    *,
+    gatherer: PassingGatherer | None = None,
+) -> Iterator[pa.RecordBatch]:
     """Read the rows of a task, in order of their positions, in the caller's thread.
 
     Args:
         task: The task.
         report: Receives the counts. Without it, a read that had to leave something out ends with an
             `IncompleteReadWarning`.
+        gatherer: Makes segments of the entries as they are read; None: nothing does.
 
     Raises:
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
@@ -45,7 +52,7 @@ def execute(task: ScanTask, report: ReadReport | None = None) -> Iterator[pa.Rec
     tally = tally_of(task.read.options, counted)
     give = RowGiver.of(task.read).give
     with RangesAhead(byte_spans([task])) as ahead:
-        for rows in _rows(task, tally, ahead):
+        for rows in _rows(task, tally, ahead, gatherer):
             batch = give(rows, tally)
             if batch is not None:
                 yield batch
@@ -200,7 +207,9 @@ def bound_rows(
     )
 
 
-def _rows(task: ScanTask, tally: Tally, ahead: RangesAhead) -> Iterator[MessageColumns]:
-    stream = EntryStream(task, tally, ahead)
+def _rows(
+    task: ScanTask, tally: Tally, ahead: RangesAhead, gatherer: PassingGatherer | None = None
+) -> Iterator[MessageColumns]:
+    stream = EntryStream(task, tally, ahead, gatherer=gatherer)
     decryptor = PayloadDecryptor(task.read.options.decryption_keys)
     return bound_rows(task, tally, stream, iter(stream), decryptor)

@@ -86,7 +86,9 @@ def _of_rows(origin: Origin, runs: Sequence[EntryRun]) -> SegmentRow:
     found: SegmentRow = {"messages": table.num_rows}
     for name, column in _TIMES.items():
         ends = pc.min_max(table.column(column))
-        found[f"min_{name}_time"], found[f"max_{name}_time"] = ends["min"], ends["max"]
+        # As numbers: Python has no time for some of them.
+        found[f"min_{name}_time"] = ends["min"].value
+        found[f"max_{name}_time"] = ends["max"].value
         found[f"null_{name}_times"] = table.column(column).null_count
     del found["null_publish_times"]
     keys = table.column(_KEY)

@@ -52,7 +52,7 @@ class SegmentWriter:
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        self._write()
+        self.write()
 
     def add(self, whole: WholeLedger[Any, Any], rows: Iterable[SegmentRow]) -> None:
         """Add a ledger; if reading it ended before its end, nothing is known of it.
@@ -64,17 +64,28 @@ class SegmentWriter:
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        if whole.error is not None:
-            return
-        # Whoever reads has to read it whole, to meet what is wrong around its entries.
-        added = rows if whole.is_sound else map(_all_damaged, rows)
-        for row in added:
+        if whole.error is None:
+            # Whoever reads has to read it whole, to meet what is wrong around its entries.
+            self.add_segments(rows if whole.is_sound else map(_all_damaged, rows))
+
+    def add_segments(self, rows: Iterable[SegmentRow]) -> None:
+        """Add all segments of a ledger.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        for row in rows:
             self._pending.append(row)
             self._key_bytes += len(row.get("keys", b""))
         if len(self._pending) >= _FILE_ROWS or self._key_bytes >= _FILE_BYTES:
-            self._write()
+            self.write()
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Write a file of what was added since the last one, if anything was.
+
+        Raises:
+            StorageError: The store refused, or went on failing; those ledgers are not known.
+        """
         if self._pending:
             table = pa.Table.from_pylist(self._pending, SEGMENT_SCHEMA)
             self._pending, self._key_bytes = [], 0

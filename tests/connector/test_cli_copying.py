@@ -89,6 +89,18 @@ def test_a_dry_run_says_what_it_will_cost(tmp_path: Path) -> None:
     assert not target.exists()
 
 
+def test_statistics_are_kept_in_passing(tmp_path: Path) -> None:
+    """Of what was copied whole; a folder for them has to be named."""
+    folder = tmp_path / "statistics"
+    arguments = ("copy", URL, "multi-ledger", str(tmp_path / "t"), "--value", "raw", "--analyze")
+    run(*arguments, ends=USAGE)
+    assert not (tmp_path / "t").exists()
+    result = run(*arguments, "--statistics", str(folder))
+    assert "analyzed: 6 ledgers" in result.stderr
+    result = run("analyze", URL, "multi-ledger", "--statistics", str(folder))
+    assert "analyzed 0 ledgers" in result.stdout
+
+
 def test_dead_letters_go_to_a_second_table(tmp_path: Path) -> None:
     """By choice; else the first value that cannot be decoded stops the copy."""
     target = tmp_path / "t"

@@ -9,9 +9,10 @@ import pytest
 import spark_ds
 from arrow_io.errors import PayloadDecodeError
 from arrow_io.storage.location import Location
-from connector import CopySizes, copy_topics
+from connector import CopySizes, copy_topics, open_catalog
 from connector.lake.delta import DeltaTable
 from connector.lake.parquet import ParquetTable
+from connector.statistics.store import open_statistics
 from tests.support.lake_copies import (
     COLUMNS,
     SCHEMA,
@@ -24,6 +25,7 @@ from tests.support.lake_copies import (
 from tests.support.lake_kinds import table_in
 from tests.support.lake_tables import table_of
 from tests.support.latest_rows import check_latest, copy_latest, write_keyed
+from tests.support.statistics import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +59,29 @@ def test_either_engine_goes_on_where_the_other_stopped(spark: SparkSession, tmp_
     paths = [f"{target}/{each.path}" for each in table.files()]
     read = spark.read.parquet(*paths).selectExpr("count(*)", "sum(number)", "count(country)")
     assert read.first() == (53, sum(range(53)), sum(1 for n in range(53) if n % 3 != 1))
+
+
+def test_executors_learn_in_passing(spark: SparkSession, tmp_path: Path) -> None:
+    """Statistics are those that analyzing gives, of ledgers that several tasks read too."""
+    url, folder, other = (str(tmp_path / name) for name in ("bucket", "statistics", "other"))
+    write_topic(url, range(20), ledger_entries=5, block_bytes=600)
+    [done] = spark_ds.copy_topics(
+        spark,
+        url,
+        "orders",
+        str(tmp_path / "t"),
+        format="parquet",
+        schema=SCHEMA,
+        sizes=SMALL,
+        statistics=folder,
+        analyze=True,
+    )
+    catalog = open_catalog(url)
+    [topic] = catalog.topics()
+
+    assert done.files > done.analyzed_ledgers == len(catalog.analyze(other)) == 2
+    found, expected = (rows_of(open_statistics(each), str(topic)) for each in (folder, other))
+    assert found == expected
 
 
 def test_dead_letters_and_partitions_come_from_executors(

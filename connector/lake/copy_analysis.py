@@ -1,0 +1,115 @@
+"""What a copy learns in passing: the tasks' parts of ledgers → whole ledgers in a folder."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, Self
+
+from arrow_io.errors import PulsarOffloadError, UnusedStatisticsWarning
+from connector.statistics.analysis import unknown_ledgers
+from connector.statistics.data_objects import analyzable
+from connector.statistics.segment_writer import SegmentWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from arrow_io.ledger import Ledger
+    from connector.scan.topic_read import TopicRead
+    from connector.statistics.ledger_parts import LedgerPart
+    from connector.statistics.store import Statistics
+
+_place: Final = attrgetter("topic", "ledger_id", "first_entry_id")
+
+
+class CopyAnalysis:
+    """Writes the segments of ledgers that tasks read whole; a context manager, to write the rest.
+
+    The tasks of a ledger may be of several commits. If the folder cannot be written to, a warning
+    says so, and nothing more is learned: what is copied does not depend on it.
+
+    Args:
+        statistics: The folder.
+
+    Raises:
+        OptionError: The folder cannot be written to.
+    """
+
+    def __init__(self, statistics: Statistics) -> None:
+        self._writer = SegmentWriter(statistics)
+        self._unknown: dict[str, set[int]] = {}
+        self._parts: dict[tuple[str, int], list[LedgerPart]] = {}
+        self._has_failed = False
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Write what is left, behind an error too."""
+        self._try(self._writer.write)
+
+    def wanted(self, reads: Iterable[TopicRead]) -> dict[str, frozenset[int]]:
+        """By topic, the ledgers whose segments tasks are to make: of which nothing is known yet.
+
+        Those are left out that were not learned from their first entry on.
+        """
+        found: dict[str, frozenset[int]] = {}
+        for read in [] if self._has_failed else reads:
+            topic = read.origin.topic
+            if topic not in self._unknown:
+                unknown = unknown_ledgers(self._writer.statistics, topic, analyzable(read.ledgers))
+                self._unknown[topic] = {each.ledger_id for each in unknown}
+            found[topic] = frozenset(
+                each.ledger_id
+                for each in read.ranges
+                if each.ledger_id in self._unknown[topic]
+                and each.first_entry_id == self._behind(topic, each.ledger_id)
+            )
+        return found
+
+    def add(self, reads: Sequence[TopicRead], parts: Iterable[LedgerPart]) -> int:
+        """Take what tasks made of reads; gives how many ledgers are whole with it.
+
+        Args:
+            reads: The reads.
+            parts: Of their ledgers, in any order.
+        """
+        by_topic = {each.origin.topic: each for each in reads}
+        whole = 0
+        for part in sorted(parts, key=_place):
+            if part.first_entry_id != self._behind(part.topic, part.ledger_id):
+                # What stands between was not learned.
+                continue
+            mine = self._parts.setdefault((part.topic, part.ledger_id), [])
+            mine.append(part)
+            ledger = by_topic[part.topic].ledger(part.ledger_id)
+            if part.last_entry_id == ledger.last_entry_id:
+                del self._parts[part.topic, part.ledger_id]
+                if _is_as_long(ledger, mine):
+                    self._unknown[part.topic].discard(part.ledger_id)
+                    rows = (row for each in mine for row in each.segments)
+                    self._try(partial(self._writer.add_segments, rows))
+                    whole += 1
+        return whole
+
+    def _behind(self, topic: str, ledger_id: int) -> int:
+        """The first entry of a ledger that was not learned."""
+        parts = self._parts.get((topic, ledger_id))
+        return parts[-1].last_entry_id + 1 if parts else 0
+
+    def _try(self, write: Callable[[], None]) -> None:
+        if self._has_failed:
+            return
+        try:
+            write()
+        except PulsarOffloadError as error:
+            self._has_failed = True
+            message = f"statistics of what was copied are not written: {error}"
+            warnings.warn(message, UnusedStatisticsWarning, stacklevel=2)
+
+
+def _is_as_long(ledger: Ledger, parts: Iterable[LedgerPart]) -> bool:
+    """Whether all entries are together as long as the ledger was, as far as that is known."""
+    return ledger.length_bytes in {0, sum(each.length_bytes for each in parts)}
