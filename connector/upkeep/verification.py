@@ -55,8 +55,9 @@ def verify(
         topics: The topics.
         journal: Knows the ledgers verified before, and notes the others. A ledger with problems is
             read again.
-        statistics: A folder that gets the segments of the ledgers that are read, but for those that
-            it knows.
+        statistics: A folder that gets the segments of the ledgers that it does not know. They are
+            read even if the journal knows them: the run that noted them may have been stopped
+            before it wrote their segments.
         progress: Called after each ledger that was read.
 
     Yields:
@@ -68,7 +69,11 @@ def verify(
             until then is in it.
     """
     every = [(str(topic.topic), ledger) for topic in topics for ledger in topic.ledgers]
-    known = [None if journal is None else journal.find(ledger) for _, ledger in every]
+    unknown = frozenset(() if statistics is None else _unknown(statistics, every))
+    known = [
+        None if journal is None or (topic, ledger.ledger_id) in unknown else journal.find(ledger)
+        for topic, ledger in every
+    ]
     pending = [
         ledger
         for ledger, found in zip(every, known, strict=True)
@@ -76,7 +81,10 @@ def verify(
     ]
     last: VerifiedLedger | None = None
     with ExitStack() as stack:
-        read = stack.enter_context(closing(_read(pending, statistics)))
+        writer = None
+        if statistics is not None:
+            writer = stack.enter_context(SegmentWriter(statistics))
+        read = stack.enter_context(closing(_read(pending, unknown, writer)))
         for found in known:
             each = found
             if each is None or each.problems:
@@ -89,17 +97,15 @@ def verify(
 
 
 def _read(
-    ledgers: Sequence[tuple[str, AnyLedger]], statistics: Statistics | None
+    ledgers: Sequence[tuple[str, AnyLedger]],
+    unknown: Collection[tuple[str, int]],
+    writer: SegmentWriter | None,
 ) -> Generator[VerifiedLedger, None, None]:
-    """What reading ledgers whole finds; statistics are given those that they do not know."""
+    """What reading ledgers whole finds; a writer is given those that are unknown."""
     pairs: list[tuple[str, Ledger]] = [(topic, ledger.data) for topic, ledger in ledgers]
     asked = (partial(_wrong_metadata, ledger) for _, ledger in ledgers)
     threads = max((ledger.location.max_connections for _, ledger in ledgers), default=1)
     with ExitStack() as stack:
-        writer, unknown = None, frozenset[tuple[str, int]]()
-        if statistics is not None:
-            writer = stack.enter_context(SegmentWriter(statistics))
-            unknown = frozenset(_unknown(statistics, pairs))
         metadata = stack.enter_context(closing(read_ahead(asked, threads=threads)))
         read = stack.enter_context(closing(whole_ledgers(pairs, partial(_checked, unknown))))
         for (_, ledger), whole, problems in zip(ledgers, read, metadata, strict=True):
@@ -110,11 +116,12 @@ def _read(
 
 
 def _unknown(
-    statistics: Statistics, pairs: Iterable[tuple[str, Ledger]]
+    statistics: Statistics, ledgers: Iterable[tuple[str, AnyLedger]]
 ) -> Iterator[tuple[str, int]]:
     """The ledgers that statistics do not know."""
-    for topic, mine in groupby(pairs, key=itemgetter(0)):
-        for ledger in unknown_ledgers(statistics, topic, analyzable(each for _, each in mine)):
+    for topic, mine in groupby(ledgers, key=itemgetter(0)):
+        data = analyzable(each.data for _, each in mine)
+        for ledger in unknown_ledgers(statistics, topic, data):
             yield topic, ledger.ledger_id
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -25,6 +26,7 @@ from tests.support.owned_bucket import SMALL, OwnedBucket
 from tests.support.s3_server import running_s3_server
 from tests.support.slow_store import SlowStore
 from tests.support.statistics import rows_of
+from tests.support.stopping_store import Killed, stopping
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -393,6 +395,32 @@ def test_a_stopped_verification_leaves_statistics_of_what_it_read(bucket: OwnedB
 
     assert len(ledgers) == 1
     assert set(ledgers[0]) == read
+
+
+def test_a_verification_killed_at_any_request_leaves_nothing_unlearned(tmp_path: Path) -> None:
+    """Whatever its journal knows by then, the next run learns what was not written."""
+    journal = tmp_path / "journal.jsonl"
+    with memory_bucket(woven_objects()) as bucket:
+        topics = _topics(open_catalog(bucket.url))
+        expected = [each.ledger_id for each in verify(topics)]
+        for step in itertools.count(1):
+            with memory_bucket({}) as folder:
+                journal.unlink(missing_ok=True)
+                options: Any = {"statistics": open_statistics(folder.url)}
+                kinds = frozenset(RequestKind)
+                with (
+                    stopping(step, Killed, once=False, kinds=kinds) as stopped,
+                    suppress(Killed),
+                ):
+                    list(verify(topics, journal=VerificationJournal(journal), **options))
+                options = {"statistics": open_statistics(folder.url)}
+                list(verify(topics, journal=VerificationJournal(journal), **options))
+                [name] = {str(each.topic) for each in topics}
+                learned = {row["ledger_id"] for row in rows_of(open_statistics(folder.url), name)}
+            assert learned == set(expected)
+            if not stopped:
+                break
+    assert step > 2 * len(expected)
 
 
 def test_ledgers_are_requested_ahead() -> None:

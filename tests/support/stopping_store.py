@@ -22,13 +22,20 @@ class Killed(BaseException):
 
 
 @contextmanager
-def stopping(step: int, error: Callable[[], BaseException], *, once: bool) -> Iterator[list[str]]:
+def stopping(
+    step: int,
+    error: Callable[[], BaseException],
+    *,
+    once: bool,
+    kinds: frozenset[RequestKind] = CHANGING,
+) -> Iterator[list[str]]:
     """Let a request raise an error before it is sent; it is sent as ever behind the block.
 
     Args:
-        step: Number of the request, from 1, among those that change something.
+        step: Number of the request, from 1, among those of these kinds.
         error: Makes the error.
         once: Whether the requests behind it are sent again.
+        kinds: By default those that change something.
 
     Yields:
         What failed, in words; empty if nothing has until now.
@@ -43,7 +50,7 @@ def stopping(step: int, error: Callable[[], BaseException], *, once: bool) -> It
         *args: Any,  # noqa: ANN401
         **options: Any,  # noqa: ANN401
     ) -> None:
-        if kind in CHANGING and (next(number) == step or (stopped and not once)):
+        if kind in kinds and (next(number) == step or (stopped and not once)):
             stopped.append(f"{kind} of {name}")
             raise error()
         sent(trace, kind, name, *args, **options)
