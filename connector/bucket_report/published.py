@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.statistics.data_objects import DataObjects, analyzable
-from connector.statistics.store import UNUSABLE, open_statistics
+from connector.statistics.lookup import Answer, answers, keys_of
+from connector.statistics.store import open_statistics
 from connector.topic_name import select_topics
 
 if TYPE_CHECKING:
@@ -100,22 +101,19 @@ def published(
     problems = list(opened.problems)
     known: set[tuple[str, int]] = set()
     others: set[tuple[str, int]] = set()
-    segments = [pa.table({name: pa.array([], pa.int64()) for name in _COLUMNS})]
+    current = []
     for file in opened.files:
         ledgers = file.ledgers
         if topic is not None:
             ledgers = ledgers.filter(pc.is_in(ledgers.column("topic"), value_set=names))
         is_same = objects.are_same(ledgers)
-        others |= set(_keys(ledgers.filter(pc.invert(is_same))))
-        # Of two files that know a ledger, one tells all.
-        is_new = pa.array([each not in known for each in _keys(ledgers)], pa.bool_())
-        mine = ledgers.filter(pc.and_(is_same, is_new))
-        try:
-            segments += list(_segments(file, mine))
-        except UNUSABLE as error:
-            problems.append(str(error))
-            continue
-        known |= set(_keys(mine))
+        others.update(keys_of(ledgers.filter(pc.invert(is_same))))
+        current.append((file, ledgers.filter(is_same)))
+    segments = [pa.table({name: pa.array([], pa.int64()) for name in _COLUMNS})]
+    for answer in answers(current, _segments):
+        known.update(answer.ledgers)
+        segments += answer.found or []
+        problems += [] if answer.problem is None else [answer.problem]
     found = pa.concat_tables(segments)
     is_timed = pc.and_(*(pc.is_valid(found.column(name)) for name in _TIMES))
     timeless = found.filter(pc.and_(pc.invert(is_timed), pc.greater(found.column("messages"), 0)))
@@ -133,20 +131,17 @@ def published(
     )
 
 
-def _segments(file: SegmentFile, ledgers: pa.Table) -> Iterator[pa.Table]:
+def _segments(file: SegmentFile, ledgers: pa.Table) -> Answer[list[pa.Table]]:
     """The segments of some ledgers of a file; times as µs since the epoch."""
+    found: list[pa.Table] = []
     for groups, rows in file.row_groups_of(ledgers):
         read = file.segments(groups, _COLUMNS)
         whole = pa.table([read.column(name).cast(pa.int64()) for name in _COLUMNS], list(_COLUMNS))
-        yield from (whole.slice(*each) for each in rows)
+        found += (whole.slice(*each) for each in rows)
+    return Answer(keys_of(ledgers), found)
 
 
 def _written(segments: pa.Table) -> Iterator[Written]:
     columns = (segments.column(name).to_pylist() for name in _COLUMNS)
     for least, greatest, messages, start, stop in zip(*columns, strict=True):
         yield Written(least / _US_PER_MS, greatest / _US_PER_MS, messages, stop - start)
-
-
-def _keys(ledgers: pa.Table) -> list[tuple[str, int]]:
-    columns = (ledgers.column(name).to_pylist() for name in ("topic", "ledger_id"))
-    return list(zip(*columns, strict=True))

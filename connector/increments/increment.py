@@ -382,7 +382,7 @@ class _Share:
 
     def settled(self, step: _Step) -> Position:
         """How far up to the end of a step it is settled."""
-        if any(self._transactions.unprobed(self.due.ledgers[step.place : step.place + 1])):
+        if self._transactions.needs_probe(self.due.ledgers[step.place]):
             probe_all(self.unprobed())
         settled = self._transactions.settled(self.due.ledgers, self.position, step.stop)
         if settled < step.stop:

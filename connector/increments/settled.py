@@ -68,9 +68,13 @@ class OpenTransactions:
         """Why some of the statistics could not be used, in words."""
         return () if self.known is None else self.known.problems
 
+    def needs_probe(self, ledger: Ledger) -> bool:
+        """Whether nothing is known of a ledger yet, and it matters."""
+        return not self._are_used and ledger.ledger_id not in self._probed
+
     def unprobed(self, ledgers: Iterable[Ledger]) -> Iterator[Ledger]:
         """The ledgers of which the beginning has to be read before `settled` can tell."""
-        missing = [each for each in ledgers if each.ledger_id not in self._probed]
+        missing = [each for each in ledgers if self.needs_probe(each)]
         if self.known is not None and missing:
             have = self.known.have(missing)
             self._probed |= have.keys()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from connector.scan.skipping import column
 from connector.scan.topic_read import Skipped
 from connector.statistics.data_objects import DataObjects, analyzable
+from connector.statistics.lookup import Answer, answers, keys_of
 from connector.statistics.segments import IDENTITY
 from connector.statistics.store import UNUSABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.scan.skipping import Asked, Counted
@@ -28,8 +29,7 @@ STRETCH: Final = ("ledger_id", "first_entry_id", "last_entry_id")
 """The columns that say which entries a segment has."""
 _LOOKED_AT: Final = (*STRETCH, "start", "stop", "messages")
 _NOTHING: Final = pa.table({name: pa.array([], pa.int64()) for name in (*STRETCH, "messages")})
-_MOST_FILES: Final = 8
-"""So many are looked into at once: each takes some megabytes, and some requests of its own."""
+_NOT_LOOKED_AT: Final = [name for name in IDENTITY if name not in {"topic", "ledger_id"}]
 _MAX_REMEMBERED: Final = 10_000
 """Of how many ranges readers are told where they stand; others they find block by block."""
 
@@ -57,28 +57,24 @@ def unread_segments(
     name, wanted = str(topic.topic), {each.ledger_id for each in ranges}
     data = {each.ledger_id: each for each in topic.data if each.ledger_id in wanted}
     objects = DataObjects((name, each) for each in analyzable(data.values()))
-    known: set[int] = set()
+    files = (
+        # All these wait at once, and their names would be most of it.
+        (file, ledgers.filter(objects.are_same(ledgers)).drop_columns(_NOT_LOOKED_AT))
+        for file, ledgers in statistics.ledgers(name, sorted(wanted))
+    )
+    known = 0
     unread: list[pa.Table] = [_NOTHING]
     skipped = Skipped(problems=statistics.problems)
-    # What one file does not tell, because it is damaged, another one may.
-    damaged: list[SegmentFile] = []
-    is_told = False
-    while not is_told:
-        files = (each for each in statistics.ledgers(name) if each[0] not in damaged)
-        chosen = list(_chosen(files, objects, known))
-        is_told = True
-        with ThreadPoolExecutor(_MOST_FILES) as executor:
-            every = executor.map(lambda each: _found(each[0], each[1], asked), chosen)
-            for (file, _), found in zip(chosen, every, strict=True):
-                known |= found.known
-                unread.append(found.unread)
-                skipped += found.skipped
-                for ledger_id, entry_id, position in found.positions:
-                    data[ledger_id].remember(entry_id, position)
-                if found.skipped.problems:
-                    damaged.append(file)
-                    is_told = False
-    return pa.concat_tables(unread), skipped + Skipped(len(data) - len(known))
+    for answer in answers(files, partial(_found, asked)):
+        known += len(answer.ledgers)
+        if answer.problem is not None:
+            skipped += Skipped(problems=(answer.problem,))
+        if answer.found is not None:
+            unread.append(answer.found.unread)
+            skipped += answer.found.skipped
+            for ledger_id, entry_id, position in answer.found.positions:
+                data[ledger_id].remember(entry_id, position)
+    return pa.concat_tables(unread), skipped + Skipped(len(data) - known)
 
 
 def sum_of(numbers: pa.ChunkedArray) -> int:
@@ -86,51 +82,35 @@ def sum_of(numbers: pa.ChunkedArray) -> int:
     return int(pc.sum(numbers).as_py() or 0)
 
 
-def _chosen(
-    files: Iterable[tuple[SegmentFile, pa.Table]], objects: DataObjects, known: set[int]
-) -> Iterator[tuple[SegmentFile, pa.Table]]:
-    """The files that tell of ledgers that are not known; of each ledger the first one that does."""
-    taken = set(known)
-    for file, ledgers in files:
-        left = pa.array([each not in taken for each in ledgers.column("ledger_id").to_pylist()])
-        mine = ledgers.filter(pc.and_(objects.are_same(ledgers), left))
-        if mine.num_rows:
-            taken.update(mine.column("ledger_id").to_pylist())
-            # All these wait at once, and their names would be most of it.
-            yield file, mine.drop_columns([name for name in IDENTITY if name != "ledger_id"])
-
-
 @dataclass(frozen=True, slots=True)
 class _Found:
     """What a file tells.
 
     Attributes:
-        known: The ledgers of which it tells.
-        unread: What need not be read of them, as in `unread_segments`.
-        skipped: How much that is; or why the file cannot be used.
+        unread: What need not be read of its ledgers, as in `unread_segments`.
+        skipped: How much that is.
         positions: A ledger, an entry, and where that begins in the data object: of those segments
             that are read without the one before or behind them.
     """
 
-    known: set[int]
     unread: pa.Table
     skipped: Skipped
     positions: Sequence[tuple[int, int, int]]
 
 
-def _found(file: SegmentFile, ledgers: pa.Table, asked: Asked | Counted) -> _Found:
+def _found(asked: Asked | Counted, file: SegmentFile, ledgers: pa.Table) -> Answer[_Found]:
     may_pass = asked.may_pass(ledgers)
     whole = ledgers.filter(pc.invert(may_pass))
     unread = [whole.select(_NOTHING.column_names)]
     skipped = Skipped(0, sum_of(whole.column("segments")), sum_of(whole.column("size_bytes")))
-    known = set(ledgers.column("ledger_id").to_pylist())
+    known, problem = set(keys_of(ledgers)), None
     doubtful = ledgers.filter(pc.and_(may_pass, pc.invert(asked.surely_may_pass(ledgers))))
     try:
         looked_into = list(_looked_into(file, doubtful, asked))
     except UNUSABLE as error:
         # What the file tells of whole ledgers stands in its footer, which is sound.
-        known.difference_update(doubtful.column("ledger_id").to_pylist())
-        skipped += Skipped(problems=(str(error),))
+        known.difference_update(keys_of(doubtful))
+        problem = str(error)
         looked_into = []
     positions: list[tuple[int, int, int]] = []
     for segments in looked_into:
@@ -140,7 +120,7 @@ def _found(file: SegmentFile, ledgers: pa.Table, asked: Asked | Counted) -> _Fou
         size_bytes = pc.subtract(left_out.column("stop"), left_out.column("start"))
         skipped += Skipped(0, left_out.num_rows, sum_of(size_bytes))
         positions += _positions(segments, passing)
-    return _Found(known, pa.concat_tables(unread), skipped, positions)
+    return Answer(known, _Found(pa.concat_tables(unread), skipped, positions), problem)
 
 
 def _looked_into(

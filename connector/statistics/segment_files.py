@@ -14,7 +14,7 @@ import io
 import json
 import re
 from base64 import b64decode, b64encode
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from itertools import accumulate
@@ -22,6 +22,7 @@ from mmap import mmap
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arrow_io.errors import CorruptStatisticsError
@@ -150,6 +151,22 @@ class SegmentFile:
             raise self._damaged("has other columns than this version knows")
         return found
 
+    def ledgers_of(self, topic: str, ids: Sequence[int] | None = None) -> pa.Table:
+        """Those of `ledgers` that are of a topic or partition, in this order.
+
+        Args:
+            topic: Its full name.
+            ids: Ascending; only ledgers with one of these ids. None: all.
+        """
+        mine = self._by_topic.get(topic)
+        if mine is None:
+            mine = self._by_topic[topic] = _ById.of(self.ledgers, topic)
+        return mine.ledgers if ids is None else mine.some(ids)
+
+    @cached_property
+    def _by_topic(self) -> dict[str, _ById]:
+        return {}
+
     @cached_property
     def group_stops(self) -> tuple[int, ...]:
         """Behind the last row of each row group."""
@@ -241,6 +258,49 @@ class SegmentFile:
 
     def _damaged(self, what: str) -> CorruptStatisticsError:
         return CorruptStatisticsError(f"a file of statistics {what}", object_key=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _ById:
+    """Ledgers of one topic, which are found by their ids without looking at all of them.
+
+    Attributes:
+        ledgers: In the order of their file.
+        ids: Their ids, ascending.
+        places: Where the ledger of each id stands; None: in the same order.
+        nothing: None of them: of many files, most have nothing of what is looked up.
+    """
+
+    ledgers: pa.Table
+    ids: memoryview
+    places: pa.Array | None
+    nothing: pa.Table
+
+    @classmethod
+    def of(cls, ledgers: pa.Table, topic: str) -> _ById:
+        """Those of a topic, among others."""
+        is_mine = pc.equal(ledgers.column("topic"), topic)
+        if not pc.all(is_mine).as_py():
+            ledgers = ledgers.filter(is_mine)
+        ids = pa.concat_arrays([pa.array([], pa.int64()), *ledgers.column("ledger_id").chunks])
+        places = None
+        if pc.any(pc.less(ids[1:], ids[:-1])).as_py():
+            places = pc.sort_indices(ids)
+            ids = ids.take(places)
+        view = memoryview(ids.buffers()[1]).cast("B").cast("q")[: len(ids)]
+        return cls(ledgers, view, places, ledgers.slice(0, 0))
+
+    def some(self, ids: Sequence[int]) -> pa.Table:
+        """The ledgers with some ids, which ascend."""
+        start = bisect_left(self.ids, ids[0]) if ids else 0
+        stop = bisect_right(self.ids, ids[-1]) if ids else 0
+        if start == stop:
+            return self.nothing
+        if self.places is None:
+            near = self.ledgers.slice(start, stop - start)
+        else:
+            near = self.ledgers.take(self.places[start:stop].sort())
+        return near.filter(pc.is_in(near.column("ledger_id"), value_set=pa.array(ids, pa.int64())))
 
 
 def _packed(table: pa.Table) -> bytes:

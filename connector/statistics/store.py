@@ -6,9 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from arrow_io.errors import FormatError, MissingObjectError
 from arrow_io.option_values import path_or_url
 from arrow_io.storage.location import Location
@@ -17,7 +14,9 @@ from connector.statistics.segment_files import SegmentFile, file_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
 UNUSABLE: Final = FormatError, MissingObjectError
 """Damaged; or deleted meanwhile."""
@@ -71,13 +70,20 @@ class Statistics:
             tuple(problem for problem in problems if problem is not None),
         )
 
-    def ledgers(self, topic: str) -> Iterator[tuple[SegmentFile, pa.Table]]:
+    def ledgers(
+        self, topic: str, ids: Sequence[int] | None = None
+    ) -> Iterator[tuple[SegmentFile, pa.Table]]:
         """The ledgers of a topic or partition that each file knows, of `LEDGER_SCHEMA`; no request.
 
         A ledger may stand in several files, with the same or other versions of its object.
+
+        Args:
+            topic: Its full name.
+            ids: Ascending; only ledgers with one of these ids, which takes little time if they are
+                near each other. None: all.
         """
         for file in self.files:
-            mine = file.ledgers.filter(pc.equal(file.ledgers.column("topic"), topic))
+            mine = file.ledgers_of(topic, ids)
             if mine.num_rows:
                 yield file, mine
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.statistics.data_objects import DataObjects, analyzable
-from connector.statistics.store import UNUSABLE
+from connector.statistics.lookup import Answer, answers, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,14 +59,15 @@ class KnownTransactions:
 
     def __init__(self, statistics: Statistics, topic: str) -> None:
         self._topic = topic
-        self._files = list(statistics.ledgers(topic))
+        self._statistics = statistics
         self._loaded: dict[int, list[SegmentTransactions] | None] = {}
         self.problems: list[str] = list(statistics.problems)
 
     @property
     def has_any(self) -> bool:
         """Whether any ledger that statistics tell of has messages of transactions; no request."""
-        return any(pc.any(_is_over(known, "transactional")).as_py() for _, known in self._files)
+        every = self._statistics.ledgers(self._topic)
+        return any(pc.any(_is_over(known, "transactional")).as_py() for _, known in every)
 
     def have(self, ledgers: Sequence[Ledger]) -> dict[int, bool]:
         """The ids of those ledgers that are known, and whether they have messages of transactions.
@@ -107,16 +108,10 @@ class KnownTransactions:
         found: dict[int, list[SegmentTransactions] | None] = {
             each.ledger_id: None for each in ledgers
         }
-        for file, whole in self._whole(ledgers):
-            is_new = pa.array([found[each] is None for each in _ids(whole)], pa.bool_())
-            new = whole.filter(is_new)
-            is_told = pc.or_(_is_over(new, "transactional"), _is_over(new, "markers"))
-            try:
-                loaded = dict(_segments_of(file, new.filter(is_told)))
-            except UNUSABLE as error:
-                self.problems.append(str(error))
-                continue
-            found |= {each: loaded.get(each, []) for each in _ids(new)}
+        for answer in answers(self._whole(ledgers), _loaded):
+            if answer.problem is not None:
+                self.problems.append(answer.problem)
+            found |= answer.found or {}
         return found
 
     def _whole(self, ledgers: Sequence[Ledger]) -> Iterator[tuple[SegmentFile, pa.Table]]:
@@ -124,10 +119,8 @@ class KnownTransactions:
         data = analyzable(ledgers)
         objects = DataObjects((self._topic, each) for each in data)
         last = {each.ledger_id: each.last_entry_id for each in data}
-        ids = pa.array(last, pa.int64())
-        for file, known in self._files:
-            mine = known.filter(pc.is_in(known.column("ledger_id"), value_set=ids))
-            mine = mine.filter(objects.are_same(mine))
+        for file, known in self._statistics.ledgers(self._topic, sorted(last)):
+            mine = known.filter(objects.are_same(known))
             ends = pa.array([last[each] for each in _ids(mine)], pa.int64())
             is_whole = pc.and_(
                 pc.equal(mine.column("first_entry_id"), 0),
@@ -136,6 +129,15 @@ class KnownTransactions:
             mine = mine.filter(pc.and_(is_whole, pc.equal(mine.column("damaged"), 0)))
             if mine.num_rows:
                 yield file, mine
+
+
+def _loaded(
+    file: SegmentFile, ledgers: pa.Table
+) -> Answer[dict[int, list[SegmentTransactions] | None]]:
+    """What a file tells of the segments of some ledgers."""
+    is_told = pc.or_(_is_over(ledgers, "transactional"), _is_over(ledgers, "markers"))
+    found = dict(_segments_of(file, ledgers.filter(is_told)))
+    return Answer(keys_of(ledgers), {each: found.get(each, []) for each in _ids(ledgers)})
 
 
 def _segments_of(

@@ -15,6 +15,7 @@ from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog, open_topic
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Position, Progress, TopicProgress
+from connector.statistics.transactions import KnownTransactions
 from connector.topic_name import TopicName
 from tests.support.buckets import (
     TOPIC,
@@ -32,8 +33,11 @@ from tests.support.statistics import analyzed
 from tests.support.topics import SHAPES, topics
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
+    from arrow_io.ledger import Ledger
     from connector.increments.increment import Increment
     from tests.support.topics import Topic
 
@@ -171,6 +175,22 @@ def test_a_topic_without_transactions_is_not_probed() -> None:
 
     assert increment.after.of(NAME).next == (3, 0)
     assert requests == 0
+
+
+def test_many_ledgers_are_looked_up_together() -> None:
+    """Whether they have transactions is not asked for one by one."""
+    asked: list[int] = []
+    have = KnownTransactions.have
+
+    def noted(known: KnownTransactions, ledgers: Sequence[Ledger]) -> dict[int, bool]:
+        asked.append(len(ledgers))
+        return have(known, ledgers)
+
+    with patch.object(KnownTransactions, "have", noted):
+        increment, _ = _known_increment([[SINGLE]] * 130)
+
+    assert increment.after.of(NAME).next == (130, 0)
+    assert len(asked) <= 4
 
 
 def test_a_segment_that_the_progress_cuts_is_read() -> None:

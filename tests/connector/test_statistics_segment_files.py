@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptStatisticsError, TruncatedObjectError
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
+from connector import open_topic
 from connector.statistics import segment_files
 from connector.statistics.segment_files import SegmentFile, file_of
 from connector.statistics.segments import LEDGER_SCHEMA, SEGMENT_SCHEMA
-from tests.support.buckets import memory_bucket
+from connector.statistics.store import open_statistics
+from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.damage import flipped
+from tests.support.entries import Message, encode_entry
+from tests.support.reading import read
+from tests.support.statistics import analyzed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,6 +133,62 @@ def test_no_damage_goes_unnoticed() -> None:
             else:
                 assert damaged == data or found.equals(table), what
     assert noticed > 200
+
+
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 20)), max_size=12, unique=True),
+    ids=st.lists(st.integers(-1, 22), unique=True).map(sorted),
+)
+def test_ledgers_are_found_by_topic_and_id(rows: list[tuple[str, int]], ids: list[int]) -> None:
+    """In whatever order they stand, as looking at each of them finds them; in that order."""
+    topics = [topic for topic, _ in rows]
+    numbers = [number for _, number in rows]
+    table = pa.table({"topic": pa.array(topics, pa.string()), "ledger_id": pa.array(numbers)})
+    if not rows:
+        table = table.cast(pa.schema([("topic", pa.string()), ("ledger_id", pa.int64())]))
+    file = SegmentFile(Location("memory://nothing"), "segments", 0)
+    vars(file)["ledgers"] = table
+    for topic in ("a", "b", "c"):
+        mine = [each for each in rows if each[0] == topic]
+        for wanted in (None, ids, [], list(range(30))):
+            found = file.ledgers_of(topic, wanted)
+            assert list(zip(*found.to_pydict().values(), strict=True)) == [
+                each for each in mine if wanted is None or each[1] in wanted
+            ]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("cut", [False, True], ids=["changed", "cut"])
+def test_each_byte_and_each_length(cut: bool) -> None:
+    """No row changes; and a file that is not as it was written is told."""
+    ledgers = [
+        (
+            ledger_id,
+            [
+                encode_entry(
+                    [Message(payload=b"v", partition_key=f"key-{ledger_id}-{n}")],
+                    batched=True,
+                    publish_time=1_700_000_000_000 + 10 * ledger_id + n,
+                )
+                for n in range(3)
+            ],
+        )
+        for ledger_id in (3, 4)
+    ]
+    wanted = pc.field("__key__") == "key-4-1"
+    with memory_bucket(offload(ledgers)) as bucket, memory_bucket({}) as folder:
+        [file] = analyzed(bucket.url, TOPIC, folder.url).files
+        data = bytes(file.location.read_range(file.name, 0, file.size_bytes).data)
+        topic = open_topic(bucket.url, TOPIC, value="raw")
+        expected = topic.to_table(filter=wanted)
+        for at in range(len(data)):
+            folder.put({file.name: data[:at] if cut else flipped(data, at, 1 + at % 255)})
+            scan = replace(topic.scan, statistics=open_statistics(folder.url)).where(wanted)
+            [read_of_topic] = scan.reads()
+            assert read_of_topic.skipped.problems, at
+            assert read_of_topic.skipped.unknown_ledgers > 0, at
+            assert read(scan).select(expected.schema.names).equals(expected), at
+    assert expected.num_rows == 1
 
 
 def _named(footer: bytes) -> str:

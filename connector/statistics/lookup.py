@@ -1,0 +1,96 @@
+"""Files of statistics that are asked side by side: of those that know a ledger, one tells all."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import pyarrow as pa
+
+from connector.statistics.store import UNUSABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from connector.statistics.segment_files import SegmentFile
+
+_T = TypeVar("_T")
+_Key = tuple[str, int]
+
+_MOST_FILES: Final = 8
+"""So many are looked into at once: each takes some megabytes, and some requests of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[_T]):
+    """What a file tells of some ledgers.
+
+    Attributes:
+        ledgers: Those of which it tells, as topic and id.
+        found: What it tells; None if that is nothing.
+        problem: Why it does not tell of the others that it knows, in words; None if there are none.
+    """
+
+    ledgers: Collection[_Key]
+    found: _T | None
+    problem: str | None = None
+
+
+def answers(
+    files: Iterable[tuple[SegmentFile, pa.Table]],
+    ask: Callable[[SegmentFile, pa.Table], Answer[_T]],
+) -> Iterator[Answer[_T]]:
+    """Ask files of ledgers, each ledger of the first file that knows it.
+
+    What a file does not tell because it is damaged, the next one is asked for.
+
+    Args:
+        files: Files, and the ledgers that they may be asked of: some rows of `LEDGER_SCHEMA` in
+            the order of the file, with `topic` and `ledger_id` at least.
+        ask: Asks a file of some of its ledgers, in any thread. It raises one of `UNUSABLE` if the
+            file tells of none of them, and says in the answer if it tells of some.
+
+    Raises:
+        StorageError: Files cannot be read.
+    """
+    left, known = list(files), set[_Key]()
+    while left:
+        chosen = list(_chosen(left, known))
+        damaged = set[str]()
+        with ThreadPoolExecutor(_MOST_FILES) as executor:
+            every = executor.map(lambda each: _asked(ask, *each), chosen)
+            for (file, _), answer in zip(chosen, every, strict=True):
+                known.update(answer.ledgers)
+                if answer.problem is not None:
+                    damaged.add(file.name)
+                yield answer
+        left = [each for each in left if each[0].name not in damaged] if damaged else []
+
+
+def keys_of(ledgers: pa.Table) -> Sequence[_Key]:
+    """Topic and id of ledgers."""
+    columns = (ledgers.column(name).to_pylist() for name in ("topic", "ledger_id"))
+    return list(zip(*columns, strict=True))
+
+
+def _chosen(
+    files: Iterable[tuple[SegmentFile, pa.Table]], known: Collection[_Key]
+) -> Iterator[tuple[SegmentFile, pa.Table]]:
+    """The files that know ledgers which are not known; of each ledger the first one that does."""
+    taken = set(known)
+    for file, ledgers in files:
+        keys = keys_of(ledgers)
+        mine = ledgers.filter(pa.array([each not in taken for each in keys], pa.bool_()))
+        if mine.num_rows:
+            taken.update(keys)
+            yield file, mine
+
+
+def _asked(
+    ask: Callable[[SegmentFile, pa.Table], Answer[_T]], file: SegmentFile, ledgers: pa.Table
+) -> Answer[_T]:
+    try:
+        return ask(file, ledgers)
+    except UNUSABLE as error:
+        return Answer((), None, str(error))
