@@ -186,9 +186,10 @@ class SegmentedLedger:
         return next((share.position_of(entry_id) for share, *_ in parts), None)
 
     def remember(self, entry_id: int, position: int) -> None:
-        """As any ledger's."""
+        """As any ledger's; where a share begins, the position may be of the object before it."""
         for share, *_ in self._within(entry_id, entry_id):
-            share.remember(entry_id, position)
+            if share.first_entry_id < entry_id:
+                share.remember(entry_id, position)
 
     def entry_runs(
         self,

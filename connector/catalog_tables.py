@@ -14,7 +14,7 @@ from arrow_io.messages.message_columns import repeated
 from arrow_io.wording import counted
 from connector.catalog.segment_copies import SegmentedCopy
 from connector.pulsar_time import time_of
-from connector.statistics.data_objects import DataObjects, analyzable
+from connector.statistics.data_objects import DataObjects
 from connector.statistics.segments import SEGMENT_SCHEMA
 from connector.statistics.store import UNUSABLE, open_statistics
 from connector.topic_name import TopicName, select_topics
@@ -230,9 +230,7 @@ def segments_table(
     topics = _selected(catalog, topic)
     place = catalog.location
     opened = open_statistics(statistics, place.storage_options, trace=place.trace)
-    objects = DataObjects(
-        (str(each.topic), ledger) for each in topics for ledger in analyzable(each.data)
-    )
+    objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
     problems = list(opened.problems)
     tables = [KNOWN_SEGMENT_SCHEMA.empty_table()]
     names = pa.array((str(each.topic) for each in topics), pa.string())

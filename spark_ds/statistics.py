@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.ledger import Ledger
     from connector.catalog.catalog import Catalog
     from connector.statistics.analysis import Analyzed
     from connector.statistics.store import Statistics
@@ -79,12 +79,12 @@ def _in_executors(
     spark: SparkSession,
     task_bytes: int | None,
     statistics: Statistics,
-    ledgers: Sequence[tuple[str, LedgerData]],
+    ledgers: Sequence[tuple[str, Ledger]],
     progress: Callable[[Analyzed], None],
 ) -> None:
     """Analyze ledgers, a share of them in each Spark task."""
     if task_bytes is None:
-        total_bytes = sum(ledger.data_stop for _, ledger in ledgers)
+        total_bytes = sum(ledger.stored_bytes for _, ledger in ledgers)
         task_bytes = min(max(total_bytes // _WANTED_TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
     shares = _shares(ledgers, task_bytes)
     # Tasks ask nothing of the files that are there.
@@ -101,26 +101,26 @@ def _in_executors(
 
 
 def _shares(
-    ledgers: Sequence[tuple[str, LedgerData]], task_bytes: int
-) -> list[list[tuple[str, LedgerData]]]:
+    ledgers: Sequence[tuple[str, Ledger]], task_bytes: int
+) -> list[list[tuple[str, Ledger]]]:
     """Ledgers that follow each other, about so many bytes together; the largest share first.
 
     So a file has few topics, and whoever reads one topic few files.
     """
-    shares: list[list[tuple[str, LedgerData]]] = []
+    shares: list[list[tuple[str, Ledger]]] = []
     sizes: list[int] = []
     for topic, ledger in ledgers:
-        if not shares or sizes[-1] + ledger.data_stop > task_bytes:
+        if not shares or sizes[-1] + ledger.stored_bytes > task_bytes:
             shares.append([])
             sizes.append(0)
         shares[-1].append((topic, ledger))
-        sizes[-1] += ledger.data_stop
+        sizes[-1] += ledger.stored_bytes
     order = sorted(range(len(shares)), key=lambda number: -sizes[number])
     return [shares[number] for number in order]
 
 
 def _analyzed(
-    folder: Statistics, share: Sequence[tuple[str, LedgerData]]
+    folder: Statistics, share: Sequence[tuple[str, Ledger]]
 ) -> tuple[list[Analyzed], PulsarOffloadError | None]:
     """What became of the ledgers of a task, and the error that ended it before the last of them."""
     done: list[Analyzed] = []

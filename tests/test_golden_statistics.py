@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 import pytest
 
 from connector.statistics.analysis import analyze
-from connector.statistics.data_objects import analyzable
 from connector.statistics.store import open_statistics
 from tests.support.buckets import memory_bucket
 from tests.support.encryption import KEY_FOLDER
@@ -40,7 +39,7 @@ def folder() -> Iterator[str]:
                 for topic in golden_topics()
                 if topic.set_name == set_name
                 for each in _scan(topic).topics
-                for ledger in analyzable(each.data)
+                for ledger in each.data
             ]
             analyze(open_statistics(bucket.url), ledgers)
         yield bucket.url

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.statistics.data_objects import DataObjects, analyzable
+from connector.statistics.data_objects import DataObjects
 from connector.statistics.lookup import Answer, answers, keys_of
 from connector.statistics.store import open_statistics
 from connector.topic_name import select_topics
@@ -95,9 +95,7 @@ def published(
     opened = open_statistics(statistics, place.storage_options, trace=place.trace)
     data = {(str(each.topic), ledger.ledger_id): ledger for each in topics for ledger in each.data}
     names = pa.array(sorted({str(each.topic) for each in topics}), pa.string())
-    objects = DataObjects(
-        (str(each.topic), ledger) for each in topics for ledger in analyzable(each.data)
-    )
+    objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
     problems = list(opened.problems)
     known: set[tuple[str, int]] = set()
     others: set[tuple[str, int]] = set()

@@ -31,7 +31,6 @@ from connector.catalog.topic_copies import TopicCopies
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.statistics.analysis import Analyzed, analyze, unknown_ledgers
-from connector.statistics.data_objects import analyzable
 from connector.statistics.store import open_statistics
 from connector.topic_name import TopicName, namespaces_of, select_topics
 from connector.topic_report import TopicReport
@@ -444,7 +443,7 @@ class Catalog:
         wanted = [
             (str(each.topic), ledger)
             for each in self.select(topics, salvage=True)
-            for ledger in unknown_ledgers(known, str(each.topic), analyzable(each.data))
+            for ledger in unknown_ledgers(known, str(each.topic), each.data)
         ]
         done: list[Analyzed] = []
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Self
 
 from arrow_io.errors import PulsarOffloadError, UnusedStatisticsWarning
 from connector.statistics.analysis import unknown_ledgers
-from connector.statistics.data_objects import analyzable
 from connector.statistics.segment_writer import SegmentWriter
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class CopyAnalysis:
         for read in [] if self._has_failed else reads:
             topic = read.origin.topic
             if topic not in self._unknown:
-                unknown = unknown_ledgers(self._writer.statistics, topic, analyzable(read.ledgers))
+                unknown = unknown_ledgers(self._writer.statistics, topic, read.ledgers)
                 self._unknown[topic] = {each.ledger_id for each in unknown}
             found[topic] = frozenset(
                 each.ledger_id

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from connector.scan.skipping import column
 from connector.scan.topic_read import Skipped
-from connector.statistics.data_objects import DataObjects, analyzable
+from connector.statistics.data_objects import DataObjects
 from connector.statistics.lookup import Answer, answers, keys_of
 from connector.statistics.segments import IDENTITY
 from connector.statistics.store import UNUSABLE
@@ -56,7 +56,7 @@ def unread_segments(
     """
     name, wanted = str(topic.topic), {each.ledger_id for each in ranges}
     data = {each.ledger_id: each for each in topic.data if each.ledger_id in wanted}
-    objects = DataObjects((name, each) for each in analyzable(data.values()))
+    objects = DataObjects((name, each) for each in data.values())
     files = (
         # All these wait at once, and their names would be most of it.
         (file, ledgers.filter(objects.are_same(ledgers)).drop_columns(_NOT_LOOKED_AT))
@@ -101,17 +101,18 @@ class _Found:
 def _found(asked: Asked | Counted, file: SegmentFile, ledgers: pa.Table) -> Answer[_Found]:
     may_pass = asked.may_pass(ledgers)
     whole = ledgers.filter(pc.invert(may_pass))
-    unread = [whole.select(_NOTHING.column_names)]
-    skipped = Skipped(0, sum_of(whole.column("segments")), sum_of(whole.column("size_bytes")))
     known, problem = set(keys_of(ledgers)), None
     doubtful = ledgers.filter(pc.and_(may_pass, pc.invert(asked.surely_may_pass(ledgers))))
     try:
         looked_into = list(_looked_into(file, doubtful, asked))
     except UNUSABLE as error:
-        # What the file tells of whole ledgers stands in its footer, which is sound.
+        # What the file tells of other ledgers stands in its footer, which is sound.
         known.difference_update(keys_of(doubtful))
         problem = str(error)
         looked_into = []
+        whole = whole.filter(pa.array([each in known for each in keys_of(whole)], pa.bool_()))
+    unread = [whole.select(_NOTHING.column_names)]
+    skipped = Skipped(0, sum_of(whole.column("segments")), sum_of(whole.column("size_bytes")))
     positions: list[tuple[int, int, int]] = []
     for segments in looked_into:
         passing = column(segments, "may_pass")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from arrow_io.wording import agreeing, counted
+from connector.statistics.data_objects import DataObjects
 from connector.statistics.gathering import segment_row
 from connector.statistics.segment_writer import SegmentWriter
-from connector.statistics.segments import IDENTITY, version_text
 from connector.statistics.whole_ledgers import whole_ledgers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.ledger import Ledger
     from connector.statistics.gathering import SegmentRow
     from connector.statistics.store import Statistics
 
@@ -39,25 +39,23 @@ class Analyzed:
 
 
 Analyzer: TypeAlias = """Callable[
-    [Statistics, Sequence[tuple[str, LedgerData]], Callable[[Analyzed], None]], object
+    [Statistics, Sequence[tuple[str, Ledger]], Callable[[Analyzed], None]], object
 ]"""
 """What fills a folder as `analyze` does, in this process or elsewhere."""
 
 
-def unknown_ledgers(
-    statistics: Statistics, topic: str, ledgers: Sequence[LedgerData]
-) -> list[LedgerData]:
+def unknown_ledgers(statistics: Statistics, topic: str, ledgers: Sequence[Ledger]) -> list[Ledger]:
     """Those of a topic's ledgers whose objects, in these versions, statistics do not know."""
-    known: set[tuple[object, ...]] = set()
+    objects = DataObjects((topic, each) for each in ledgers)
+    known: set[int] = set()
     for _, found in statistics.ledgers(topic):
-        columns = (found.column(name).to_pylist() for name in IDENTITY[1:])
-        known |= set(zip(*columns, strict=True))
-    return [each for each in ledgers if _identity(each) not in known]
+        known.update(found.filter(objects.are_same(found)).column("ledger_id").to_pylist())
+    return [each for each in ledgers if each.ledger_id not in known]
 
 
 def analyze(
     statistics: Statistics,
-    ledgers: Iterable[tuple[str, LedgerData]],
+    ledgers: Iterable[tuple[str, Ledger]],
     progress: Callable[[Analyzed], None] = lambda _: None,
     *,
     threads: int | None = None,
@@ -85,7 +83,8 @@ def analyze(
             writer.add(whole, rows)
             losses = *whole.losses, *_damage(rows)
             ledger = whole.ledger
-            progress(Analyzed(whole.topic, ledger.ledger_id, len(rows), ledger.data_stop, losses))
+            size_bytes = ledger.stored_bytes
+            progress(Analyzed(whole.topic, ledger.ledger_id, len(rows), size_bytes, losses))
     return writer.statistics
 
 
@@ -97,12 +96,3 @@ def _damage(rows: Iterable[SegmentRow]) -> Iterator[str]:
             verb = agreeing(number, "is", "are")
             among = f"among entries {first} … {last} of ledger {row['ledger_id']}"
             yield f"{among}, {counted(number, 'entry')} {verb} damaged ({row['object']})"
-
-
-def _identity(ledger: LedgerData) -> tuple[Any, ...]:
-    return (
-        ledger.ledger_id,
-        ledger.name.data_name,
-        ledger.data_stop,
-        version_text(ledger.version),
-    )

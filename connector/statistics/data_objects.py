@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from collections import defaultdict
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from arrow_io.ledger_data import LedgerData
+from arrow_io.segmented_ledger import SegmentedLedger, SegmentShare
 from connector.statistics.segments import IDENTITY, version_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from arrow_io.ledger import Ledger
 
+    _Identity: TypeAlias = tuple[str, int, str | None]
+    """Name, length, and version of a data object."""
 
-def analyzable(ledgers: Iterable[Ledger]) -> list[LedgerData]:
-    """The ledgers that statistics can know: those that lie in one object each."""
-    return [each for each in ledgers if isinstance(each, LedgerData)]
+
+def parts_of(ledger: Ledger) -> Sequence[LedgerData]:
+    """A ledger by its data objects: itself, or of streaming offload its shares of segments."""
+    if isinstance(ledger, SegmentedLedger):
+        return ledger.shares
+    return [ledger] if isinstance(ledger, LedgerData) else []
+
+
+def part_with(ledger: Ledger, entry_id: int) -> LedgerData:
+    """The part of a ledger that has an entry; or the one before it."""
+    parts = parts_of(ledger)
+    return parts[max(0, bisect_right(parts, entry_id, key=_first_entry_id) - 1)]
 
 
 class DataObjects:
@@ -27,25 +41,40 @@ class DataObjects:
         ledgers: Ledgers, with the name of the topic or partition of each.
     """
 
-    def __init__(self, ledgers: Iterable[tuple[str, LedgerData]]) -> None:
-        self._data = {(topic, each.ledger_id): each for topic, each in ledgers}
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self._data)
+    def __init__(self, ledgers: Iterable[tuple[str, Ledger]]) -> None:
+        self._data = {
+            (topic, each.ledger_id): [_identity(part) for part in parts_of(each)]
+            for topic, each in ledgers
+        }
 
     def are_same(self, ledgers: pa.Table) -> pa.BooleanArray:
-        """For each ledger of statistics whether it is one of these, with the same object."""
-        columns = (ledgers.column(name).to_pylist() for name in IDENTITY)
-        return pa.array((self._is_same(*each) for each in zip(*columns, strict=True)), pa.bool_())
+        """For each row whether its ledger is one of these, with the same objects, all of them.
 
-    def _is_same(
-        self, topic: str, ledger_id: int, name: str, size_bytes: int, version: str | None
-    ) -> bool:
-        data = self._data.get((topic, ledger_id))
-        if data is None or data.data_stop != size_bytes:
-            return False
-        # Where one version is not known, there is nothing to tell them apart.
-        own = version_text(data.version)
-        return data.name.data_name == name and (None in {own, version} or own == version)
+        Args:
+            ledgers: Rows of `LEDGER_SCHEMA` of one file; those of a ledger together or not at all.
+        """
+        topics, ids, *identities = (ledgers.column(name).to_pylist() for name in IDENTITY)
+        keys = list(zip(topics, ids, strict=True))
+        told: dict[tuple[str, int], list[_Identity]] = defaultdict(list)
+        for key, identity in zip(keys, zip(*identities, strict=True), strict=True):
+            told[key].append(identity)
+        same = {key: _are_same(found, self._data.get(key, ())) for key, found in told.items()}
+        return pa.array((same[key] for key in keys), pa.bool_())
+
+
+def _first_entry_id(data: LedgerData) -> int:
+    return data.first_entry_id if isinstance(data, SegmentShare) else 0
+
+
+def _identity(data: LedgerData) -> _Identity:
+    return data.name.data_name, data.data_stop, version_text(data.version)
+
+
+def _are_same(told: Iterable[_Identity], own: Iterable[_Identity]) -> bool:
+    """Whether objects are the same, each of them."""
+    versions, others = ({each[:2]: each[2] for each in every} for every in (told, own))
+    # Where one version is not known, there is nothing to tell them apart.
+    return versions.keys() == others.keys() and all(
+        None in {version, others[name]} or version == others[name]
+        for name, version in versions.items()
+    )

@@ -16,12 +16,13 @@ from arrow_io.messages.key_filters import key_filter
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TXN_ABORT, TXN_COMMIT
 from arrow_io.tally import Tally
+from connector.statistics.data_objects import part_with
 from connector.statistics.segments import version_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
 
     SegmentRow: TypeAlias = dict[str, Any]
@@ -40,7 +41,7 @@ _UNTOLD: Final = layout.CHUNKED | layout.ENCRYPTED | layout.BROKEN
 """Entries with one of these have rows that cannot be told from the segment alone."""
 
 
-def segment_row(ledger: LedgerData, topic: str, runs: Sequence[EntryRun]) -> SegmentRow:
+def segment_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> SegmentRow:
     """What is kept of a segment.
 
     Args:
@@ -49,14 +50,16 @@ def segment_row(ledger: LedgerData, topic: str, runs: Sequence[EntryRun]) -> Seg
         runs: Its entries, whose checksums were compared.
     """
     first, last = runs[0], runs[-1]
+    entry_id = first.number(0, layout.ENTRY_ID)
+    data = part_with(ledger, entry_id)
     entries = builds.in_use.entries
     row: SegmentRow = {
         "topic": topic,
         "ledger_id": ledger.ledger_id,
-        "object": ledger.name.data_name,
-        "object_bytes": ledger.data_stop,
-        "object_version": version_text(ledger.version),
-        "first_entry_id": first.number(0, layout.ENTRY_ID),
+        "object": data.name.data_name,
+        "object_bytes": data.data_stop,
+        "object_version": version_text(data.version),
+        "first_entry_id": entry_id,
         "last_entry_id": last.last_entry_id,
         "start": first.start_of(0),
         "stop": last.stop_of(last.count - 1),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_io.ledger_data import LedgerData
 from connector.statistics.gathering import segment_row
 from connector.statistics.whole_ledgers import SegmentCutter
 
@@ -66,11 +65,7 @@ class PassingGatherer:
             verified: Whether their checksums were compared; else that is done for the segments.
         """
         first, last = ends
-        if (
-            ledger.ledger_id not in self._wanted
-            or not isinstance(ledger, LedgerData)
-            or not _are_whole_blocks(ledger, first, last)
-        ):
+        if ledger.ledger_id not in self._wanted or not _are_whole_blocks(ledger, first, last):
             yield from runs
             return
         cutter, rows = SegmentCutter(), []
@@ -90,6 +85,6 @@ class PassingGatherer:
             )
 
 
-def _are_whole_blocks(ledger: LedgerData, first: int, last: int) -> bool:
+def _are_whole_blocks(ledger: Ledger, first: int, last: int) -> bool:
     blocks = ledger.blocks(first, last)
     return bool(blocks) and blocks[0].first_entry_id == first and blocks[-1].last_entry_id == last

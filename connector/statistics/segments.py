@@ -8,6 +8,7 @@ behind its marker.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -64,11 +65,12 @@ SEGMENT_SCHEMA: Final = pa.schema(
     }
 )
 """One row a segment: its topic, ledger and data object (name, length, and version as the store has
-it); its entries (both ends inclusive) and their bytes `[start, stop)`; how many messages they hold;
-least and greatest times and how many messages have none; how many have no key; the schema versions,
-null among them if a message has none; how many entries are markers, chunks, encrypted, damaged, or
-of transactions; the transactions that have messages in it, and the outcomes that markers in it
-tell; and the filter of its keys (`arrow_io.messages.key_filters`), null if no message has one."""
+it; of streaming offload the length up to where the ledger ends in it); its entries (both ends
+inclusive) and their bytes `[start, stop)`; how many messages they hold; least and greatest times
+and how many messages have none; how many have no key; the schema versions, null among them if a
+message has none; how many entries are markers, chunks, encrypted, damaged, or of transactions; the
+transactions that have messages in it, and the outcomes that markers in it tell; and the filter of
+its keys (`arrow_io.messages.key_filters`), null if no message has one."""
 
 _LEAST: Final = ("first_entry_id", "start", *(f"min_{each}_time" for each in _CLOCKS))
 _GREATEST: Final = ("last_entry_id", "stop", *(f"max_{each}_time" for each in _CLOCKS))
@@ -87,7 +89,8 @@ LEDGER_SCHEMA: Final = pa.schema(
 )
 """One row a ledger: what its segments are together; how many there are, how many bytes they have,
 and the number of the first among all. If entries are missing between them, some count as damaged.
-"""
+Of streaming offload (PIP-76), where several objects hold a ledger, each stretch of it that one of
+them holds has a row."""
 
 
 def ledgers_of(segments: pa.Table) -> pa.Table:
@@ -105,12 +108,15 @@ def ledgers_of(segments: pa.Table) -> pa.Table:
         segments = segments.append_column(name, length)
     rows = pa.arange(0, segments.num_rows)
     segments = segments.append_column("first_row", rows)
+    segments = segments.append_column("stretch", _stretches(segments))
     wanted = {name: (name, "min") for name in (*_LEAST, "first_row")} | {
         name: (name, "max") for name in _GREATEST
     }
     wanted |= {name: (name, "sum") for name in (*_COUNTS, *lengths)}
     wanted |= {"segments": ("ledger_id", "count")}
-    grouped = segments.group_by(list(IDENTITY), use_threads=False).aggregate(list(wanted.values()))
+    grouped = segments.group_by([*IDENTITY, "stretch"], use_threads=False).aggregate(
+        list(wanted.values())
+    )
     grouped = grouped.sort_by("first_row_min")
     found = {name: grouped.column(name) for name in IDENTITY}
     found |= {name: grouped.column("_".join(each)) for name, each in wanted.items()}
@@ -119,6 +125,17 @@ def ledgers_of(segments: pa.Table) -> pa.Table:
     found["damaged"] = pc.add(found["damaged"], pc.subtract(spanned, known))
     columns = [found[field.name].cast(field.type) for field in LEDGER_SCHEMA]
     return pa.table(columns, schema=LEDGER_SCHEMA)
+
+
+def _stretches(segments: pa.Table) -> pa.Array:
+    """A number for the segments that stand together in one object of a ledger.
+
+    A ledger of streaming offload may go on in an object behind what it has in another one.
+    """
+    names = (segments.column(name).combine_chunks() for name in ("topic", "ledger_id", "object"))
+    changes = (pc.not_equal(each[1:], each[:-1]) for each in names)
+    is_new = reduce(pc.or_, changes).cast(pa.int64())
+    return pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), is_new]))
 
 
 def version_text(version: ObjectVersion | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.statistics.data_objects import DataObjects, analyzable
+from connector.statistics.data_objects import DataObjects
 from connector.statistics.lookup import Answer, answers, keys_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ class KnownTransactions:
         """
         found: dict[int, bool] = {}
         for _, whole in self._whole(ledgers):
-            found |= zip(_ids(whole), _is_over(whole, "transactional").to_pylist(), strict=True)
+            have = _is_over(whole, "transactional").to_pylist()
+            for ledger_id, has_any in zip(_ids(whole), have, strict=True):
+                found[ledger_id] = found.get(ledger_id, False) or has_any
         return found
 
     def segments(
@@ -116,17 +118,11 @@ class KnownTransactions:
 
     def _whole(self, ledgers: Sequence[Ledger]) -> Iterator[tuple[SegmentFile, pa.Table]]:
         """By file, those of some ledgers that it knows whole, of `LEDGER_SCHEMA`."""
-        data = analyzable(ledgers)
-        objects = DataObjects((self._topic, each) for each in data)
-        last = {each.ledger_id: each.last_entry_id for each in data}
-        for file, known in self._statistics.ledgers(self._topic, sorted(last)):
+        objects = DataObjects((self._topic, each) for each in ledgers)
+        entries = {each.ledger_id: each.last_entry_id + 1 for each in ledgers}
+        for file, known in self._statistics.ledgers(self._topic, sorted(entries)):
             mine = known.filter(objects.are_same(known))
-            ends = pa.array([last[each] for each in _ids(mine)], pa.int64())
-            is_whole = pc.and_(
-                pc.equal(mine.column("first_entry_id"), 0),
-                pc.equal(mine.column("last_entry_id"), ends),
-            )
-            mine = mine.filter(pc.and_(is_whole, pc.equal(mine.column("damaged"), 0)))
+            mine = mine.filter(_are_whole(mine, entries))
             if mine.num_rows:
                 yield file, mine
 
@@ -135,9 +131,14 @@ def _loaded(
     file: SegmentFile, ledgers: pa.Table
 ) -> Answer[dict[int, list[SegmentTransactions] | None]]:
     """What a file tells of the segments of some ledgers."""
-    is_told = pc.or_(_is_over(ledgers, "transactional"), _is_over(ledgers, "markers"))
-    found = dict(_segments_of(file, ledgers.filter(is_told)))
-    return Answer(keys_of(ledgers), {each: found.get(each, []) for each in _ids(ledgers)})
+    has_any = pc.or_(_is_over(ledgers, "transactional"), _is_over(ledgers, "markers"))
+    found: dict[int, list[SegmentTransactions] | None] = {each: [] for each in _ids(ledgers)}
+    for ledger_id, segments in _segments_of(file, ledgers.filter(has_any)):
+        before = found[ledger_id]
+        found[ledger_id] = None
+        if before is not None and segments is not None:
+            found[ledger_id] = [*before, *segments]
+    return Answer(keys_of(ledgers), found)
 
 
 def _segments_of(
@@ -164,6 +165,21 @@ def _segments_of(
                     for each in mine.filter(_is_any(mine)).to_pylist()
                 ]
             yield next(ids), segments
+
+
+def _are_whole(ledgers: pa.Table, entries: Mapping[int, int]) -> pa.BooleanArray:
+    """Whether all entries of the ledger of a row are known, without damage.
+
+    Args:
+        ledgers: Rows of `LEDGER_SCHEMA`.
+        entries: How many entries each ledger has, by its id.
+    """
+    names = ("first_entry_id", "last_entry_id", "damaged")
+    columns = (ledgers.column(name).to_pylist() for name in names)
+    left = dict(entries)
+    for ledger_id, first, last, damaged in zip(_ids(ledgers), *columns, strict=True):
+        left[ledger_id] -= last - first + 1 - damaged
+    return pa.array((left[each] == 0 for each in _ids(ledgers)), pa.bool_())
 
 
 def _is_any(segments: pa.Table) -> pa.ChunkedArray:

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import FormatError, MissingObjectError
 from arrow_io.format.index_block import check_format_version
-from arrow_io.ledger_data import LedgerData
 from arrow_io.messages import layout
 from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.wording import agreeing, counted
 from connector.read_ahead import read_ahead
 from connector.statistics.analysis import unknown_ledgers
-from connector.statistics.data_objects import analyzable
 from connector.statistics.gathering import segment_row
 from connector.statistics.segment_writer import SegmentWriter
 from connector.statistics.whole_ledgers import whole_ledgers
@@ -120,7 +118,7 @@ def _unknown(
 ) -> Iterator[tuple[str, int]]:
     """The ledgers that statistics do not know."""
     for topic, mine in groupby(ledgers, key=itemgetter(0)):
-        data = analyzable(each.data for _, each in mine)
+        data = [each.data for _, each in mine]
         for ledger in unknown_ledgers(statistics, topic, data):
             yield topic, ledger.ledger_id
 
@@ -165,7 +163,7 @@ def _checked(
         checksums = run.table[layout.CHECKSUM : stop : layout.ENTRY_WIDTH].tolist()
         unchecked += checksums.count(layout.ABSENT)
     row = None
-    if isinstance(ledger, LedgerData) and (topic, ledger.ledger_id) in unknown:
+    if (topic, ledger.ledger_id) in unknown:
         row = segment_row(ledger, topic, runs)
     # The other segments of the ledger are yet to come, so that no buffer may be kept for this one.
     first = runs[0].without_bytes(0)

@@ -6,10 +6,9 @@ import os
 import pickle
 import tempfile
 import warnings
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -37,7 +36,6 @@ from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
     OffloadContext,
     OffloadSegment,
-    TopicMetadata,
 )
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.catalog_tables import blocks_table, ledgers_table, objects_table, topics_table
@@ -55,6 +53,7 @@ from tests.support.entries import Framing, Message, encode_entry
 from tests.support.expected import COLUMNS
 from tests.support.increments import read_on
 from tests.support.reading import read
+from tests.support.streamed_topics import NAME, Streamed, metadata_of, streamed
 from tests.support.streaming import (
     GoldenSegment,
     Part,
@@ -68,13 +67,10 @@ from tests.support.streaming import (
 from tests.support.topics import topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from connector import Catalog
-    from tests.support.buckets import MemoryBucket
     from tests.support.topics import Topic
-
-NAME: Final = TopicName.parse(TOPIC)
 
 
 def entry(text: str) -> bytes:
@@ -100,51 +96,6 @@ def ledgers(*sizes: int) -> list[tuple[int, list[bytes]]]:
 def texts(*sizes: int) -> list[str]:
     """The payloads of `ledgers`."""
     return [f"{10 * of}:{each}" for of, size in enumerate(sizes, 1) for each in range(size)]
-
-
-def metadata_of(*infos: LedgerInfo) -> TopicMetadata:
-    """Metadata of the topic, whose last ledger is open."""
-    last = LedgerInfo(ledger_id=max(each.ledger_id for each in infos) + 1)
-    return TopicMetadata(topic=NAME, ledgers=(*infos, last))
-
-
-class Streamed:
-    """A bucket in memory, with the metadata of the topic in a folder.
-
-    Attributes:
-        bucket: The bucket.
-        folder: Where the metadata is.
-        infos: What it says of ledgers.
-    """
-
-    def __init__(self, bucket: MemoryBucket, folder: Path, infos: Sequence[LedgerInfo]) -> None:
-        self.bucket, self.folder = bucket, folder
-        self.tell(*infos)
-
-    def tell(self, *infos: LedgerInfo) -> None:
-        """Let the metadata say this of the ledgers."""
-        self.infos = infos
-        save_metadata(self.folder, metadata_of(*infos))
-
-    def catalog(self, **options: Any) -> Catalog:  # noqa: ANN401
-        """The catalog, with the metadata."""
-        metadata = {TOPIC: str(self.folder / "topic")}
-        return open_catalog(self.bucket.url, metadata=metadata, **options)
-
-    def read(self, catalog: Catalog | None = None, **options: Any) -> list[str]:  # noqa: ANN401
-        """The payloads of the topic's messages."""
-        catalog = catalog or self.catalog()
-        opened = open_topic(
-            self.bucket.url, TOPIC, catalog=catalog, columns=["__value__"], **options
-        )
-        return [each.decode() for each in opened.to_table()["__value__"].to_pylist()]
-
-
-@contextmanager
-def streamed(found: StreamedLedgers, more: dict[str, bytes] | None = None) -> Iterator[Streamed]:
-    """A bucket with segments, and the metadata that names them."""
-    with memory_bucket(found.objects | (more or {})) as bucket, tempfile.TemporaryDirectory() as to:
-        yield Streamed(bucket, Path(to), list(found.infos.values()))
 
 
 @pytest.mark.parametrize("cuts", [(), (2,), (1, 3, 4, 7), (4,), (3, 5)])
@@ -510,19 +461,6 @@ def test_a_journal_knows_all_segments_of_a_ledger(tmp_path: Path) -> None:
         topic.tell(replace(found.infos[10], offload=context))
         (other,) = verify(topic.catalog().ledgers_of([NAME]), journal=journal)
     assert other.problems
-
-
-def test_statistics_leave_ledgers_in_segments_out(tmp_path: Path) -> None:
-    """They are read as before, and told as not known."""
-    found = stream_ledgers(ledgers(4))
-    with streamed(found, offload([(30, [entry("30:0")])])) as topic:
-        attempt = open_name(next(name for name in topic_objects(topic) if "-ledger-30" in name))
-        context = OffloadContext(uuid=attempt, complete=True)
-        topic.tell(*topic.infos, LedgerInfo(ledger_id=30, entries=1, offload=context))
-        catalog = topic.catalog()
-        done = catalog.analyze(tmp_path / "statistics")
-        assert [each.ledger_id for each in done] == [30]
-        assert topic.read(catalog, statistics=tmp_path / "statistics") == [*texts(4), "30:0"]
 
 
 def topic_objects(topic: Streamed) -> list[str]:

@@ -17,7 +17,6 @@ from arrow_io.errors import OptionError, StorageError
 from arrow_io.messages.message_metadata import Message
 from arrow_io.offset_memory import OffsetMemory
 from connector import open_catalog, open_topic, write_messages
-from connector.statistics.data_objects import analyzable
 from connector.statistics.store import open_statistics
 from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.datasource import PulsarOffloadDataSource
@@ -137,7 +136,7 @@ def test_a_task_that_is_repeated_changes_nothing(url: str, folder: Path, tmp_pat
     """It writes the same files; and if it was stopped before, rows that readers unite."""
     catalog = open_catalog(url)
     (topic,) = catalog.select(TOPIC)
-    share = [(TOPIC, ledger) for ledger in analyzable(topic.data)]
+    share = [(TOPIC, ledger) for ledger in topic.data]
     statistics = open_statistics(tmp_path)
     _analyzed(statistics, share[1:3])
 

@@ -7,27 +7,22 @@ from unittest.mock import patch
 
 from connector import open_topic
 from connector.statistics.analysis import analyze
-from connector.statistics.data_objects import analyzable
 from connector.statistics.segments import SEGMENT_SCHEMA
 from connector.statistics.store import open_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.ledger import Ledger
     from connector.statistics.store import Statistics
 
 
 def ledgers_of(
     url: str, topic: str, options: dict[str, Any] | None = None
-) -> list[tuple[str, LedgerData]]:
+) -> list[tuple[str, Ledger]]:
     """The ledgers of a topic with the name of the topic or partition of each; damaged ones too."""
     dataset = open_topic(url, topic, on_corruption="salvage", **(options or {}))
-    return [
-        (str(each.topic), ledger)
-        for each in dataset.scan.topics
-        for ledger in analyzable(each.data)
-    ]
+    return [(str(each.topic), ledger) for each in dataset.scan.topics for ledger in each.data]
 
 
 def analyzed(
