@@ -221,7 +221,7 @@ class IncompleteReadWarning(UserWarning):
 
 
 class UnusedStatisticsWarning(UserWarning):
-    """Some of the statistics of a topic cannot be used; the rows are the same without them."""
+    """Some statistics cannot be used, or not be written; the rows are the same without them."""
 
 
 class UndecodedValuesWarning(UserWarning):

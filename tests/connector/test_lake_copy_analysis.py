@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from tempfile import TemporaryDirectory
@@ -20,13 +19,18 @@ from arrow_io.errors import (
     StorageError,
     UnusedStatisticsWarning,
 )
-from arrow_io.format.index_block import read_index_block, write_index_block
 from arrow_io.storage.location import Location
 from connector import copy_topics
 from connector.lake.parquet import ParquetTable
 from connector.lake.table_copy import CopySizes
 from connector.statistics.store import open_statistics
-from tests.support.buckets import TOPIC, memory_bucket, offload, with_lost_entries
+from tests.support.buckets import (
+    TOPIC,
+    memory_bucket,
+    offload,
+    with_longer_ledger,
+    with_lost_entries,
+)
 from tests.support.damage import Part, flipped, regions, woven_objects
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import GOLDEN, golden_topic
@@ -198,13 +202,7 @@ def test_parts_that_are_not_as_long_as_their_ledger_are_not_learned() -> None:
     """Who reads a ledger in parts compares no length; who then reads it whole meets it."""
     objects = woven_objects()
     name = next(each for each in objects if each.endswith("-index"))
-    index = read_index_block(objects[name], object_key=name)
-    metadata = replace(index.ledger_metadata, length_bytes=index.ledger_metadata.length_bytes - 1)
-    objects[name] = write_index_block(
-        data_object_length_bytes=index.data_object_length_bytes,
-        entries=index.entries,
-        ledger_metadata=metadata,
-    )
+    objects[name] = with_longer_ledger(objects[name], -1)
     with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
         _copied(bucket.url, folder.url, sizes=TASKS)
         assert _known(folder.url).keys() == {9}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
@@ -14,11 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import PulsarOffloadError
-from arrow_io.format.index_block import read_index_block, write_index_block
 from arrow_io.read_report import ReadReport
 from connector import open_catalog, open_topic
 from connector.statistics.store import open_statistics
-from tests.support.buckets import TOPIC, memory_bucket, offload, with_lost_entries
+from tests.support.buckets import (
+    TOPIC,
+    memory_bucket,
+    offload,
+    with_longer_ledger,
+    with_lost_entries,
+)
 from tests.support.damage import Part, flipped, regions, woven_objects
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.expected import COLUMNS, time_of
@@ -89,13 +93,7 @@ def test_lengths_that_do_not_add_up_are_met() -> None:
     """The length of a whole ledger is compared only by who reads it whole."""
     objects = offload([(3, [_single(), _single()])])
     name = next(each for each in objects if each.endswith("-index"))
-    index = read_index_block(objects[name], object_key=name)
-    metadata = replace(index.ledger_metadata, length_bytes=index.ledger_metadata.length_bytes - 1)
-    objects[name] = write_index_block(
-        data_object_length_bytes=index.data_object_length_bytes,
-        entries=index.entries,
-        ledger_metadata=metadata,
-    )
+    objects[name] = with_longer_ledger(objects[name], -1)
 
     _check_is_met(objects)
 

@@ -87,6 +87,18 @@ def with_lost_entries(index_object: bytes, count: int) -> bytes:
     )
 
 
+def with_longer_ledger(index_object: bytes, more_bytes: int) -> bytes:
+    """An index object that says the ledger's entries have so many bytes more than they have."""
+    index = read_index_block(index_object, object_key="")
+    metadata = index.ledger_metadata
+    length_bytes = metadata.length_bytes + more_bytes
+    return write_index_block(
+        data_object_length_bytes=index.data_object_length_bytes,
+        entries=index.entries,
+        ledger_metadata=replace(metadata, length_bytes=length_bytes),
+    )
+
+
 def golden_objects(topic: GoldenTopic) -> dict[str, bytes]:
     """The objects of one golden topic, by name."""
     paths = [path for _, *both in topic.offloaded_objects() for path in both]
