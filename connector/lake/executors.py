@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,17 +29,18 @@ def in_threads(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[Written
         # In the caller's context, which says how errors call options.
         futures = {pool.submit(copy_context().run, write, each) for each in tasks}
         try:
-            for each in as_completed(tuple(futures)):
-                futures.remove(each)
-                try:
-                    written = each.result()
-                except CancelledError:
-                    continue
-                except BaseException as error:  # noqa: BLE001 - raised below
-                    failure = failure or error
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    continue
-                yield written
+            while futures:
+                done, _ = wait(futures, return_when=FIRST_COMPLETED)
+                for each in done:
+                    futures.remove(each)
+                    try:
+                        written = each.result()
+                    except BaseException as error:  # noqa: BLE001 - raised below
+                        failure = failure or error
+                        # Whoever waits for one that is cancelled before it ran waits for ever.
+                        futures -= {other for other in tuple(futures) if other.cancel()}
+                        continue
+                    yield written
         except BaseException as error:
             # Whoever took the others will not hear of these.
             pool.shutdown(cancel_futures=True)

@@ -439,7 +439,8 @@ class TestOptions:
     def test_a_plan_takes_the_options_of_a_copy(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """So that the same can be asked of both."""
         write_topic(bucket.url, range(3))
-        options: dict[str, Any] = {"told": print, "copied": print, "executor": in_threads}
+        options: dict[str, Any] = {"analyze": True, "told": print, "copied": print}
+        options["executor"] = in_threads
         own = inspect.signature(copy_topics).parameters.keys()
         defaults = set(CopyRequest.__dataclass_fields__) | options.keys()
         assert own <= defaults
