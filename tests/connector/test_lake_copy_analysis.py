@@ -122,7 +122,7 @@ def _open_ledgers(topic: GoldenTopic) -> set[int]:
     return set()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     topic=topics(max_threads=3),
     block_bytes=st.sampled_from((140, 300, 700, 1 << 20)),

@@ -96,7 +96,7 @@ def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("connector.statistics.whole_ledgers.SEGMENT_BYTES", 1)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     topic=topics(max_threads=3),
     block_bytes=st.sampled_from((200, 500, 1 << 20)),
