@@ -70,10 +70,11 @@ def tail(
     given: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Print the last messages of a topic, of those that are offloaded; with --live, of all.
+    """Print the last messages of a topic.
 
-    Of several topics or partitions, they are those with the latest publish times. What comes are
-    ledgers that are offloaded; with --live, messages.
+    They are the last that are offloaded; with --live, the last there are. Of several topics or
+    partitions, they are those with the latest publish times. --follow prints ledgers that are
+    offloaded, or messages with --live, as they come.
     """
     pause = duration("--interval", interval)
     catalog = open_catalog(url, **given.of_catalog()) if follow else None

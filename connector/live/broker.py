@@ -203,10 +203,10 @@ class Client:
 
         Args:
             topic: The topic; it has to be there.
-            first: Where to begin at the earliest.
+            first: Where to begin if nothing of the last hour comes.
 
         Returns:
-            None: from there on it has none.
+            None: none was found. It may stand before the first entry.
 
         Raises:
             BrokerError: The brokers cannot be asked, or refuse.
@@ -222,7 +222,7 @@ class Client:
         if found is None:
             with self.reading(topic, first) as reader:
                 found = reader.last_within(self._timeout_ms)
-        return found if found is not None and found.end >= first else None
+        return found
 
     def first(self, topic: TopicName) -> EntryId | None:
         """The first entry of a topic or partition with a message to give; None: it has none.
