@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError
+from arrow_io.wording import counted
 from connector.replay.places import entry_of
 from connector.writing.message_router import java_string_hash
 
@@ -41,7 +42,7 @@ class Routes:
                 return [each]
         base = self.targets[0].base
         count = len(self.targets)
-        has = "no partitions" if self.targets[0].partition < 0 else f"{count} partitions"
+        has = "no partitions" if self.targets[0].partition < 0 else counted(count, "partition")
         is_one = "has none" if source.partition < 0 else f"is partition {source.partition}"
         message = (
             f"partitions are kept, and {base} has {has}, while {source} {is_one}: make it fit"

@@ -226,8 +226,9 @@ class Sender:
         last = self._sending.client.last_producer_name(self.target)
         if last in [self._producer_name(era) for era in eras]:
             message = (
-                f"{self.target} has messages of this replay, but the broker has forgotten which"
-                " (brokerDeduplicationProducerInactivityTimeoutMinutes), or does not deduplicate:"
+                f"messages of this replay stand in {self.target}, but the broker has forgotten"
+                " which (brokerDeduplicationProducerInactivityTimeoutMinutes), or does not"
+                " deduplicate:"
                 " go on with start behind the last of them, and another replay_id"
             )
             raise BrokerError(message)

@@ -112,7 +112,7 @@ def test_bounds_and_filters_hold_behind_the_bucket_too(topic: Topic, data: st.Da
         whole = open_topic(bucket.url, TOPIC, **options).to_table()
         within = open_topic(bucket.url, TOPIC, start=start, end=end, **options)
         rows = [row for row in rows_of(whole) if _is_within(row, start, end)]
-        if _begins_before(topic, rows, start, count):
+        if _begins_before(topic, rows, start):
             return
         assert rows_of(within.to_table()) == rows
         named = pc.field("__key__") == data.draw(st.sampled_from(["", "a"]))
@@ -127,14 +127,11 @@ def _is_within(row: Row, start: tuple[int, int] | None, end: tuple[int, int] | N
     return (start is None or at >= start) and (end is None or at < end)
 
 
-def _begins_before(
-    topic: Topic, rows: list[Row], start: tuple[int, int] | None, count: int
-) -> bool:
-    """Whether a row begins in the bucket, ends behind it, and no entry of the bucket is wanted."""
-    end = topic.ledgers[count - 1][0], len(topic.ledgers[count - 1][1])
+def _begins_before(topic: Topic, rows: list[Row], start: tuple[int, int] | None) -> bool:
+    """Whether a row begins before the start."""
     begun = {_position(x): x.first_chunk for x in decode_topic(topic.ledgers) if x.first_chunk}
-    firsts = [begun.get((row["__ledger_id__"], row["__entry_id__"]), start) for row in rows]
-    return start is not None and start >= end and any(x and x < end for x in firsts)
+    firsts = (begun.get((row["__ledger_id__"], row["__entry_id__"])) for row in rows)
+    return any(start is not None and each is not None and each < start for each in firsts)
 
 
 def _latest(rows: list[Row]) -> list[Row]:

@@ -271,14 +271,14 @@ def test_a_block_without_entries_is_a_refusal(scene: RepairScene) -> None:
 
 
 def test_a_process_that_is_killed_leaves_it_to_the_next(
-    scene: RepairScene, monkeypatch: pytest.MonkeyPatch
+    scene: RepairScene,
 ) -> None:
     """At whichever request: no index object is there then, and the next run writes it."""
-    monkeypatch.setattr("tests.support.stopping_store.CHANGING", frozenset(RequestKind))
+    kinds = frozenset(RequestKind)
     for step in itertools.count(1):
         scene.lose_index()
         catalog = scene.catalog()
-        with stopping(step, Killed, once=False) as stopped, suppress(Killed):
+        with stopping(step, Killed, once=False, kinds=kinds) as stopped, suppress(Killed):
             list(repair(catalog.location, plan_repair(catalog)))
         if not stopped:
             break
