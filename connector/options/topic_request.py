@@ -282,8 +282,10 @@ NOT_OF_REPLAYS: Final = (
     "transactions",
     "view",
     "view_bytes",
+    "live",
+    "live_options",
 )
-"""Those that a replay fixes: all committed messages are sent as they are."""
+"""Those that a replay fixes: all committed messages that are offloaded are sent as they are."""
 
 
 def check_options(given: Mapping[str, object]) -> None:

@@ -247,7 +247,7 @@ class _Source:
         check_options(options)
         refused = [name for name in NOT_OF_REPLAYS if name in options]
         if refused:
-            message = f"a replay has no option {refused[0]}: messages are sent as they are"
+            message = f"a replay has no option {refused[0]}: what is offloaded is sent as it is"
             raise OptionError(message)
         if not isinstance(topic, str):
             message = f"one topic is replayed at a time: give its name, not {topic!r}"
