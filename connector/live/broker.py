@@ -22,11 +22,13 @@ from connector.message_ids import ClientMessageId
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pulsar
 
 _SCHEMES: Final = ("pulsar", "pulsar+ssl")
+_MAX_TIMEOUT_S: Final = 1_000_000
+"""Longer ones have no room in the client's options."""
 _PATIENCE_MS: Final = 2000
 """How long a message is waited for where there may be none; whoever gets none asks otherwise."""
 _LOOKED_BACK_SECONDS: Final = (60, 3600)
@@ -89,22 +91,29 @@ class Brokers:
                 or its value is not allowed.
         """
         shown = redacted_urls(url)
-        split = urlsplit(url)
+        try:
+            split = urlsplit(url)
+        except ValueError:
+            split = urlsplit("")
         if split.scheme not in _SCHEMES or not split.netloc:
             message = f"{shown!r} is not the URL of brokers, such as pulsar://localhost:6650"
             raise OptionError(message)
         if "@" in split.netloc:
             message = f"credentials in the URL {shown!r}: give them as options (token)"
             raise OptionError(message)
-        return cls(url.rstrip("/"), read_access(LiveOptions, "live option", options))
+        access = read_access(LiveOptions, "live option", options)
+        if access.timeout_s > _MAX_TIMEOUT_S:
+            message = f"the live option timeout_s is at most {_MAX_TIMEOUT_S} seconds"
+            raise OptionError(message)
+        return cls(url.rstrip("/"), access)
 
     @contextmanager
     def connected(self) -> Iterator[Client]:
         """A client, which is closed at the end.
 
         Raises:
-            OptionError: The library is not installed; or a file of certificates, or the token, is
-                not there.
+            OptionError: The library is not installed, or takes the URL for none; or a file of
+                certificates, or the token, is not there.
         """
         client = Client(self)
         try:
@@ -139,15 +148,27 @@ class Client:
                 raise OptionError(message)
         self._token = options.current_token()
         self._timeout_ms = max(1, int(options.timeout_s * 1000))
+        try:
+            self._client = self._connected()
+        except ValueError:
+            message = f"Pulsar's client finds no hosts in {redacted_urls(brokers.url)!r}"
+            # Raised in here, it would have an error of the library with it.
+            failure = OptionError(message)
+        else:
+            return
+        raise failure
+
+    def _connected(self) -> pulsar.Client:
+        pulsar, options = self._pulsar, self._brokers.options
         level = pulsar.LoggerLevel.Warn
-        self._client = pulsar.Client(
-            brokers.url,
+        return pulsar.Client(
+            self._brokers.url,
             authentication=self._authentication(),
             operation_timeout_seconds=max(1, int(options.timeout_s)),
             connection_timeout_ms=self._timeout_ms,
             # By default it writes to the standard output, among our rows.
             logger=pulsar.FileLogger(level, options.log_file or os.devnull),
-            use_tls=brokers.url.startswith("pulsar+ssl:"),
+            use_tls=self._brokers.url.startswith("pulsar+ssl:"),
             tls_trust_certs_file_path=options.ca_file,
             tls_validate_hostname=options.verify_hostname,
             tls_certificate_file_path=options.cert_file,
@@ -213,7 +234,7 @@ class Client:
         """
         latest = self._pulsar.MessageId.latest
         with self._opened(topic, latest) as reader:
-            found = reader.last_within(_PATIENCE_MS)
+            found = reader.newest_within(_PATIENCE_MS)
         for seconds in _LOOKED_BACK_SECONDS:
             if found is None:
                 with self._opened(topic, latest) as reader:
@@ -335,6 +356,20 @@ class BrokerReader:
             except self._client.timed_out:
                 return None
 
+    def newest_within(self, patience_ms: int) -> Place | None:
+        """Where the last message of the next entry stands; None if there is none.
+
+        If the reader began at the last entry of the topic, all that is behind came later: whoever
+        waited for its end might never reach it.
+
+        Args:
+            patience_ms: As of `last_within`.
+
+        Raises:
+            BrokerError: The broker cannot be asked.
+        """
+        return self._last_within(patience_ms, is_last_of_entry)
+
     def last_within(self, patience_ms: int) -> Place | None:
         """Where the last message from here on stands; None if there is none.
 
@@ -345,8 +380,13 @@ class BrokerReader:
         Raises:
             BrokerError: The broker cannot be asked.
         """
+        return self._last_within(patience_ms, lambda _: False)
+
+    def _last_within(
+        self, patience_ms: int, is_enough: Callable[[pulsar.Message], bool]
+    ) -> Place | None:
         last = None
-        while self.has_more():
+        while (last is None or not is_enough(last)) and self.has_more():
             with self._client.telling(f"the last message of {self._topic}"):
                 try:
                     last = self._reader.read_next(patience_ms)

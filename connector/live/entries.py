@@ -51,6 +51,8 @@ UNTOLD: Final = frozenset(
 """Columns of which a client tells nothing."""
 
 _RUN_BYTES: Final = 1 << 20
+_MAX_BATCH_MESSAGES: Final = 1 << 24
+"""More do not fit in the largest entry: a broker that says so would have us fill up memory."""
 _NO_SEQUENCE_ID: Final = 0
 _NO_MEMBER: Final = b"\0\0\0\x04\x18\0\x20\1"
 """A member of a batch that was compacted out: payload_size 0, compacted_out."""
@@ -89,13 +91,14 @@ class LiveEntries:
             messages: Messages, in the order of a reader.
 
         Raises:
-            BrokerError: The messages of a batch are not in order, or a message cannot stand in an
-                entry.
+            BrokerError: The messages are not in order, or a message cannot stand in an entry.
         """
         frames: list[bytes] = []
         size_bytes = 0
         first = last = EntryId(-1, -1)
         for entry_id, members in groupby(messages, entry_of):
+            if entry_id <= last:
+                raise self._error(entry_id, f"it comes behind one of {tuple(last)}")
             is_next = entry_id == (last.ledger_id, last.entry_id + 1)
             if frames and (not is_next or size_bytes >= _RUN_BYTES):
                 yield self._run(first, frames)
@@ -117,13 +120,15 @@ class LiveEntries:
         try:
             return self._entry(members)
         except (ValueError, OverflowError) as error:
-            message = f"a message of the broker's cannot be taken: {error}"
-            raise BrokerError(
-                message,
-                object_key=self._object_key,
-                ledger_id=entry_id.ledger_id,
-                entry_id=entry_id.entry_id,
-            ) from error
+            raise self._error(entry_id, error) from error
+
+    def _error(self, entry_id: EntryId, reason: object) -> BrokerError:
+        return BrokerError(
+            f"a message of the broker's cannot be taken: {reason}",
+            object_key=self._object_key,
+            ledger_id=entry_id.ledger_id,
+            entry_id=entry_id.entry_id,
+        )
 
     def _entry(self, members: Sequence[pulsar.Message]) -> bytes:
         first = members[0]
@@ -143,13 +148,17 @@ class LiveEntries:
 
     def _batch(self, members: Sequence[pulsar.Message]) -> bytes:
         parts: list[bytes] = []
+        count = 0
         for each in members:
             index = each.message_id().batch_index()
-            count = len(parts)
             if index < count:
                 text = f"message {index} of a batch comes behind message {count - 1}"
                 raise ValueError(text)
-            parts += [_NO_MEMBER] * (index - count)
+            if index >= _MAX_BATCH_MESSAGES:
+                text = f"message {index} of a batch: none has so many"
+                raise ValueError(text)
+            parts.append(_NO_MEMBER * (index - count))
+            count = index + 1
             message = self._message(each)
             own = single_message_metadata(message, _NO_SEQUENCE_ID)
             parts.append(b"".join((len(own).to_bytes(4), own, message.payload or b"")))
@@ -157,7 +166,7 @@ class LiveEntries:
         metadata = batch_metadata(
             self._message(members[0]),
             (_NO_SEQUENCE_ID, _NO_SEQUENCE_ID),
-            message_count=len(parts),
+            message_count=count,
             compression=NONE,
             uncompressed_bytes=len(payload),
         )

@@ -1,0 +1,83 @@
+"""What brokers give is checked before it is taken: they may say anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from arrow_io.errors import BrokerError, OptionError
+from arrow_io.read_report import ReadReport
+from connector.live.broker import Brokers, Client, EntryId, Place
+from connector.live.entries import LiveEntries
+from connector.topic_name import TopicName
+from tests.support.entries import Message, encode_entry
+from tests.support.live_topics import ClientMessage
+from tests.support.reference import decode_topic
+
+_TOPIC: Final = TopicName.parse("orders")
+[_MESSAGE] = decode_topic([(0, [encode_entry([Message(payload=b"a")], batched=False)])])
+
+
+def _given(ledger_id: int, entry_id: int, batch_index: int, batch_size: int = 0) -> ClientMessage:
+    of = replace(_MESSAGE, ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index)
+    return ClientMessage(of, batch_size)
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        ([(5, 1, -1), (5, 0, -1)], "behind one of"),
+        ([(5, 1, -1), (4, 2, -1)], "behind one of"),
+        ([(5, 0, 0), (5, 1, 0), (5, 0, 1)], "behind one of"),
+        ([(5, 0, 1), (5, 0, 0)], "comes behind message 1"),
+        ([(5, 0, 0), (5, 0, 0)], "comes behind message 0"),
+        ([(5, 0, -1), (5, 0, -1)], "which is no batch"),
+        ([(5, 0, (1 << 31) - 1)], "none has so many"),
+    ],
+)
+def test_messages_that_cannot_be_are_no_rows(
+    messages: list[tuple[int, int, int]], said: str
+) -> None:
+    """Neither in another order, nor twice, nor so many that memory is filled with them."""
+    given = [_given(*each) for each in messages]
+    with pytest.raises(BrokerError, match=said):
+        list(LiveEntries("orders", ReadReport(), has_binary_keys=False).runs(given))
+
+
+@dataclass(slots=True)
+class _BusyReader:
+    """A reader of a topic to which messages come as fast as they are read."""
+
+    given: int = 0
+
+    def has_message_available(self) -> bool:
+        return True
+
+    def read_next(self, timeout_ms: int) -> ClientMessage:
+        del timeout_ms
+        assert self.given < 10, "it never ends"
+        self.given += 1
+        entry, index = divmod(self.given, 3)
+        return _given(7, entry, index, batch_size=3)
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_end_of_a_busy_topic_is_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits until nothing comes any more would wait for ever."""
+    library: Any = SimpleNamespace(create_reader=lambda *_, **__: _BusyReader(), close=lambda: None)
+    with Brokers.of("pulsar://localhost:1", {}).connected() as client:
+        monkeypatch.setattr(client, "_client", library)
+        assert client.last(_TOPIC, EntryId(0, 0)) == Place(EntryId(7, 0), EntryId(7, 0))
+
+
+@pytest.mark.parametrize("url", ["pulsar://host:port", "pulsar://host:99999"])
+def test_urls_that_the_client_refuses_are_wrong_options(url: str) -> None:
+    """Not an error of the library's, which has the token in its frames."""
+    with pytest.raises(OptionError, match="finds no hosts in") as caught:
+        Client(Brokers.of(url, {"token": "secret"}))
+    assert caught.value.__context__ is None
