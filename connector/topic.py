@@ -284,6 +284,12 @@ def brokers_of(request: TopicRequest) -> Brokers | None:
             message = f"{option_name('live_options')} need {option_name('live')}"
             raise OptionError(message)
         return None
+    if request.transactions == "all":
+        message = (
+            f"{option_name('transactions', 'all')} and {option_name('live')}: of transactions that"
+            " are not committed brokers give nothing"
+        )
+        raise OptionError(message)
     return Brokers.of(request.live, request.live_options or {})
 
 
