@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.columns import Origin
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from connector.increments.increment import Increments, execute_increment
-from connector.live.broker import BEGINNING, EntryId, place_of
+from connector.live.broker import BEGINNING, EntryId, is_last_of_entry, place_of
 from connector.live.entries import UNTOLD, LiveEntries, has_binary_keys
 from connector.scan.execution import RowGiver, tally_of
 from connector.scan.topic_read import TopicRead
 from connector.scan.topic_scan import DEFAULT_TASK_BYTES
+
+_MOST_AT_ONCE: Final = 100_000
+"""After so many messages of a topic it is the turn of the others: a busy one may never end."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -117,6 +120,7 @@ class _Followed:
                 yield batch
 
     def _messages(self) -> Iterator[pulsar.Message]:
+        count = 0
         while self._reader.has_more():
             message = self._reader.next_soon()
             if message is None:
@@ -124,3 +128,6 @@ class _Followed:
                 return
             if place_of(message).end > self._until:
                 yield message
+                count += 1
+                if count >= _MOST_AT_ONCE and is_last_of_entry(message):
+                    return

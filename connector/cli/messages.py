@@ -77,6 +77,9 @@ def tail(
     offloaded, or messages with --live, as they come.
     """
     pause = duration("--interval", interval)
+    if follow and (given.end is not None or given.view != "all"):
+        message = "--follow has no end, and prints all that comes: leave --end and --view out"
+        raise OptionError(message)
     catalog = open_catalog(url, **given.of_catalog()) if follow else None
     with _opened(url, topic, given, catalog) as dataset:
         shown, published = dataset.schema.names, _names(dataset)["__publish_time__"]

@@ -197,3 +197,10 @@ def test_tail_follows_what_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None
             "tail", bucket.url, TOPIC, "-n1", "--follow", "--interval", "90s", "--value", "raw"
         )
     assert [each["__value__"] for each in found] == ["4", "5", "6"]
+
+
+@pytest.mark.parametrize("option", [("--end", "9:0"), ("--view", "latest")])
+def test_tail_follows_without_an_end_and_all_messages(option: tuple[str, str]) -> None:
+    """What comes would not be what is asked for, or nothing would come, without a word."""
+    result = run("tail", "memory://nowhere", TOPIC, "--follow", *option, ends=USAGE)
+    assert "leave --end and --view out" in " ".join(result.stderr.split())

@@ -18,7 +18,7 @@ from arrow_io.errors import (
     TrimmedEntriesError,
 )
 from arrow_io.read_report import ReadReport, Unit
-from connector import open_topic
+from connector import following, open_topic
 from connector.following import new_of_brokers
 from connector.live.broker import Brokers, EntryId
 from connector.live.entries import UNTOLD
@@ -222,7 +222,10 @@ def test_brokers_that_give_nothing_are_an_error() -> None:
         ({"live": "http://host:8080"}, "is not the URL of brokers"),
         ({"live": "pulsar://me:secret@host:6650"}, "credentials in the URL"),
         ({"live": 1}, "must be the URL of brokers"),
+        ({"live": "pulsar://[::1"}, "is not the URL of brokers"),
+        ({"live": LIVE_URL, "transactions": "all"}, "that are not committed"),
         ({"live_options": {"token": "t"}}, "need"),
+        ({"live": LIVE_URL, "live_options": {"timeout_s": 1e12}}, "timeout_s is at most"),
         ({"live": LIVE_URL, "live_options": {"tokens": "t"}}, "unknown live option 'tokens'"),
         ({"live": LIVE_URL, "live_options": {"timeout_s": 0}}, "a number of seconds above 0"),
     ],
@@ -250,3 +253,19 @@ def test_what_comes_is_followed() -> None:
                 found.append([x for batch in new_rows(report) for x in batch[0].to_pylist()])
                 assert report.rows == len(found[-1])
         assert found == [[], [b"f"], [b"g"], []]
+
+
+def test_a_busy_topic_leaves_the_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its messages would be gathered, and none printed, as long as more come."""
+    monkeypatch.setattr(following, "_MOST_AT_ONCE", 2)
+    with memory_bucket(offload(_LEDGERS[:1])) as bucket, live_brokers({TOPIC: _LEDGERS}) as brokers:
+        scan = open_topic(bucket.url, TOPIC, live=LIVE_URL, columns=["__value__"]).scan
+        batch = encode_entry([Message(payload=each) for each in (b"g", b"h")], batched=True)
+        more = [_message(b"f"), batch, _message(b"i")]
+        brokers.ledgers = {TOPIC: [*_LEDGERS, (12, more)]}
+        with new_of_brokers(Brokers.of(LIVE_URL, {}), scan) as new_rows:
+            turns = [
+                [x for batch in new_rows(ReadReport()) for x in batch[0].to_pylist()]
+                for _ in range(3)
+            ]
+    assert turns == [[b"f", b"g", b"h"], [b"i"], []]
