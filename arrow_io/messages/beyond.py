@@ -29,6 +29,14 @@ class Beyond(Protocol):
             PulsarOffloadError: It cannot be asked.
         """
 
+    def adopts(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether a message in chunks that begins with an entry, and ends behind, is given there.
+
+        Args:
+            ledger_id: The ledger of its first chunk.
+            entry_id: The entry of its first chunk.
+        """
+
     def completed(
         self, first_chunks: Collection[tuple[int, int]], report: ReadReport
     ) -> Iterator[tuple[tuple[int, int], EntryRun]]:

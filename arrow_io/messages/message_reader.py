@@ -166,8 +166,12 @@ class MessageReader:
 
     def _completed(self) -> Iterator[MessageColumns]:
         """Messages in chunks that end behind the last entry."""
+        if self._beyond is None:
+            return
         firsts = {(each.ledger_id, each.entry_id): each for each in self._chunks.first_chunks()}
-        if self._beyond is None or not firsts:
+        for place in [place for place in firsts if self._beyond.adopts(*place)]:
+            self._chunks.complete(firsts.pop(place))
+        if not firsts:
             return
         for first_chunk, run in self._beyond.completed(firsts, self._tally.report):
             self._chunks.complete(firsts[first_chunk])

@@ -42,6 +42,8 @@ class LiveTail:
             here.
         met: The first entry that had a message when this was made; None if none had.
         has_binary_keys: Whether the schema says that keys are bytes.
+        adopted: Ranges of entries before the first, both ends inclusive, ascending: messages in
+            chunks that begin there are given here, for nobody reads their first chunks.
     """
 
     brokers: Brokers
@@ -50,6 +52,7 @@ class LiveTail:
     until: Place
     met: EntryId | None
     has_binary_keys: bool = False
+    adopted: tuple[tuple[EntryId, EntryId], ...] = ()
 
     @property
     def last(self) -> EntryId:
@@ -139,13 +142,26 @@ class LiveTail:
         start = EntryId(self.ledger_id, first_entry_id) if first_entry_id else self.first
         stop = EntryId(self.ledger_id, last_entry_id)
         with self.brokers.connected() as client:
-            messages = self._messages(client, self.first, stop)
-            # What begins before is given by whoever reads its first chunk.
-            own = (each for each, place in messages if start <= place.end <= stop)
+            messages = self._messages(client, min(self.first, *self._adopted_from()), stop)
+            # What else begins before is given by whoever reads its first chunk.
+            own = (
+                each
+                for each, place in messages
+                if start <= place.end <= stop
+                and (place.begin >= self.first or self.adopts(*place.begin))
+            )
             for run in self._entries(tally.report).runs(own):
                 run.owned = owned
                 yield run
             self._check_beginning(client, tally)
+
+    def _adopted_from(self) -> list[EntryId]:
+        return [first for first, _ in self.adopted[:1]] or [self.first]
+
+    def adopts(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether a message in chunks that begins with an entry, and ends behind, is given here."""
+        at = EntryId(ledger_id, entry_id)
+        return any(first <= at <= last for first, last in self.adopted)
 
     def delivers(self, ledger_id: int, entry_id: int, *, is_chunked: bool) -> bool | None:
         """Whether a client is given the messages of an entry; if not, they were aborted.

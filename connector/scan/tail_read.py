@@ -2,32 +2,82 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from arrow_io.columns import Origin
+from connector.live.broker import EntryId
 from connector.live.entries import UNTOLD
+from connector.live.tail import LiveTail
 from connector.scan.topic_read import EntryRange, TopicRead
 
 if TYPE_CHECKING:
-    from connector.live.tail import LiveTail
+    from collections.abc import Iterator, Sequence
+
+    from arrow_io.ledger import Ledger
     from connector.scan.read_options import ReadOptions
 
 
-def tail_read(tail: LiveTail, options: ReadOptions) -> TopicRead | None:
-    """What has to be read of a tail; None if no row of it lies within the bounds.
+_ADOPTED_BLOCKS: Final = 1
+"""In so many of the bucket's last data blocks chunks are looked for that nobody reads."""
+
+
+def continued(read: TopicRead, tail: LiveTail | None) -> TopicRead:
+    """What is read of a topic's objects, with its tail behind.
+
+    The tail gives messages in chunks that begin near the end of the objects where nobody reads.
+
+    Args:
+        read: What is read of the objects.
+        tail: The tail; None if there is none.
+    """
+    if tail is None:
+        return read
+    unread = (gap for each in _last_blocks(read.ledgers) for gap in _unread(read, each))
+    return replace(read, beyond=replace(tail, adopted=tuple(unread)))
+
+
+def _last_blocks(ledgers: Sequence[Ledger]) -> list[EntryRange]:
+    """The entries of the last data blocks, ascending."""
+    found: list[EntryRange] = []
+    left = _ADOPTED_BLOCKS
+    for ledger in reversed(ledgers):
+        blocks = ledger.blocks(0, ledger.last_entry_id)[-left:]
+        if blocks:
+            first = blocks[0].first_entry_id
+            found.append(EntryRange(ledger.ledger_id, first, ledger.last_entry_id))
+        left -= len(blocks)
+        if not left:
+            break
+    return found[::-1]
+
+
+def _unread(read: TopicRead, wanted: EntryRange) -> Iterator[tuple[EntryId, EntryId]]:
+    """Which of some entries nobody reads, as first and last of each stretch."""
+    ledger_id, first, end = wanted
+    for _, start, last in (*read.ranges_within(wanted), EntryRange(ledger_id, end + 1, end + 1)):
+        if first < start:
+            yield EntryId(ledger_id, first), EntryId(ledger_id, start - 1)
+        first = last + 1
+
+
+def tail_read(read: TopicRead, options: ReadOptions) -> TopicRead | None:
+    """What has to be read of a topic's tail; None if it has none, or no row within the bounds.
 
     It is read whole, or not at all: only whoever reads from its beginning on meets where messages
     in chunks begin.
 
     Args:
-        tail: The tail.
-        options: How it is read.
+        read: What is read of the topic's objects, with its tail behind (`continued`).
+        options: How the tail is read.
     """
+    tail = read.beyond
+    if not isinstance(tail, LiveTail):
+        return None
     bounds = options.bounds
     is_before = bounds.end_id is not None and bounds.end_id <= (*tail.first, 0)
     is_behind = bounds.start_id is not None and bounds.start_id[:2] > tail.last
     if tail.first > tail.last or is_before or is_behind:
         return None
     whole = EntryRange(tail.ledger_id, 0, tail.last_entry_id)
-    origin = Origin(str(tail.topic), tail.topic.partition, UNTOLD)
+    origin = replace(read.origin, untold=UNTOLD)
     return TopicRead(origin, (tail,), (whole,), options)

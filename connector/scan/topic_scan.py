@@ -11,7 +11,7 @@ from arrow_io.lazy import cached_property
 from connector.filters import ArrowFilter, BothFilters
 from connector.scan.outcomes import with_outcomes
 from connector.scan.pruning import topic_read, uncounted
-from connector.scan.tail_read import tail_read
+from connector.scan.tail_read import continued, tail_read
 from connector.scan.topic_read import Skipped
 
 if TYPE_CHECKING:
@@ -120,21 +120,20 @@ class Scan:
 
     @cached_property
     def _reads(self) -> list[TopicRead]:
-        reads = [topic_read(topic, self.options, self.statistics) for topic in self.topics]
+        reads = [
+            continued(topic_read(topic, self.options, self.statistics), self.tails.get(topic.topic))
+            for topic in self.topics
+        ]
         if self.view is not None:
             reads = [self.view.narrowed(number, each) for number, each in enumerate(reads)]
         return [
-            replace(
-                with_outcomes(read, topic.data, self.statistics),
-                beyond=self.tails.get(topic.topic),
-            )
+            with_outcomes(read, topic.data, self.statistics)
             for topic, read in zip(self.topics, reads, strict=True)
         ]
 
     @cached_property
     def _tail_reads(self) -> list[TopicRead | None]:
-        tails = [self.tails.get(topic.topic) for topic in self.topics]
-        reads = [None if each is None else tail_read(each, self.options) for each in tails]
+        reads = [tail_read(each, self.options) for each in self._reads]
         if self.view is None:
             return reads
         return [

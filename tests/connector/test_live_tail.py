@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
 
 import pyarrow.compute as pc
 import pytest
@@ -86,12 +87,15 @@ def test_a_topic_is_the_same_wherever_its_ledgers_are(topic: Topic, data: st.Dat
         expected = _expected(topic, count, brokers)
 
         table = dataset.to_table()
+        counts = dataset.report
 
         assert _comparable(rows_of(table), end) == _comparable(expected, end)
         assert dataset.count_rows() == table.num_rows == dataset.report.rows
         assert pickle.loads(pickle.dumps(dataset)).to_table().equals(table)
         wanted = data.draw(st.integers(0, table.num_rows + 1), label="last rows")
-        assert dataset.tail(wanted).equals(table.slice(max(0, table.num_rows - wanted)))
+        if not counts.ended_beyond:
+            # Else they may begin before the entries that the last rows are looked for in.
+            assert dataset.tail(wanted).equals(table.slice(max(0, table.num_rows - wanted)))
         assert dataset.head(wanted).equals(table.slice(0, wanted))
 
 
@@ -107,31 +111,25 @@ def test_bounds_and_filters_hold_behind_the_bucket_too(topic: Topic, data: st.Da
     with (
         memory_bucket(offload(topic.ledgers[:count], block_bytes=400)) as bucket,
         live_brokers({TOPIC: topic.ledgers}),
+        patch("connector.scan.tail_read._ADOPTED_BLOCKS", 1000),
     ):
         options: dict[str, Any] = {"live": LIVE_URL, "columns": _COLUMNS}
         whole = open_topic(bucket.url, TOPIC, **options).to_table()
         within = open_topic(bucket.url, TOPIC, start=start, end=end, **options)
-        rows = [row for row in rows_of(whole) if _is_within(row, start, end)]
-        if _begins_before(topic, rows, start):
-            return
-        assert rows_of(within.to_table()) == rows
+        # Whoever gives a chunked message that begins before the start may tell less of it.
+        stop = topic.ledgers[count - 1][0], len(topic.ledgers[count - 1][1]) - 1
+        rows = _comparable([x for x in rows_of(whole) if _is_within(x, start, end)], stop)
+        assert _comparable(rows_of(within.to_table()), stop) == rows
         named = pc.field("__key__") == data.draw(st.sampled_from(["", "a"]))
         assert within.to_table(filter=named).equals(within.to_table().filter(named))
         latest = open_topic(bucket.url, TOPIC, start=start, end=end, view="latest", **options)
-        assert rows_of(latest.to_table()) == _latest(rows)
+        assert _comparable(rows_of(latest.to_table()), stop) == _latest(rows)
         assert latest.count_rows() == len(_latest(rows))
 
 
 def _is_within(row: Row, start: tuple[int, int] | None, end: tuple[int, int] | None) -> bool:
     at = row["__ledger_id__"], row["__entry_id__"]
     return (start is None or at >= start) and (end is None or at < end)
-
-
-def _begins_before(topic: Topic, rows: list[Row], start: tuple[int, int] | None) -> bool:
-    """Whether a row begins before the start."""
-    begun = {_position(x): x.first_chunk for x in decode_topic(topic.ledgers) if x.first_chunk}
-    firsts = (begun.get((row["__ledger_id__"], row["__entry_id__"])) for row in rows)
-    return any(start is not None and each is not None and each < start for each in firsts)
 
 
 def _latest(rows: list[Row]) -> list[Row]:
