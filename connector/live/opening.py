@@ -10,7 +10,7 @@ from arrow_io.errors import TopicNotFoundError
 from connector.live.broker import BEGINNING, EntryId
 from connector.live.entries import has_binary_keys
 from connector.live.tail import LiveTail
-from connector.topic_name import TopicName, select_topics, topic_names
+from connector.topic_name import TopicName, namespaces_of, select_topics, topic_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -75,8 +75,10 @@ def partitions_of_brokers(
         try:
             bases |= {each.base for each in select_topics(name, available)}
         except TopicNotFoundError:
-            # Nothing of it is offloaded.
-            bases.add(TopicName.parse(name).base)
+            # Nothing of it is offloaded. Some brokers make the topic when they are asked, so they
+            # are not asked for a glob.
+            if namespaces_of(name) is not None:
+                bases.add(TopicName.parse(name).base)
     with brokers.connected() as client, ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
         found = [name for names in executor.map(client.partitions, bases) for name in names]
     return [each for each in found if each.partition >= 0]

@@ -194,12 +194,16 @@ def test_partitions_of_which_nothing_is_offloaded() -> None:
     ledgers = {names[0]: _LEDGERS, names[1]: _LEDGERS[:1], names[2]: []}
     managed_ledger = "public/default/persistent/orders-partition-0"
     objects = offload(_LEDGERS[:2], managed_ledger=managed_ledger)
-    with memory_bucket(objects) as bucket, live_brokers(ledgers):
+    with memory_bucket(objects) as bucket, live_brokers(ledgers) as brokers:
         for wanted in (TOPIC, "ord*"):
             table = open_topic(bucket.url, wanted, live=LIVE_URL).to_table()
             assert table.column("__partition__").to_pylist() == [0] * 5 + [1] * 2
         one = open_topic(bucket.url, names[1], live=LIVE_URL)
         assert _values(one) == [b"a", b"b"]
+        asked = len(brokers.asked)
+        with pytest.raises(TopicNotFoundError):
+            open_topic(bucket.url, "no*", live=LIVE_URL)
+        assert len(brokers.asked) == asked
         # A topic without partitions: to ask a client for it would make it.
         with pytest.raises(TopicNotFoundError, match="metadata tells that it is there"):
             open_topic(bucket.url, "other", live=LIVE_URL)

@@ -37,11 +37,13 @@ class MemoryBrokers:
         ledgers: All ledgers of each topic or partition, by its full name.
         trimmed_before: Entries before it were deleted.
         openings: How often a client connected.
+        asked: Topics of which it was asked which partitions they have.
     """
 
     ledgers: Mapping[str, Ledgers]
     trimmed_before: EntryId = BEGINNING
     openings: int = 0
+    asked: list[str] = field(default_factory=list)
 
     def messages(self, topic: str) -> list[ReferenceMessage]:
         """What a reader of a topic is given from its beginning on."""
@@ -62,6 +64,7 @@ class MemoryBrokers:
 
     def partitions(self, topic: TopicName) -> list[TopicName]:
         """As `Client.partitions`."""
+        self.asked.append(str(topic))
         known = [type(topic).parse(each) for each in self.ledgers]
         return [each for each in known if each.base == topic] or [topic]
 
