@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import grpc_tools
 import pytest
 from google.protobuf.descriptor_pb2 import (
+    DESCRIPTOR,
     EDITION_2023,
     DescriptorProto,
     FileDescriptorProto,
@@ -127,6 +128,56 @@ def test_files_stay_in_their_folder(name: str) -> None:
     file.message_type.add(name="M")
     info = SchemaInfo("PROTOBUF_NATIVE", schema_data([file], "M", name))
     with pytest.raises(SchemaError, match="is named"):
+        schema_files(TopicSchema(info))
+
+
+@pytest.mark.parametrize("schema_type", ["AVRO", "PROTOBUF", "PROTOBUF_NATIVE"])
+@pytest.mark.parametrize("data", ["", "{", "[" * 100_000])
+def test_definitions_that_are_not_json_are_refused(schema_type: str, data: str) -> None:
+    """Pulsar keeps what a client sends."""
+    with pytest.raises(SchemaError, match="is not JSON"):
+        schema_files(TopicSchema(SchemaInfo(schema_type, data)))
+
+
+def test_a_definition_without_utf8_is_refused() -> None:
+    """JSON can name half a character."""
+    with pytest.raises(SchemaError, match="is not JSON"):
+        schema_files(TopicSchema(SchemaInfo("AVRO", r'"\ud800"')))
+
+
+@pytest.mark.parametrize("descriptor", [5, "é", "A", None])
+def test_descriptors_of_another_form_are_refused(descriptor: object) -> None:
+    """They are the client's, too."""
+    names = {"rootMessageTypeName": "M", "rootFileDescriptorName": "f.proto"}
+    data = json.dumps({"fileDescriptorSet": descriptor, **names})
+    with pytest.raises(SchemaError):
+        schema_files(TopicSchema(SchemaInfo("PROTOBUF_NATIVE", data)))
+
+
+@pytest.mark.parametrize(
+    ("field", "option"),
+    [
+        ({"type": "TYPE_ENUM", "type_name": ".E"}, b"\x80\xb5\x18\x63"),
+        ({"type": "TYPE_STRING"}, b"\x82\xb5\x18\x01\xff"),
+    ],
+    ids=["a number without a name", "bytes that are no text"],
+)
+def test_options_that_cannot_be_written_are_refused(field: dict[str, str], option: bytes) -> None:
+    """No compiler makes such ones."""
+    library = FileDescriptorProto()
+    DESCRIPTOR.CopyToProto(library)
+    file = FileDescriptorProto(name="f.proto", syntax="proto3", dependency=[library.name])
+    file.enum_type.add(name="E").value.add(name="A", number=0)
+    file.extension.add(
+        name="x",
+        number=50_000,
+        label="LABEL_OPTIONAL",
+        extendee=".google.protobuf.MessageOptions",
+        **field,
+    )
+    file.message_type.add(name="M").options.MergeFromString(option)
+    info = SchemaInfo("PROTOBUF_NATIVE", schema_data([library, file], "M", "f.proto"))
+    with pytest.raises(SchemaError, match="option"):
         schema_files(TopicSchema(info))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import SchemaError
@@ -37,7 +38,8 @@ def schema_files(schema: TopicSchema) -> dict[str, bytes]:
         schema: The schemas.
 
     Raises:
-        SchemaError: A protobuf file has a name that leads out of the folder.
+        SchemaError: A definition cannot be read, or a protobuf file has a name that leads out of
+            the folder.
     """
     files = {ALL_VERSIONS_FILE: f"{schemas_json(schema, timestamp_ms=0)}\n".encode()}
     for version, info in registered_versions(schema):
@@ -58,17 +60,28 @@ def _parts(info: SchemaInfo) -> Iterator[tuple[str, SchemaInfo]]:
 def _files(info: SchemaInfo) -> Iterator[tuple[str, bytes]]:
     """The ends of the names, and the bytes; none if there is no definition to be kept."""
     if info.type in {"AVRO", "JSON"}:
-        definition = json.dumps(json.loads(info.data), indent=2, ensure_ascii=False)
-        yield ".avsc", f"{definition}\n".encode()
+        with _readable():
+            definition = json.dumps(json.loads(info.data), indent=2, ensure_ascii=False).encode()
+        yield ".avsc", definition + b"\n"
     if info.type in {"PROTOBUF", "PROTOBUF_NATIVE"}:
-        described = json.loads(info.data)
+        with _readable():
+            described = json.loads(info.data)
         if not isinstance(described, dict) or "fileDescriptorSet" not in described:
             yield ".avsc", info.data.encode()
             return
-        yield ".desc", base64.b64decode(described["fileDescriptorSet"])
         pool, files = proto_files(info.data)
+        yield ".desc", base64.b64decode(described["fileDescriptorSet"])
         for file in files:
             yield f"/{_checked_name(file.name)}", proto_text(file, pool).encode()
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Say what is wrong with JSON that is no schema."""
+    try:
+        yield
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"the schema is not JSON: {error}") from error
 
 
 def _checked_name(name: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import descriptor_pb2, text_encoding, text_format
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -50,7 +51,8 @@ def proto_text(file: FileDescriptorProto, pool: DescriptorPool) -> str:
         pool: Has the file, and so has checked it; defines the custom options that it uses.
 
     Raises:
-        SchemaError: A reserved name is not a name.
+        SchemaError: A reserved name is not a name, or an option has a value that has none, or is
+            malformed.
     """
     writer = _FileWriter(file, pool)
     writer.write()
@@ -267,7 +269,10 @@ class _FileWriter:
         except KeyError:
             read = options
         else:
-            read = GetMessageClass(defined).FromString(options.SerializeToString())
+            try:
+                read = GetMessageClass(defined).FromString(options.SerializeToString())
+            except DecodeError as error:
+                raise SchemaError(f"options of the schema are malformed: {error}") from error
         self._left_out += len(UnknownFieldSet(read))
         yield from _values_of(read, "")
 
@@ -287,7 +292,11 @@ def _value_text(field: FieldDescriptor, value: Any) -> str:  # noqa: ANN401 - of
     if field.message_type is not None:
         return f"{{ {text_format.MessageToString(value, as_one_line=True)} }}"
     if field.enum_type is not None:
-        return str(field.enum_type.values_by_number[value].name)
+        named = field.enum_type.values_by_number.get(value)
+        if named is None:
+            message = f"{value}, which option {field.full_name} has, is no value of its enum"
+            raise SchemaError(message)
+        return str(named.name)
     if isinstance(value, str | bytes):
         return _quoted(value)
     return str(value).lower() if isinstance(value, bool) else repr(value)
