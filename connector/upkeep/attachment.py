@@ -121,6 +121,18 @@ def _infos(topics: Sequence[TopicLedgers]) -> list[LedgerInfo]:
 def _of_topic(catalog: Catalog, topics: Sequence[TopicLedgers]) -> Iterator[Check]:
     """What the bucket and the metadata say of each other."""
     problems = [str(error) for each in topics for error in each.problems]
+    problems += [
+        f"ledger {ledger.ledger_id} of {each.topic} is in BookKeeper alone"
+        for each in topics
+        for ledger in each.pending
+    ]
+    problems += [
+        f"ledger {ledger.ledger_id} of {each.topic} is in the bucket, and the metadata does not"
+        " have it as offloaded"
+        for each in topics
+        for ledger in each.unread
+        if ledger.state.is_stray
+    ]
     count = sum(len(each.ledgers) for each in topics)
     text = f"{counted(count, 'ledger')} of the metadata can be read"
     yield _check("ledgers", problems[:1], text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -13,6 +14,11 @@ from arrow_io.messages.message_metadata import Message
 from arrow_io.storage.location import Location
 from connector import open_catalog, write_messages
 from connector.catalog.metadata.admin_client import AdminApi
+from connector.catalog.metadata.managed_ledger import (
+    parse_managed_ledger_info,
+    serialize_managed_ledger_info,
+)
+from connector.topic_name import TopicName
 from connector.upkeep.attachment import Verdict, check_attachment
 from tests.support.admin_server import Answer, running_admin_server
 from tests.support.command_line import FOUND, USAGE, cells, lines_of, run
@@ -350,3 +356,16 @@ def test_the_command(sales: Written, cluster: AdminServer) -> None:
     _retention(0, 0)(cluster)
     run("attach", *given, "--check", ends=FOUND)
     assert "--check tells what to put there" in run("attach", *given, ends=USAGE).stderr
+
+
+def test_ledgers_that_the_cluster_would_not_have(written: Written, cluster: AdminServer) -> None:
+    """The metadata names all that there is, and all that it names is in the bucket."""
+    written.write(partitions=None)
+    file = next(written.folder.rglob("managed-ledger-info.bin"))
+    whole = parse_managed_ledger_info(file.read_bytes(), TopicName.parse("sales"))
+    *_, last = whole.ledgers
+    file.with_name("manifest.json").unlink()  # it tells which bytes were written
+    in_bookkeeper = replace(last, entries=3, size_bytes=90, timestamp_ms=_NOW_MS)
+    for ledgers in ((*whole.ledgers[:-1], in_bookkeeper), (last,)):
+        file.write_bytes(serialize_managed_ledger_info(replace(whole, ledgers=ledgers)))
+        assert _wrong(written.checked(cluster)) == {"ledgers": Verdict.PROBLEM}
