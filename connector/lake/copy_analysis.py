@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Self
 
@@ -12,7 +12,7 @@ from connector.statistics.analysis import unknown_ledgers
 from connector.statistics.segment_writer import SegmentWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from arrow_io.ledger import Ledger
     from connector.scan.topic_read import TopicRead
@@ -25,8 +25,8 @@ _place: Final = attrgetter("topic", "ledger_id", "first_entry_id")
 class CopyAnalysis:
     """Writes the segments of ledgers that tasks read whole; a context manager, to write the rest.
 
-    The tasks of a ledger may be of several commits. If the folder cannot be written to, a warning
-    says so, and nothing more is learned: what is copied does not depend on it.
+    The tasks of a ledger may be of several commits. If the folder cannot be read or written to, a
+    warning says so, and nothing more is learned: what is copied does not depend on it.
 
     Args:
         statistics: The folder.
@@ -47,7 +47,8 @@ class CopyAnalysis:
 
     def __exit__(self, *exc_info: object) -> None:
         """Write what is left, behind an error too."""
-        self._try(self._writer.write)
+        with self._spared():
+            self._writer.write()
 
     def wanted(self, reads: Iterable[TopicRead]) -> dict[str, frozenset[int]]:
         """By topic, the ledgers whose segments tasks are to make: of which nothing is known yet.
@@ -58,8 +59,11 @@ class CopyAnalysis:
         for read in [] if self._has_failed else reads:
             topic = read.origin.topic
             if topic not in self._unknown:
-                unknown = unknown_ledgers(self._writer.statistics, topic, read.ledgers)
-                self._unknown[topic] = {each.ledger_id for each in unknown}
+                with self._spared():
+                    unknown = unknown_ledgers(self._writer.statistics, topic, read.ledgers)
+                    self._unknown[topic] = {each.ledger_id for each in unknown}
+            if self._has_failed:
+                return {}
             found[topic] = frozenset(
                 each.ledger_id
                 for each in read.ranges
@@ -86,11 +90,11 @@ class CopyAnalysis:
             ledger = by_topic[part.topic].ledger(part.ledger_id)
             if part.last_entry_id == ledger.last_entry_id:
                 del self._parts[part.topic, part.ledger_id]
-                if _is_as_long(ledger, mine):
+                if _is_as_long(ledger, mine) and not self._has_failed:
                     self._unknown[part.topic].discard(part.ledger_id)
-                    rows = (row for each in mine for row in each.segments)
-                    self._try(partial(self._writer.add_segments, rows))
-                    whole += 1
+                    with self._spared():
+                        self._writer.add_segments(row for each in mine for row in each.segments)
+                        whole += 1
         return whole
 
     def _behind(self, topic: str, ledger_id: int) -> int:
@@ -98,11 +102,11 @@ class CopyAnalysis:
         parts = self._parts.get((topic, ledger_id))
         return parts[-1].last_entry_id + 1 if parts else 0
 
-    def _try(self, write: Callable[[], None]) -> None:
-        if self._has_failed:
-            return
+    @contextmanager
+    def _spared(self) -> Iterator[None]:
+        """Learn nothing more behind an error of the folder."""
         try:
-            write()
+            yield
         except PulsarOffloadError as error:
             self._has_failed = True
             message = f"statistics of what was copied are not written: {error}"

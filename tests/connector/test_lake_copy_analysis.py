@@ -278,8 +278,28 @@ def test_a_folder_that_fails_does_not_stop_a_copy(
         )
 
     assert len(told) == 1
+    assert done.analyzed_ledgers == 0
     assert done.rows == table_of(ParquetTable(Location(str(target)))).num_rows == 27
     assert not folder.exists()
+
+
+def test_a_folder_that_is_emptied_does_not_stop_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the copy of one topic learned is looked up for the next one."""
+    statistics = tmp_path / "statistics"
+
+    def emptied(_: TableSummary) -> None:
+        for each in statistics.iterdir():
+            each.unlink()
+
+    monkeypatch.setattr("connector.statistics.segment_writer._FILE_ROWS", 1)
+    given = OPTIONS | {"statistics": statistics, "copied": emptied}
+    url, target = str(golden_topic("int8").objects_folder), f"{tmp_path}/{{topic}}"
+    with pytest.warns(UnusedStatisticsWarning, match="not written") as told:
+        done = copy_topics(url, "int*", target, **given)
+    assert len(told) == 1
+    assert [each.analyzed_ledgers for each in done] == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("options", [{}, {"statistics": "memory://a::file://b"}])
