@@ -188,7 +188,9 @@ def _fields(message: Descriptor) -> list[tuple[object, ...]]:
 
 
 def entry_fields(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor]:
-    """The key and the value of a map."""
+    """The key and the value of a map; raises `SchemaError` if its entries have others."""
     assert field.message_type is not None  # noqa: S101 - asked of maps only
     fields = field.message_type.fields_by_number
+    if set(fields) != {1, 2}:
+        raise SchemaError(f"an entry of the map {field.full_name[:100]!r} is no key and value")
     return fields[1], fields[2]

@@ -22,6 +22,7 @@ from hypothesis import given
 from arrow_io.errors import SchemaError
 from arrow_io.payloads.protobuf_schema import proto_files
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
+from arrow_io.payloads.value_columns import ValueColumns
 from connector.catalog.schemas.files import schema_files
 from connector.catalog.schemas.proto_text import proto_text
 from tests.support.proto_sources import SOURCES
@@ -179,6 +180,35 @@ def test_options_that_cannot_be_written_are_refused(field: dict[str, str], optio
     info = SchemaInfo("PROTOBUF_NATIVE", schema_data([library, file], "M", "f.proto"))
     with pytest.raises(SchemaError, match="option"):
         schema_files(TopicSchema(info))
+
+
+def test_text_that_is_not_utf8_is_refused() -> None:
+    """Descriptors of proto2 may have such text."""
+    file = FileDescriptorProto(name="f.proto")
+    field = {"name": "f", "number": 1, "type": "TYPE_BYTES", "label": "LABEL_OPTIONAL"}
+    file.message_type.add(name="M").field.add(**field).MergeFromString(b"\x3a\x01\xff")
+    info = SchemaInfo("PROTOBUF_NATIVE", schema_data([file], "M", "f.proto"))
+    with pytest.raises(SchemaError, match="UTF-8"):
+        schema_files(TopicSchema(info))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_maps_of_other_entries_are_refused(number: int) -> None:
+    """The library takes them; neither a file nor a column can be made of them."""
+    file = FileDescriptorProto(name="f.proto", syntax="proto3")
+    message = file.message_type.add(name="M")
+    message.field.add(
+        name="f", number=1, type="TYPE_MESSAGE", type_name=".M.FEntry", label="LABEL_REPEATED"
+    )
+    entry = message.nested_type.add(name="FEntry", options={"map_entry": True})
+    for name, its in (("key", 1), ("value", 2)):
+        other = 3 if its == number else its
+        entry.field.add(name=name, number=other, type="TYPE_INT32", label="LABEL_OPTIONAL")
+    schema = TopicSchema(SchemaInfo("PROTOBUF_NATIVE", schema_data([file], "M", "f.proto")))
+    with pytest.raises(SchemaError, match="key and value"):
+        schema_files(schema)
+    with pytest.raises(SchemaError, match="key and value"):
+        assert ValueColumns(schema).fields
 
 
 def test_files_that_import_each_other_are_all_written(tmp_path: Path) -> None:

@@ -51,12 +51,26 @@ def proto_text(file: FileDescriptorProto, pool: DescriptorPool) -> str:
         pool: Has the file, and so has checked it; defines the custom options that it uses.
 
     Raises:
-        SchemaError: A reserved name is not a name, or an option has a value that has none, or is
-            malformed.
+        SchemaError: A reserved name is not a name, text is not UTF-8, a map has other entries than
+            maps have, or an option has a value that has none, or is malformed.
     """
+    if not _is_text(file):
+        raise SchemaError("the descriptor has text that is not UTF-8")
     writer = _FileWriter(file, pool)
     writer.write()
     return writer.text()
+
+
+def _is_text(message: Message) -> bool:
+    """Whether all that is text in a message can be read as such: else it is given as bytes."""
+    for field, found in message.ListFields():
+        for each in found if field.is_repeated else [found]:
+            if field.message_type is not None:
+                if not _is_text(each):
+                    return False
+            elif field.type == field.TYPE_STRING and isinstance(each, bytes):
+                return False
+    return True
 
 
 def _quoted(text: str | bytes) -> str:
@@ -179,6 +193,8 @@ class _FileWriter:
         entry = nested.get(field.type_name)
         told = self._bracketed(self._field_options(field))
         if entry is not None and entry.options.map_entry:
+            if [each.number for each in entry.field] != [1, 2]:
+                raise SchemaError(f"an entry of the map {field.name!r} is no key and value")
             key, value = entry.field
             types = f"{self._type(key)}, {self._type(value)}"
             self._line(f"map<{types}> {field.name} = {field.number}{told};")
