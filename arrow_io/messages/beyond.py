@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 class Beyond(Protocol):
     """Whoever has the entries behind the last one: a broker."""
 
+    def reaches(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether a client is given messages from an entry on; none behind an open transaction.
+
+        Args:
+            ledger_id: The ledger of the entry.
+            entry_id: The entry.
+        """
+
     def delivers(self, ledger_id: int, entry_id: int, *, is_chunked: bool) -> bool | None:
         """Whether a client is given the messages of an entry; if not, they were aborted.
 

@@ -357,8 +357,11 @@ class MessageReader:
 
     def _later_outcome(self, ids: tuple[int, int], ledger_id: int, entry: list[int]) -> Outcome:
         """What became of a transaction behind the last entry; it has a message in this one."""
-        if self._beyond is None or ids in self._later_outcomes:
-            return self._later_outcomes.get(ids, Outcome.OPEN)
+        if self._beyond is None or not self._beyond.reaches(ledger_id, entry[layout.ENTRY_ID]):
+            # Whatever else of it is given: rows must not depend on what is read together.
+            return Outcome.OPEN
+        if ids in self._later_outcomes:
+            return self._later_outcomes[ids]
         is_chunked = bool(entry[layout.FLAGS] & layout.CHUNKED)
         if is_chunked and entry[layout.CHUNK_ID]:
             return Outcome.OPEN

@@ -163,6 +163,15 @@ class LiveTail:
         at = EntryId(ledger_id, entry_id)
         return any(first <= at <= last for first, last in self.adopted)
 
+    def reaches(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether a client was given messages from an entry on, when this was made.
+
+        Args:
+            ledger_id: The ledger of the entry.
+            entry_id: The entry.
+        """
+        return (ledger_id, entry_id) <= self.last
+
     def delivers(self, ledger_id: int, entry_id: int, *, is_chunked: bool) -> bool | None:
         """Whether a client is given the messages of an entry; if not, they were aborted.
 
@@ -179,7 +188,7 @@ class LiveTail:
             BrokerError: As of `entry_runs`.
         """
         at = EntryId(ledger_id, entry_id)
-        if at > self.last:
+        if not self.reaches(*at):
             return None
         with self.brokers.connected() as client:
             begins = (place.begin for _, place in self._messages(client, at, self.last))

@@ -18,13 +18,15 @@ from arrow_io.errors import (
     TopicNotFoundError,
     TrimmedEntriesError,
 )
+from arrow_io.messages.transactions import TXN_COMMIT
 from arrow_io.read_report import ReadReport, Unit
 from connector import following, open_topic
 from connector.following import new_of_brokers
 from connector.live.broker import Brokers, EntryId
 from connector.live.entries import UNTOLD
+from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, memory_bucket, offload
-from tests.support.entries import Message, encode_entry
+from tests.support.entries import Message, encode_entry, encode_marker
 from tests.support.expected import expected_rows, rows_of
 from tests.support.live_topics import LIVE_URL, live_brokers
 from tests.support.reference import decode_topic
@@ -271,3 +273,23 @@ def test_a_busy_topic_leaves_the_others_their_turn(monkeypatch: pytest.MonkeyPat
                 for _ in range(3)
             ]
     assert turns == [[b"f", b"g", b"h"], [b"i"], []]
+
+
+def test_rows_do_not_depend_on_what_is_read_together() -> None:
+    """Of a committed transaction nothing is given behind one that is open, by any task."""
+    stored = [
+        encode_entry(
+            [Message(payload=payload)], batched=False, txnid_most_bits=2, txnid_least_bits=least
+        )
+        for payload, least in ((b"a", 2), (b"b", 3), (b"c", 2))
+    ]
+    ledgers = [(3, stored), (5, [encode_marker(TXN_COMMIT, txn_id=(2, 2))])]
+    objects = offload(ledgers[:1], block_bytes=200)
+    with memory_bucket(objects) as bucket, live_brokers({TOPIC: ledgers}):
+        dataset = open_topic(bucket.url, TOPIC, live=LIVE_URL, columns=["__value__"])
+        plan = dataset.scan.plan(1)
+        batches = (batch for task in plan for batch in execute(task, ReadReport()))
+        by_task = [x for batch in batches for x in batch[0].to_pylist()]
+        assert len(plan) > 1
+        assert _values(dataset) == by_task == [b"a"]
+        assert dataset.report.open_messages == 2
