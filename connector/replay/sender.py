@@ -228,7 +228,6 @@ class Sender:
             message = (
                 f"messages of this replay stand in {self.target}, but the broker has forgotten"
                 " which (brokerDeduplicationProducerInactivityTimeoutMinutes), or does not"
-                " deduplicate:"
-                " go on with start behind the last of them, and another replay_id"
+                " deduplicate: go on with start behind the last of them, and another replay_id"
             )
             raise BrokerError(message)

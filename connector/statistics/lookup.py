@@ -80,8 +80,9 @@ def _chosen(
     """The files that know ledgers which are not known; of each ledger the first one that does."""
     taken = set(known)
     for file, ledgers in files:
-        keys = keys_of(ledgers)
-        mine = ledgers.filter(pa.array([each not in taken for each in keys], pa.bool_()))
+        keys, mine = keys_of(ledgers), ledgers
+        if not taken.isdisjoint(keys):
+            mine = ledgers.filter(pa.array([each not in taken for each in keys], pa.bool_()))
         if mine.num_rows:
             taken.update(keys)
             yield file, mine

@@ -300,7 +300,12 @@ class _ById:
             near = self.ledgers.slice(start, stop - start)
         else:
             near = self.ledgers.take(self.places[start:stop].sort())
-        return near.filter(pc.is_in(near.column("ledger_id"), value_set=pa.array(ids, pa.int64())))
+        # Of all that are asked for, only those near by are made a hash table, file by file.
+        wanted = ids[bisect_left(ids, self.ids[start]) : bisect_right(ids, self.ids[stop - 1])]
+        if list(wanted) == self.ids[start:stop].tolist():
+            return near
+        value_set = pa.array(wanted, pa.int64())
+        return near.filter(pc.is_in(near.column("ledger_id"), value_set=value_set))
 
 
 def _packed(table: pa.Table) -> bytes:
