@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.broker.client_messages import Position, read_all
+from tests.broker.running_broker import MAX_LEDGER_ENTRIES
 from tests.spark_ds.conftest import PYTHON_PATH, QUICK_JVM
 
 if TYPE_CHECKING:
@@ -84,3 +85,26 @@ def test_a_client_reads_what_spark_wrote(cluster: Cluster, spark: SparkSession) 
     ledgers = {where.ledger_id for where, _ in read}
     assert len(ledgers) == TASKS * 2
     assert min(ledgers) == first
+
+
+def test_spark_reads_what_brokers_have(cluster: Cluster, spark: SparkSession) -> None:
+    """Behind what is offloaded of each partition; no task has the end of two."""
+    topic, count = "to-spark", MAX_LEDGER_ENTRIES + 3
+    cluster.admin.of_topic("PUT", topic, "partitions", 3)
+    for number in range(3):
+        cluster.produce(f"{topic}-partition-{number}", [b"%d" % each for each in range(count)])
+    cluster.admin.offload(f"{topic}-partition-1")
+    options = {
+        "url": cluster.url,
+        "topic": topic,
+        "storage_options": json.dumps(cluster.s3.storage_options),
+        "metadata": cluster.broker.admin_url,
+        "live": cluster.broker.service_url,
+        "value": "raw",
+    }
+    frame = spark.read.format("pulsar_offload").options(**options).load()
+    rows = frame.selectExpr("__partition__", "CAST(__value__ AS STRING) AS value").collect()
+    assert sorted((row["__partition__"], int(row.value)) for row in rows) == [
+        (partition, number) for partition in range(3) for number in range(count)
+    ]
+    assert frame.rdd.getNumPartitions() == 3
