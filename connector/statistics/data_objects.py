@@ -58,10 +58,6 @@ class DataObjects:
         """
         topics, ids, *identities = (ledgers.column(name).to_pylist() for name in IDENTITY)
         keys = list(zip(topics, ids, strict=True))
-        if len(set(keys)) == len(keys):
-            own = (self._data.get(key, ()) for key in keys)
-            rows = zip(own, *identities, strict=True)
-            return pa.array((_is_only(*each) for each in rows), pa.bool_())
         told: dict[tuple[str, int], list[_Identity]] = defaultdict(list)
         for key, identity in zip(keys, zip(*identities, strict=True), strict=True):
             told[key].append(identity)
@@ -71,15 +67,6 @@ class DataObjects:
 
 def _first_entry_id(data: LedgerData) -> int:
     return data.first_entry_id if isinstance(data, SegmentShare) else 0
-
-
-def _is_only(own: Sequence[_Identity], name: str, length: int, version: str | None) -> bool:
-    """Whether an object is the only one of some; as `_are_same`, of which there may be many."""
-    if len(own) != 1:
-        return False
-    ((own_name, own_length, own_version),) = own
-    is_same = own_version is None or version is None or own_version == version
-    return is_same and own_name == name and own_length == length
 
 
 def _are_same(told: Iterable[_Identity], own: Iterable[_Identity]) -> bool:
