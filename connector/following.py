@@ -15,9 +15,6 @@ from connector.scan.execution import RowGiver, tally_of
 from connector.scan.topic_read import TopicRead
 from connector.scan.topic_scan import DEFAULT_TASK_BYTES
 
-_MOST_AT_ONCE: Final = 100_000
-"""After so many messages of a topic it is the turn of the others: a busy one may never end."""
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -27,12 +24,15 @@ if TYPE_CHECKING:
     from arrow_io.read_report import ReadReport
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.live.broker import BrokerReader, Brokers
+    from connector.live.broker import BrokerReader, Brokers, Place
     from connector.live.tail import LiveTail
     from connector.scan.topic_scan import Scan
 
     NewRows: TypeAlias = Callable[[ReadReport], Iterator[pa.RecordBatch]]
     """Gives the rows that came since it was called last; counts what is met."""
+
+_MOST_AT_ONCE: Final = 100_000
+"""After so many messages of a topic it is the turn of the others: a busy one may never end."""
 
 
 def new_in_bucket(catalog: Catalog, wanted: Sequence[str], scan: Scan) -> NewRows:
@@ -119,15 +119,16 @@ class _Followed:
             if batch is not None:
                 yield batch
 
-    def _messages(self) -> Iterator[pulsar.Message]:
+    def _messages(self) -> Iterator[tuple[pulsar.Message, Place]]:
         count = 0
         while self._reader.has_more():
             message = self._reader.next_soon()
             if message is None:
                 # It is announced, and held back by an open transaction.
                 return
-            if place_of(message).end > self._until:
-                yield message
+            place = place_of(message)
+            if place.end > self._until:
+                yield message, place
                 count += 1
                 if count >= _MOST_AT_ONCE and is_last_of_entry(message):
                     return

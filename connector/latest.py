@@ -187,10 +187,9 @@ class _Standing:
     def ranges(self, read: TopicRead, within: EntryRange) -> Iterator[EntryRange]:
         """The entries of a range that have one, with what is shorter than a request between.
 
-        They are all of a tail, whose ledgers are only known when it is read; and if what tells of a
-        message stands in both.
+        They are all if what tells of a message stands in the tail, too.
         """
-        if self.is_crossed or not read.ledger(within.ledger_id).stored_bytes:
+        if self.is_crossed:
             yield within
             return
         codes = self.codes.get(within.ledger_id)

@@ -71,7 +71,7 @@ class MessageId(NamedTuple):
 
     @classmethod
     def _of_bytes(cls, data: bytes) -> Self | None:
-        parsed = _message_id_data()()
+        parsed = message_id_data()()
         try:
             parsed.ParseFromString(data)
         except DecodeError:
@@ -104,7 +104,7 @@ class ClientMessageId(NamedTuple):
         Raises:
             DecodeError: They are none.
         """
-        parsed = _message_id_data()()
+        parsed = message_id_data()()
         parsed.ParseFromString(data)
         chunk = parsed.first_chunk_message_id
         has_chunks = parsed.HasField("first_chunk_message_id")
@@ -120,7 +120,7 @@ def _whole(value: object) -> int | None:
 
 
 @cache
-def _message_id_data() -> Any:  # noqa: ANN401 - a message class has no static type
+def message_id_data() -> Any:  # noqa: ANN401 - a message class has no static type
     """The class of MessageIdData, with the fields that name a message; it passes over others."""
     return message_classes(
         {

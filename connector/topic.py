@@ -231,8 +231,8 @@ def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> Topi
         [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
         if name in dict(options.projection.columns):
             _tell_undecoded(given, name)
-    scan = Scan(tuple(topics), options)
     folder = known.statistics if request.statistics is None else request.statistics
+    scan = Scan(tuple(topics), options)
     if folder is not None:
         segments = open_statistics(folder, storage_options, trace=known.location.trace)
         scan = replace(scan, statistics=segments)

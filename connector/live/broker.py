@@ -404,16 +404,11 @@ class BrokerReader:
             self._reader.seek(int((time.time() - seconds) * 1000))
 
 
-def entry_of(message: pulsar.Message) -> EntryId:
-    """The entry that a message stands in; that of its last chunk if it has several."""
-    found = message.message_id()
-    return EntryId(found.ledger_id(), found.entry_id())
-
-
 def place_of(message: pulsar.Message) -> Place:
     """Which entries a message takes."""
-    end = entry_of(message)
-    begin = ClientMessageId.parse(message.message_id().serialize()).first_chunk
+    found = message.message_id()
+    end = EntryId(found.ledger_id(), found.entry_id())
+    begin = ClientMessageId.parse(found.serialize()).first_chunk
     return Place(end if begin is None else EntryId(*begin), end)
 
 

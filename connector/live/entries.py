@@ -27,7 +27,7 @@ from arrow_io.messages.message_metadata import (
     message_metadata,
     single_message_metadata,
 )
-from connector.live.broker import EntryId, entry_of
+from connector.live.broker import EntryId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from arrow_io.payloads.value_columns import ValueColumns
     from arrow_io.read_report import ReadReport
+    from connector.live.broker import Place
 
 UNTOLD: Final = frozenset(
     {
@@ -84,11 +85,11 @@ class LiveEntries:
         self._object_key = object_key
         self._has_binary_keys = has_binary_keys
 
-    def runs(self, messages: Iterable[pulsar.Message]) -> Iterator[EntryRun]:
+    def runs(self, messages: Iterable[tuple[pulsar.Message, Place]]) -> Iterator[EntryRun]:
         """The entries of messages, in runs of about 1 MiB whose ids follow each other.
 
         Args:
-            messages: Messages, in the order of a reader.
+            messages: Messages, in the order of a reader, and which entries each takes.
 
         Raises:
             BrokerError: The messages are not in order, or a message cannot stand in an entry.
@@ -96,7 +97,7 @@ class LiveEntries:
         frames: list[bytes] = []
         size_bytes = 0
         first = last = EntryId(-1, -1)
-        for entry_id, members in groupby(messages, entry_of):
+        for entry_id, placed in groupby(messages, _end):
             if entry_id <= last:
                 raise self._error(entry_id, f"it comes behind one of {tuple(last)}")
             is_next = entry_id == (last.ledger_id, last.entry_id + 1)
@@ -105,7 +106,8 @@ class LiveEntries:
                 frames, size_bytes = [], 0
             if not frames:
                 first = entry_id
-            frames.append(write_entry(entry_id.entry_id, self.entry(entry_id, list(members))))
+            members = [message for message, _ in placed]
+            frames.append(write_entry(entry_id.entry_id, self.entry(entry_id, members)))
             size_bytes += len(frames[-1])
             last = entry_id
         if frames:
@@ -205,6 +207,10 @@ class LiveEntries:
             data, 0, len(data), first.entry_id, last, table, count, result
         )
         return EntryRun(first.ledger_id, self._object_key, data, 0, table, count)
+
+
+def _end(placed: tuple[pulsar.Message, Place]) -> EntryId:
+    return placed[1].end
 
 
 def _encrypted(message: Message, given: pulsar.Message) -> bytes:

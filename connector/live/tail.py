@@ -142,11 +142,12 @@ class LiveTail:
         start = EntryId(self.ledger_id, first_entry_id) if first_entry_id else self.first
         stop = EntryId(self.ledger_id, last_entry_id)
         with self.brokers.connected() as client:
-            messages = self._messages(client, min(self.first, *self._adopted_from()), stop)
+            # What is adopted stands before the first entry.
+            begin = self.adopted[0][0] if self.adopted else self.first
             # What else begins before is given by whoever reads its first chunk.
             own = (
-                each
-                for each, place in messages
+                (message, place)
+                for message, place in self._messages(client, begin, stop)
                 if start <= place.end <= stop
                 and (place.begin >= self.first or self.adopts(*place.begin))
             )
@@ -154,9 +155,6 @@ class LiveTail:
                 run.owned = owned
                 yield run
             self._check_beginning(client, tally)
-
-    def _adopted_from(self) -> list[EntryId]:
-        return [first for first, _ in self.adopted[:1]] or [self.first]
 
     def adopts(self, ledger_id: int, entry_id: int) -> bool:
         """Whether a message in chunks that begins with an entry, and ends behind, is given here."""
@@ -221,7 +219,7 @@ class LiveTail:
             for message, place in self._messages(client, EntryId(*min(wanted)), self.last):
                 if place.end >= self.first and place.begin in wanted:
                     wanted.remove(place.begin)
-                    yield place.begin, next(made.runs([message]))
+                    yield place.begin, next(made.runs([(message, place)]))
                     if not wanted:
                         return
 

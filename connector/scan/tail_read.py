@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from arrow_io.ledger import Ledger
-    from connector.scan.read_options import ReadOptions
 
 
 _ADOPTED_BLOCKS: Final = 1
@@ -60,7 +59,7 @@ def _unread(read: TopicRead, wanted: EntryRange) -> Iterator[tuple[EntryId, Entr
         first = last + 1
 
 
-def tail_read(read: TopicRead, options: ReadOptions) -> TopicRead | None:
+def tail_read(read: TopicRead) -> TopicRead | None:
     """What has to be read of a topic's tail; None if it has none, or no row within the bounds.
 
     It is read whole, or not at all: only whoever reads from its beginning on meets where messages
@@ -68,16 +67,15 @@ def tail_read(read: TopicRead, options: ReadOptions) -> TopicRead | None:
 
     Args:
         read: What is read of the topic's objects, with its tail behind (`continued`).
-        options: How the tail is read.
     """
     tail = read.beyond
     if not isinstance(tail, LiveTail):
         return None
-    bounds = options.bounds
+    bounds = read.options.bounds
     is_before = bounds.end_id is not None and bounds.end_id <= (*tail.first, 0)
     is_behind = bounds.start_id is not None and bounds.start_id[:2] > tail.last
     if tail.first > tail.last or is_before or is_behind:
         return None
     whole = EntryRange(tail.ledger_id, 0, tail.last_entry_id)
     origin = replace(read.origin, untold=UNTOLD)
-    return TopicRead(origin, (tail,), (whole,), options)
+    return TopicRead(origin, (tail,), (whole,), read.options)

@@ -103,7 +103,7 @@ class Scan:
 
     def reads_by_topic(self) -> list[list[TopicRead]]:
         """As `reads`, for each topic."""
-        pairs = zip(self._reads, self._tail_reads, strict=True)
+        pairs = ((read, tail_read(read)) for read in self._reads)
         return [[each for each in pair if each is not None and each.ranges] for pair in pairs]
 
     def every_read(self) -> list[TopicRead]:
@@ -131,16 +131,6 @@ class Scan:
             for topic, read in zip(self.topics, reads, strict=True)
         ]
 
-    @cached_property
-    def _tail_reads(self) -> list[TopicRead | None]:
-        reads = [tail_read(each, self.options) for each in self._reads]
-        if self.view is None:
-            return reads
-        return [
-            None if each is None else self.view.narrowed(number, each)
-            for number, each in enumerate(reads)
-        ]
-
     def counted(self) -> tuple[Scan, int]:
         """What has to be read to count rows; and how many are known without that.
 
@@ -150,19 +140,18 @@ class Scan:
             StorageError: Statistics cannot be read.
         """
         if self.view is not None:
-            return self._with_reads([], []), self.view.count()
+            return self._with_reads([]), self.view.count()
         if self.statistics is None:
             return self, 0
         pairs = [
             uncounted(topic, read, self.statistics)
             for topic, read in zip(self.topics, self._reads, strict=True)
         ]
-        unread = self._with_reads([read for read, _ in pairs], self._tail_reads)
-        return unread, sum(rows for _, rows in pairs)
+        return self._with_reads([read for read, _ in pairs]), sum(rows for _, rows in pairs)
 
-    def _with_reads(self, reads: list[TopicRead], tail_reads: list[TopicRead | None]) -> Scan:
+    def _with_reads(self, reads: list[TopicRead]) -> Scan:
         scan = replace(self)
-        vars(scan).update(_reads=reads, _tail_reads=tail_reads)
+        vars(scan)["_reads"] = reads
         return scan
 
     def plan(self, task_bytes: int = DEFAULT_TASK_BYTES) -> list[ScanTask]:

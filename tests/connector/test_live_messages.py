@@ -10,7 +10,7 @@ import pytest
 
 from arrow_io.errors import BrokerError, OptionError
 from arrow_io.read_report import ReadReport
-from connector.live.broker import Brokers, Client, EntryId, Place
+from connector.live.broker import Brokers, Client, EntryId, Place, place_of
 from connector.live.entries import LiveEntries
 from connector.topic_name import TopicName
 from tests.support.entries import Message, encode_entry
@@ -42,7 +42,7 @@ def test_messages_that_cannot_be_are_no_rows(
     messages: list[tuple[int, int, int]], said: str
 ) -> None:
     """Neither in another order, nor twice, nor so many that memory is filled with them."""
-    given = [_given(*each) for each in messages]
+    given = [(each, place_of(each)) for each in (_given(*message) for message in messages)]
     with pytest.raises(BrokerError, match=said):
         list(LiveEntries("orders", ReadReport(), has_binary_keys=False).runs(given))
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from arrow_io.errors import BrokerError
-from arrow_io.protobuf_messages import message_classes
 from connector.live.broker import BEGINNING, Brokers, EntryId, place_of
+from connector.message_ids import message_id_data
 from tests.support.reference import decode_topic, first_open_position
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ class ClientMessage:
 
     def serialize(self) -> bytes:
         of = self.of
-        data = _message_id_data()(ledgerId=of.ledger_id, entryId=of.entry_id)
+        data = message_id_data()(ledgerId=of.ledger_id, entryId=of.entry_id)
         data.batch_size = self.batch_size
         if of.first_chunk is not None:
             first = data.first_chunk_message_id
@@ -203,19 +202,3 @@ def live_brokers(ledgers: Mapping[str, Ledgers]) -> Iterator[MemoryBrokers]:
 
 def _entry(message: ReferenceMessage) -> tuple[int, int]:
     return message.ledger_id, message.entry_id
-
-
-@cache
-def _message_id_data() -> Any:  # noqa: ANN401 - a message class has no static type
-    return message_classes(
-        {
-            "MessageIdData": """
-                1 ledgerId required uint64
-                2 entryId required uint64
-                3 partition optional int32 -1
-                4 batch_index optional int32 -1
-                6 batch_size optional int32
-                7 first_chunk_message_id optional MessageIdData
-            """
-        }
-    )["MessageIdData"]
