@@ -67,13 +67,15 @@ def read_all(client: pulsar.Client, topic: str) -> list[tuple[Position, ClientMe
 
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
     try:
-        read = []
-        while reader.has_message_available():
-            message = reader.read_next(_RECEIVE_MS)
-            read.append((position(message), _told(message)))
-        return read
+        return [(position(each), _told(each)) for each in all_of(reader)]
     finally:
         reader.close()
+
+
+def all_of(reader: pulsar.Reader) -> Iterator[pulsar.Message]:
+    """The messages of a topic from where its reader is."""
+    while reader.has_message_available():
+        yield reader.read_next(_RECEIVE_MS)
 
 
 def receive(client: pulsar.Client, topic: str, count: int) -> list[tuple[Position, ClientMessage]]:

@@ -10,6 +10,8 @@ from arrow_io.lazy import cached_property
 from connector import open_catalog, open_topic, write_messages
 from connector.topic_name import TopicName
 from tests.broker.admin_api import NAMESPACE, AdminApi
+from tests.broker.client_messages import read_all
+from tests.broker.polling import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from tests.support.s3_server import S3Server
 
 _FREE_LEDGER_IDS: Final = 600
+_AWAKE_SECONDS: Final = 90
 
 
 class Cluster:
@@ -60,9 +63,23 @@ class Cluster:
             client.close()
 
     def restart(self) -> None:
-        """Restart the broker."""
+        """Restart the broker, and wait until it can tell how transactions ended.
+
+        Of what it keeps of them it may wait half a minute in vain, and then closes the topic that
+        was asked for first.
+        """
         self.disconnect()
         self.broker.restart()
+        wait_until(self._reads_transactions, _AWAKE_SECONDS)
+
+    def _reads_transactions(self) -> bool:
+        import pulsar
+
+        try:
+            self.produce("awake", [b""])
+            return bool(read_all(self.client, "awake"))
+        except pulsar.PulsarException:
+            return False
 
     def take_ledger_ids(self, count: int) -> int:
         """The first of so many ids that BookKeeper gave away once, and will not give again."""

@@ -35,7 +35,7 @@ MAX_LEDGER_ENTRIES: Final = 7
 _START_SECONDS: Final = 120
 _ORDER_SECONDS: Final = 90
 _STOP_SECONDS: Final = 30
-_LOG_BYTES: Final = 4_000
+_LOG_BYTES: Final = 8_000
 
 _CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
 
@@ -182,9 +182,12 @@ class RunningBroker:
             raise BrokerError(answer["error"])
         return answer["answer"]
 
+    def end_of_log(self) -> str:
+        """What it wrote into its log last."""
+        return self._log.read_bytes()[-_LOG_BYTES:].decode(errors="replace")
+
     def _failure(self, what: str) -> BrokerError:
-        end = self._log.read_bytes()[-_LOG_BYTES:].decode(errors="replace")
-        return BrokerError(f"{what}; the end of its log, {self._log}:\n{end}")
+        return BrokerError(f"{what}; the end of its log, {self._log}:\n{self.end_of_log()}")
 
     def _command(self) -> list[str]:
         endpoint = self._s3.endpoint_url

@@ -18,7 +18,7 @@ from connector import open_topic, replay_topic
 from connector.topic_name import TopicName
 from connector.writing.message_router import java_string_hash
 from tests.broker.admin_api import AdminError
-from tests.broker.client_messages import ClientMessage, expected, read_all
+from tests.broker.client_messages import ClientMessage, all_of, expected, read_all
 from tests.broker.polling import wait_until
 from tests.broker.written_topics import SALE, TOPICS, Topic, messages
 from tests.support.encryption import KEY_FOLDER
@@ -192,8 +192,8 @@ def _schema_versions(cluster: Cluster, topic: str) -> list[bytes]:
     reader = cluster.client.create_reader(topic, pulsar.MessageId.earliest)
     try:
         found = []
-        while reader.has_message_available():
-            version = reader.read_next(30_000).schema_version()
+        for message in all_of(reader):
+            version = message.schema_version()
             found.append(version if isinstance(version, bytes) else version.encode("latin-1"))
         return found
     finally:
