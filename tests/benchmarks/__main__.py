@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks`: what decoding, offloading and copying cost on this machine.
+"""`python -m tests.benchmarks`: what decoding, SQL, offloading and copying cost on this machine.
 
 Ledgers lie in memory and their bytes are handed out uncopied. CPU time is the least of several
 rounds. Peak memory is that of a process of its own which reads the ledger from a local folder,
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrow_io.core import builds
-from tests.benchmarks import copying, spark_copying, threads
+from tests.benchmarks import copying, querying, spark_copying, threads
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
     SCANS,
@@ -335,6 +335,13 @@ def _print_offloads(rows: list[MeasuredOffload]) -> None:
     _print_aligned(lines)
 
 
+def _print_queries(messages: int | None, rounds: int) -> None:
+    print()  # noqa: T201
+    with tempfile.TemporaryDirectory() as folder:
+        rows = querying.measure_queries(folder, messages=messages, rounds=rounds)
+    _print_aligned(querying.table(rows))
+
+
 def _print_copies(rows: list[MeasuredCopy]) -> None:
     lines = [("copy to Parquet", "by hand", "copy_topics", "ratio")]
     lines.extend(
@@ -399,6 +406,7 @@ def main() -> None:
     _print_table(measure(messages=given.messages, rounds=given.rounds))
     _print_singles(measure_singles(messages=given.messages, rounds=given.rounds))
     _print_threads(measure_threads(messages=given.messages, rounds=given.rounds))
+    _print_queries(given.messages, given.rounds)
     _print_offloads(measure_offloads(rounds=given.rounds))
     _print_copies(measure_copies(messages=given.messages, rounds=given.rounds))
     _print_spark_copy(given.messages, given.rounds)
