@@ -23,6 +23,7 @@ DEMO_SQL := sql_examples/duckdb/1_revenue_by_status.sql
 
 FAKE_GCS := build/stores/fake-gcs-server-1.56.1
 AZURITE := build/stores/azurite-3.35.0
+VERSITYGW := build/stores/versitygw-1.8.0
 
 .PHONY: help
 help: ## List the targets
@@ -56,12 +57,13 @@ test-broker: broker ## Run the tests against a real Pulsar, which Maven download
 broker: install build/broker/classpath.txt ## Download the Pulsar of test-broker
 
 .PHONY: test-stores
-test-stores: stores ## Run the tests against emulators of GCS and Azure, from Go and npm
+test-stores: stores ## Run the tests against S3 and emulators of GCS and Azure, from Go and npm
 	@FAKE_GCS_SERVER=$(FAKE_GCS)/fake-gcs-server AZURITE=$(AZURITE)/node_modules/.bin/azurite-blob \
-		GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT=false $(BIN)/python -m pytest -m stores tests/stores
+		VERSITYGW=$(VERSITYGW)/versitygw GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT=false \
+		$(BIN)/python -m pytest -m stores tests/stores tests/benchmarks
 
 .PHONY: stores
-stores: install $(FAKE_GCS)/fake-gcs-server $(AZURITE)/package.json ## Download the emulators of test-stores
+stores: install $(FAKE_GCS)/fake-gcs-server $(AZURITE)/package.json $(VERSITYGW)/versitygw ## Download the stores of test-stores
 
 .PHONY: lint
 lint: install docs ## Check style, spelling, types, import contracts and the links of docs/
@@ -81,7 +83,7 @@ bench: install ## Print the table of benchmarks
 
 .PHONY: bench-store
 bench-store: install ## Print how busy connections to a slow store are, and what large catalogs take
-	@$(BIN)/python -m tests.benchmarks.store
+	@VERSITYGW=$(VERSITYGW)/versitygw $(BIN)/python -m tests.benchmarks.store
 
 .PHONY: fuzz
 fuzz: install ## Run the property tests on many more examples, and the exhaustive tests
@@ -146,6 +148,11 @@ $(FAKE_GCS)/fake-gcs-server:
 	@echo "Building an emulator of Google Cloud Storage in $(FAKE_GCS) ..."
 	@go=$$(.ci/provide go); GOBIN="$(CURDIR)/$(FAKE_GCS)" "$$go" install \
 		github.com/fsouza/fake-gcs-server@v$(lastword $(subst -, ,$(FAKE_GCS)))
+
+$(VERSITYGW)/versitygw:
+	@echo "Building a gateway from S3 to a folder in $(VERSITYGW) ..."
+	@go=$$(.ci/provide go); GOBIN="$(CURDIR)/$(VERSITYGW)" "$$go" install \
+		github.com/versity/versitygw/cmd/versitygw@v$(lastword $(subst -, ,$(VERSITYGW)))
 
 $(AZURITE)/package.json:
 	@echo "Downloading an emulator of Azure into $(AZURITE) ..."

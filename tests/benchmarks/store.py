@@ -1,14 +1,16 @@
-"""`python -m tests.benchmarks.store`: how busy connections are, and what large catalogs take.
+"""`python -m tests.benchmarks.store`: how busy connections are, and what clients and catalogs take.
 
-These benchmarks wait as a store makes them wait, so they take their time.
+These benchmarks wait as a store makes them wait, so they take their time. What clients of S3 cost
+is measured if the environment variable VERSITYGW names a program, as in `make bench-store`.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks import catalogs, fetching, knowledge
+from tests.benchmarks import catalogs, clients, fetching, knowledge
 
 _LEDGERS = 5_000
 
@@ -23,7 +25,16 @@ def main() -> None:
     fetched = fetching.measure_fetching(messages=300_000, ledgers=40, small_ledgers=_LEDGERS)
     lines += ["", *fetching.table(fetched)]
     lines += ["", *knowledge.table(spared, plans)]
+    lines += ["", *_clients(Path(os.environ.get("VERSITYGW", "versitygw")))]
     print("\n".join(lines))  # noqa: T201
+
+
+def _clients(gateway: Path) -> list[str]:
+    if not gateway.is_file():
+        return ["Clients of S3 are left out: `make stores` builds a server."]
+    with tempfile.TemporaryDirectory() as folder:
+        rows = clients.measure_clients(str(gateway), folder, messages=300_000, ledgers=8)
+    return clients.table(rows)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import fsspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 _AZURE_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -55,7 +55,7 @@ class Emulator:
 @contextmanager
 def running_gcs() -> Iterator[Emulator]:
     """Run an emulator of Google Cloud Storage, with no buckets."""
-    port = _free_port()
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     arguments = ("-scheme=http", "-backend=memory", "-host=127.0.0.1", "-log-level=error")
     address = (f"-port={port}", f"-public-host=127.0.0.1:{port}", f"-external-url={url}")
@@ -70,14 +70,14 @@ def running_gcs() -> Iterator[Emulator]:
         "fsspec": {"endpoint_url": url, "token": "anon", "project": "none"},
         "obstore": {"endpoint_url": url, "token": account},
     }
-    with _running(port, os.environ["FAKE_GCS_SERVER"], *arguments, *address):
+    with running(port, os.environ["FAKE_GCS_SERVER"], *arguments, *address):
         yield Emulator("gs", options, make)
 
 
 @contextmanager
 def running_azure() -> Iterator[Emulator]:
     """Run an emulator of Azure Blob Storage, with no containers."""
-    port = _free_port()
+    port = free_port()
     connection = (
         f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={_AZURE_KEY};"
         f"BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1;"
@@ -89,11 +89,12 @@ def running_azure() -> Iterator[Emulator]:
 
     address = ("--blobHost=127.0.0.1", f"--blobPort={port}")
     settings = ("--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry")
-    with _running(port, os.environ["AZURITE"], *address, *settings):
+    with running(port, os.environ["AZURITE"], *address, *settings):
         yield Emulator("az", {"fsspec": options, "obstore": options}, make)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nothing listens on."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]
@@ -101,9 +102,18 @@ def _free_port() -> int:
 
 
 @contextmanager
-def _running(port: int, *command: str) -> Iterator[None]:
-    """Run a program until the context ends, and wait at first until it listens."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+def running(
+    port: int, *command: str, environment: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Run a program until the context ends, and wait at first until it listens.
+
+    Args:
+        port: Where it will listen.
+        command: The program and its arguments.
+        environment: Variables beside those of this process.
+    """
+    variables = os.environ | (environment or {})
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=variables)
     try:
         for _ in range(_PATIENCE_S * 10):
             try:
@@ -114,5 +124,5 @@ def _running(port: int, *command: str) -> Iterator[None]:
                 threading.Event().wait(0.1)
         yield
     finally:
-        process.terminate()
+        process.kill()
         process.wait()

@@ -1,0 +1,175 @@
+"""What clients of S3 cost: CPU time beside decoding, and that of plain reads of the same ranges.
+
+The server is versitygw, a gateway from S3 to a folder, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import fsspec
+from obstore.store import S3Store
+
+from arrow_io.storage.trace import RequestKind, RequestTrace
+from connector import open_topic
+from tests.benchmarks.decoding import DEFAULT_COLUMNS
+from tests.benchmarks.resident import RESIDENT_URL, ResidentFileSystem
+from tests.stores.emulators import free_port, running
+from tests.support.benchmark_ledgers import SINGLE_UNCOMPRESSED
+from tests.support.buckets import TOPIC, object_name, offload_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from arrow_io.storage.trace import RequestRecord
+    from connector import TopicDataset
+
+_CONNECTIONS = 32
+_BUCKET = "offloaded"
+_ACCOUNT = ("benchmark", "benchmark-secret")
+_SCANS = {"positions": DEFAULT_COLUMNS[:3], "all columns": DEFAULT_COLUMNS}
+CLIENTS = ("fsspec", "obstore")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredClient:
+    """One row of the table; CPU times of this process, in seconds.
+
+    Attributes:
+        name: The client, and what is read.
+        requests: How many ranges are read.
+        seconds: The read.
+        decoding_seconds: The same read of bytes in memory.
+        plain_seconds: Plain reads of the same ranges by the library.
+    """
+
+    name: str
+    requests: int
+    seconds: float
+    decoding_seconds: float
+    plain_seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """What the read takes beside decoding, divided by what plain reads take."""
+        return (self.seconds - self.decoding_seconds) / self.plain_seconds
+
+
+def measure_clients(
+    gateway: str, folder: str, *, messages: int, ledgers: int, rounds: int = 7
+) -> list[MeasuredClient]:
+    """Read ledgers of messages of 100 bytes through each client.
+
+    Args:
+        gateway: The program of versitygw.
+        folder: Where it keeps the objects; empty.
+        messages: Messages of each ledger.
+        ledgers: How many ledgers there are.
+        rounds: How often each is read; the least CPU time counts.
+    """
+    entries = list(SINGLE_UNCOMPRESSED.entries(messages))
+    rows = []
+    with _running_gateway(gateway, folder) as options:
+        system = fsspec.filesystem("s3", **options)
+        system.mkdir(_BUCKET)
+        for number in range(1, ledgers + 1):
+            for name, data in offload_ledger(object_name(number), entries).items():
+                system.pipe_file(f"{_BUCKET}/{name}", data)
+                ResidentFileSystem().pipe_file(f"{RESIDENT_URL}/{name}", data)
+        for client in CLIENTS:
+            for name, columns in _SCANS.items():
+                rows.append(_measured(name, columns, options | {"client": client}, rounds))
+    ResidentFileSystem.objects.clear()
+    return rows
+
+
+def table(rows: list[MeasuredClient]) -> list[str]:
+    """The lines of the table."""
+    head = f"{'client, CPU time':22} {'requests':>8} {'read':>8} {'decoding':>8} {'plain':>8}"
+    return [
+        f"{head} {'beside decoding, to plain':>26}",
+        *(
+            f"{each.name:22} {each.requests:8,} {each.seconds:8.3f} {each.decoding_seconds:8.3f}"
+            f" {each.plain_seconds:8.3f} {each.ratio:25.2f}×"
+            for each in rows
+        ),
+    ]
+
+
+@contextmanager
+def _running_gateway(program: str, folder: str) -> Iterator[dict[str, object]]:
+    """Run the server, and give the storage options that lead to it."""
+    port = free_port()
+    access, secret = _ACCOUNT
+    account = {"ROOT_ACCESS_KEY": access, "ROOT_SECRET_KEY": secret}
+    arguments = ("--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", "posix", folder)
+    with running(port, program, *arguments, environment=account):
+        yield {"key": access, "secret": secret, "endpoint_url": f"http://127.0.0.1:{port}"}
+
+
+def _measured(
+    name: str, columns: tuple[str, ...], options: dict[str, object], rounds: int
+) -> MeasuredClient:
+    trace = RequestTrace(keep_records=True)
+    stored = open_topic(f"s3://{_BUCKET}", TOPIC, value="raw", storage_options=options, trace=trace)
+    _read(stored, columns)
+    ranges = [each for each in trace.records if each.kind is RequestKind.RANGE_GET]
+    plain = _plain_obstore(options) if options["client"] == "obstore" else _plain_s3fs(options)
+    resident = open_topic(RESIDENT_URL, TOPIC, value="raw")
+    return MeasuredClient(
+        f"{options['client']}, {name}",
+        len(ranges),
+        _least(lambda: _read(stored, columns), rounds),
+        _least(lambda: _read(resident, columns), rounds),
+        _least(lambda: _read_plainly(plain, ranges), rounds),
+    )
+
+
+def _read(dataset: TopicDataset, columns: tuple[str, ...]) -> int:
+    return sum(batch.num_rows for batch in dataset.to_batches(columns))
+
+
+def _plain_s3fs(options: dict[str, object]) -> Callable[[RequestRecord], int]:
+    of_library = {name: each for name, each in options.items() if name != "client"}
+    system = fsspec.filesystem("s3", **of_library)
+
+    def read(each: RequestRecord) -> int:
+        return len(system.cat_file(f"{_BUCKET}/{each.name}", start=each.start, end=each.stop))
+
+    return read
+
+
+def _plain_obstore(options: dict[str, object]) -> Callable[[RequestRecord], int]:
+    store = S3Store(
+        _BUCKET,
+        access_key_id=str(options["key"]),
+        secret_access_key=str(options["secret"]),
+        endpoint=str(options["endpoint_url"]),
+        region="us-east-1",
+        virtual_hosted_style_request=False,
+        client_options={"allow_http": True},
+    )
+
+    def read(each: RequestRecord) -> int:
+        assert each.start is not None
+        return len(store.get_range(each.name, start=each.start, end=each.stop))
+
+    return read
+
+
+def _read_plainly(read: Callable[[RequestRecord], int], ranges: list[RequestRecord]) -> None:
+    with ThreadPoolExecutor(_CONNECTIONS) as threads:
+        assert all(threads.map(read, ranges))
+
+
+def _least(action: Callable[[], object], rounds: int) -> float:
+    def once() -> float:
+        start = time.process_time()
+        action()
+        return time.process_time() - start
+
+    return min(once() for _ in range(rounds))
