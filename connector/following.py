@@ -9,7 +9,7 @@ from arrow_io.columns import Origin
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from connector.increments.increment import Increments, execute_increment
-from connector.live.broker import BEGINNING, EntryId, is_last_of_entry, place_of
+from connector.live.broker import BEGINNING, EntryId, by_entry, entry_of, is_last_of_entry
 from connector.live.entries import UNTOLD, LiveEntries, has_binary_keys
 from connector.scan.execution import RowGiver, tally_of
 from connector.scan.topic_read import TopicRead
@@ -18,13 +18,13 @@ from connector.scan.topic_scan import DEFAULT_TASK_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import pulsar
+    import _pulsar
     import pyarrow as pa
 
     from arrow_io.read_report import ReadReport
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.live.broker import BrokerReader, Brokers, Place
+    from connector.live.broker import BrokerReader, Brokers
     from connector.live.tail import LiveTail
     from connector.scan.topic_scan import Scan
 
@@ -108,7 +108,7 @@ class _Followed:
             has_binary_keys=has_binary_keys(options.filterable.values),
         )
         messages = MessageReader(
-            entries.runs(self._messages()),
+            entries.runs(by_entry(self._messages())),
             options.needs,
             tally,
             limits=options.limits,
@@ -119,16 +119,15 @@ class _Followed:
             if batch is not None:
                 yield batch
 
-    def _messages(self) -> Iterator[tuple[pulsar.Message, Place]]:
+    def _messages(self) -> Iterator[_pulsar.Message]:
         count = 0
         while self._reader.has_more():
             message = self._reader.next_soon()
             if message is None:
                 # It is announced, and held back by an open transaction.
                 return
-            place = place_of(message)
-            if place.end > self._until:
-                yield message, place
+            if entry_of(message) > self._until:
+                yield message
                 count += 1
                 if count >= _MOST_AT_ONCE and is_last_of_entry(message):
                     return

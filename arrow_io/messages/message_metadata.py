@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from types import NoneType
-from typing import Final
+from typing import Final, TypeAlias
 
 from arrow_io.messages.wire import varint_bytes
 
@@ -25,6 +25,8 @@ _UINT64_MASK: Final = (1 << 64) - 1
 _LENGTH_DELIMITED: Final = 2
 """Wire type of text, bytes and messages; that of numbers is 0."""
 _MAX_FIELD: Final = 30
+
+_Properties: TypeAlias = Mapping[str, str] | tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class Message:
     key: str | bytes | None = None
     """Partition key; bytes are stored as Base64, and marked so."""
     ordering_key: bytes | None = None
-    properties: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
+    properties: _Properties = ()
     """By name, or pairs of name and value; in order."""
     event_time_ms: int | None = None
     """Ms since the epoch; None or 0: none."""
@@ -57,8 +59,7 @@ class Message:
     @property
     def key_text(self) -> str | None:
         """The key as it is stored, and as a client's `getKey()` gives it."""
-        key = self.key
-        return base64.b64encode(key).decode() if isinstance(key, bytes) else key
+        return _key_text(self.key)
 
 
 _BYTES: Final = (bytes, bytearray, memoryview)
@@ -110,21 +111,55 @@ def single_message_metadata(message: Message, sequence_id: int) -> bytes:
         AttributeError: Likewise.
         ValueError: A value is out of its field's range, or is text that UTF-8 cannot hold.
     """
-    key = message.key
-    return b"".join(
-        (
-            _properties(1, message),
-            _text(2, message.key_text),
-            _number(3, len(message.payload or b"")),
-            _time(5, message.event_time_ms or None),
-            # Java's client writes it for every key, true or false.
-            b"" if key is None else _number(6, isinstance(key, bytes)),
-            _data(7, message.ordering_key),
-            _number(8, _unsigned(sequence_id)),
-            _flag(9, is_set=message.payload is None),
-            _flag(10, is_set=message.is_null_key),
-        )
+    return single_message_fields(
+        len(message.payload or b""),
+        sequence_id=sequence_id,
+        key=message.key,
+        ordering_key=message.ordering_key,
+        properties=message.properties,
+        event_time_ms=message.event_time_ms,
+        is_null=message.payload is None,
+        is_null_key=message.is_null_key,
     )
+
+
+def single_message_fields(
+    payload_bytes: int,
+    *,
+    sequence_id: int | None = None,
+    key: str | bytes | None,
+    ordering_key: bytes | None,
+    properties: _Properties,
+    event_time_ms: int | None,
+    is_null: bool,
+    is_null_key: bool = False,
+) -> bytes:
+    """The SingleMessageMetadata of what a `Message` would have; no object is made for each message.
+
+    Raises:
+        TypeError: As of `single_message_metadata`, and so are the others.
+        AttributeError: Likewise.
+        ValueError: Likewise.
+    """
+    # Most messages have few of the fields: what is not there is not passed on.
+    fields = [_properties(1, properties)] if properties else []
+    if key is not None:
+        fields.append(_text(2, _key_text(key)))
+    fields.append(_number(3, payload_bytes))
+    if event_time_ms:
+        fields.append(_time(5, event_time_ms))
+    if key is not None:
+        # Java's client writes it for every key, true or false.
+        fields.append(_number(6, isinstance(key, bytes)))
+    if ordering_key is not None:
+        fields.append(_data(7, ordering_key))
+    if sequence_id is not None:
+        fields.append(_number(8, _unsigned(sequence_id)))
+    if is_null:
+        fields.append(_flag(9, is_set=True))
+    if is_null_key:
+        fields.append(_flag(10, is_set=True))
+    return b"".join(fields)
 
 
 def batch_metadata(
@@ -197,7 +232,7 @@ def message_metadata(
             _data(1, message.producer_name.encode()),
             _number(2, _unsigned(sequence_id)),
             _number(3, _milliseconds(message.publish_time_ms)),
-            _properties(4, message),
+            _properties(4, message.properties),
             _text(5, message.replicated_from),
             _text(6, message.key_text),
             _number(8, compression or None),
@@ -256,14 +291,15 @@ def _chunk_fields(chunk: Chunk) -> bytes:
     )
 
 
-def _properties(field: int, message: Message) -> bytes:
+def _key_text(key: str | bytes | None) -> str | None:
+    return base64.b64encode(key).decode() if isinstance(key, bytes) else key
+
+
+def _properties(field: int, properties: _Properties) -> bytes:
     """KeyValue messages, in the order of the properties."""
-    properties = message.properties
-    if not properties:
-        return b""
     pairs = properties.items() if isinstance(properties, Mapping) else properties
     return b"".join(
-        _data(field, _data(1, name.encode()) + _data(2, value.encode())) for name, value in pairs
+        [_data(field, _data(1, name.encode()) + _data(2, value.encode())) for name, value in pairs]
     )
 
 

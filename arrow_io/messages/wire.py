@@ -28,7 +28,7 @@ def varint_bytes(number: int) -> bytes:
     """A number from 0 as a varint: seven bits a byte, the lowest first."""
     if number < len(_ONE_BYTE):
         return _ONE_BYTE[number]
-    encoded = bytearray()
+    encoded = []
     while number >= len(_ONE_BYTE):
         encoded.append(number & 0x7F | 0x80)
         number >>= 7

@@ -22,8 +22,9 @@ from connector.message_ids import ClientMessageId
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    import _pulsar
     import pulsar
 
 _SCHEMES: Final = ("pulsar", "pulsar+ssl")
@@ -49,6 +50,15 @@ class Place(NamedTuple):
     begin: EntryId
     end: EntryId
     """Inclusive; where the message stands."""
+
+
+class GivenEntry(NamedTuple):
+    """The messages of an entry, as a client gives them."""
+
+    place: Place
+    """Which entries they take."""
+    members: list[tuple[int, _pulsar.Message]]
+    """In the order of the reader, each behind its index in the batch; -1: it is not in a batch."""
 
 
 BEGINNING: Final = EntryId(0, 0)
@@ -252,7 +262,7 @@ class Client:
             BrokerError: The brokers cannot be asked, or refuse.
         """
         with self.reading(topic, BEGINNING) as reader:
-            return place_of(reader.next()).begin if reader.has_more() else None
+            return place_of(next(reader.messages())).begin if reader.has_more() else None
 
     def create_producer(self, topic: TopicName, **settings: Any) -> pulsar.Producer:  # noqa: ANN401
         """A producer of a topic or partition.
@@ -275,7 +285,7 @@ class Client:
             BrokerError: The brokers cannot be asked, or refuse.
         """
         with self._opened(topic, self._pulsar.MessageId.latest) as reader:
-            return str(reader.next().producer_name()) if reader.has_more() else None
+            return next(reader.messages()).producer_name() if reader.has_more() else None
 
     @contextmanager
     def _opened(self, topic: TopicName, start: pulsar.MessageId) -> Iterator[BrokerReader]:
@@ -289,7 +299,8 @@ class Client:
                 crypto_failure_action=self._pulsar.ConsumerCryptoFailureAction.CONSUME,
             )
         try:
-            yield BrokerReader(self, topic, reader, self._timeout_ms)
+            # What stands below the library's own reader gives more messages a second.
+            yield BrokerReader(self, topic, reader._reader, self._timeout_ms)  # noqa: SLF001
         finally:
             with self.telling(f"the end of a reader of {topic}"):
                 reader.close()
@@ -318,7 +329,7 @@ class BrokerReader:
     """
 
     def __init__(
-        self, client: Client, topic: TopicName, reader: pulsar.Reader, timeout_ms: int
+        self, client: Client, topic: TopicName, reader: _pulsar.Reader, timeout_ms: int
     ) -> None:
         self._client = client
         self._topic = topic
@@ -335,16 +346,18 @@ class BrokerReader:
             found: bool = self._reader.has_message_available()
         return found
 
-    def next(self) -> pulsar.Message:
-        """The next message; waits until there is one.
+    def messages(self) -> Iterator[_pulsar.Message]:
+        """The next messages, without an end; waits until there is one.
 
         Raises:
             BrokerError: The broker cannot be asked, or there was none for too long.
         """
+        read_next, timeout_ms = self._reader.read_next, self._timeout_ms
         with self._client.telling(f"the next message of {self._topic}"):
-            return self._reader.read_next(self._timeout_ms)
+            while True:
+                yield read_next(timeout_ms)
 
-    def next_soon(self) -> pulsar.Message | None:
+    def next_soon(self) -> _pulsar.Message | None:
         """The next message; None if there is none soon, though one may be announced.
 
         Raises:
@@ -383,7 +396,7 @@ class BrokerReader:
         return self._last_within(patience_ms, lambda _: False)
 
     def _last_within(
-        self, patience_ms: int, is_enough: Callable[[pulsar.Message], bool]
+        self, patience_ms: int, is_enough: Callable[[_pulsar.Message], bool]
     ) -> Place | None:
         last = None
         while (last is None or not is_enough(last)) and self.has_more():
@@ -404,16 +417,52 @@ class BrokerReader:
             self._reader.seek(int((time.time() - seconds) * 1000))
 
 
-def place_of(message: pulsar.Message) -> Place:
+def place_of(message: _pulsar.Message) -> Place:
     """Which entries a message takes."""
+    return _placed(message.message_id())[0]
+
+
+def entry_of(message: _pulsar.Message) -> EntryId:
+    """In which entry a message stands; if it has several chunks, its last one."""
     found = message.message_id()
-    end = EntryId(found.ledger_id(), found.entry_id())
-    begin = ClientMessageId.parse(found.serialize()).first_chunk
-    return Place(end if begin is None else EntryId(*begin), end)
+    return EntryId(found.ledger_id(), found.entry_id())
 
 
-def is_last_of_entry(message: pulsar.Message) -> bool:
+def is_last_of_entry(message: _pulsar.Message) -> bool:
     """Whether no other message of its entry follows."""
     found = message.message_id()
     index: int = found.batch_index()
-    return index < 0 or index + 1 >= ClientMessageId.parse(found.serialize()).batch_size
+    return index < 0 or index + 1 >= _placed(found)[1]
+
+
+def by_entry(messages: Iterable[_pulsar.Message]) -> Iterator[GivenEntry]:
+    """Put messages together that stand in one entry.
+
+    Args:
+        messages: Messages in the order of a reader; it is asked for no more of them than an entry
+            has.
+    """
+    place: Place | None = None
+    members: list[tuple[int, _pulsar.Message]] = []
+    size = 0
+    for message in messages:
+        found = message.message_id()
+        if place is None or (found.ledger_id(), found.entry_id()) != place.end:
+            if place is not None:
+                yield GivenEntry(place, members)
+            place, size = _placed(found)
+            members = []
+        index = found.batch_index()
+        members.append((index, message))
+        if index < 0 or index + 1 >= size:
+            yield GivenEntry(place, members)
+            place = None
+    if place is not None:
+        yield GivenEntry(place, members)
+
+
+def _placed(found: _pulsar.MessageId) -> tuple[Place, int]:
+    """Which entries a message takes, and how many messages its batch has; 0: it is in none."""
+    end = EntryId(found.ledger_id(), found.entry_id())
+    size, begin = ClientMessageId.parse(found.serialize())
+    return Place(end if begin is None else EntryId(*begin), end), size

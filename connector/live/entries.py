@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from itertools import groupby
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.core import builds
@@ -25,18 +25,18 @@ from arrow_io.messages.message_metadata import (
     batch_metadata,
     encryption_fields,
     message_metadata,
-    single_message_metadata,
+    single_message_fields,
 )
 from connector.live.broker import EntryId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import pulsar
+    import _pulsar
 
     from arrow_io.payloads.value_columns import ValueColumns
     from arrow_io.read_report import ReadReport
-    from connector.live.broker import Place
+    from connector.live.broker import GivenEntry
 
 UNTOLD: Final = frozenset(
     {
@@ -85,11 +85,11 @@ class LiveEntries:
         self._object_key = object_key
         self._has_binary_keys = has_binary_keys
 
-    def runs(self, messages: Iterable[tuple[pulsar.Message, Place]]) -> Iterator[EntryRun]:
+    def runs(self, given: Iterable[GivenEntry]) -> Iterator[EntryRun]:
         """The entries of messages, in runs of about 1 MiB whose ids follow each other.
 
         Args:
-            messages: Messages, in the order of a reader, and which entries each takes.
+            given: Their messages, in the order of a reader.
 
         Raises:
             BrokerError: The messages are not in order, or a message cannot stand in an entry.
@@ -97,7 +97,7 @@ class LiveEntries:
         frames: list[bytes] = []
         size_bytes = 0
         first = last = EntryId(-1, -1)
-        for entry_id, placed in groupby(messages, _end):
+        for (_, entry_id), members in given:
             if entry_id <= last:
                 raise self._error(entry_id, f"it comes behind one of {tuple(last)}")
             is_next = entry_id == (last.ledger_id, last.entry_id + 1)
@@ -106,15 +106,18 @@ class LiveEntries:
                 frames, size_bytes = [], 0
             if not frames:
                 first = entry_id
-            members = [message for message, _ in placed]
             frames.append(write_entry(entry_id.entry_id, self.entry(entry_id, members)))
             size_bytes += len(frames[-1])
             last = entry_id
         if frames:
             yield self._run(first, frames)
 
-    def entry(self, entry_id: EntryId, members: Sequence[pulsar.Message]) -> bytes:
+    def entry(self, entry_id: EntryId, members: Sequence[tuple[int, _pulsar.Message]]) -> bytes:
         """An entry of its messages.
+
+        Args:
+            entry_id: Where it stands.
+            members: Its messages, as of `GivenEntry`.
 
         Raises:
             BrokerError: They are not in order, or one cannot stand in an entry.
@@ -132,15 +135,12 @@ class LiveEntries:
             entry_id=entry_id.entry_id,
         )
 
-    def _entry(self, members: Sequence[pulsar.Message]) -> bytes:
-        first = members[0]
+    def _entry(self, members: Sequence[tuple[int, _pulsar.Message]]) -> bytes:
+        index, first = members[0]
         if first.encryption_context() is not None:
             return _encrypted(self._message(first), first)
-        if first.message_id().batch_index() >= 0:
+        if index >= 0:
             return self._batch(members)
-        if len(members) > 1:
-            text = "several messages of one entry, which is no batch"
-            raise ValueError(text)
         message = self._message(first)
         payload = message.payload or b""
         metadata = message_metadata(
@@ -148,11 +148,10 @@ class LiveEntries:
         )
         return sent_entry(metadata, payload)
 
-    def _batch(self, members: Sequence[pulsar.Message]) -> bytes:
+    def _batch(self, members: Sequence[tuple[int, _pulsar.Message]]) -> bytes:
         parts: list[bytes] = []
         count = 0
-        for each in members:
-            index = each.message_id().batch_index()
+        for index, each in members:
             if index < count:
                 text = f"message {index} of a batch comes behind message {count - 1}"
                 raise ValueError(text)
@@ -161,35 +160,43 @@ class LiveEntries:
                 raise ValueError(text)
             parts.append(_NO_MEMBER * (index - count))
             count = index + 1
-            message = self._message(each)
-            own = single_message_metadata(message, _NO_SEQUENCE_ID)
-            parts.append(b"".join((len(own).to_bytes(4), own, message.payload or b"")))
-        payload = b"".join(parts)
+            is_null = each.has_null_value()
+            payload = b"" if is_null else each.data()
+            own = single_message_fields(
+                len(payload),
+                key=self._key(each),
+                ordering_key=self._ordering_key(each),
+                properties=each.properties(),
+                event_time_ms=each.event_timestamp(),
+                is_null=is_null,
+            )
+            parts += (len(own).to_bytes(4), own, payload)
+        stored = b"".join(parts)
         metadata = batch_metadata(
-            self._message(members[0]),
+            _said_of_all(members[0][1]),
             (_NO_SEQUENCE_ID, _NO_SEQUENCE_ID),
             message_count=count,
             compression=NONE,
-            uncompressed_bytes=len(payload),
+            uncompressed_bytes=len(stored),
         )
-        return sent_entry(metadata, payload)
+        return sent_entry(metadata, stored)
 
-    def _message(self, given: pulsar.Message) -> Message:
-        """What the client tells; it does not tell an empty key from none."""
-        text = given.partition_key()
-        key = _decoded(text) if text and self._has_binary_keys else text or None
-        return Message(
+    def _message(self, given: _pulsar.Message) -> Message:
+        return replace(
+            _said_of_all(given),
             payload=None if given.has_null_value() else given.data(),
-            publish_time_ms=given.publish_timestamp(),
-            key=key,
+            key=self._key(given),
             ordering_key=self._ordering_key(given),
             properties=given.properties(),
             event_time_ms=given.event_timestamp() or None,
-            producer_name=given.producer_name(),
-            schema_version=_schema_version(given),
         )
 
-    def _ordering_key(self, given: pulsar.Message) -> bytes | None:
+    def _key(self, given: _pulsar.Message) -> str | bytes | None:
+        """Its key; the client does not tell an empty one from none."""
+        text: str = given.partition_key()
+        return _decoded(text) if text and self._has_binary_keys else text or None
+
+    def _ordering_key(self, given: _pulsar.Message) -> bytes | None:
         try:
             return given.ordering_key().encode() or None
         except UnicodeDecodeError:
@@ -209,11 +216,7 @@ class LiveEntries:
         return EntryRun(first.ledger_id, self._object_key, data, 0, table, count)
 
 
-def _end(placed: tuple[pulsar.Message, Place]) -> EntryId:
-    return placed[1].end
-
-
-def _encrypted(message: Message, given: pulsar.Message) -> bytes:
+def _encrypted(message: Message, given: _pulsar.Message) -> bytes:
     """The entry of a message, or a whole batch, that the client could not decrypt."""
     context = given.encryption_context()
     payload = given.data()
@@ -230,14 +233,24 @@ def _encrypted(message: Message, given: pulsar.Message) -> bytes:
         )
     else:
         metadata = message_metadata(message, _NO_SEQUENCE_ID, **options)
-    keys = [(each.key, each.value) for each in context.keys()]  # noqa: SIM118 - no mapping
+    keys = [(each.key, each.value()) for each in context.keys()]  # noqa: SIM118 - no mapping
     fields = encryption_fields(keys, context.algorithm(), context.param())
     return sent_entry(metadata + fields, payload)
 
 
-def _schema_version(given: pulsar.Message) -> int | None:
+def _said_of_all(given: _pulsar.Message) -> Message:
+    """What a batch says of all its messages at once."""
+    return Message(
+        payload=None,
+        publish_time_ms=given.publish_timestamp(),
+        producer_name=given.producer_name(),
+        schema_version=_schema_version(given),
+    )
+
+
+def _schema_version(given: _pulsar.Message) -> int | None:
     # As `schema_version` gives it, it is taken for text, which most versions are not.
-    number: int = given._message.int_schema_version()  # noqa: SLF001
+    number: int = given.int_schema_version()
     return None if number < 0 else number
 
 

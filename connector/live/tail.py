@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from arrow_io.errors import TrimmedEntriesError
 from arrow_io.read_report import Unit
 from arrow_io.storage.location import Location
-from connector.live.broker import EntryId, is_last_of_entry, place_of
+from connector.live.broker import EntryId, by_entry
 from connector.live.entries import LiveEntries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
-
-    import pulsar
 
     from arrow_io.ledger import Block
     from arrow_io.messages.entry_run import EntryRun
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.ranges import ByteSpan
     from arrow_io.storage.ranges_ahead import RangesAhead
     from arrow_io.tally import Tally
-    from connector.live.broker import Brokers, Client, Place
+    from connector.live.broker import Brokers, Client, GivenEntry, Place
     from connector.topic_name import TopicName
 
 
@@ -146,10 +144,10 @@ class LiveTail:
             begin = self.adopted[0][0] if self.adopted else self.first
             # What else begins before is given by whoever reads its first chunk.
             own = (
-                (message, place)
-                for message, place in self._messages(client, begin, stop)
-                if start <= place.end <= stop
-                and (place.begin >= self.first or self.adopts(*place.begin))
+                each
+                for each in self._given(client, begin, stop)
+                if start <= each.place.end <= stop
+                and (each.place.begin >= self.first or self.adopts(*each.place.begin))
             )
             for run in self._entries(tally.report).runs(own):
                 run.owned = owned
@@ -189,7 +187,7 @@ class LiveTail:
         if not self.reaches(*at):
             return None
         with self.brokers.connected() as client:
-            begins = (place.begin for _, place in self._messages(client, at, self.last))
+            begins = (each.place.begin for each in self._given(client, at, self.last))
             if is_chunked:
                 return True if at in begins else None
             if next(begins, None) == at:
@@ -216,10 +214,11 @@ class LiveTail:
         wanted = set(first_chunks)
         made = self._entries(report)
         with self.brokers.connected() as client:
-            for message, place in self._messages(client, EntryId(*min(wanted)), self.last):
-                if place.end >= self.first and place.begin in wanted:
-                    wanted.remove(place.begin)
-                    yield place.begin, next(made.runs([(message, place)]))
+            for each in self._given(client, EntryId(*min(wanted)), self.last):
+                begin, end = each.place
+                if end >= self.first and begin in wanted:
+                    wanted.remove(begin)
+                    yield begin, next(made.runs([each]))
                     if not wanted:
                         return
 
@@ -232,29 +231,26 @@ class LiveTail:
         Raises:
             BrokerError: As of `entry_runs`.
         """
-        begins = (place.begin for _, place in self._messages(client, self.first, self.last))
+        begins = (each.place.begin for each in self._given(client, self.first, self.last))
         return next(begins, None)
 
     def _entries(self, report: ReadReport) -> LiveEntries:
         return LiveEntries(str(self.topic), report, has_binary_keys=self.has_binary_keys)
 
-    def _messages(
-        self, client: Client, start: EntryId, stop: EntryId
-    ) -> Iterator[tuple[pulsar.Message, Place]]:
+    def _given(self, client: Client, start: EntryId, stop: EntryId) -> Iterator[GivenEntry]:
         """The messages that begin at an entry or behind it, and end at another (inclusive)."""
         # A reader that begins within the last message would wait for it in vain.
         with client.reading(self.topic, min(start, self.until.begin)) as reader:
             if not reader.has_more():
                 # The cluster deleted them.
                 return
-            while True:
-                message = reader.next()
-                place = place_of(message)
-                if place.end > stop:
+            for each in by_entry(reader.messages()):
+                begin, end = each.place
+                if end > stop:
                     return
-                if place.begin >= start:
-                    yield message, place
-                if place.end == self.last and is_last_of_entry(message):
+                if begin >= start:
+                    yield each
+                if end == self.last:
                     # Whether more comes may depend on a transaction that is open.
                     return
 

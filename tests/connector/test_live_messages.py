@@ -10,7 +10,7 @@ import pytest
 
 from arrow_io.errors import BrokerError, OptionError
 from arrow_io.read_report import ReadReport
-from connector.live.broker import Brokers, Client, EntryId, Place, place_of
+from connector.live.broker import Brokers, Client, EntryId, Place, by_entry
 from connector.live.entries import LiveEntries
 from connector.topic_name import TopicName
 from tests.support.entries import Message, encode_entry
@@ -34,7 +34,9 @@ def _given(ledger_id: int, entry_id: int, batch_index: int, batch_size: int = 0)
         ([(5, 0, 0), (5, 1, 0), (5, 0, 1)], "behind one of"),
         ([(5, 0, 1), (5, 0, 0)], "comes behind message 1"),
         ([(5, 0, 0), (5, 0, 0)], "comes behind message 0"),
-        ([(5, 0, -1), (5, 0, -1)], "which is no batch"),
+        ([(5, 0, -1), (5, 0, -1)], "behind one of"),
+        ([(5, 0, -1), (5, 0, 0)], "behind one of"),
+        ([(5, 0, 0), (5, 0, -1)], "comes behind message 0"),
         ([(5, 0, (1 << 31) - 1)], "none has so many"),
     ],
 )
@@ -42,7 +44,7 @@ def test_messages_that_cannot_be_are_no_rows(
     messages: list[tuple[int, int, int]], said: str
 ) -> None:
     """Neither in another order, nor twice, nor so many that memory is filled with them."""
-    given = [(each, place_of(each)) for each in (_given(*message) for message in messages)]
+    given = by_entry(_given(*message, batch_size=3) for message in messages)
     with pytest.raises(BrokerError, match=said):
         list(LiveEntries("orders", ReadReport(), has_binary_keys=False).runs(given))
 
@@ -65,6 +67,10 @@ class _BusyReader:
 
     def close(self) -> None:
         pass
+
+    @property
+    def _reader(self) -> _BusyReader:
+        return self
 
 
 def test_the_end_of_a_busy_topic_is_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-# ruff: noqa: D102 - the methods of a client's message are those of `pulsar.Message`.
+# ruff: noqa: D102 - the methods of a client's message are those of `_pulsar.Message`.
 """Brokers that have topics in memory, and give what a client of Pulsar's would give of them.
 
 They stand in where random topics are read thousands of times; `tests/broker` has the real ones.
@@ -109,34 +109,32 @@ class MemoryReader:
         """Whether there is a message."""
         return bool(self.left)
 
-    def next(self) -> ClientMessage:
-        """The next message.
+    def messages(self) -> Iterator[ClientMessage]:
+        """The next messages.
 
         Raises:
             BrokerError: There is none.
         """
-        left = self.left
-        if not left:
-            message = "nothing comes"
-            raise BrokerError(message)
-        self.given.add((*_entry(left[0].of), left[0].of.batch_index))
-        return left[0]
+        while message := self.next_soon():
+            yield message
+        text = "nothing comes"
+        raise BrokerError(text)
 
     def next_soon(self) -> ClientMessage | None:
         """The next message, if there is one."""
-        return self.next() if self.has_more() else None
+        left = self.left
+        if not left:
+            return None
+        self.given.add((*_entry(left[0].of), left[0].of.batch_index))
+        return left[0]
 
 
 @dataclass(slots=True)
 class ClientMessage:
-    """A message with the methods of `pulsar.Message`, and of its id and inner message."""
+    """A message with the methods of `_pulsar.Message`, and of its id."""
 
     of: ReferenceMessage
     batch_size: int
-    _message: ClientMessage = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._message = self
 
     def message_id(self) -> ClientMessage:
         return self
