@@ -29,9 +29,9 @@ def varint_bytes(number: int) -> bytes:
     if number < len(_ONE_BYTE):
         return _ONE_BYTE[number]
     encoded = []
-    while number >= len(_ONE_BYTE):
+    while more := number >> 7:
         encoded.append(number & 0x7F | 0x80)
-        number >>= 7
+        number = more
     encoded.append(number)
     return bytes(encoded)
 

@@ -182,6 +182,7 @@ class LiveEntries:
         return sent_entry(metadata, stored)
 
     def _message(self, given: _pulsar.Message) -> Message:
+        """What the client tells of it."""
         return replace(
             _said_of_all(given),
             payload=None if given.has_null_value() else given.data(),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arrow_io.errors import BrokerError, OptionError
 from arrow_io.read_report import ReadReport
@@ -44,9 +47,44 @@ def test_messages_that_cannot_be_are_no_rows(
     messages: list[tuple[int, int, int]], said: str
 ) -> None:
     """Neither in another order, nor twice, nor so many that memory is filled with them."""
-    given = by_entry(_given(*message, batch_size=3) for message in messages)
+    entries = by_entry(_given(*message, batch_size=3) for message in messages)
     with pytest.raises(BrokerError, match=said):
-        list(LiveEntries("orders", ReadReport(), has_binary_keys=False).runs(given))
+        list(LiveEntries("orders", ReadReport(), has_binary_keys=False).runs(entries))
+
+
+@pytest.mark.parametrize("batch_messages", [1, 3])
+def test_ordering_keys_that_the_client_cannot_give_are_counted(batch_messages: int) -> None:
+    """Each once, though a batch may say the first of them a second time."""
+    told = [Message(payload=b"a", ordering_key=key) for key in (b"\xff", b"b", b"\xfe")]
+    batches = [told[at : at + batch_messages] for at in range(0, len(told), batch_messages)]
+    stored = [encode_entry(each, batched=batch_messages > 1) for each in batches]
+    messages = [ClientMessage(each, batch_messages) for each in decode_topic([(5, stored)])]
+    report = ReadReport()
+    list(LiveEntries("orders", report, has_binary_keys=False).runs(by_entry(messages)))
+    assert report.replaced_texts == 2
+
+
+_INDEXES: Final = st.just(([-1], 0)) | st.integers(1, 4).flatmap(
+    lambda size: st.tuples(st.sets(st.integers(0, size - 1), min_size=1).map(sorted), st.just(size))
+)
+"""The batch indexes that are given of an entry, and how many messages it says it has."""
+
+
+@given(st.dictionaries(st.tuples(st.integers(0, 2), st.integers(0, 3)), _INDEXES))
+def test_messages_are_put_together_as_they_stand_in_entries(
+    entries: dict[tuple[int, int], tuple[list[int], int]],
+) -> None:
+    """Also if the last of a batch are not given; if they are, none behind is asked for."""
+    ids = sorted(entries)
+    messages = iter([_given(*at, i, entries[at][1]) for at in ids for i in entries[at][0]])
+    found = []
+    for each in by_entry(messages):
+        indexes, size = entries[each.place.end]
+        found.append((each.place.end, [index for index, _ in each.members]))
+        if indexes[-1] in {-1, size - 1}:
+            left = sum(len(entries[at][0]) for at in ids[len(found) :])
+            assert operator.length_hint(messages) == left
+    assert found == [(at, entries[at][0]) for at in ids]
 
 
 @dataclass(slots=True)
