@@ -54,7 +54,7 @@ from arrow_io.protobuf_messages import message_classes
 from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from arrow_io.format.entry_frame import BytesLike
 
@@ -127,8 +127,8 @@ class ShareTable(BlockTable):
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerGroup:
-    """What the index block says of one ledger."""
+class ShareInfo:
+    """What the index block says of a ledger of which the segment has a share (LedgerInfo)."""
 
     ledger_id: int
     entries: int
@@ -137,15 +137,29 @@ class LedgerGroup:
     """Sum of the lengths of all its entries; None if it was open."""
     timestamp_ms: int | None
     """When it was closed, ms since the epoch; None likewise."""
-    index_bytes: int
-    """Bytes of the group in the index object."""
-    rows: tuple[BlockEntry, ...]
-    """One for each block, ascending."""
 
     @property
     def is_closed(self) -> bool:
         """Whether the ledger was closed when the share was written."""
         return self.timestamp_ms is not None
+
+    def serialize(self) -> bytes:
+        """The LedgerInfo, as Pulsar's writer has it: of an open ledger it notes the time 0."""
+        numbers = {"entries": self.entries, "timestamp": self.timestamp_ms or 0}
+        if self.size_bytes is not None:
+            numbers["size"] = self.size_bytes
+        data: bytes = _LedgerInfo(ledgerId=self.ledger_id, **numbers).SerializeToString()
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerGroup(ShareInfo):
+    """One ledger in the index block."""
+
+    index_bytes: int
+    """Bytes of the group in the index object."""
+    rows: tuple[BlockEntry, ...]
+    """One for each block, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +234,48 @@ class SegmentIndex:
         return found
 
 
+def serialize_segment_index(
+    data_object_length_bytes: int,
+    data_header_length_bytes: int,
+    shares: Iterable[tuple[ShareInfo, Sequence[BlockEntry]]],
+) -> bytes:
+    """An index object of streaming offload, with its ledgers in the order of Pulsar's writer.
+
+    Args:
+        data_object_length_bytes: Length of the data object by its writer's count.
+        data_header_length_bytes: Length of the header of each data block.
+        shares: What is said of each ledger, and a row for each of its blocks.
+    """
+    groups = {
+        info.ledger_id: (info.serialize(), b"".join(INDEX_ENTRY.pack(*row) for row in rows))
+        for info, rows in shares
+    }
+    body = b"".join(
+        _GROUP.pack(ledger_id, len(rows) // INDEX_ENTRY_BYTES, len(info)) + info + rows
+        for ledger_id, (info, rows) in ((each, groups[each]) for each in _hash_order(groups))
+    )
+    fixed = _FIXED.pack(
+        STREAMING_INDEX_BLOCK_MAGIC,
+        GROUPS_OFFSET + len(body),
+        data_object_length_bytes,
+        data_header_length_bytes,
+    )
+    return fixed + body
+
+
+def _hash_order(ledger_ids: Collection[int]) -> list[int]:
+    """The order in which Java's HashMap has these keys, of type Long, if put in ascending."""
+    table_size = 16
+    while len(ledger_ids) > table_size * 3 // 4:
+        table_size *= 2
+
+    def place(ledger_id: int) -> int:
+        code = (ledger_id ^ ledger_id >> 32) & 0xFFFFFFFF
+        return (code ^ code >> 16) & (table_size - 1)
+
+    return sorted(sorted(ledger_ids), key=place)
+
+
 def read_segment_index(data: bytes, *, object_key: str) -> SegmentIndex:
     """Read an index object of streaming offload.
 
@@ -259,7 +315,8 @@ def _read_segment_index(data: bytes) -> SegmentIndex:
         allowed = f"allowed are {STREAMING_FIELDS_BYTES} … {MAX_BLOCK_HEADER_BYTES}"
         _corrupt(f"block header length {header_length}; {allowed}", DATA_HEADER_LENGTH_OFFSET)
     groups = sorted(
-        islice(_groups(data, index_length), MAX_LEDGERS + 1), key=lambda each: each.rows[0].offset
+        islice(read_groups(data, index_length), MAX_LEDGERS + 1),
+        key=lambda each: each.rows[0].offset,
     )
     if len(groups) > MAX_LEDGERS:
         _corrupt(f"more than {MAX_LEDGERS} ledgers are in the index block", GROUPS_OFFSET)
@@ -278,7 +335,16 @@ def _read_segment_index(data: bytes) -> SegmentIndex:
     return index
 
 
-def _groups(data: bytes, stop: int) -> Iterator[LedgerGroup]:
+def read_groups(data: bytes, stop: int) -> Iterator[LedgerGroup]:
+    """The ledgers of an index object, in the order in which it has them.
+
+    Args:
+        data: The index object.
+        stop: Where the last of them must end, in bytes; no further than `data` goes.
+
+    Raises:
+        CorruptIndexError: Fields contradict each other.
+    """
     position = GROUPS_OFFSET
     if stop < position:
         _corrupt(f"index length {stop} ends within the fields before it", INDEX_LENGTH_OFFSET)

@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -234,6 +234,7 @@ def stream_ledgers(
     cuts: Sequence[int] = (),
     *,
     block_bytes: int = 4096,
+    block_entries: int | None = None,
     miscounts: bool = False,
     number: int = 0xA000,
 ) -> StreamedLedgers:
@@ -243,6 +244,7 @@ def stream_ledgers(
         ledgers: Ledger ids and entries, ascending.
         cuts: Before which entries of all, counted from 0, a segment ends.
         block_bytes: Least size of a block.
+        block_entries: How many entries a block has, but for a ledger's last; None: all that fit.
         miscounts: As `write_segment` takes it.
         number: The first segment's uuid; the others follow.
     """
@@ -259,7 +261,10 @@ def stream_ledgers(
             whole = entries[ledger_id]
             size_bytes = sum(map(len, whole))
             mine = [whole[entry_id] for entry_id in ids]
-            parts.append(Part(ledger_id, mine, ids[0], len(whole), size_bytes))
+            part = Part(ledger_id, mine, ids[0], len(whole), size_bytes)
+            if block_entries is not None:
+                part = replace(part, block_entries=_divided(len(mine), block_entries))
+            parts.append(part)
             segments[ledger_id].append(
                 OffloadSegment(uuid=uuid, complete=True, end_entry_id=ids[-1])
             )
@@ -281,6 +286,11 @@ def stream_ledgers(
             ),
         )
     return found
+
+
+def _divided(count: int, most: int) -> list[int]:
+    """A number in parts of so many, the last of which may be less."""
+    return [min(most, count - start) for start in range(0, count, most)]
 
 
 def save_metadata(folder: Path, metadata: TopicMetadata) -> Path:
