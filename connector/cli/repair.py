@@ -13,12 +13,13 @@ from connector.cli.app import ExitCode, command
 from connector.cli.options import AsJson, Place, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at, check_no_snapshot, tell_place
-from connector.upkeep.repair import Repair, plan_repair, repair
+from connector.upkeep.repair import plan_repair, repair
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from arrow_io.storage.location import Location
+    from connector.upkeep.attempt import Repair
 
 _SCHEMA: Final = pa.schema(
     {
@@ -27,6 +28,7 @@ _SCHEMA: Final = pa.schema(
         "object": pa.string(),
         "problem": pa.string(),
         "entries": pa.int64(),
+        "missing": pa.int64(),
         "blocks": pa.int64(),
         "metadata_from": pa.string(),
     }
@@ -72,16 +74,19 @@ def repair_(
         found = list(_written(catalog.location, plan) if yes else plan)
     tell_place(catalog)
     repaired = [each for each in found if each.index is not None]
-    table = table_of([_row(each) for each in repaired], _SCHEMA)
+    table = table_of([row for each in repaired for row in _rows(each)], _SCHEMA)
     if table.num_rows:
         print_rows(table.schema, table.to_batches(), as_json=as_json)
     for each in found:
         if each.refusal is not None:
             say("kept", f"{each.attempt.name.index_name}: {each.refusal}")
+        if each.missing:
+            lost = f"{counted(each.missing, 'entry')} for which its offloader left no room"
+            say("missing", f"{each.attempt.name.data_name}: {lost}")
     if not as_json:
         what = counted(len(repaired), "index object")
         typer.echo(f"{what} written" if yes else f"{what} would be written by --yes")
-    if any(each.error is not None for each in found):
+    if any(each.error is not None or each.missing for each in found):
         raise typer.Exit(ExitCode.UNREADABLE)
 
 
@@ -93,14 +98,17 @@ def _written(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
         yield each
 
 
-def _row(repaired: Repair) -> dict[str, object]:
+def _rows(repaired: Repair) -> Iterator[dict[str, object]]:
+    """One row for each ledger in the index object."""
     attempt = repaired.attempt
-    return {
-        "topic": str(attempt.topic),
-        "ledger_id": attempt.ledger_id,
-        "object": attempt.name.index_name,
-        "problem": attempt.problem,
-        "entries": repaired.entries,
-        "blocks": repaired.blocks,
-        "metadata_from": repaired.metadata_from,
-    }
+    for ledger in repaired.ledgers:
+        yield {
+            "topic": None if attempt.topic is None else str(attempt.topic),
+            "ledger_id": ledger.ledger_id,
+            "object": attempt.name.index_name,
+            "problem": attempt.problem,
+            "entries": ledger.entries,
+            "missing": ledger.missing,
+            "blocks": ledger.blocks,
+            "metadata_from": ledger.metadata_from,
+        }

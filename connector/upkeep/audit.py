@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, TruncatedObjectError
-from arrow_io.format.object_names import parse_object_name
+from arrow_io.format.object_names import SegmentName, parse_object_name
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.storage.store_uploads import aside_path
 from arrow_io.wording import counted
@@ -265,6 +265,7 @@ class _Auditor:
                 yield replace(found, is_loss=self._catalog.source is None)
         # What an upload to a folder writes aside is reported with the uploads.
         aside = {aside_path(each.name, each.upload_id) for each in uploads}
+        named = {SegmentName(uuid).data_name for uuid in self.deletability.named}
         for kind, infos, text in (
             (
                 FindingKind.STREAMING,
@@ -281,7 +282,7 @@ class _Auditor:
                 if info.name not in aside and not self._is_snapshot(info):
                     yield Finding(
                         kind=kind,
-                        text=text,
+                        text=f"{text}; {REPAIRABLE}" if info.name in named else text,
                         objects=(info.name,),
                         stored_bytes=info.size_bytes,
                         modified=info.modified,

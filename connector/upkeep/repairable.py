@@ -3,83 +3,73 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from arrow_io.errors import CorruptIndexError
 from arrow_io.format.object_names import LedgerObjectName, SegmentName
 from connector.catalog.ledger_origin import ledger_metadata_of
+from connector.catalog.segment_copies import SegmentedCopy
+from connector.upkeep.attempt import LedgerAttempt, SegmentAttempt
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
-    from arrow_io.format.ledger_metadata import LedgerMetadata
+    from arrow_io.errors import PulsarOffloadError
+    from arrow_io.format.streaming_index import ShareInfo
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.catalog import Catalog
     from connector.catalog.ledger_copy import LedgerCopy
-    from connector.catalog.metadata.topic_metadata import LedgerInfo
+    from connector.catalog.metadata.topic_metadata import (
+        LedgerInfo,
+        OffloadSegment,
+        TopicMetadata,
+    )
+    from connector.catalog.topic_ledgers import TopicLedgers
     from connector.topic_name import TopicName
 
 NO_INDEX: Final = "there is no index object"
-_IS_SEGMENT: Final = (
-    "index objects of streaming offload (PIP-76) are not rebuilt: its writer miscounts blocks, and"
-    " what it notes of ledgers is in no data object"
-)
+_UNDER_WAY: Final = "the metadata says that this offload is under way, or failed"
+_NO_DATA: Final = "its data object is not there"
+_NOT_NAMED: Final = "the metadata of no topic names this offload"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One offload attempt.
-
-    Attributes:
-        name: Names of its objects.
-        data: What the listing said of its data object; None if there is none.
-        index: What it said of its index object; None likewise.
-        problem: What is wrong with the index object, in words; None if nothing is known to be.
-        topic: The topic that has the ledger, as far as the metadata or the index object says it.
-        info: What the metadata says of the ledger.
-        others: Metadata of the ledger in other copies of it, whose index objects are sound.
-        refusal: Why its index object is not to be rebuilt; None if it is.
-    """
-
-    name: LedgerObjectName | SegmentName
-    data: ObjectInfo | None
-    index: ObjectInfo | None
-    problem: str | None
-    topic: TopicName | None = None
-    info: LedgerInfo | None = None
-    others: tuple[tuple[UUID, LedgerMetadata], ...] = ()
-    refusal: str | None = None
-
-    @property
-    def ledger_id(self) -> int | None:
-        """BookKeeper ledger id; None for a segment of streaming offload."""
-        return self.name.ledger_id if isinstance(self.name, LedgerObjectName) else None
-
-
-def repairable_attempts(catalog: Catalog, ledger_ids: Collection[int] = ()) -> list[Attempt]:
+def repairable_attempts(
+    catalog: Catalog, ledger_ids: Collection[int] = ()
+) -> list[LedgerAttempt | SegmentAttempt]:
     """The attempts whose index object is missing or unsound, by the names of their objects.
 
     Args:
         catalog: The bucket, with the metadata if there is any.
-        ledger_ids: Ledgers whose every attempt is wanted, and no others; none: all ledgers.
+        ledger_ids: Ledgers whose every attempt is wanted, and no others but segments of which
+            nothing says what ledgers they have; none: all ledgers.
 
     Raises:
         PulsarOffloadError: The metadata or an object cannot be read.
     """
-    wanted = [
-        each
-        for each in _Known(catalog).attempts()
-        if (each.ledger_id in ledger_ids if ledger_ids else each.problem is not None)
+    topics = catalog.every_ledger()
+    found: list[LedgerAttempt | SegmentAttempt] = [
+        *_KnownLedgers(catalog, topics).attempts(),
+        *_KnownSegments(catalog, topics).attempts(),
     ]
-    return sorted(wanted, key=lambda each: (each.ledger_id or -1, each.name.data_name))
+    wanted = [each for each in found if _is_wanted(each, ledger_ids)]
+    return sorted(wanted, key=lambda each: (min(each.ledger_ids, default=-1), each.name.data_name))
 
 
-class _Known:
-    """What the bucket and the metadata say."""
+def _is_wanted(attempt: LedgerAttempt | SegmentAttempt, ledger_ids: Collection[int]) -> bool:
+    if not ledger_ids:
+        return attempt.problem is not None
+    if not attempt.ledger_ids:
+        return attempt.refusal is None
+    return not set(attempt.ledger_ids).isdisjoint(ledger_ids)
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._topics = catalog.every_ledger()
+
+class _KnownLedgers:
+    """What the bucket and the metadata say of ledgers of PIP-17."""
+
+    def __init__(self, catalog: Catalog, topics: Sequence[TopicLedgers]) -> None:
+        self._topics = topics
         self._contents = catalog.contents
         self._has_metadata = catalog.source is not None
         self._named: dict[LedgerObjectName, tuple[TopicName, LedgerInfo]] = {}
@@ -101,7 +91,7 @@ class _Known:
         if not offload.uuids:
             self._unnamed[info.ledger_id].append((topic, info))
 
-    def attempts(self) -> Iterator[Attempt]:
+    def attempts(self) -> Iterator[LedgerAttempt]:
         """All attempts."""
         # An index object may be sound, and contradict the metadata.
         errors = {
@@ -117,11 +107,6 @@ class _Known:
                 yield self._attempt(copy.name, copy.data, copy.index, problem, copy.topic)
         for each in self._contents.unfinished:
             yield self._attempt(each.name, each.data, None, NO_INDEX, None)
-        for segment in self._contents.segments:
-            if segment.error is not None:
-                yield _of_segment(segment.name, segment.data, segment.index, str(segment.error))
-        for info in self._contents.streaming:
-            yield _of_segment(SegmentName(UUID(info.name)), info, None, NO_INDEX)
 
     def _attempt(
         self,
@@ -130,11 +115,11 @@ class _Known:
         index: ObjectInfo | None,
         problem: str | None,
         topic: TopicName | None,
-    ) -> Attempt:
+    ) -> LedgerAttempt:
         others = [each for each in self._sound[name.ledger_id] if each.name != name]
         known = self._owner(name, others)
         told = [(each.name.uuid, ledger_metadata_of(each)) for each in others]
-        return Attempt(
+        return LedgerAttempt(
             name=name,
             data=data,
             index=index,
@@ -161,17 +146,94 @@ class _Known:
         others: list[LedgerCopy],
     ) -> str | None:
         if data is None:
-            return "its data object is not there"
+            return _NO_DATA
         if self._has_metadata and known is None:
-            return "the metadata of no topic names this offload"
+            return _NOT_NAMED
         if known is not None and known[1].offload and known[1].offload.complete is False:
-            return "the metadata says that this offload is under way, or failed"
+            return _UNDER_WAY
         if not self._has_metadata and others:
             return f"another copy of the ledger is sound, under the uuid {others[0].name.uuid}"
         return None
 
 
-def _of_segment(
-    name: SegmentName, data: ObjectInfo | None, index: ObjectInfo | None, problem: str
-) -> Attempt:
-    return Attempt(name=name, data=data, index=index, problem=problem, refusal=_IS_SEGMENT)
+class _KnownSegments:
+    """What the bucket and the metadata say of segments of streaming offload (PIP-76)."""
+
+    def __init__(self, catalog: Catalog, topics: Sequence[TopicLedgers]) -> None:
+        self._contents = catalog.contents
+        self._has_metadata = catalog.source is not None
+        self._infos: dict[TopicName, dict[int, LedgerInfo]] = {}
+        self._owners: dict[UUID, set[TopicName]] = defaultdict(set)
+        self._named: dict[UUID, dict[int, OffloadSegment]] = defaultdict(dict)
+        self._errors: dict[SegmentName, PulsarOffloadError] = {}
+        self._closed: dict[int, list[tuple[UUID, ShareInfo]]] = defaultdict(list)
+        for topic in topics:
+            if topic.metadata is not None:
+                self._learn(topic.metadata)
+            for state in topic.states:
+                # Index objects may be sound, and contradict each other or the metadata.
+                if isinstance(state.error, CorruptIndexError):
+                    copy = state.copy if isinstance(state.copy, SegmentedCopy) else None
+                    names = (each.name for each in (copy.segments if copy else ()))
+                    self._errors |= dict.fromkeys(names, state.error)
+        for each in self._contents.segments:
+            for group in each.segment.index.groups if each.segment else ():
+                if group.is_closed:
+                    self._closed[group.ledger_id].append((each.name.uuid, group))
+
+    def _learn(self, metadata: TopicMetadata) -> None:
+        self._infos[metadata.topic] = {info.ledger_id: info for info in metadata.ledgers}
+        for info in metadata.ledgers:
+            for segment in info.offload.segments if info.offload else ():
+                self._owners[segment.uuid].add(metadata.topic)
+                self._named[segment.uuid][info.ledger_id] = segment
+
+    def attempts(self) -> Iterator[SegmentAttempt]:
+        """All segments."""
+        for segment in self._contents.segments:
+            error = segment.error or self._errors.get(segment.name)
+            problem = None if error is None else str(error)
+            ids = segment.segment.ledger_ids if segment.segment else ()
+            found = self._attempt(segment.name, segment.data, segment.index, problem, ids)
+            yield replace(found, topic=found.topic or segment.topic)
+        for info in self._contents.streaming:
+            yield self._attempt(SegmentName(UUID(info.name)), info, None, NO_INDEX)
+
+    def _attempt(
+        self,
+        name: SegmentName,
+        data: ObjectInfo | None,
+        index: ObjectInfo | None,
+        problem: str | None,
+        ledger_ids: Sequence[int] = (),
+    ) -> SegmentAttempt:
+        owners = self._owners[name.uuid]
+        topic = next(iter(owners)) if len(owners) == 1 else None
+        named = self._named[name.uuid]
+        found = SegmentAttempt(
+            name=name,
+            data=data,
+            index=index,
+            problem=problem,
+            topic=topic,
+            ledger_ids=tuple(sorted({*ledger_ids, *named})),
+            named=named,
+            infos={} if topic is None else self._infos[topic],
+            others=self._closed,
+        )
+        return replace(found, refusal=self._refusal(found, len(owners)))
+
+    def _refusal(self, attempt: SegmentAttempt, owner_count: int) -> str | None:
+        if attempt.data is None:
+            return _NO_DATA
+        if self._has_metadata and not owner_count:
+            return _NOT_NAMED
+        if owner_count > 1:
+            return "the metadata of several topics names this segment"
+        for ledger_id, segment in attempt.named.items():
+            offload = attempt.infos[ledger_id].offload
+            # Of a ledger that goes on, the whole offload may be under way.
+            told = offload.complete if segment.complete is None and offload else segment.complete
+            if told is False:
+                return _UNDER_WAY
+        return None

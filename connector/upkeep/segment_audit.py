@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from connector.catalog.segment_copies import SegmentedCopy
 from connector.catalog.topic_ledgers import LedgerStanding
-from connector.upkeep.findings import NO_TOPIC, FindingKind, doubted, judged, of_objects
+from connector.upkeep.findings import (
+    NO_TOPIC,
+    REPAIRABLE,
+    FindingKind,
+    doubted,
+    judged,
+    of_objects,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,8 +59,11 @@ class SegmentAuditor:
 
     def of_segment(self, segment: SegmentCopy) -> Iterator[Finding]:
         """A segment of streaming offload that no ledger needs, or that is not as it should be."""
-        found = _segment_finding(FindingKind.FORMAT_MISMATCH, str(segment.error), segment)
         if segment.segment is None:
+            text = str(segment.error)
+            if segment.data is not None and segment.name.uuid in self._deletability.named:
+                text = f"{text}; {REPAIRABLE}"
+            found = _segment_finding(FindingKind.FORMAT_MISMATCH, text, segment)
             yield replace(found, is_loss=self._catalog.source is None)
             return
         if segment.segment.starts is not None:

@@ -13,7 +13,8 @@ import pytest
 from connector import open_catalog
 from connector.catalog.metadata.admin_client import AdminApi as CheckedApi
 from connector.upkeep.attachment import Verdict, check_attachment
-from connector.upkeep.repair import MADE_ANEW, plan_repair, repair
+from connector.upkeep.attempt import MADE_ANEW
+from connector.upkeep.repair import plan_repair, repair
 from tests.broker.admin_api import NAMESPACE
 from tests.broker.client_messages import Position, expected, read_all, read_values, receive
 from tests.broker.written_topics import SALE, TOPICS, sale
@@ -125,7 +126,7 @@ def test_a_broker_reads_by_repaired_index_objects(attached: Cluster) -> None:
     catalog = attached.open_catalog()
     repaired = [each for each in repair(location, plan_repair(catalog)) if each.index is not None]
     assert {each.attempt.name.index_name for each in repaired} == lost
-    assert {each.metadata_from for each in repaired} == {MADE_ANEW}
+    assert {each.ledgers[0].metadata_from for each in repaired} == {MADE_ANEW}
     attached.restart()
     read = [message for _, message in read_all(attached.client, topic)]
     assert read == expected(sound.messages)

@@ -9,6 +9,8 @@ import pytest
 from tests.support.command_line import UNREADABLE, USAGE, cells, lines_of, run
 from tests.support.golden import golden_topic
 from tests.support.owned_bucket import OwnedBucket
+from tests.support.streamed_topics import metadata_of
+from tests.support.streaming import save_metadata, stream_ledgers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +49,7 @@ def test_what_the_audit_finds_is_repaired(bucket: OwnedBucket) -> None:
         "object": _LEDGER.index_object.name,
         "problem": "there is no index object",
         "entries": _LEDGER.entry_count,
+        "missing": 0,
         "blocks": 1,
         "metadata_from": "made anew",
     }
@@ -84,3 +87,36 @@ def test_a_snapshot_is_refused(bucket: OwnedBucket, tmp_path: Path) -> None:
     run("save", str(bucket.objects), saved)
     result = run("repair", str(bucket.objects), "--metadata", saved, ends=USAGE)
     assert "a snapshot does not say what is in the bucket now" in result.stderr
+
+
+def test_segments_have_a_row_for_each_ledger(tmp_path: Path) -> None:
+    """Of one index object; what the offloader lost is told, with an exit code that says so."""
+    written = stream_ledgers(
+        [(10, [bytes(200), bytes(300), b"lost"]), (20, [b"a"])],
+        block_entries=3,
+        miscounts=True,
+        block_bytes=200,
+    )
+    assert written.lost == {(10, 2)}
+    (data_name, data), (index_name, index) = written.objects.items()
+    objects, saved = tmp_path / "objects", tmp_path / "public" / "default"
+    objects.mkdir()
+    (objects / data_name).write_bytes(data)
+    save_metadata(saved, metadata_of(*written.infos.values())).rename(saved / "orders")
+    given = str(objects), "--metadata", str(tmp_path)
+
+    found = lines_of("audit", *given, ends=UNREADABLE)
+    rows = lines_of("repair", *given, ends=UNREADABLE)
+    chosen = lines_of("repair", given[0], "20", *given[1:], ends=UNREADABLE)
+    result = run("repair", *given, "--yes", ends=UNREADABLE)
+
+    assert any("repair rebuilds the index object" in each["text"] for each in found)
+    assert rows == chosen
+    told = [(each["ledger_id"], each["object"], each["entries"], each["missing"]) for each in rows]
+    assert told == [(10, index_name, 2, 1), (20, index_name, 1, 0)]
+    assert result.stdout.endswith("1 index object written\n")
+    assert result.stderr.splitlines()[-1] == (
+        f"missing: {data_name}: 1 entry for which its offloader left no room"
+    )
+    assert len((objects / index_name).read_bytes()) == len(index)
+    assert run("repair", *given).stdout == "0 index objects would be written by --yes\n"

@@ -23,7 +23,7 @@ from arrow_io.errors import (
 )
 from arrow_io.format.data_block import BlockHeader, padding, write_block_header
 from arrow_io.format.index_block import FORMAT_VERSION_KEY, METADATA_OFFSET
-from arrow_io.format.object_names import LedgerObjectName, SegmentName
+from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.messages import layout
 from arrow_io.storage.location import Location
@@ -31,7 +31,8 @@ from arrow_io.storage.trace import RequestKind, RequestTrace
 from arrow_io.tally import Tally
 from connector import LedgerOffloader, open_catalog
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
-from connector.upkeep.repair import FROM_DAMAGED, MADE_ANEW, plan_repair, repair
+from connector.upkeep.attempt import FROM_DAMAGED, MADE_ANEW
+from connector.upkeep.repair import plan_repair, repair
 from tests.support.buckets import TOPIC, memory_bucket, offload_ledger
 from tests.support.damage import WOVEN
 from tests.support.golden import GOLDEN_SETS, golden_topic
@@ -49,7 +50,6 @@ from tests.support.reading import read
 from tests.support.repairs import index_of, known_topic, repair_scene
 from tests.support.s3_server import S3Server, running_s3_server
 from tests.support.stopping_store import Killed, stopping
-from tests.support.streaming import golden_segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,7 +91,7 @@ def test_every_golden_index_is_made_anew(tmp_path: Path, set_name: str) -> None:
 
     found = list(repair(catalog.location, plan_repair(catalog)))
 
-    assert {each.metadata_from for each in found} == {MADE_ANEW}
+    assert {each.ledgers[0].metadata_from for each in found} == {MADE_ANEW}
     assert {each.name for each in bucket.objects.glob("*-index")} == indexes.keys()
     for name in indexes:
         old = index_of(indexes, name)
@@ -118,7 +118,9 @@ def test_with_another_copy_each_golden_index_is_the_brokers(tmp_path: Path, set_
 
     found = [each for each in repair(catalog.location, plan_repair(catalog)) if each.index]
 
-    assert {each.metadata_from for each in found} == {f"the copy under the uuid {OTHER_UUID}"}
+    assert {each.ledgers[0].metadata_from for each in found} == {
+        f"the copy under the uuid {OTHER_UUID}"
+    }
     assert indexes == {name: (bucket.objects / name).read_bytes() for name in indexes}
 
 
@@ -178,7 +180,7 @@ def test_damage_beside_the_metadata_leaves_the_index_as_it_was(scene: RepairScen
 
         (found,) = scene.repaired(scene.name.ledger_id)
 
-        assert found.metadata_from == FROM_DAMAGED
+        assert found.ledgers[0].metadata_from == FROM_DAMAGED
         assert scene.content(scene.index_name) == index
 
 
@@ -236,7 +238,7 @@ def test_a_cut_between_blocks_shows_without_numbers(tmp_path: Path) -> None:
         _refused(scene, CorruptIndexError, "the index object is of 9 entries, the data object has")
         scene.lose_index()
         (found,) = scene.repaired()
-        assert found.entries == table.entry_count
+        assert found.ledgers[0].entries == table.entry_count
 
 
 @pytest.mark.parametrize(
@@ -397,7 +399,7 @@ def test_a_damaged_index_may_name_the_topic(scene: RepairScene) -> None:
     scene.sound.bucket.put({scene.index_name: b"\0" + index[1:]})
     catalog = open_catalog(scene.sound.bucket.url)
     (found,) = repair(catalog.location, plan_repair(catalog))
-    assert found.metadata_from == FROM_DAMAGED
+    assert found.ledgers[0].metadata_from == FROM_DAMAGED
     assert str(found.attempt.topic) == scene.sound.topic
     assert scene.content(scene.index_name) == index
 
@@ -410,16 +412,6 @@ def test_an_index_that_is_replaced_meanwhile_is_an_error(scene: RepairScene) -> 
     scene.sound.bucket.put({scene.index_name: b"damaged otherwise"})
     with pytest.raises(ObjectChangedError):
         list(plan_repair(catalog))
-
-
-def test_segments_of_streaming_offload_are_not_repaired() -> None:
-    """Their objects say too little, and it is said why."""
-    segment = golden_segments()[0]
-    name = SegmentName(segment.uuid)
-    with memory_bucket({name.data_name: segment.data}) as bucket:
-        (found,) = plan_repair(open_catalog(bucket.url))
-    assert found.index is None
-    assert "streaming offload" in (found.refusal or "")
 
 
 def _checked_entries(scene: RepairScene) -> dict[int, bytes]:
@@ -459,7 +451,7 @@ def test_hostile_data_never_reads_as_other_entries(
 
     if found.index is not None:
         read_back = _checked_entries(hostile)
-        assert found.entries == len(wanted)
+        assert found.ledgers[0].entries == len(wanted)
         assert read_back.items() <= wanted.items()
 
 
@@ -505,7 +497,7 @@ def test_what_the_metadata_says_of_offloads_counts(tmp_path: Path) -> None:
     bucket.delete(untold.index_object.name, begun.index_object.name)
     bucket.change(topic.name, {untold.ledger_id: without_uuid, begun.ledger_id: under_way})
 
-    found = {each.attempt.ledger_id: each for each in plan_repair(bucket.catalog())}
+    found = {each.attempt.ledger_ids[0]: each for each in plan_repair(bucket.catalog())}
 
     assert found.keys() == {untold.ledger_id, begun.ledger_id}
     assert found[untold.ledger_id].index is not None
@@ -514,7 +506,7 @@ def test_what_the_metadata_says_of_offloads_counts(tmp_path: Path) -> None:
         == "the metadata says that this offload is under way, or failed"
     )
     bucket.copy_ledger(untold)
-    refusals = {each.attempt.ledger_id: each.refusal for each in plan_repair(bucket.catalog())}
+    refusals = {each.attempt.ledger_ids[0]: each.refusal for each in plan_repair(bucket.catalog())}
     assert refusals[untold.ledger_id] == "the metadata of no topic names this offload"
 
 
@@ -529,7 +521,7 @@ def test_an_index_that_contradicts_the_metadata_is_found(scene: RepairScene) -> 
 
     assert found.attempt.problem is not None
     assert "by the metadata" in found.attempt.problem
-    assert found.metadata_from == FROM_DAMAGED
+    assert found.ledgers[0].metadata_from == FROM_DAMAGED
     assert scene.content(scene.index_name) == scene.sound.objects[scene.index_name]
 
 

@@ -12,13 +12,14 @@ from connector import Catalog, open_catalog
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.topic_name import TopicName
-from connector.upkeep.repair import Repair, plan_repair, repair
+from connector.upkeep.repair import plan_repair, repair
 from tests.support.damage import specimen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from connector.upkeep.attempt import Repair
     from tests.support.damage import Specimen
 
 METADATA_FILE: Final = "managed-ledger-info.bin"
