@@ -18,10 +18,9 @@ from arrow_io.errors import (
     MissingEntriesError,
     TruncatedObjectError,
 )
-from arrow_io.format.block_table import INDEX_ENTRY_BYTES, BlockEntry
+from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.data_block import PADDING_PATTERN, is_padding
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
-from arrow_io.format.index_block import MAX_INDEX_OBJECT_BYTES
 from arrow_io.format.streaming_block import STREAMING_FIELDS_BYTES, parse_streaming_header
 from arrow_io.format.streaming_index import MAX_LEDGERS
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
@@ -39,7 +38,9 @@ _ENTRY_HEADER: Final = struct.Struct(">iq")
 _LOOK_GROWTH: Final = 16
 _MAX_LOOK_BYTES: Final = 4 << 20
 _MAX_ENTRY_BYTES: Final = MAX_MESSAGE_BYTES - ENTRY_HEADER_BYTES
-_MAX_BLOCKS: Final = MAX_INDEX_OBJECT_BYTES // INDEX_ENTRY_BYTES
+_MAX_BLOCKS: Final = 1 << 18
+"""Most blocks that are believed to be in an object: each was a part of its upload, and stores allow
+some 50,000 of these at most."""
 
 
 class ForwardReader:
@@ -241,7 +242,7 @@ def walk_segment(reader: RangeReader) -> WalkedSegment:
                 _check_follows(blocks[-1], block)
             blocks.append(block)
             if len(blocks) > _MAX_BLOCKS:
-                message = f"{counted(len(blocks), 'block')} are more than an index may have"
+                message = f"more than {_MAX_BLOCKS} blocks are in the object"
                 raise CorruptBlockError(message, offset=block.start)
         return WalkedSegment(_shares(blocks))
     except FormatError as error:

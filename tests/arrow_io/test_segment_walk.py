@@ -21,7 +21,7 @@ from arrow_io.format.data_block import MAX_BLOCK_HEADER_BYTES
 from arrow_io.format.streaming_block import StreamingBlockHeader
 from arrow_io.format.streaming_index import read_segment_index
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
-from arrow_io.segment_walk import walk_segment
+from arrow_io.segment_walk import ForwardReader, end_of_entries, walk_segment
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import RangeReader
 from arrow_io.storage.trace import RequestTrace
@@ -114,7 +114,11 @@ def test_any_segment_is_walked(
         parts += [Part(ledger_id, entries, block_entries=counts)] if each else []
     segment = write_segment(parts, block_bytes=block_bytes, miscounts=miscounts)
 
-    walked = _walk(segment.data)
+    with memory_bucket({"data": segment.data}) as bucket:
+        reader = RangeReader(Location(bucket.url), "data", len(segment.data))
+        walked = walk_segment(reader)
+        for block in walked.blocks:
+            assert end_of_entries(ForwardReader(reader), block.start, block.header) == block.stop
 
     _check_index(walked, segment)
     lost = dict.fromkeys((part.ledger_id for part in parts), 0)
@@ -143,6 +147,49 @@ def test_what_has_padding_behind_it_lacks_nothing() -> None:
         _SECOND + _HEADER,
         _THIRD + _HEADER,
     ]
+
+
+def test_lost_entries_must_have_had_room_in_the_count() -> None:
+    """Those of each block that lost any, to the byte."""
+    sizes = (240, 300, 40, 250, 310, 60)
+    entries = [bytes(size) for size in sizes]
+    segment = write_segment(
+        [Part(7, entries, block_entries=[3, 3])], block_bytes=200, miscounts=True
+    )
+    assert segment.lost == [(7, 2), (7, 5)]
+    (share,) = _walk(segment.data).shares
+    assert [each.unwritten_bytes for each in share.blocks] == [52, 72]
+    assert share.may_end_with(5)
+    assert share.may_end_with(10)
+    assert not share.may_end_with(11)
+    assert share.may_lack(1, 100)
+    assert not share.may_lack(1, 101)
+    assert not share.may_lack(1, -1)
+    assert share.may_lack(0, 40)
+    assert not share.may_lack(0, 41)
+
+
+def test_errors_name_ledger_and_entry() -> None:
+    """Of what is missing, or is not padding: one byte is enough."""
+    for data, entry_id in (
+        (_changed(12, _i64(_HEADER)), 5),
+        (_changed(_SECOND + _HEADER + 62, b"\xfd"), 9),
+        (_changed(12, _i64(_SECOND + 1))[:_SECOND] + b"\0" + _SOUND[_SECOND:], 8),
+        (_changed(_HEADER, struct.pack(">i", MAX_MESSAGE_BYTES)), 5),
+    ):
+        with pytest.raises(FormatError) as caught:
+            _walk(data)
+        assert (caught.value.ledger_id, caught.value.entry_id) == (7, entry_id)
+    with pytest.raises(TruncatedObjectError, match=r"^6 bytes of the 50 of an entry") as caught:
+        _walk(_cut_miscounted(6))
+    assert (caught.value.ledger_id, caught.value.entry_id) == (7, 1)
+
+
+def _cut_miscounted(left_bytes: int) -> bytes:
+    """A miscounted block whose second entry, of 50 bytes, has so many left."""
+    part = Part(7, [b"a" * 56, b"b" * 50], block_entries=[2])
+    data = write_segment([part], block_bytes=130, miscounts=True).data
+    return data[: len(data) - 50 + left_bytes]
 
 
 def test_requests_are_few() -> None:
@@ -278,8 +325,10 @@ def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_walk, "MAX_LEDGERS", 2)
     _walk(_SOUND)
     monkeypatch.setattr(segment_walk, "MAX_LEDGERS", 1)
-    with pytest.raises(CorruptBlockError, match="more than 1 ledgers"):
+    with pytest.raises(CorruptBlockError, match="more than 1 ledgers") as caught:
         _walk(_SOUND)
+    assert (caught.value.ledger_id, caught.value.offset) == (9, _THIRD)
     monkeypatch.setattr(segment_walk, "_MAX_BLOCKS", 2)
-    with pytest.raises(CorruptBlockError, match="3 blocks are more"):
+    with pytest.raises(CorruptBlockError, match="more than 2 blocks") as caught:
         _walk(_SOUND)
+    assert caught.value.offset == _THIRD

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import (
+    ChecksumError,
     CorruptBlockError,
     FormatError,
     IncompleteReadWarning,
@@ -25,8 +26,10 @@ from arrow_io.format.index_block import FORMAT_VERSION_KEY, MANAGED_LEDGER_NAME_
 from arrow_io.format.streaming_index import read_segment_index
 from arrow_io.messages import layout
 from arrow_io.read_report import ReadReport
+from arrow_io.segment_walk import walk_segment
 from arrow_io.storage.location import Location
-from arrow_io.storage.trace import RequestKind
+from arrow_io.storage.ranges import RangeReader
+from arrow_io.storage.trace import RequestKind, RequestTrace
 from arrow_io.tally import Tally
 from connector import open_catalog, open_topic
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, OffloadSegment
@@ -34,8 +37,9 @@ from connector.upkeep.attempt import FROM_DAMAGED, FROM_METADATA, IS_SOUND, MADE
 from connector.upkeep.audit import audit
 from connector.upkeep.findings import REPAIRABLE
 from connector.upkeep.repair import plan_repair, repair
-from tests.support.buckets import TOPIC
+from tests.support.buckets import TOPIC, memory_bucket
 from tests.support.entries import Framing, Message, encode_entry
+from tests.support.offloads import UUID_1
 from tests.support.reading import read
 from tests.support.stopping_store import Killed, stopping
 from tests.support.streamed_topics import Streamed, streamed
@@ -52,6 +56,7 @@ from tests.support.streaming import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from arrow_io.format.streaming_index import LedgerGroup
     from connector import Catalog
     from connector.upkeep.attempt import Repair
 
@@ -117,7 +122,7 @@ def _content(topic: Streamed, name: str) -> bytes:
     return Location(topic.bucket.url).read_object(name, max_bytes=1 << 24).data
 
 
-def _said(index: bytes) -> object:
+def _said(index: bytes) -> tuple[int, int, tuple[LedgerGroup, ...]]:
     """What an index object says, in whichever order: that of the tests' writer is by place."""
     read_back = read_segment_index(index, object_key="")
     return read_back.data_object_length_bytes, read_back.data_header_length_bytes, read_back.groups
@@ -401,8 +406,16 @@ def test_what_the_metadata_does_not_name_stays_as_it_is() -> None:
             "9 by the metadata",
         ),
         (lambda info: replace(info, size_bytes=1), CorruptBlockError, "bytes, 1 by the metadata"),
-        (lambda info: _segments_of(info, end_entry_id=1), CorruptBlockError, "is 3, 1 by"),
-        (lambda info: _segments_of(info, end_entry_id=99), MissingEntriesError, "is 3, 99 by"),
+        (
+            lambda info: _segments_of(info, end_entry_id=1),
+            CorruptBlockError,
+            "is 3, 1 by",
+        ),
+        (
+            lambda info: _segments_of(info, end_entry_id=99),
+            MissingEntriesError,
+            "is 3, 99 by",
+        ),
         (lambda info: replace(info, ledger_id=21), MissingEntriesError, "has no entry of a ledger"),
     ],
     ids=["fewer", "more", "shorter", "ends before", "ends behind", "another"],
@@ -419,6 +432,82 @@ def test_other_numbers_of_the_metadata_are_a_refusal(
     assert type(found.error) is error
     assert text in found.error.message
     assert found.index is None
+    assert found.error.ledger_id in {20, 21}
+    if "is 3" in text:
+        (data,) = (each for name, each in written.objects.items() if "-index" not in name)
+        assert (found.error.entry_id, found.error.offset) == (2 if "1 by" in text else 4, len(data))
+
+
+def test_entries_that_are_missing_before_a_segment_are_told() -> None:
+    """As if its first block had been cut off: the segment before ends where the metadata says."""
+    written = stream_ledgers(_ledgers((50, 60, 70, 80)), (1,), block_bytes=200, block_entries=1)
+    _, _, name, index_name = written.objects
+    stop = read_segment_index(written.objects[index_name], object_key="").groups[0].rows[1].offset
+    with streamed(written) as topic:
+        topic.bucket.delete(index_name)
+        topic.bucket.put({name: written.objects[name][stop:]})
+        (found,) = plan_repair(topic.catalog())
+    assert type(found.error) is MissingEntriesError
+    assert "begins with entry 2 in the data object, behind 0" in found.error.message
+    assert (found.error.ledger_id, found.error.entry_id) == (10, 1)
+
+
+def test_a_damaged_index_is_believed_where_it_fits() -> None:
+    """Of a closed ledger its size must be right; of an open one its end counts lost entries."""
+    ((_, entries),) = _ledgers((200, 300, 1))
+    closed = Part(5, [b"whole"])
+    lossy = Part(10, entries, closed_ms=None, block_entries=[3])
+    segment = write_segment([closed, lossy], block_bytes=200, miscounts=True)
+    assert segment.lost == [(10, 2)]
+    name, index_name = segment_objects(UUID_1, segment)
+    group = read_segment_index(segment.index, object_key="").groups[0]
+    for size in (5, 6):
+        index = bytearray(segment.index)
+        index[0] ^= 1
+        # Behind the fields before it: ledger id, number of entries, then the size.
+        assert index[24 + 16 + 4 : 24 + 16 + 6] == b"\x18\x05"
+        index[24 + 16 + 5] = size
+        with memory_bucket({name: segment.data, index_name: bytes(index)}) as bucket:
+            (found,) = plan_repair(open_catalog(bucket.url))
+        assert found.index is not None
+        first, second = read_segment_index(found.index.data, object_key="").groups
+        source = FROM_DAMAGED if size == 5 else MADE_ANEW
+        assert [each.metadata_from for each in found.ledgers] == [source, FROM_DAMAGED]
+        assert first.timestamp_ms == (group.timestamp_ms if size == 5 else None)
+        assert (second.entries, found.missing) == (3, 1)
+        assert (found.index.data == segment.index) == (size == 5)
+
+
+def test_verifying_compares_checksums() -> None:
+    """An entry whose payload is damaged passes all but `verify`."""
+    written = stream_ledgers(_ledgers((50, 60), (70, 80)), block_bytes=200, block_entries=1)
+    with streamed(written) as topic:
+        (index,) = _lose_indexes(topic, written).values()
+        (name, sound), *_ = written.objects.items()
+        starts = [row.offset for each in _said(index)[2] for row in each.rows]
+        for start, place in zip(starts, [(10, 0), (10, 1), (20, 0), (20, 1)], strict=True):
+            at = start + 140 + 45
+            topic.bucket.put({name: sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :]})
+            (found,) = plan_repair(topic.catalog())
+            assert found.index is not None
+            (found,) = plan_repair(topic.catalog(), verify=True)
+            assert type(found.error) is ChecksumError
+            assert (found.error.ledger_id, found.error.entry_id) == place
+
+
+@_goldens
+def test_entries_beside_each_bound_are_read_back(golden: GoldenSegment) -> None:
+    """By the new index object, behind the walk."""
+    location = Location(str(golden.folder / "objects"))
+    walked = walk_segment(RangeReader(location, str(golden.uuid), len(golden.data)))
+    with _golden_topic(golden) as topic:
+        topic.bucket.delete(f"{golden.uuid}-index")
+        trace = RequestTrace(keep_records=True)
+        (found,) = plan_repair(topic.catalog(trace=trace))
+    assert found.index is not None
+    starts = {each.start for each in trace.records if each.kind is RequestKind.RANGE_GET}
+    assert starts >= {share.blocks[0].start for share in walked.shares}
+    assert starts >= {each.last_position for each in walked.blocks if each.entry_count > 1}
 
 
 def test_without_an_end_nothing_is_rebuilt() -> None:
