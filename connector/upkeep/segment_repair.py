@@ -79,7 +79,7 @@ def planned_segment(
     old = attempt.old_index(location)
     shares = _Known(attempt, walked, b"" if old is None else old.data).shares()
     ledgers = tuple(each.ledger for each in shares)
-    if old is not None and _is_sound(old.data, name.index_name, walked, shares):
+    if old is not None and _is_sound(old.data, walked, shares):
         return Repair(attempt, ledgers=ledgers, refusal=IS_SOUND)
     content = serialize_segment_index(
         walked.told_length_bytes,
@@ -123,10 +123,8 @@ class _Share:
     last_entry_id: int
     """The last entry of it that was given to the segment, whether it is there or lost."""
 
-    def is_told_by(self, info: ShareInfo | None) -> bool:
+    def is_told_by(self, info: ShareInfo) -> bool:
         """Whether an index object says the same, or what was right while the ledger was open."""
-        if info is None:
-            return False
         told = info.entries, info.size_bytes, info.timestamp_ms
         return told in {
             (self.info.entries, self.info.size_bytes, self.info.timestamp_ms),
@@ -250,13 +248,15 @@ class _Known:
         """The last entry of a ledger that was given to the segment, and who says it."""
         if closed is not None and self._has_end(walked, closed):
             return closed.entries - 1, None
+        has_all = closed is not None and closed.entries - 1 == walked.last_entry_id
         named = self._attempt.named_end(walked.ledger_id)
         if named is not None:
             return named, FROM_METADATA
         group = self._damaged.groups.get(walked.ledger_id)
         if group is not None and not group.is_closed and walked.may_end_with(group.entries - 1):
             return group.entries - 1, FROM_DAMAGED
-        return None, None
+        # Another ledger may have followed, which only the index object can rule out.
+        return (walked.last_entry_id if has_all and self._tells_end() else None), None
 
     def _missing_behind(self, walked: WalkedShare, told: int | None, who: str | None) -> int:
         """How many entries are missing behind the last of a ledger."""
@@ -292,21 +292,19 @@ class _Known:
         return told == {each.ledger_id: each.rows for each in self._walked.shares}
 
 
-def _is_sound(
-    data: bytes, object_key: str, walked: WalkedSegment, shares: Sequence[_Share]
-) -> bool:
+def _is_sound(data: bytes, walked: WalkedSegment, shares: Sequence[_Share]) -> bool:
     """Whether the index object that is there says the same."""
     try:
-        old = read_segment_index(data, object_key=object_key)
+        old = read_segment_index(data, object_key="")
     except FormatError:
         return False
-    rows = {each.ledger_id: each.rows for each in old.groups}
     lengths = old.data_object_length_bytes, old.data_header_length_bytes
-    infos = {each.ledger_id: each for each in old.groups}
+    told = {each.ledger_id: each for each in old.groups}
+    rows = {each.ledger_id: each.rows for each in old.groups}
     return (
         lengths == (walked.told_length_bytes, walked.header_length_bytes)
-        and rows == {each.walked.ledger_id: each.walked.rows for each in shares}
-        and all(each.is_told_by(infos.get(each.walked.ledger_id)) for each in shares)
+        and rows == {each.ledger_id: each.rows for each in walked.shares}
+        and all(each.is_told_by(told[each.info.ledger_id]) for each in shares)
     )
 
 

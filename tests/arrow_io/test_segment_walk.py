@@ -183,6 +183,12 @@ def test_errors_name_ledger_and_entry() -> None:
     with pytest.raises(TruncatedObjectError, match=r"^6 bytes of the 50 of an entry") as caught:
         _walk(_cut_miscounted(6))
     assert (caught.value.ledger_id, caught.value.entry_id) == (7, 1)
+    with pytest.raises(TruncatedObjectError, match=r"^11 bytes of an entry") as caught:
+        _walk(_cut_miscounted(-1))
+    assert (caught.value.ledger_id, caught.value.entry_id) == (7, 1)
+    with pytest.raises(TruncatedObjectError, match=r"^100 bytes of a block of 311") as caught:
+        _walk(_SOUND[:100])
+    assert (caught.value.ledger_id, caught.value.offset) == (7, 100)
 
 
 def _cut_miscounted(left_bytes: int) -> bytes:

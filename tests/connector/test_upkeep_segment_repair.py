@@ -403,7 +403,7 @@ def test_what_the_metadata_does_not_name_stays_as_it_is() -> None:
         (
             lambda info: _segments_of(replace(info, entries=9), end_entry_id=None),
             MissingEntriesError,
-            "9 by the metadata",
+            "4 entries in the data object, 9 by the metadata",
         ),
         (lambda info: replace(info, size_bytes=1), CorruptBlockError, "bytes, 1 by the metadata"),
         (
@@ -414,7 +414,7 @@ def test_what_the_metadata_does_not_name_stays_as_it_is() -> None:
         (
             lambda info: _segments_of(info, end_entry_id=99),
             MissingEntriesError,
-            "is 3, 99 by",
+            "is 3, 99 by the metadata",
         ),
         (lambda info: replace(info, ledger_id=21), MissingEntriesError, "has no entry of a ledger"),
     ],
@@ -478,6 +478,57 @@ def test_a_damaged_index_is_believed_where_it_fits() -> None:
         assert (found.index.data == segment.index) == (size == 5)
 
 
+def test_a_damaged_end_of_an_open_ledger_is_not_believed() -> None:
+    """If its last block is padded, nothing is behind its last entry."""
+    segment = write_segment([Part(10, [b"a", b"b"], closed_ms=None)])
+    assert segment.index[42:44] == b"\x10\x02"
+    name, index_name = segment_objects(UUID_1, segment)
+    for entries in (1, 3):
+        damaged = b"\0" + segment.index[1:43] + bytes([entries]) + segment.index[44:]
+        with memory_bucket({name: segment.data, index_name: damaged}) as bucket:
+            (found,) = plan_repair(open_catalog(bucket.url))
+        assert found.index is not None
+        assert found.index.data == segment.index
+        assert found.ledgers[0].metadata_from == MADE_ANEW
+
+
+def test_a_ledger_that_begins_elsewhere_ends_as_it_says() -> None:
+    """The metadata has its number of entries, and no end in the segment."""
+    written = stream_ledgers(_ledgers((50, 60, 70)), (1,))
+    *_, index_name = written.objects
+    info = _segments_of(written.infos[10], end_entry_id=None)
+    with streamed(written) as topic:
+        topic.bucket.delete(index_name)
+        topic.tell(info)
+        (found,) = plan_repair(topic.catalog())
+        assert found.index is not None
+        topic.tell(replace(info, entries=4))
+        (found,) = plan_repair(topic.catalog())
+        assert type(found.error) is MissingEntriesError
+        assert "is 2, 3 by the number of its entries" in found.error.message
+
+
+def test_a_damaged_index_says_that_a_full_block_is_all() -> None:
+    """If the ledger was closed with its last entry; if it is open, more may have been lost."""
+    for closed_ms in (1, None):
+        part = Part(10, [bytes(20)] * 4, closed_ms=closed_ms)
+        segment = write_segment([part], block_bytes=128 + 4 * 32)
+        assert len(segment.data) == 128 + 4 * 32
+        name, index_name = segment_objects(UUID_1, segment)
+        damaged = b"\0" + segment.index[1:]
+        with memory_bucket({name: segment.data, index_name: damaged}) as bucket:
+            (found,) = plan_repair(open_catalog(bucket.url))
+        assert found.index is not None
+        assert found.index.data == segment.index
+        # The number of blocks is damaged too: nothing is left but the length.
+        damaged = segment.index[:34] + b"\xff" + segment.index[35:]
+        with memory_bucket({name: segment.data, index_name: damaged}) as bucket:
+            (found,) = plan_repair(open_catalog(bucket.url))
+        assert type(found.error) is MissingEntriesError
+        assert "nothing says how many" in found.error.message
+        assert (found.error.entry_id, found.error.offset) == (4, len(segment.data))
+
+
 def test_verifying_compares_checksums() -> None:
     """An entry whose payload is damaged passes all but `verify`."""
     written = stream_ledgers(_ledgers((50, 60), (70, 80)), block_bytes=200, block_entries=1)
@@ -536,7 +587,11 @@ def test_what_may_be_lost_and_nothing_counts_is_a_refusal() -> None:
         topic.tell(written.infos[20])
         (found,) = plan_repair(topic.catalog())
         assert type(found.error) is MissingEntriesError
-        assert found.error.ledger_id == 10
+        assert "nothing says how many there were" in found.error.message
+        stop = found.error.offset
+        assert stop is not None
+        assert (found.error.ledger_id, found.error.entry_id) == (10, 2)
+        assert written.objects[str(found.attempt.name.uuid)][stop : stop + 4] == b"\x26\xa6\x6d\x32"
 
 
 def test_other_segments_say_when_a_ledger_was_closed() -> None:
