@@ -23,6 +23,7 @@ from arrow_io.errors import (
     UnknownFormatError,
 )
 from arrow_io.format.index_block import FORMAT_VERSION_KEY, MANAGED_LEDGER_NAME_KEY
+from arrow_io.format.streaming_block import StreamingBlockHeader
 from arrow_io.format.streaming_index import read_segment_index
 from arrow_io.messages import layout
 from arrow_io.read_report import ReadReport
@@ -67,9 +68,14 @@ _FEW: Final = 13
 _goldens = pytest.mark.parametrize("golden", golden_segments(), ids=lambda each: each.folder.name)
 
 
+_FORGED: Final = StreamingBlockHeader(200, 2, 10).serialize() + b"\xfe\xdc\xde\xad" * 300
+
+
 def _entry(text: str, size: int = 0) -> bytes:
+    """An entry, in which a block seems to begin if there is room."""
+    payload = text.encode()
     return encode_entry(
-        [Message(payload=text.encode().ljust(size, b"x"))],
+        [Message(payload=payload + _FORGED[: max(size - len(payload), 0)])],
         batched=False,
         framing=Framing(),
         producer_name="p",
