@@ -19,8 +19,10 @@ from arrow_io.format.streaming_index import read_segment_index
 from arrow_io.storage.location import Location
 from connector import open_catalog
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, OffloadSegment
+from connector.topic_name import TopicName
 from connector.upkeep.attempt import FROM_DAMAGED, FROM_METADATA, IS_SOUND, MADE_ANEW
 from connector.upkeep.repair import plan_repair
+from connector.upkeep.repairable import repairable_attempts
 from tests.support.buckets import memory_bucket
 from tests.support.offloads import UUID_1
 from tests.support.segment_repairs import (
@@ -35,12 +37,13 @@ from tests.support.segment_repairs import (
     with_segments,
     without_metadata,
 )
-from tests.support.streamed_topics import streamed
+from tests.support.streamed_topics import NAME, metadata_of, streamed
 from tests.support.streaming import (
     GoldenSegment,
     Part,
     StreamedLedgers,
     golden_segments,
+    save_metadata,
     segment_objects,
     stream_ledgers,
     write_segment,
@@ -48,6 +51,7 @@ from tests.support.streaming import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from connector.upkeep.attempt import Repair
 
@@ -367,3 +371,63 @@ def test_a_trimmed_ledger_is_told_as_an_open_one() -> None:
         (found,) = repaired(topic)
         assert {each.metadata_from for each in found.ledgers} == {FROM_DAMAGED, FROM_METADATA}
         assert said(content_of(topic, index_name)) == said(index)
+
+
+def test_a_segment_without_data_is_told() -> None:
+    """Its index object alone is nothing to rebuild; what is wrong with it is known nevertheless."""
+    name, index_name = list(SCENE.objects)[:2]
+    with streamed(SCENE) as topic:
+        topic.bucket.put({index_name: b"damaged"})
+        (damaged,) = repairable_attempts(topic.catalog())
+        assert damaged.problem is not None
+        assert index_name in damaged.problem
+        assert (damaged.topic, damaged.ledger_ids, damaged.refusal) == (NAME, (10,), None)
+        topic.bucket.delete(name)
+        (found,) = plan_repair(topic.catalog())
+        assert (found.refusal, found.error) == ("its data object is not there", None)
+
+
+def test_two_topics_have_no_segment_together(tmp_path: Path) -> None:
+    """No writer makes such a one: the metadata of one of them is wrong."""
+    other = TopicName.parse("persistent://public/default/other")
+    with streamed(SCENE) as topic:
+        lose_indexes(topic, SCENE)
+        told = replace(metadata_of(*topic.infos), topic=other)
+        metadata = {
+            str(NAME): str(topic.folder / "topic"),
+            str(other): str(save_metadata(tmp_path, told)),
+        }
+        found = list(plan_repair(open_catalog(topic.bucket.url, metadata=metadata)))
+    assert {each.refusal for each in found} == {"the metadata of several topics names this segment"}
+
+
+@pytest.mark.parametrize(
+    ("of_segment", "of_ledger", "is_rebuilt"),
+    [(True, False, True), (None, False, False), (None, True, True), (False, True, False)],
+)
+def test_a_segment_may_be_complete_before_its_ledger(
+    of_segment: bool | None,
+    of_ledger: bool,
+    is_rebuilt: bool,
+) -> None:
+    """What is said of the segment counts, and of the ledger's offload if nothing is."""
+    infos = []
+    for info in SCENE.infos.values():
+        changed = with_segments(info, complete=of_segment)
+        assert changed.offload is not None
+        infos.append(replace(changed, offload=replace(changed.offload, complete=of_ledger)))
+    found = _refusals(*infos)
+    assert {each.index is not None for each in found} == {is_rebuilt}
+
+
+def test_sound_segments_are_chosen_by_what_they_say() -> None:
+    """Without metadata too; no other is read."""
+    with streamed(SCENE) as topic:
+        catalog = without_metadata(topic)
+        assert [each.ledger_ids for each in repairable_attempts(catalog, (10,))] == [
+            (10,),
+            (10, 20),
+        ]
+        assert [each.ledger_ids for each in repairable_attempts(catalog, (20,))] == [(10, 20)]
+        assert repairable_attempts(catalog, (99,)) == []
+        assert {each.refusal for each in plan_repair(catalog, (20,))} == {IS_SOUND}
