@@ -82,6 +82,7 @@ import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError
 from arrow_io.messages import layout
+from arrow_io.messages.gathering import Gathered, Gathering
 from arrow_io.messages.message_columns import PROPERTIES, TIMESTAMP, repeated
 from arrow_io.messages.message_reader import Needs
 from arrow_io.payloads.decoder import version_number
@@ -118,7 +119,7 @@ class Column:
         name: Its name.
         type: Its Arrow type.
         doc: What it holds.
-        build: Makes it for all rows.
+        build: How it is gathered, or what makes it for all rows.
         needs: Which parts of messages it is made of.
         default: Whether it is given unless columns are named.
     """
@@ -126,7 +127,7 @@ class Column:
     name: str
     type: pa.DataType
     doc: str
-    build: Callable[[MessageColumns, Origin, Tally], pa.Array]
+    build: Gathered | Callable[[MessageColumns, Origin, Tally], pa.Array]
     needs: Needs
     default: bool = True
 
@@ -194,37 +195,37 @@ def _null_value(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Bool
 ALL_COLUMNS: tuple[Column, ...] = (
     Column("__entry_id__", pa.int64(), needs=_POSITION,
            doc="entry id of the message; of its last chunk if it has several",
-           build=lambda rows, _, __: rows.entry_numbers(layout.ENTRY_ID)),
+           build=Gathered(layout.GATHERED_ENTRY_NUMBERS, layout.ENTRY_ID, pa.int64())),
     Column("__ledger_id__", pa.int64(), needs=_POSITION,
            doc="ledger id of the message",
            build=lambda rows, _, __: rows.ledger_ids()),
     Column("__batch_index__", pa.int32(), needs=_POSITION,
            doc="0-based position in its batch; null if not batched",
-           build=lambda rows, _, __: rows.batch_indexes()),
+           build=Gathered(layout.GATHERED_BATCH_INDEXES, layout.ROW_BATCH_INDEX, pa.int32())),
     Column("__partition__", pa.int32(), needs=_POSITION,
            doc="partition number; -1 if the topic is not partitioned",
            build=lambda rows, origin, _: repeated(origin.partition, pa.int32(), rows.count)),
     Column("__publish_time__", TIMESTAMP, needs=_ENTRY,
            doc="when the producer published it, by its clock",
-           build=lambda rows, _, tally: rows.entry_times(layout.PUBLISH_TIME, tally)),
+           build=Gathered(layout.GATHERED_ENTRY_TIMES, layout.PUBLISH_TIME, TIMESTAMP)),
     Column("__event_time__", TIMESTAMP, needs=_MEMBER,
            doc="event time the producer gave; null if none",
-           build=lambda rows, _, tally: rows.row_times(layout.ROW_EVENT_TIME, tally)),
+           build=Gathered(layout.GATHERED_ROW_TIMES, layout.ROW_EVENT_TIME, TIMESTAMP)),
     Column("__sequence_id__", pa.int64(), needs=_MEMBER,
            doc="the producer's sequence id",
            build=lambda rows, _, __: rows.row_numbers(layout.ROW_SEQUENCE_ID)),
     Column("__producer_name__", pa.string(), needs=_ENTRY,
            doc="name of the producer",
-           build=lambda rows, _, tally: rows.entry_text(layout.PRODUCER_NAME, tally.report)),
+           build=Gathered(layout.GATHERED_ENTRY_BYTES, layout.PRODUCER_NAME, pa.string())),
     Column("__key__", pa.string(), needs=_MEMBER,
            doc="partition key; Base64 text if the producer gave bytes",
-           build=lambda rows, _, tally: rows.row_text(layout.ROW_KEY, tally.report)),
+           build=Gathered(layout.GATHERED_ROW_BYTES, layout.ROW_KEY, pa.string())),
     Column("__properties__", PROPERTIES, needs=_MEMBER,
            doc="properties; the last value wins if a name stands twice",
            build=lambda rows, _, tally: rows.properties(tally)),
     Column(VALUE_COLUMN, pa.binary(), needs=_PAYLOAD,
            doc="the value's bytes; null if the message has a null value",
-           build=lambda rows, _, __: rows.row_bytes(layout.ROW_PAYLOAD)),
+           build=Gathered(layout.GATHERED_ROW_BYTES, layout.ROW_PAYLOAD, pa.binary())),
     Column("__message_id__", pa.string(), needs=_POSITION, default=False,
            doc="(ledger,entry,batch); batch -1 if not batched",
            build=_message_id),
@@ -236,7 +237,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=lambda rows, _, tally: rows.key_bytes(tally)),
     Column("__ordering_key__", pa.binary(), needs=_MEMBER, default=False,
            doc="ordering key; null if none",
-           build=lambda rows, _, __: rows.row_bytes(layout.ROW_ORDERING_KEY)),
+           build=Gathered(layout.GATHERED_ROW_BYTES, layout.ROW_ORDERING_KEY, pa.binary())),
     Column("__schema_version__", pa.int64(), needs=_ENTRY, default=False,
            doc="version of the schema it was written with; null if none",
            build=_schema_version),
@@ -245,16 +246,16 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=_null_value),
     Column("__broker_time__", TIMESTAMP, needs=_ENTRY, default=False,
            doc="when the broker stored the entry; null if it did not say",
-           build=lambda rows, _, tally: rows.entry_times(layout.BROKER_TIME, tally)),
+           build=Gathered(layout.GATHERED_ENTRY_TIMES, layout.BROKER_TIME, TIMESTAMP)),
     Column("__broker_index__", pa.int64(), needs=_ENTRY, default=False,
            doc="the broker's running number of the message; null if none",
            build=_broker_index),
     Column("__deliver_at__", TIMESTAMP, needs=_ENTRY, default=False,
            doc="time before which it was not to be delivered; null if none",
-           build=lambda rows, _, tally: rows.entry_times(layout.DELIVER_AT, tally)),
+           build=Gathered(layout.GATHERED_ENTRY_TIMES, layout.DELIVER_AT, TIMESTAMP)),
     Column("__replicated_from__", pa.string(), needs=_ENTRY, default=False,
            doc="cluster it was replicated from; null if none",
-           build=lambda rows, _, tally: rows.entry_text(layout.REPLICATED_FROM, tally.report)),
+           build=Gathered(layout.GATHERED_ENTRY_BYTES, layout.REPLICATED_FROM, pa.string())),
     Column("__txn_id__", pa.string(), needs=_ENTRY, default=False,
            doc="(most,least) bits of its transaction; null if none",
            build=_txn_id),
@@ -361,29 +362,66 @@ class Projection:
             # Without a column, only a struct array can say how many rows there are.
             nothing = pa.StructArray.from_buffers(pa.struct([]), rows.count, [None])
             return pa.RecordBatch.from_struct_array(nothing)
-        fields = self._fields
-        arrays = [
-            None if own in fields else _built(_BY_NAME[own], rows, origin, tally)
-            for _, own in self.columns
-        ]
-        if self.values is not None and None in arrays:
-            # All fields of a payload are read in one walk.
-            wanted = list(dict.fromkeys(fields[own] for _, own in self.columns if own in fields))
-            typed = dict(zip(wanted, self.values.arrays(wanted, rows, tally), strict=True))
-            arrays = [
-                typed[fields[own]] if each is None else each
-                for each, (_, own) in zip(arrays, self.columns, strict=True)
-            ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return _assembly(self, origin.untold).record_batch(rows, origin, tally)
 
 
 _BY_NAME = {column.name: column for column in ALL_COLUMNS}
 
 
-def _built(column: Column, rows: MessageColumns, origin: Origin, tally: Tally) -> pa.Array:
-    if column.name in origin.untold:
-        return pa.nulls(rows.count, column.type)
-    return column.build(rows, origin, tally)
+class _Assembly:
+    """How record batches of some columns are made; known once for all of them.
+
+    Args:
+        projection: The columns.
+        untold: Names of those of which nothing is known.
+    """
+
+    def __init__(self, projection: Projection, untold: frozenset[str]) -> None:
+        self._schema = projection.schema
+        self._count = len(projection.columns)
+        self._untold: list[tuple[int, pa.DataType]] = []
+        self._built: list[tuple[int, Callable[[MessageColumns, Origin, Tally], pa.Array]]] = []
+        gathered: list[tuple[int, Gathered]] = []
+        typed: list[tuple[int, ValueField]] = []
+        for place, (_, own) in enumerate(projection.columns):
+            if own in projection._fields:
+                typed.append((place, projection._fields[own]))
+                continue
+            column = _BY_NAME[own]
+            if own in untold:
+                self._untold.append((place, column.type))
+            elif isinstance(column.build, Gathered):
+                gathered.append((place, column.build))
+            else:
+                self._built.append((place, column.build))
+        self._gathered = [place for place, _ in gathered]
+        self._gathering = Gathering([each for _, each in gathered])
+        self._typed = [place for place, _ in typed]
+        self._wanted = None
+        if projection.values is not None and typed:
+            self._wanted = projection.values.wanted([each for _, each in typed])
+
+    def record_batch(self, rows: MessageColumns, origin: Origin, tally: Tally) -> pa.RecordBatch:
+        """As `Projection.record_batch`."""
+        arrays: list[pa.Array] = [None] * self._count
+        if self._gathered:
+            gathered = rows.gathered(self._gathering, tally)
+            for place, values in zip(self._gathered, gathered, strict=True):
+                arrays[place] = values
+        for place, type_ in self._untold:
+            arrays[place] = pa.nulls(rows.count, type_)
+        for place, build in self._built:
+            arrays[place] = build(rows, origin, tally)
+        if self._wanted is not None:
+            # All fields of a payload are read in one walk.
+            for place, values in zip(self._typed, self._wanted.arrays(rows, tally), strict=True):
+                arrays[place] = values
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+@lru_cache(maxsize=64)
+def _assembly(projection: Projection, untold: frozenset[str]) -> _Assembly:
+    return _Assembly(projection, untold)
 
 
 @lru_cache(maxsize=64)

@@ -25,7 +25,8 @@ class Build:
         entries: The walk of entries.
         metadata: The metadata of entries and messages.
         codecs: The decompression of payloads.
-        columns: The gathering of columns.
+        columns: What stands in the metadata of rows.
+        gathering: The gathering of columns.
         keys: The filters of keys.
         is_compiled: Whether this is the compiled build.
 
@@ -42,6 +43,7 @@ class Build:
         self.metadata = self._module("arrow_io.messages._metadata")
         self.codecs = self._module("arrow_io.messages._codecs")
         self.columns = self._module("arrow_io.messages._columns")
+        self.gathering = self._module("arrow_io.messages._gathering")
         self.keys = self._module("arrow_io.messages._keys")
         self.is_compiled: bool = self.entries.IS_COMPILED
 

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""The gathering of columns: rows and the bytes they name → Arrow buffers; see `_entries_py`."""
+"""Rows, and what stands in the bytes that they name; see `_entries_py`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ if cython.compiled:
     from cython.cimports.arrow_io.core._prefetch import PREFETCH_AHEAD, prefetch
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
-    from cython.cimports.arrow_io.messages._copies import WORD, copy_word
     from cython.cimports.arrow_io.messages._wire import position_of, skip, uint32_be, varint
-    from cython.cimports.libc.string import memcpy
 else:
     from arrow_io.messages import layout, wire
     from arrow_io.messages.wire import position_of, skip, uint32_be, varint
@@ -37,21 +35,6 @@ def keep_rows(
         for column in range(layout.ROW_WIDTH):
             for i in range(count):
                 out[column * out_capacity + i] = rows[column * capacity + kept[i]]
-
-
-def spread_entry_field(
-    table: cython.const[cython.longlong][::1],
-    field: cython.Py_ssize_t,
-    entries: cython.const[cython.longlong][::1],
-    first: cython.Py_ssize_t,
-    stop: cython.Py_ssize_t,
-    out: cython.longlong[::1],
-) -> None:
-    """Give rows `[first, stop)` of `out` one field of their entries, which `entries` names."""
-    i: cython.Py_ssize_t
-    with cython.nogil:
-        for i in range(first, stop):
-            out[i] = table[entries[i] * layout.ENTRY_WIDTH + field]
 
 
 def end_of_version(
@@ -149,118 +132,6 @@ def split_key_values(
     return stop
 
 
-def fill_offsets(
-    positions: cython.const[cython.longlong][::1],
-    count: cython.Py_ssize_t,
-    offsets: cython.int[::1],
-    validity: cython.uchar[::1],
-) -> tuple[int, int]:
-    """Make Arrow offsets and validity bits of `count` positions.
-
-    Args:
-        positions: Positions; negative if the value is absent.
-        count: How many.
-        offsets: Receives `count + 1` offsets, the first 0.
-        validity: Receives `count` bits, least significant first; `(count + 7) // 8` bytes.
-
-    Returns:
-        Total length in bytes, or −1 if it exceeds what 32-bit offsets can hold; and the number of
-        absent values.
-    """
-    i: cython.Py_ssize_t
-    total: cython.longlong = 0
-    absent: cython.Py_ssize_t = 0
-    where: cython.longlong
-    bits: cython.int = 0
-    with cython.nogil:
-        offsets[0] = 0
-        for i in range(count):
-            where = positions[i]
-            if where < 0:
-                absent += 1
-            else:
-                total += where & wire.MASK32
-                bits |= 1 << (i & 7)
-            if total > wire.MAX31:
-                break
-            offsets[i + 1] = total
-            if i & 7 == 7:
-                validity[i >> 3] = bits
-                bits = 0
-        if total <= wire.MAX31 and count & 7 != 0:
-            validity[count >> 3] = bits
-    if total > wire.MAX31:
-        return -1, absent
-    return total, absent
-
-
-def fill_timestamps(
-    milliseconds: cython.const[cython.longlong][::1],
-    count: cython.Py_ssize_t,
-    absent: cython.longlong,
-    out: cython.longlong[::1],
-    validity: cython.uchar[::1],
-) -> tuple[int, int]:
-    """Make microseconds and validity bits of `count` times in milliseconds.
-
-    Args:
-        milliseconds: Times.
-        count: How many.
-        absent: The time that stands for none.
-        out: Receives the times in microseconds.
-        validity: Receives `count` bits, least significant first; `(count + 7) // 8` bytes.
-
-    Returns:
-        Number of times without a validity bit, and how many of them microseconds cannot hold.
-    """
-    i: cython.Py_ssize_t
-    beyond: cython.Py_ssize_t = 0
-    nulls: cython.Py_ssize_t = 0
-    time: cython.longlong
-    bits: cython.int = 0
-    with cython.nogil:
-        for i in range(count):
-            time = milliseconds[i]
-            if time != absent and -layout.MAX_MILLISECONDS <= time <= layout.MAX_MILLISECONDS:
-                bits |= 1 << (i & 7)
-                out[i] = time * 1000
-            else:
-                nulls += 1
-                beyond += time != absent
-                out[i] = 0
-            if i & 7 == 7:
-                validity[i >> 3] = bits
-                bits = 0
-        if count & 7 != 0:
-            validity[count >> 3] = bits
-    return nulls, beyond
-
-
-def fill_batch_indexes(
-    indexes: cython.const[cython.longlong][::1],
-    count: cython.Py_ssize_t,
-    out: cython.int[::1],
-    validity: cython.uchar[::1],
-) -> int:
-    """Make 32-bit numbers and validity bits of `count` batch indexes; gives how many are absent."""
-    i: cython.Py_ssize_t
-    nulls: cython.Py_ssize_t = 0
-    bits: cython.int = 0
-    with cython.nogil:
-        for i in range(count):
-            out[i] = cython.cast(cython.int, indexes[i]) if cython.compiled else indexes[i]
-            if indexes[i] < 0:
-                nulls += 1
-            else:
-                bits |= 1 << (i & 7)
-            if i & 7 == 7:
-                validity[i >> 3] = bits
-                bits = 0
-        if count & 7 != 0:
-            validity[count >> 3] = bits
-    return nulls
-
-
 def is_ascii(data: cython.const[cython.uchar][::1]) -> bool:
     """Whether all bytes are below 128: then any piece of them is UTF-8."""
     i: cython.Py_ssize_t
@@ -280,43 +151,6 @@ def total(numbers: cython.const[cython.longlong][::1], count: cython.Py_ssize_t)
         for i in range(count):
             result += numbers[i]
     return result
-
-
-def gather(
-    data: cython.const[cython.uchar][::1],
-    positions: cython.const[cython.longlong][::1],
-    first: cython.Py_ssize_t,
-    stop: cython.Py_ssize_t,
-    offsets: cython.const[cython.int][::1],
-    out: cython.uchar[::1],
-) -> None:
-    """Copy the bytes at positions `[first, stop)`, all in `data`, to their offsets in `out`."""
-    i: cython.Py_ssize_t
-    where: cython.longlong
-    begin: cython.Py_ssize_t
-    length: cython.Py_ssize_t
-    if cython.compiled:
-        source: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
-        target: cython.pointer[cython.uchar] = cython.address(out[0])
-        readable: cython.Py_ssize_t = data.shape[0]
-        writable: cython.Py_ssize_t = out.shape[0]
-    with cython.nogil:
-        for i in range(first, stop):
-            if cython.compiled and i + PREFETCH_AHEAD < stop:
-                prefetch(source + (positions[i + PREFETCH_AHEAD] >> 32))
-            where = positions[i]
-            if where <= 0 or where & wire.MASK32 == 0:
-                continue
-            begin = where >> 32
-            length = where & wire.MASK32
-            if cython.compiled:
-                # What a whole word writes too much, the rows behind overwrite.
-                if length <= WORD <= readable - begin and WORD <= writable - offsets[i]:
-                    copy_word(target, offsets[i], source, begin)
-                else:
-                    memcpy(target + offsets[i], source + begin, length)
-            else:
-                out[offsets[i] : offsets[i] + length] = data[begin : begin + length]
 
 
 def read_properties(

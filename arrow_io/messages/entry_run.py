@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def int64_view(count: int) -> tuple[pa.Buffer, memoryview]:
     """A new Arrow buffer for `count` 64-bit numbers, which are not set, and a view to set them."""
     buffer = pa.allocate_buffer(8 * count)
-    return buffer, memoryview(buffer).cast("B").cast("q")
+    return buffer, memoryview(buffer).cast("q")
 
 
 @dataclass(slots=True)

@@ -104,6 +104,31 @@ ROW_PAYLOAD = 9
 """Position of the value; ABSENT if it is null."""
 ROW_WIDTH = 10
 
+# How the values of a column are gathered; what is behind `GATHERED_BATCH_INDEXES` is bytes.
+GATHERED_ENTRY_NUMBERS = 0
+GATHERED_ENTRY_TIMES = 1
+"""Milliseconds in the entry table, of which `NO_TIME` is none → microseconds."""
+GATHERED_ROW_TIMES = 2
+"""The same of the row table, where 0 is none."""
+GATHERED_BATCH_INDEXES = 3
+GATHERED_ENTRY_BYTES = 4
+GATHERED_ROW_BYTES = 5
+GATHERED_NAMES = 6
+"""Names of properties; these and their values are as many as there are properties."""
+GATHERED_VALUES = 7
+
+# What is noted of a column that is gathered.
+NOTE_VALIDITY = 0
+"""Where in the buffer its validity bits begin, in bytes; likewise the two below."""
+NOTE_DATA = 1
+NOTE_BYTES = 2
+NOTE_LENGTH = 3
+"""How many bytes the values take."""
+NOTE_NULLS = 4
+NOTE_ODD = 5
+"""Of times, how many a timestamp cannot hold; of bytes but payloads, 1 if any is above 127."""
+NOTE_WIDTH = 6
+
 # Why `read_entries` stopped.
 DONE = 0
 """The table is full, or `last_entry_id` is read."""

@@ -20,12 +20,12 @@ from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError, PulsarOffloadError
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
-from arrow_io.read_report import Unit
+from arrow_io.messages.gathering import Gathered, Gathering
+from arrow_io.read_report import ReadReport, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from arrow_io.read_report import ReadReport
     from arrow_io.tally import Tally
 
 _T = TypeVar("_T")
@@ -35,6 +35,13 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
 # Arrow imports pandas to make an array or a scalar of Python values.
 _NO_ENTRIES = pa.nulls(0, pa.struct([PROPERTIES.key_field, PROPERTIES.item_field]))
+
+_PROPERTY_TEXTS = Gathering(
+    [
+        Gathered(layout.GATHERED_NAMES, 0, pa.string()),
+        Gathered(layout.GATHERED_VALUES, 0, pa.string()),
+    ]
+)
 
 _SINGLE_PROPERTY_TAG = 0x22
 _BATCH_PROPERTY_TAG = 0x0A
@@ -86,6 +93,7 @@ class MessageColumns:
         self.size_bytes = 0
         self.lost_values: set[int] = set()
         self._buffer, self._rows = int64_view(capacity * layout.ROW_WIDTH)
+        self._gatherer = builds.in_use.gathering.Gatherer(self._rows, capacity)
         self._segments: list[_Segment] = []
         _, self._result = int64_view(5)
 
@@ -162,13 +170,14 @@ class MessageColumns:
         if rows > 0:
             stop = self.count + rows
             self._segments.append(_Segment(self.count, stop, run, body, payload, property_tag))
+            self._gatherer.add(stop, run.table, run.data, body, payload)
             self.count = stop
 
     # Selecting
 
     def keep(self, kept: pa.Int64Array) -> MessageColumns:
         """The rows whose numbers are given (ascending), as new columns on the same buffers."""
-        wanted = memoryview(kept.buffers()[1]).cast("B").cast("q")[kept.offset :][: len(kept)]
+        wanted = memoryview(kept.buffers()[1]).cast("q")[kept.offset :][: len(kept)]
         other = MessageColumns(max(1, len(kept)))
         other.size_bytes = self.size_bytes * len(kept) // max(1, self.count)
         other.lost_values = {
@@ -187,6 +196,22 @@ class MessageColumns:
 
     # Reading
 
+    def gathered(self, gathering: Gathering, tally: Tally) -> list[pa.Array]:
+        """Columns of all rows.
+
+        Args:
+            gathering: Which.
+            tally: Says whether a time that is no timestamp is raised, or counted in its report.
+
+        Raises:
+            CorruptEntryError: A timestamp cannot hold a time (counted instead when salvaging); or
+                the bytes of a column take more than 2 GiB together.
+        """
+        arrays, beyond = gathering.arrays(self._gatherer, self.count, tally.report)
+        for column in beyond:
+            self._lose_times(column, tally)
+        return arrays
+
     def ledger_ids(self) -> pa.Int64Array:
         """The ledger id of each row."""
         spans = self._spans(lambda segment: segment.run, key=lambda run: run.ledger_id)
@@ -200,58 +225,15 @@ class MessageColumns:
 
     def entry_numbers(self, field: int) -> pa.Int64Array:
         """One number of each row's entry."""
-        buffer, _ = self._spread(field)
-        return pa.Array.from_buffers(pa.int64(), self.count, [None, buffer])
+        return self._gathered(Gathered(layout.GATHERED_ENTRY_NUMBERS, field, pa.int64()))
 
-    def batch_indexes(self) -> pa.Int32Array:
-        """The batch index of each row; null if it was not batched."""
-        out = pa.allocate_buffer(4 * self.count)
-        validity = pa.allocate_buffer(self.count // 8 + 1)
-        nulls = builds.in_use.columns.fill_batch_indexes(
-            self._column(layout.ROW_BATCH_INDEX),
-            self.count,
-            memoryview(out).cast("B").cast("i"),
-            memoryview(validity).cast("B"),
-        )
-        return pa.Array.from_buffers(pa.int32(), self.count, [validity, out], nulls)
-
-    def row_times(self, field: int, tally: Tally) -> pa.TimestampArray:
-        """Timestamps from a number of each row, in ms; 0 stands for none.
+    def entry_bytes(self, field: int) -> pa.BinaryArray:
+        """Bytes that each row's entry has in its own metadata.
 
         Raises:
-            CorruptEntryError: A timestamp cannot hold a time (counted instead when salvaging).
+            CorruptEntryError: They take more than 2 GiB together.
         """
-        return self._timestamps(self._column(field), 0, tally)
-
-    def entry_times(self, field: int, tally: Tally) -> pa.TimestampArray:
-        """Timestamps from a number of each row's entry, in ms; `NO_TIME` stands for none.
-
-        Raises:
-            CorruptEntryError: A timestamp cannot hold a time (counted instead when salvaging).
-        """
-        return self._timestamps(self._spread(field)[1], layout.NO_TIME, tally)
-
-    def _timestamps(self, milliseconds: memoryview, absent: int, tally: Tally) -> pa.TimestampArray:
-        out, microseconds = int64_view(max(1, self.count))
-        validity = pa.allocate_buffer(self.count // 8 + 1)
-        nulls, beyond = builds.in_use.columns.fill_timestamps(
-            milliseconds, self.count, absent, microseconds, memoryview(validity).cast("B")
-        )
-        if beyond:
-            for row, time in enumerate(milliseconds[: self.count]):
-                if time != absent and abs(time) > layout.MAX_MILLISECONDS:
-                    message = f"time {time} ms is beyond what a timestamp in µs can hold"
-                    tally.lose(Unit.MESSAGE, self.locate(CorruptEntryError(message), row))
-        buffers = [validity if nulls else None, out]
-        return pa.Array.from_buffers(TIMESTAMP, self.count, buffers, nulls)
-
-    def row_text(self, field: int, report: ReadReport) -> pa.StringArray:
-        """Bytes of each row, as text; errors as of `row_bytes`."""
-        return as_text(self.row_bytes(field), report)
-
-    def entry_text(self, field: int, report: ReadReport) -> pa.StringArray:
-        """Bytes of each row's entry, as text; errors as of `entry_bytes`."""
-        return as_text(self.entry_bytes(field), report)
+        return self._gathered(Gathered(layout.GATHERED_ENTRY_BYTES, field, pa.binary()))
 
     def row_bytes(self, field: int) -> pa.BinaryArray:
         """Key, ordering key or value of each row.
@@ -259,12 +241,21 @@ class MessageColumns:
         Raises:
             CorruptEntryError: They take more than 2 GiB together.
         """
-        spans = self._spans(
-            (lambda segment: segment.payload)
-            if field == layout.ROW_PAYLOAD
-            else (lambda segment: segment.body)
-        )
-        return _gather(self._column(field), self.count, spans)
+        return self._gathered(Gathered(layout.GATHERED_ROW_BYTES, field, pa.binary()))
+
+    def _gathered(self, column: Gathered) -> pa.Array:
+        """A column in which nothing can be lost."""
+        (values,), _ = Gathering([column]).arrays(self._gatherer, self.count, ReadReport())
+        return values
+
+    def _lose_times(self, column: Gathered, tally: Tally) -> None:
+        of_rows = column.kind == layout.GATHERED_ROW_TIMES
+        absent = 0 if of_rows else layout.NO_TIME
+        times = self.row_numbers(column.field) if of_rows else self.entry_numbers(column.field)
+        for row, time in enumerate(times.to_pylist()):
+            if time != absent and abs(time) > layout.MAX_MILLISECONDS:
+                message = f"time {time} ms is beyond what a timestamp in µs can hold"
+                tally.lose(Unit.MESSAGE, self.locate(CorruptEntryError(message), row))
 
     def key_bytes(self, tally: Tally) -> pa.BinaryArray:
         """The key of each row as bytes: decoded if the producer gave bytes, which are Base64.
@@ -312,16 +303,6 @@ class MessageColumns:
                 yield row, end, version
                 row = end
 
-    def entry_bytes(self, field: int) -> pa.BinaryArray:
-        """Bytes that each row's entry has in its own metadata.
-
-        Raises:
-            CorruptEntryError: They take more than 2 GiB together.
-        """
-        _, positions = self._spread(field)
-        spans = ((a, b, run.data) for a, b, run in self._spans(lambda segment: segment.run))
-        return _gather(positions, self.count, spans)
-
     def properties(self, tally: Tally) -> pa.MapArray:
         """The properties of each row; if a name stands twice in a row, the last value wins.
 
@@ -337,33 +318,31 @@ class MessageColumns:
             return pa.Array.from_buffers(
                 PROPERTIES, self.count, [None, no_offsets], 0, children=[_NO_ENTRIES]
             )
-        _, names = int64_view(max(1, total))
-        _, values = int64_view(max(1, total))
+        _, names = int64_view(total)
+        _, values = int64_view(total)
         buffer = pa.allocate_buffer(4 * (self.count + 1))
-        offsets = memoryview(buffer).cast("B").cast("i")
-        offsets[0] = found = 0
+        offsets = memoryview(buffer).cast("i")
+        offsets[0] = found = row = 0
         result = self._result
-        spans = []
-        many = False
-        for start, stop, segment in self._spans(lambda segment: segment, key=_body_and_tag):
-            first, row = found, start
-            while row < stop:
+        is_many = False
+        for segment in self._segments:
+            while row < segment.stop:
                 builds.in_use.columns.read_properties(
-                    segment.body, segment.property_tag, metadata, counts, row, stop, found,
+                    segment.body, segment.property_tag, metadata, counts, row, segment.stop, found,
                     names, values, offsets, result,
                 )  # fmt: skip
-                row, found, error, more, _ = result
-                many = many or bool(more)
+                row, found, error, many, _ = result
+                is_many = is_many or bool(many)
                 if error:
                     tally.lose(Unit.MESSAGE, self.error(row, error))
                     row += 1
                     offsets[row] = found
-            spans.append((first, found, segment.body))
+        self._gatherer.take_properties(names, values, offsets, found)
         list_offsets = pa.Array.from_buffers(pa.int32(), self.count + 1, [None, buffer])
         replaced = tally.report.replaced_texts
-        texts = [as_text(_gather(each, found, spans), tally.report) for each in (names, values)]
+        texts, _ = _PROPERTY_TEXTS.arrays(self._gatherer, found, tally.report)
         # Names that were different bytes may have become the same text.
-        if many or tally.report.replaced_texts > replaced:
+        if is_many or tally.report.replaced_texts > replaced:
             list_offsets, kept = last_of_equal(list_offsets, texts[0])
             texts = [each.take(kept) for each in texts]
         return pa.MapArray.from_arrays(list_offsets, *texts)
@@ -382,15 +361,6 @@ class MessageColumns:
     def _column(self, field: int) -> memoryview:
         start = field * self.capacity
         return self._rows[start : start + self.count]
-
-    def _spread(self, field: int) -> tuple[pa.Buffer, memoryview]:
-        buffer, numbers = int64_view(max(1, self.count))
-        entries = self._column(layout.ROW_ENTRY)
-        for start, stop, run in self._spans(lambda segment: segment.run):
-            builds.in_use.columns.spread_entry_field(
-                run.table, field, entries, start, stop, numbers
-            )
-        return buffer.slice(0, 8 * self.count), numbers
 
     def _spans(
         self, of: Callable[[_Segment], _T], key: Callable[[_T], object] = id
@@ -411,60 +381,6 @@ class MessageColumns:
 
 def _start(segment: _Segment) -> int:
     return segment.start
-
-
-def _body_and_tag(segment: _Segment) -> object:
-    return id(segment.body), segment.property_tag
-
-
-def _gather(
-    positions: memoryview,
-    count: int,
-    spans: Iterable[tuple[int, int, memoryview]],
-) -> pa.BinaryArray:
-    """Copy the bytes at `count` positions out of the buffers that `spans` names into one array."""
-    offsets_buffer = pa.allocate_buffer(4 * (count + 1))
-    offsets = memoryview(offsets_buffer).cast("B").cast("i")
-    validity = pa.allocate_buffer((count + 7) // 8 + 1)
-    total, absent = builds.in_use.columns.fill_offsets(
-        positions, count, offsets, memoryview(validity).cast("B")
-    )
-    if total < 0:
-        message = "the values of one record batch take more than 2 GiB"
-        raise CorruptEntryError(message)
-    values_buffer = pa.allocate_buffer(total)
-    if total:
-        values = memoryview(values_buffer).cast("B")
-        for start, stop, data in spans:
-            builds.in_use.columns.gather(data, positions, start, stop, offsets, values)
-    return pa.Array.from_buffers(
-        pa.binary(), count, [validity if absent else None, offsets_buffer, values_buffer], absent
-    )
-
-
-def as_text(array: pa.BinaryArray, report: ReadReport) -> pa.StringArray:
-    """The same bytes as text: what is not UTF-8 becomes U+FFFD, as in Pulsar's Java client.
-
-    Args:
-        array: The bytes.
-        report: Counts the texts in which something was replaced.
-    """
-    validity, offsets, data = array.buffers()
-    text = pa.Array.from_buffers(
-        pa.string(), len(array), [validity, offsets, data], array.null_count
-    )
-    if builds.in_use.columns.is_ascii(memoryview(data).cast("B")):
-        return text
-    try:
-        text.validate(full=True)
-    except pa.ArrowInvalid:
-        texts = []
-        for each in array.to_pylist():
-            replaced = each if each is None else each.decode("utf-8", errors="replace")
-            report.replaced_texts += replaced is not None and replaced.encode() != each
-            texts.append(replaced)
-        return pa.array(texts, pa.string())
-    return text
 
 
 def last_of_equal(offsets: pa.Int32Array, names: pa.Array) -> tuple[pa.Int32Array, pa.Int64Array]:

@@ -19,7 +19,7 @@ from arrow_io.errors import (
     UnknownSchemaVersionError,
 )
 from arrow_io.lazy import cached_property
-from arrow_io.messages.message_columns import as_text
+from arrow_io.messages.gathering import as_text
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro import avro_program, avro_shape
 from arrow_io.payloads.avro_schema import AvroType, parse_avro

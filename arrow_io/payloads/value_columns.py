@@ -29,7 +29,7 @@ from arrow_io.payloads.decoder import (
 from arrow_io.payloads.shape import distinct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
@@ -95,10 +95,45 @@ class ValueColumns:
         shapes = (_decoder(self.schema, self.time_unit, is_key=each).shape for each in parts)
         return sum(1 for shape in shapes for _ in shape.walk())
 
-    def arrays(
-        self, wanted: Sequence[ValueField], rows: MessageColumns, tally: Tally
-    ) -> list[pa.Array]:
-        """The arrays of some fields.
+    def wanted(self, fields: Sequence[ValueField]) -> WantedValues:
+        """How the arrays of some fields are made.
+
+        Raises:
+            SchemaError: A schema cannot be read.
+        """
+        return WantedValues(self, fields)
+
+
+class WantedValues:
+    """Some of the typed columns, each as often as it is wanted.
+
+    Args:
+        columns: All typed columns of the topic.
+        fields: The fields that are wanted.
+
+    Attributes:
+        fields: The same.
+
+    Raises:
+        SchemaError: A schema cannot be read.
+    """
+
+    def __init__(self, columns: ValueColumns, fields: Sequence[ValueField]) -> None:
+        self.fields = tuple(fields)
+        self._schema = columns.schema
+        self._parts: list[tuple[bool, PayloadDecoder, tuple[str, ...] | None]] = []
+        numbers: dict[ValueField, tuple[int, int]] = {}
+        for is_key in (True, False):
+            part = [each for each in dict.fromkeys(fields) if each.is_key == is_key]
+            if part:
+                numbers |= {each: (len(self._parts), place) for place, each in enumerate(part)}
+                names = tuple(each.field for each in part if each.field is not None)
+                decoder = _decoder(columns.schema, columns.time_unit, is_key=is_key)
+                self._parts.append((is_key, decoder, names or None))
+        self._places = [numbers[each] for each in fields]
+
+    def arrays(self, rows: MessageColumns, tally: Tally) -> list[pa.Array]:
+        """The arrays of the fields.
 
         If the read salvages, a payload that cannot be decoded is null, and counted.
 
@@ -108,32 +143,17 @@ class ValueColumns:
             SchemaError: The schema of a payload cannot be read; or so many rows take too much
                 memory, or the schema's character set cannot be used.
         """
-        arrays: dict[ValueField, pa.Array] = {}
-        is_pair = self.schema.reader.type == "KEY_VALUE"
-        pairs = _KeyValueSources(self.schema, rows, tally) if is_pair else None
-        for is_key in (True, False):
-            part = [each for each in wanted if each.is_key == is_key]
-            if part:
-                sources = value_sources(rows) if pairs is None else pairs.sources(is_key=is_key)
-                decoder = _decoder(self.schema, self.time_unit, is_key=is_key)
-                arrays.update(_part_arrays(decoder, part, sources, rows, tally))
-        return [arrays[each] for each in wanted]
-
-
-def _part_arrays(
-    decoder: PayloadDecoder,
-    part: list[ValueField],
-    sources: Iterable[Source],
-    rows: MessageColumns,
-    tally: Tally,
-) -> dict[ValueField, pa.Array]:
-    names = [each.field for each in part if each.field is not None]
-    around = KEY_COLUMN if part[0].is_key else ""
-    if not names:
-        whole = decode(decoder, sources, None, rows, tally, around=around)
-        return dict.fromkeys(part, whole)
-    record = decode(decoder, sources, tuple(names), rows, tally, around=around)
-    return {each: record.field(number) for number, each in enumerate(part)}
+        is_pair = self._schema.reader.type == "KEY_VALUE"
+        pairs = _KeyValueSources(self._schema, rows, tally) if is_pair else None
+        decoded: list[list[pa.Array]] = []
+        for is_key, decoder, names in self._parts:
+            sources = value_sources(rows) if pairs is None else pairs.sources(is_key=is_key)
+            around = KEY_COLUMN if is_key else ""
+            values = decode(decoder, sources, names, rows, tally, around=around)
+            decoded.append(
+                [values] if names is None else [values.field(n) for n in range(len(names))]
+            )
+        return [decoded[part][place] for part, place in self._places]
 
 
 @lru_cache(maxsize=64)

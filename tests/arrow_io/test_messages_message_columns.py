@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import layout
-from arrow_io.messages.message_columns import MessageColumns, as_text, repeated
+from arrow_io.messages.gathering import as_text
+from arrow_io.messages.message_columns import MessageColumns, repeated
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.tally import Tally
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Framing, Message, encode_entry
-from tests.support.runs import entry_run
+from tests.support.runs import batch_indexes, entry_run
 
 if TYPE_CHECKING:
     from arrow_io.messages.entry_run import EntryRun
@@ -60,7 +61,7 @@ def _told(columns: MessageColumns) -> list[tuple[object, ...]]:
         zip(
             columns.ledger_ids().to_pylist(),
             columns.entry_numbers(layout.ENTRY_ID).to_pylist(),
-            columns.batch_indexes().to_pylist(),
+            batch_indexes(columns).to_pylist(),
             columns.row_bytes(layout.ROW_PAYLOAD).to_pylist(),
             columns.row_bytes(layout.ROW_KEY).to_pylist(),
             columns.entry_bytes(layout.PRODUCER_NAME).to_pylist(),

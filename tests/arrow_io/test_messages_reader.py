@@ -28,7 +28,7 @@ from tests.support.entries import (
     encode_marker,
 )
 from tests.support.pulsar_proto import EncryptionKeys
-from tests.support.runs import OBJECT_KEY, entry_run, runs_of
+from tests.support.runs import OBJECT_KEY, batch_indexes, entry_run, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -87,7 +87,7 @@ def _positions(columns: Iterable[MessageColumns]) -> list[tuple[int, int | None]
         for each in columns
         for position in zip(
             each.entry_numbers(layout.ENTRY_ID).to_pylist(),
-            each.batch_indexes().to_pylist(),
+            batch_indexes(each).to_pylist(),
             strict=True,
         )
     ]

@@ -14,11 +14,13 @@ from arrow_io.messages import bodies
 from connector.scan.execution import execute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from connector.scan.topic_read import ScanTask
 
-_MODULES = ("entries", "metadata", "codecs", "columns")
+_MODULES = ("entries", "metadata", "codecs", "columns", "gathering")
+_UNLOCKED = {"Gatherer": ("measure", "fill"), "Shredder": ("shred",)}
+"""Classes of the core, and those of their methods that give up the lock."""
 
 
 @dataclass(frozen=True)
@@ -109,19 +111,22 @@ def _watched() -> Iterator[list[float]]:
 class _WatchedModule:
     def __init__(self, module: object, watch: Callable[..., Any]) -> None:
         for name, each in vars(module).items():
-            if name == "Shredder":
-                setattr(self, name, partial(_WatchedShredder, each, watch))
+            if name in _UNLOCKED:
+                setattr(self, name, partial(_WatchedObject, each, watch, _UNLOCKED[name]))
             else:
                 setattr(self, name, watch(each) if callable(each) else each)
 
 
-class _WatchedShredder:
-    def __init__(self, kind: type, watch: Callable[..., Any], *args: object) -> None:
-        self._shredder = kind(*args)
-        self.shred = watch(self._shredder.shred)
+class _WatchedObject:
+    def __init__(
+        self, kind: type, watch: Callable[..., Any], methods: Sequence[str], *args: object
+    ) -> None:
+        self._watched = kind(*args)
+        for name in methods:
+            setattr(self, name, watch(getattr(self._watched, name)))
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self._shredder, name)
+        return getattr(self._watched, name)
 
 
 class _WatchedBuild:

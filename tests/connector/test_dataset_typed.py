@@ -23,7 +23,7 @@ from arrow_io.errors import (
     UndecodedValuesWarning,
     UnknownSchemaVersionError,
 )
-from arrow_io.payloads.value_columns import ValueColumns
+from arrow_io.payloads.value_columns import WantedValues
 from arrow_io.read_report import Unit
 from connector import TopicDataset, open_topic
 from connector.catalog.schemas.loading import load_schema
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from arrow_io.core.builds import Build
     from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.payloads.value_columns import ValueField
     from arrow_io.tally import Tally
     from tests.support.golden_values import ExpectedRow
 
@@ -63,15 +62,13 @@ def numbers_topic(payloads: Sequence[bytes]) -> dict[str, bytes]:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], int]]:
     """The columns that are decoded, each time, and of how many rows."""
     calls: list[tuple[tuple[str, ...], int]] = []
-    arrays = ValueColumns.arrays
+    arrays = WantedValues.arrays
 
-    def spy(
-        values: ValueColumns, wanted: Sequence[ValueField], rows: MessageColumns, tally: Tally
-    ) -> list[pa.Array]:
-        calls.append((tuple(each.name for each in wanted), rows.count))
-        return arrays(values, wanted, rows, tally)
+    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> list[pa.Array]:
+        calls.append((tuple(each.name for each in wanted.fields), rows.count))
+        return arrays(wanted, rows, tally)
 
-    monkeypatch.setattr(ValueColumns, "arrays", spy)
+    monkeypatch.setattr(WantedValues, "arrays", spy)
     return calls
 
 

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from arrow_io.errors import UndecodedValuesWarning
-from arrow_io.payloads.value_columns import ValueColumns
+from arrow_io.payloads.value_columns import WantedValues
 from connector import open_topic, register_duckdb
 from connector.catalog.schemas.loading import load_schema
 from connector.dataset import TopicDataset
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.payloads.value_columns import ValueField
     from arrow_io.tally import Tally
     from tests.support.golden import GoldenTopic
 
@@ -344,18 +343,13 @@ def test_filters_on_typed_columns_reach_the_reader(
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], int]]:
     """The columns that are decoded, each time, and of how many rows."""
     calls: list[tuple[tuple[str, ...], int]] = []
-    arrays = ValueColumns.arrays
+    arrays = WantedValues.arrays
 
-    def spy(
-        values: ValueColumns,
-        wanted: Sequence[ValueField],
-        rows: MessageColumns,
-        tally: Tally,
-    ) -> list[pa.Array]:
-        calls.append((tuple(each.name for each in wanted), rows.count))
-        return arrays(values, wanted, rows, tally)
+    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> list[pa.Array]:
+        calls.append((tuple(each.name for each in wanted.fields), rows.count))
+        return arrays(wanted, rows, tally)
 
-    monkeypatch.setattr(ValueColumns, "arrays", spy)
+    monkeypatch.setattr(WantedValues, "arrays", spy)
     return calls
 
 

@@ -10,18 +10,15 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from arrow_io.payloads.value_columns import ValueColumns
+from arrow_io.payloads.value_columns import WantedValues
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
 from tests.support.golden_values import expected_values, golden_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
 
     from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.payloads.value_columns import ValueField
     from arrow_io.tally import Tally
     from connector import TopicDataset
 
@@ -87,15 +84,13 @@ def test_no_more_is_decoded_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     To count, Polars takes a column of its choice, the narrowest.
     """
     decoded: list[tuple[tuple[str, ...], int]] = []
-    arrays = ValueColumns.arrays
+    arrays = WantedValues.arrays
 
-    def spy(
-        values: ValueColumns, wanted: Sequence[ValueField], rows: MessageColumns, tally: Tally
-    ) -> list[pa.Array]:
-        decoded.append((tuple(each.name for each in wanted), rows.count))
-        return arrays(values, wanted, rows, tally)
+    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> list[pa.Array]:
+        decoded.append((tuple(each.name for each in wanted.fields), rows.count))
+        return arrays(wanted, rows, tally)
 
-    monkeypatch.setattr(ValueColumns, "arrays", spy)
+    monkeypatch.setattr(WantedValues, "arrays", spy)
     orders = golden_topic("json-orders")
     new = sum(bool(r.value) and r.value["status"] == "NEW" for r in expected_values(orders))
     lazy = typed("json-orders").scan_polars()

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from arrow_io.core import builds
 from arrow_io.format.entry_frame import write_entry
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
+from arrow_io.messages.gathering import Gathered, Gathering
+from arrow_io.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from arrow_io.messages.message_columns import MessageColumns
 
 OBJECT_KEY = "data-object"
 
@@ -48,3 +54,10 @@ def runs_of(
             ledger_id=ledger_id,
             first_entry_id=first_entry_id + start,
         )
+
+
+def batch_indexes(columns: MessageColumns) -> pa.Int32Array:
+    """The batch index of each row; null if it was not batched."""
+    indexes = Gathered(layout.GATHERED_BATCH_INDEXES, layout.ROW_BATCH_INDEX, pa.int32())
+    (values,) = columns.gathered(Gathering([indexes]), Tally())
+    return values

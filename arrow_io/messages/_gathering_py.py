@@ -1,0 +1,542 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+# cython: initializedcheck=False, cdivision=True
+"""The gathering of columns: rows and the bytes they name → one Arrow buffer; see `_entries_py`.
+
+All columns that are asked for are measured by one call, and filled by another: each call is a point
+at which threads may have to wait for Python's lock.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+try:
+    import cython
+except ImportError:
+    from arrow_io.core import _no_cython as cython
+
+if cython.compiled:
+    from cython.cimports.arrow_io.core._prefetch import PREFETCH_AHEAD, prefetch
+    from cython.cimports.arrow_io.messages import _layout as layout
+    from cython.cimports.arrow_io.messages import _wire as wire
+    from cython.cimports.arrow_io.messages._copies import WORD, copy_word
+    from cython.cimports.libc.string import memcpy
+else:
+    from arrow_io.messages import layout, wire
+
+_ALIGNMENT = cython.declare(cython.Py_ssize_t, 64)
+
+# What is known of each segment.
+_STOP = cython.declare(cython.Py_ssize_t, 0)
+_TABLE = cython.declare(cython.Py_ssize_t, 1)
+_DATA = cython.declare(cython.Py_ssize_t, 2)
+"""Address and length, as of the two behind it."""
+_BODY = cython.declare(cython.Py_ssize_t, 4)
+_PAYLOAD = cython.declare(cython.Py_ssize_t, 6)
+_SEGMENT_WIDTH = cython.declare(cython.Py_ssize_t, 8)
+
+
+@cython.final
+@cython.cclass
+class Gatherer:
+    """Rows, in segments whose bytes stand in the same buffers.
+
+    Args:
+        rows: Row table, column-major.
+        capacity: Rows that each of its columns takes.
+    """
+
+    held: list
+    segments: object
+    capacity: cython.Py_ssize_t
+    count: cython.Py_ssize_t
+    items: cython.Py_ssize_t
+    a: cython.pointer[cython.longlong]
+    rows: cython.pointer[cython.longlong]
+    names: cython.pointer[cython.longlong]
+    values: cython.pointer[cython.longlong]
+    ends: cython.pointer[cython.int]
+
+    def __init__(self, rows: object, capacity: cython.Py_ssize_t) -> None:
+        r: cython.longlong[::1] = rows
+        # What pointers point into must live as long as they.
+        self.held = [rows]
+        self.segments = array("q")
+        self.capacity = capacity
+        self.count = 0
+        self.items = 0
+        if cython.compiled:
+            self.rows = cython.address(r[0])
+        else:
+            self.rows = r
+
+    def add(
+        self, stop: cython.Py_ssize_t, table: object, data: object, body: object, payload: object
+    ) -> None:
+        """Add a segment behind the last.
+
+        Args:
+            stop: Behind its last row.
+            table: Entry table of its entries.
+            data: What positions in that table point into.
+            body: What the positions of keys, ordering keys and metadata point into.
+            payload: What the positions of values point into.
+        """
+        self.held.append((table, data, body, payload))
+        if cython.compiled:
+            t: cython.const[cython.longlong][::1] = table
+            d: cython.const[cython.uchar][::1] = data
+            b: cython.const[cython.uchar][::1] = body
+            v: cython.const[cython.uchar][::1] = payload
+            self.segments.extend(
+                (
+                    stop,
+                    cython.cast(cython.Py_ssize_t, cython.address(t[0])),
+                    cython.cast(cython.Py_ssize_t, cython.address(d[0])),
+                    d.shape[0],
+                    cython.cast(cython.Py_ssize_t, cython.address(b[0])),
+                    b.shape[0],
+                    cython.cast(cython.Py_ssize_t, cython.address(v[0])),
+                    v.shape[0],
+                )
+            )
+        else:
+            self.segments.extend((stop, 0, 0, len(data), 0, len(body), 0, len(payload)))
+        self.count = stop
+
+    def take_properties(
+        self, names: object, values: object, ends: object, items: cython.Py_ssize_t
+    ) -> None:
+        """Take what `read_properties` found in the bodies of all rows.
+
+        Args:
+            names: Positions of the names.
+            values: Positions of the values.
+            ends: Behind the first `n` rows, how many properties they have, for each `n` from 0 on.
+            items: How many all rows have.
+        """
+        n: cython.longlong[::1] = names
+        v: cython.longlong[::1] = values
+        e: cython.int[::1] = ends
+        self.held.append((names, values, ends))
+        self.items = items
+        if cython.compiled:
+            self.names = cython.address(n[0])
+            self.values = cython.address(v[0])
+            self.ends = cython.address(e[0])
+        else:
+            self.names, self.values, self.ends = n, v, e
+
+    def measure(self, columns: object, count: cython.Py_ssize_t, notes: object) -> int:
+        """Give each of some columns a place in a buffer.
+
+        Args:
+            columns: Kind and field of each (`layout.GATHERED_…`).
+            count: How many columns.
+            notes: Receives `NOTE_WIDTH` numbers a column: `NOTE_VALIDITY`, `NOTE_DATA` and
+                `NOTE_BYTES`, where in the buffer each begins, in bytes; `NOTE_LENGTH`, how many
+                bytes the last takes.
+
+        Returns:
+            Length of the buffer in bytes; −1 if the bytes of a column exceed what 32-bit offsets
+            can hold.
+        """
+        c: cython.const[cython.longlong][::1] = columns
+        n: cython.longlong[::1] = notes
+        s: cython.longlong[::1] = self.segments
+        k: cython.Py_ssize_t
+        base: cython.Py_ssize_t
+        rows: cython.longlong
+        place: cython.longlong = 0
+        length: cython.longlong = 0
+        kind: cython.longlong
+        if cython.compiled:
+            self.a = cython.address(s[0])
+        else:
+            self.a = s
+        with cython.nogil:
+            for k in range(count):
+                base = k * layout.NOTE_WIDTH
+                kind = c[2 * k]
+                rows = self._values(kind)
+                n[base + layout.NOTE_VALIDITY] = place
+                place += _aligned(rows // 8 + 1)
+                n[base + layout.NOTE_DATA] = place
+                length = 0
+                if kind >= layout.GATHERED_ENTRY_BYTES:
+                    place += _aligned(4 * (rows + 1))
+                    length = self._length(kind, c[2 * k + 1])
+                    if length > wire.MAX31:
+                        break
+                else:
+                    place += _aligned(8 * rows)
+                n[base + layout.NOTE_BYTES] = place
+                n[base + layout.NOTE_LENGTH] = length
+                place += _aligned(length)
+        return -1 if length > wire.MAX31 else place
+
+    def fill(
+        self,
+        columns: object,
+        count: cython.Py_ssize_t,
+        notes: object,
+        out8: object,
+        out32: object,
+        out64: object,
+    ) -> None:
+        """Fill columns that were measured.
+
+        Args:
+            columns: As they were measured.
+            count: How many columns.
+            notes: Where their places are; receives, for each column, `NOTE_NULLS`, how many of its
+                values are absent, and `NOTE_ODD`: of times, how many a timestamp cannot hold; of
+                bytes, whether any is above 127.
+            out8: The buffer, as bytes.
+            out32: The same buffer, as 32-bit numbers.
+            out64: The same buffer, as 64-bit numbers.
+        """
+        c: cython.const[cython.longlong][::1] = columns
+        n: cython.longlong[::1] = notes
+        s: cython.longlong[::1] = self.segments
+        b: cython.uchar[::1] = out8
+        i: cython.int[::1] = out32
+        q: cython.longlong[::1] = out64
+        k: cython.Py_ssize_t
+        if cython.compiled:
+            self.a = cython.address(s[0])
+            note: cython.pointer[cython.longlong] = cython.address(n[0])
+            p8: cython.pointer[cython.uchar] = cython.address(b[0])
+            p32: cython.pointer[cython.int] = cython.address(i[0])
+            p64: cython.pointer[cython.longlong] = cython.address(q[0])
+        else:
+            self.a = s
+            note, p8, p32, p64 = n, b, i, q
+        with cython.nogil:
+            for k in range(count):
+                self._fill(c[2 * k], c[2 * k + 1], note, k * layout.NOTE_WIDTH, p8, p32, p64)
+
+    # What a column is made of
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.Py_ssize_t)
+    def _values(self, kind: cython.longlong):
+        """How many values a column has."""
+        return self.items if kind >= layout.GATHERED_NAMES else self.count
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.Py_ssize_t)
+    def _stop(self, kind: cython.longlong, segment: cython.Py_ssize_t):
+        """Behind the last value that is of a segment."""
+        row: cython.Py_ssize_t = self.a[segment + _STOP]
+        if kind >= layout.GATHERED_NAMES:
+            return self.ends[row]
+        return row
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _numbers(
+        self, kind: cython.longlong, field: cython.longlong
+    ) -> cython.pointer[cython.longlong]:
+        """The numbers, one a value, that a column is made of unless it is of entries."""
+        if kind == layout.GATHERED_NAMES:
+            return self.names
+        if kind == layout.GATHERED_VALUES:
+            return self.values
+        if cython.compiled:
+            return self.rows + field * self.capacity
+        return self.rows[field * self.capacity :]
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _table(self, segment: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
+        if cython.compiled:
+            return cython.cast(cython.pointer[cython.longlong], self.a[segment + _TABLE])
+        return self.held[1 + segment // _SEGMENT_WIDTH][0]
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.Py_ssize_t)
+    def _source(self, kind: cython.longlong, field: cython.longlong):
+        """Which buffer of a segment the positions of a column point into."""
+        if kind == layout.GATHERED_ENTRY_BYTES:
+            return _DATA
+        if kind == layout.GATHERED_ROW_BYTES and field == layout.ROW_PAYLOAD:
+            return _PAYLOAD
+        return _BODY
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _buffer(
+        self, segment: cython.Py_ssize_t, source: cython.Py_ssize_t
+    ) -> cython.pointer[cython.const[cython.uchar]]:
+        if cython.compiled:
+            return cython.cast(cython.pointer[cython.const[cython.uchar]], self.a[segment + source])
+        return self.held[1 + segment // _SEGMENT_WIDTH][source // 2]
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.longlong)
+    def _length(self, kind: cython.longlong, field: cython.longlong):
+        """How many bytes the values of a column have, or more than 32-bit offsets can hold."""
+        i: cython.Py_ssize_t = 0
+        stop: cython.Py_ssize_t
+        segment: cython.Py_ssize_t = 0
+        where: cython.longlong
+        total: cython.longlong = 0
+        t: cython.pointer[cython.longlong]
+        entries: cython.pointer[cython.longlong]
+        positions: cython.pointer[cython.longlong]
+        if kind == layout.GATHERED_ENTRY_BYTES:
+            entries = self._numbers(kind, layout.ROW_ENTRY)
+            while i < self.count and total <= wire.MAX31:
+                t = self._table(segment)
+                stop = self._stop(kind, segment)
+                while i < stop and total <= wire.MAX31:
+                    where = t[entries[i] * layout.ENTRY_WIDTH + field]
+                    if where >= 0:
+                        total += where & wire.MASK32
+                    i += 1
+                segment += _SEGMENT_WIDTH
+            return total
+        positions = self._numbers(kind, field)
+        stop = self._values(kind)
+        while i < stop and total <= wire.MAX31:
+            if positions[i] >= 0:
+                total += positions[i] & wire.MASK32
+            i += 1
+        return total
+
+    # Filling
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.void)
+    def _fill(
+        self,
+        kind: cython.longlong,
+        field: cython.longlong,
+        note: cython.pointer[cython.longlong],
+        base: cython.Py_ssize_t,
+        p8: cython.pointer[cython.uchar],
+        p32: cython.pointer[cython.int],
+        p64: cython.pointer[cython.longlong],
+    ):
+        place: cython.Py_ssize_t = note[base + layout.NOTE_DATA]
+        validity: cython.Py_ssize_t = note[base + layout.NOTE_VALIDITY]
+        note[base + layout.NOTE_NULLS] = 0
+        note[base + layout.NOTE_ODD] = 0
+        if kind == layout.GATHERED_BATCH_INDEXES:
+            note[base + layout.NOTE_NULLS] = self._fill_indexes(p8, validity, p32, place // 4)
+        elif kind >= layout.GATHERED_ENTRY_BYTES:
+            self._fill_bytes(kind, field, note, base, p8, p32)
+        else:
+            self._fill_numbers(kind, field, p64, place // 8)
+            if kind != layout.GATHERED_ENTRY_NUMBERS:
+                self._make_times(
+                    0 if kind == layout.GATHERED_ROW_TIMES else layout.NO_TIME,
+                    note, base, p8, p64,
+                )  # fmt: skip
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.void)
+    def _fill_numbers(
+        self,
+        kind: cython.longlong,
+        field: cython.longlong,
+        out: cython.pointer[cython.longlong],
+        place: cython.Py_ssize_t,
+    ):
+        """Give each row one of its own numbers, or one of its entry."""
+        i: cython.Py_ssize_t = 0
+        stop: cython.Py_ssize_t
+        segment: cython.Py_ssize_t = 0
+        of_rows: cython.bint = kind == layout.GATHERED_ROW_TIMES
+        numbers: cython.pointer[cython.longlong] = self._numbers(
+            kind, field if of_rows else layout.ROW_ENTRY
+        )
+        t: cython.pointer[cython.longlong]
+        while i < self.count:
+            t = self._table(segment)
+            stop = self._stop(kind, segment)
+            while i < stop:
+                out[place + i] = (
+                    numbers[i] if of_rows else t[numbers[i] * layout.ENTRY_WIDTH + field]
+                )
+                i += 1
+            segment += _SEGMENT_WIDTH
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.void)
+    def _make_times(
+        self,
+        absent: cython.longlong,
+        note: cython.pointer[cython.longlong],
+        base: cython.Py_ssize_t,
+        p8: cython.pointer[cython.uchar],
+        p64: cython.pointer[cython.longlong],
+    ):
+        """Make microseconds of milliseconds, in place; `absent` stands for no time."""
+        i: cython.Py_ssize_t
+        beyond: cython.Py_ssize_t = 0
+        nulls: cython.Py_ssize_t = 0
+        time: cython.longlong
+        bits: cython.int = 0
+        validity: cython.Py_ssize_t = note[base + layout.NOTE_VALIDITY]
+        place: cython.Py_ssize_t = note[base + layout.NOTE_DATA] // 8
+        for i in range(self.count):
+            time = p64[place + i]
+            if time != absent and -layout.MAX_MILLISECONDS <= time <= layout.MAX_MILLISECONDS:
+                bits |= 1 << (i & 7)
+                p64[place + i] = time * 1000
+            else:
+                nulls += 1
+                beyond += time != absent
+                p64[place + i] = 0
+            if i & 7 == 7:
+                p8[validity + (i >> 3)] = bits
+                bits = 0
+        if self.count & 7 != 0:
+            p8[validity + (self.count >> 3)] = bits
+        note[base + layout.NOTE_NULLS] = nulls
+        note[base + layout.NOTE_ODD] = beyond
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.Py_ssize_t)
+    def _fill_indexes(
+        self,
+        p8: cython.pointer[cython.uchar],
+        validity: cython.Py_ssize_t,
+        p32: cython.pointer[cython.int],
+        place: cython.Py_ssize_t,
+    ):
+        """Make 32-bit numbers of the batch indexes; gives how many are absent."""
+        i: cython.Py_ssize_t
+        nulls: cython.Py_ssize_t = 0
+        bits: cython.int = 0
+        indexes: cython.pointer[cython.longlong] = self._numbers(
+            layout.GATHERED_BATCH_INDEXES, layout.ROW_BATCH_INDEX
+        )
+        for i in range(self.count):
+            p32[place + i] = cython.cast(cython.int, indexes[i]) if cython.compiled else indexes[i]
+            if indexes[i] < 0:
+                nulls += 1
+            else:
+                bits |= 1 << (i & 7)
+            if i & 7 == 7:
+                p8[validity + (i >> 3)] = bits
+                bits = 0
+        if self.count & 7 != 0:
+            p8[validity + (self.count >> 3)] = bits
+        return nulls
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.void)
+    def _fill_bytes(
+        self,
+        kind: cython.longlong,
+        field: cython.longlong,
+        note: cython.pointer[cython.longlong],
+        base: cython.Py_ssize_t,
+        p8: cython.pointer[cython.uchar],
+        p32: cython.pointer[cython.int],
+    ):
+        """Make offsets and validity bits, and copy the bytes."""
+        i: cython.Py_ssize_t = 0
+        stop: cython.Py_ssize_t
+        segment: cython.Py_ssize_t = 0
+        count: cython.Py_ssize_t = self._values(kind)
+        source: cython.Py_ssize_t = self._source(kind, field)
+        of_entries: cython.bint = kind == layout.GATHERED_ENTRY_BYTES
+        numbers: cython.pointer[cython.longlong] = self._numbers(
+            kind, layout.ROW_ENTRY if of_entries else field
+        )
+        where: cython.longlong
+        begin: cython.Py_ssize_t
+        length: cython.Py_ssize_t
+        end: cython.Py_ssize_t = 0
+        nulls: cython.Py_ssize_t = 0
+        bits: cython.int = 0
+        seen: cython.int = 0
+        validity: cython.Py_ssize_t = note[base + layout.NOTE_VALIDITY]
+        offsets: cython.Py_ssize_t = note[base + layout.NOTE_DATA] // 4
+        place: cython.Py_ssize_t = note[base + layout.NOTE_BYTES]
+        writable: cython.Py_ssize_t = note[base + layout.NOTE_LENGTH]
+        readable: cython.Py_ssize_t
+        p: cython.pointer[cython.const[cython.uchar]]
+        t: cython.pointer[cython.longlong]
+        p32[offsets] = 0
+        while i < count:
+            p = self._buffer(segment, source)
+            t = self._table(segment)
+            readable = self.a[segment + source + 1]
+            stop = self._stop(kind, segment)
+            while i < stop:
+                if of_entries:
+                    where = t[numbers[i] * layout.ENTRY_WIDTH + field]
+                else:
+                    if cython.compiled and i + PREFETCH_AHEAD < stop:
+                        prefetch(p + (numbers[i + PREFETCH_AHEAD] >> 32))
+                    where = numbers[i]
+                if where < 0:
+                    nulls += 1
+                else:
+                    bits |= 1 << (i & 7)
+                    begin = where >> 32
+                    length = where & wire.MASK32
+                    if cython.compiled:
+                        # What a whole word writes too much, the values behind overwrite.
+                        if length <= WORD <= readable - begin and WORD <= writable - end:
+                            copy_word(p8 + place, end, p, begin)
+                        else:
+                            memcpy(p8 + place + end, p + begin, length)
+                    else:
+                        p8[place + end : place + end + length] = p[begin : begin + length]
+                    end += length
+                p32[offsets + i + 1] = end
+                if i & 7 == 7:
+                    p8[validity + (i >> 3)] = bits
+                    bits = 0
+                i += 1
+            segment += _SEGMENT_WIDTH
+        if count & 7 != 0:
+            p8[validity + (count >> 3)] = bits
+        note[base + layout.NOTE_NULLS] = nulls
+        if source != _PAYLOAD:
+            for i in range(place, place + end):
+                seen |= p8[i]
+        note[base + layout.NOTE_ODD] = seen >> 7
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def _aligned(length: cython.longlong):
+    """The next length, or the same, at whose end another region can begin."""
+    return (length + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
