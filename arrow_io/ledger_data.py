@@ -197,25 +197,27 @@ class LedgerData:
         with stream:
             for block in range(walk.block, last_block + 1):
                 wanted = max(table.first_entry_id(block), first)
+                behind_block = table.last_entry_id_of_block(block) + 1
                 try:
                     for run in walk.runs(stream, block, last):
                         self._check_data_owner(stream)
                         length_bytes += run.frame_bytes
-                        if run.last_entry_id == table.last_entry_id_of_block(block):
+                        behind = run.last_entry_id + 1
+                        if behind == behind_block:
                             self._check_padding(stream, walk.position, block, tally)
-                        if run.last_entry_id == last:
+                        if behind > last:
                             self._check_length(first, last, length_bytes, tally)
                         if verify_checksums:
                             run.verify_checksums()
                         run.owned = owned
-                        wanted = run.last_entry_id + 1
+                        wanted = behind
                         yield run
                 except (CorruptBlockError, TruncatedObjectError, UnknownFormatError) as error:
                     _OFFSETS.forget(self.memory_key)
                     is_misled = walk.is_told and block == walk.block and wanted == first
                     if is_misled:
                         break
-                    lost = min(last, table.last_entry_id_of_block(block)) - wanted + 1
+                    lost = min(last + 1, behind_block) - wanted
                     tally.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
         if is_misled:
             # Only from the start of its block on it is sure to be damaged.

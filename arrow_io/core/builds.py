@@ -46,6 +46,7 @@ class Build:
         self.gathering = self._module("arrow_io.messages._gathering")
         self.keys = self._module("arrow_io.messages._keys")
         self.is_compiled: bool = self.entries.IS_COMPILED
+        self._payloads: dict[str, ModuleType] = {}
 
     def payloads(self, name: str) -> ModuleType:
         """A module of `arrow_io.payloads`, which is loaded when it is first asked for.
@@ -56,7 +57,9 @@ class Build:
         Raises:
             ModuleNotFoundError: That module is not there in this build.
         """
-        return self._module(f"arrow_io.payloads._{name}")
+        if name not in self._payloads:
+            self._payloads[name] = self._module(f"arrow_io.payloads._{name}")
+        return self._payloads[name]
 
     def _module(self, name: str) -> ModuleType:
         return importlib.import_module(f"{name}_{self._suffix}")

@@ -60,7 +60,7 @@ class BrokerOrder:
 
     def _compare(self, run: EntryRun, entry: int) -> Iterator[EntryOrderError]:
         index = _broker_index(run, entry)
-        begins = _begins_count(run, entry)
+        begins = index is not None and index + 1 == max(run.number(entry, layout.BATCH_SIZE), 1)
         if self._is_empty:
             self.first, self._is_empty = None if begins else index, False
         if goes_back(self.last, index) and not begins:
@@ -82,12 +82,6 @@ def _broker_index(run: EntryRun, entry: int) -> int | None:
 def goes_back(before: int | None, index: int | None) -> bool:
     """Whether an index is not above the one before it; False if either is not known."""
     return before is not None and index is not None and index <= before
-
-
-def _begins_count(run: EntryRun, entry: int) -> bool:
-    """Whether the first message of an entry is the first that a broker counted."""
-    last = _broker_index(run, entry)
-    return last is not None and last + 1 == max(run.number(entry, layout.BATCH_SIZE), 1)
 
 
 def out_of_order(before: int | None, index: int | None) -> EntryOrderError:

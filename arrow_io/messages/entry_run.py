@@ -56,7 +56,8 @@ class EntryRun:
 
     def number(self, index: int, field: int) -> int:
         """One number of one entry."""
-        return int(self.table[index * layout.ENTRY_WIDTH + field])
+        found: int = self.table[index * layout.ENTRY_WIDTH + field]
+        return found
 
     @property
     def last_entry_id(self) -> int:
@@ -88,8 +89,10 @@ class EntryRun:
 
     def bytes_between(self, first: int, stop: int) -> int:
         """Length of the data of the entries `[first, stop)`, at least one; no entry headers."""
-        last = self.number(stop - 1, layout.FRAME)
-        span = (last >> 32) + (last & 0xFFFFFFFF) - (self.number(first, layout.FRAME) >> 32)
+        table = self.table
+        last: int = table[(stop - 1) * layout.ENTRY_WIDTH + layout.FRAME]
+        start: int = table[first * layout.ENTRY_WIDTH + layout.FRAME] >> 32
+        span = (last >> 32) + (last & 0xFFFFFFFF) - start
         return span - ENTRY_HEADER_BYTES * (stop - 1 - first)
 
     def stop_with(self, first: int, stop: int, size_bytes: int) -> int:

@@ -214,9 +214,12 @@ class MessageColumns:
 
     def ledger_ids(self) -> pa.Int64Array:
         """The ledger id of each row."""
-        spans = self._spans(lambda segment: segment.run, key=lambda run: run.ledger_id)
-        arrays = [repeated(run.ledger_id, pa.int64(), stop - start) for start, stop, run in spans]
-        return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        if len({segment.run.ledger_id for segment in self._segments}) == 1:
+            return repeated(self._segments[0].run.ledger_id, pa.int64(), self.count)
+        return pa.concat_arrays(
+            repeated(each.run.ledger_id, pa.int64(), each.stop - each.start)
+            for each in self._segments
+        )
 
     def row_numbers(self, field: int) -> pa.Int64Array:
         """One number of each row (field `ROW_…`)."""

@@ -40,6 +40,7 @@ _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 _EIGHT_PLACES = cython.declare(cython.ulonglong, 0x0102040810204080)
 _SECOND_NANOSECONDS = cython.declare(cython.longlong, 10**9)
 _MAX_FLOAT = cython.declare(cython.double, (2 - 2**-24) * 2.0**127)
+_ALIGNMENT = cython.declare(cython.longlong, 64)
 _MAX_COMPARED = cython.declare(cython.Py_ssize_t, 64)
 # Payloads between two copies of the counts.
 _TOGETHER = cython.declare(cython.Py_ssize_t, 64)
@@ -106,7 +107,7 @@ class Arena:
     ) -> None:
         """Fill this arena from now on: six views of one buffer, whose first 64 bytes are scratch.
 
-        It was given to `mark_valid`.
+        It was given to `clear`.
         """
         if cython.compiled:
             self.a8 = cython.address(bytes_[0])
@@ -706,10 +707,70 @@ class Arena:
         return True
 
 
-def mark_valid(
+def lay_out(
+    nodes: cython.longlong[::1], count: cython.Py_ssize_t, guard_bytes: cython.Py_ssize_t
+) -> int:
+    """Give the regions of each node their places in an arena, by its capacities.
+
+    Args:
+        nodes: The nodes; receive the places.
+        count: How many there are.
+        guard_bytes: How many bytes are to stand before and behind each region, a multiple of 64.
+
+    Returns:
+        How many bytes the arena takes.
+    """
+    node: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    storage: cython.longlong
+    width: cython.longlong
+    places: cython.longlong
+    place: cython.longlong = _ALIGNMENT + guard_bytes
+    with cython.nogil:
+        for node in range(count):
+            at = node * tables.NODE_WIDTH
+            storage = nodes[at + tables.STORAGE]
+            # With the place for values that find no room.
+            places = nodes[at + tables.CAPACITY] + 1
+            width = _width(storage)
+            nodes[at + tables.VALID] = place
+            place += _aligned(places) + guard_bytes
+            nodes[at + tables.DATA] = place // max(width, 1)
+            if storage == tables.VARIABLE or storage == tables.LIST:
+                places += 1
+            place += _aligned(width * places) + guard_bytes
+            nodes[at + tables.BYTES] = place
+            place += _aligned(nodes[at + tables.BYTES_CAPACITY]) + guard_bytes
+    return place + _ALIGNMENT
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def _aligned(length: cython.longlong):
+    return (length + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def _width(storage: cython.longlong):
+    """Bytes that a value, or its offset, takes."""
+    if storage == tables.STRUCT:
+        return 0
+    if storage == tables.VARIABLE or storage == tables.LIST:
+        return 4
+    return cython.cast(cython.longlong, 1) << storage if cython.compiled else 1 << storage
+
+
+def clear(
     bytes_: cython.uchar[::1], nodes: cython.const[cython.longlong][::1], count: cython.Py_ssize_t
 ) -> None:
-    """Let all places in an arena be of values that are not null: only nulls are marked later.
+    """Let all values in an arena be not null, and all offsets begin at 0.
 
     Args:
         bytes_: The arena.
@@ -720,16 +781,25 @@ def mark_valid(
     at: cython.Py_ssize_t
     place: cython.Py_ssize_t
     length: cython.Py_ssize_t
+    storage: cython.longlong
+    data: cython.Py_ssize_t
     with cython.nogil:
         for node in range(count):
             at = node * tables.NODE_WIDTH
             place = nodes[at + tables.VALID]
             # With the place for values that find no room.
             length = nodes[at + tables.CAPACITY] + 1
+            storage = nodes[at + tables.STORAGE]
+            data = 4 * nodes[at + tables.DATA]
             if cython.compiled:
                 memset(cython.address(bytes_[place]), 1, length)
             else:
                 bytes_[place : place + length] = b"\1" * length
+            if storage == tables.VARIABLE or storage == tables.LIST:
+                if cython.compiled:
+                    memset(cython.address(bytes_[data]), 0, 4)
+                else:
+                    bytes_[data : data + 4] = bytes(4)
 
 
 def pack_flags(

@@ -7,6 +7,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from arrow_io.lazy import cached_property
 from arrow_io.payloads import tables
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _READ_BEHIND = 16
 POWERS_OF_TEN = memoryview(array("d", [10.0**n for n in range(23)]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Program:
     """A program for one encoding, to be run any number of times.
 
@@ -36,7 +37,8 @@ class Program:
         in_list: Whether each node stands below a list or map, so that it may have more values than
             there are payloads.
         hint_count: How many hints it needs.
-        habits: How many values, and how many bytes, each node had for a payload, as last seen.
+        habits: How many values, and how many bytes, each of `varying` had for a payload, as last
+            seen.
         make_canonical: Writes a payload anew that was `NOT_CANONICAL`; raises `ValueError` for one
             that its encoding does not allow.
     """
@@ -53,10 +55,29 @@ class Program:
     habits: dict[int, tuple[float, float]] = field(default_factory=dict, compare=False)
     make_canonical: Callable[[bytes], bytes] | None = None
 
-    @property
+    @cached_property
     def node_count(self) -> int:
         """How many Arrow arrays it fills, nested ones included."""
         return len(self.nodes) // tables.NODE_WIDTH
+
+    @cached_property
+    def node_numbers(self) -> memoryview:
+        """The same as `nodes`."""
+        return memoryview(array("q", self.nodes))
+
+    @cached_property
+    def storages(self) -> tuple[int, ...]:
+        """How the values of each node are kept."""
+        return self.nodes[tables.STORAGE :: tables.NODE_WIDTH]
+
+    @cached_property
+    def varying(self) -> tuple[int, ...]:
+        """The nodes that may take more or less for a payload than a value of fixed width."""
+        return tuple(
+            node
+            for node, storage in enumerate(self.storages)
+            if self.in_list[node] or storage == tables.VARIABLE
+        )
 
 
 class ProgramBuilder:

@@ -32,7 +32,7 @@ _GROWTHS = (2.0, 1.25)
 There is no third: each growth copies the arena, so that it must make room for many payloads.
 """
 _ALIGNMENT = 64
-_WITH_OFFSETS = frozenset({tables.VARIABLE, tables.LIST})
+WITH_OFFSETS = frozenset({tables.VARIABLE, tables.LIST})
 _LEAST_BYTES = 256
 
 
@@ -71,22 +71,22 @@ class Shredding:
     guard_bytes: ClassVar[int] = 0
 
     def __init__(self, program: Program, rows: int, payload_bytes: int) -> None:
-        count = program.node_count
+        count, width = program.node_count, len(program.nodes)
         self._arena = builds.in_use.payloads("arena")
         self._program = program
         self._rows = rows
-        self._storages = program.nodes[tables.STORAGE :: tables.NODE_WIDTH]
-        _, self._nodes = int64_view(len(program.nodes))
-        _, self._counts = int64_view(4 * count)
-        _, self._result = int64_view(4)
-        self._counts[:] = memoryview(bytes(32 * count)).cast("q")
+        self._storages = program.storages
+        numbers = memoryview(bytearray(8 * (width + 4 * count + 4))).cast("q")
+        self._nodes = numbers[:width]
+        self._counts = numbers[width : width + 4 * count]
+        self._result = numbers[width + 4 * count :]
         # With the program, so that its id stays its own.
         self._runs: dict[int, tuple[Program, Any]] = {}
         self._expect(payload_bytes, program.habits)
-        size_bytes = self._size()
+        size_bytes = self._arena.lay_out(self._nodes, count, self.guard_bytes)
         if size_bytes > MAX_EXPECTED_BYTES:
             self._expect(payload_bytes, {})
-            size_bytes = self._size()
+            size_bytes = self._arena.lay_out(self._nodes, count, self.guard_bytes)
         if size_bytes > MAX_ARENA_BYTES:
             message = (
                 f"{counted(rows, 'row')} of {counted(count, 'field')}, nested ones included,"
@@ -94,7 +94,7 @@ class Shredding:
                 " than is given to a record batch: set a lower batch_rows, or ask for fewer columns"
             )
             raise SchemaError(message)
-        self._buffer, self._views = self._lay_out(size_bytes)
+        self._buffer, self._views = self._take(size_bytes)
 
     def append(
         self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int
@@ -136,9 +136,9 @@ class Shredding:
 
     def finish(self) -> pa.Array:
         """The values of the shape, as many as were appended; not to be appended to any more."""
-        for node in range(self._program.node_count):
-            values, used = self._counts[node], self._counts[self._program.node_count + node]
-            rows = max(1, self._rows)
+        count, rows = self._program.node_count, max(1, self._rows)
+        for node in self._program.varying:
+            values, used = self._counts[node], self._counts[count + node]
             self._program.habits[node] = (values / rows, used / rows)
         bits, places = self._validity()
         values, _ = self._array(self._program.shape, 0, bits, places)
@@ -151,14 +151,18 @@ class Shredding:
         program, rows = self._program, self._rows
         variable = self._storages.count(tables.VARIABLE)
         share = payload_bytes / max(1, variable) / max(1, rows)
-        self._nodes[:] = memoryview(_numbers(program.nodes))
-        for node, storage in enumerate(self._storages):
+        self._nodes[:] = program.node_numbers
+        self._nodes[tables.CAPACITY :: tables.NODE_WIDTH] = (
+            _numbers([1 + rows]) * program.node_count
+        )
+        for node in program.varying:
             start = node * tables.NODE_WIDTH
             values, bytes_ = habits.get(node, (2.0, share))
             # What other payloads had is a guess: they may have been of another kind, or hostile.
-            capacity = min(int(rows * values * 1.1), rows + payload_bytes)
-            self._nodes[start + tables.CAPACITY] = 1 + (capacity if program.in_list[node] else rows)
-            if storage == tables.VARIABLE:
+            if program.in_list[node]:
+                capacity = min(int(rows * values * 1.1), rows + payload_bytes)
+                self._nodes[start + tables.CAPACITY] = 1 + capacity
+            if self._storages[node] == tables.VARIABLE:
                 capacity = min(int(rows * bytes_ * 1.1), 4 * payload_bytes)
                 self._nodes[start + tables.BYTES_CAPACITY] = capacity + _LEAST_BYTES
 
@@ -205,14 +209,16 @@ class Shredding:
         All nodes grow at once, so a payload comes again once only. None grows by less than the
         arena's mean, so that many small nodes beside a large one do not make it grow often.
         """
-        before = self._nodes.tolist()
+        before, places = self._nodes.tolist(), self._regions_in_use()
         for factor in _GROWTHS:
             self._make_room(factor)
-            size_bytes = self._size()
+            size_bytes = self._arena.lay_out(
+                self._nodes, self._program.node_count, self.guard_bytes
+            )
             if size_bytes <= MAX_ARENA_BYTES:
-                self._move(size_bytes)
+                self._move(size_bytes, places)
                 return True
-            self._nodes[:] = memoryview(_numbers(before))
+            self._nodes[:] = _numbers(before)
         return False
 
     def _make_room(self, factor: float) -> None:
@@ -234,45 +240,21 @@ class Shredding:
             if storage == tables.VARIABLE:
                 enough(start + tables.BYTES_CAPACITY, mean_bytes, reached_bytes[node])
 
-    def _move(self, size_bytes: int) -> None:
-        old, places = self._views[0], self._regions_in_use()
-        self._buffer, self._views = self._lay_out(size_bytes)
+    def _move(self, size_bytes: int, places: list[tuple[int, int]]) -> None:
+        """Take a new arena for what stands at these places of the old one."""
+        old = self._views[0]
+        self._buffer, self._views = self._take(size_bytes)
         new = self._views[0]
         for (start, length), (target, _) in zip(places, self._regions_in_use(), strict=True):
             new[target : target + length] = old[start : start + length]
         for _, run in self._runs.values():
             run.attach(*self._views)
 
-    def _region_bytes(self, node: int) -> tuple[int, int, int]:
-        """Length in bytes of a node's validity, its values or offsets, and its bytes."""
-        storage, start = self._storages[node], node * tables.NODE_WIDTH
-        # With the place for values that find no room.
-        places = self._nodes[start + tables.CAPACITY] + 1
-        values = tables.WIDTHS[storage] * (places + (storage in _WITH_OFFSETS))
-        return places, values, self._nodes[start + tables.BYTES_CAPACITY]
-
-    def _size(self) -> int:
-        return sum(
-            sum(self._region_bytes(node)) + 3 * (_ALIGNMENT + self.guard_bytes)
-            for node in range(self._program.node_count)
-        )
-
-    def _lay_out(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
-        """Take a new arena for all regions, and note in the nodes where they are."""
-        buffer = pa.allocate_buffer(size_bytes + _ALIGNMENT + self.guard_bytes)
+    def _take(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
+        """Take a new arena for all regions, whose places the nodes have."""
+        buffer = pa.allocate_buffer(size_bytes)
         whole = memoryview(buffer).cast("B")
-        place = _ALIGNMENT + self.guard_bytes
-        for node, storage in enumerate(self._storages):
-            start = node * tables.NODE_WIDTH
-            for field, length in zip(
-                (tables.VALID, tables.DATA, tables.BYTES), self._region_bytes(node), strict=True
-            ):
-                unit = max(1, tables.WIDTHS[storage]) if field == tables.DATA else 1
-                self._nodes[start + field] = place // unit
-                if field == tables.DATA and storage in _WITH_OFFSETS:
-                    whole[place : place + 4] = bytes(4)
-                place += -(-length // _ALIGNMENT) * _ALIGNMENT + self.guard_bytes
-        self._arena.mark_valid(whole, self._nodes, self._program.node_count)
+        self._arena.clear(whole, self._nodes, self._program.node_count)
         words = whole[: len(whole) // 8 * 8]
         return buffer, (
             whole,
@@ -293,7 +275,7 @@ class Shredding:
             data = self._nodes[start + tables.DATA]
             regions += [
                 (self._nodes[start + tables.VALID], count),
-                (data * max(1, width), width * (count + (storage in _WITH_OFFSETS))),
+                (data * max(1, width), width * (count + (storage in WITH_OFFSETS))),
                 (self._nodes[start + tables.BYTES], used),
             ]
         return regions
@@ -343,7 +325,7 @@ class Shredding:
         """Which values of all nodes are null, and where those of each node begin."""
         count = self._program.node_count
         counts = self._counts[:count]
-        bits = pa.allocate_buffer(max(1, sum(-(-each // 512) for each in counts) * _ALIGNMENT))
+        bits = pa.allocate_buffer(max(1, sum([-(-each // 512) for each in counts]) * _ALIGNMENT))
         _, places = int64_view(count)
         self._arena.pack_validity(
             self._views[0], self._nodes, counts, count, memoryview(bits).cast("B"), places

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from arrow_io.payloads import tables
-from arrow_io.payloads.shredding import Misfit, Shredding
+from arrow_io.payloads.shredding import WITH_OFFSETS, Misfit, Shredding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,13 +55,13 @@ class GuardedShredding(Shredding):
         for start, stop in self._gaps:
             assert whole[start:stop] == _GUARD * (stop - start), "a write beyond a region"
 
-    def _move(self, size_bytes: int) -> None:
+    def _move(self, size_bytes: int, places: list[tuple[int, int]]) -> None:
         self.check()
         self.growths += 1
-        super()._move(size_bytes)
+        super()._move(size_bytes, places)
 
-    def _lay_out(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
-        buffer, views = super()._lay_out(size_bytes)
+    def _take(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
+        buffer, views = super()._take(size_bytes)
         place = _SCRATCH_BYTES
         self._gaps = []
         for start, stop in (*self._regions(), (len(views[0]), len(views[0]))):
@@ -81,6 +81,14 @@ class GuardedShredding(Shredding):
                 start = self._nodes[node * tables.NODE_WIDTH + field] * unit
                 regions.append((start, start + length))
         return regions
+
+    def _region_bytes(self, node: int) -> tuple[int, int, int]:
+        """Length in bytes of a node's validity, its values or offsets, and its bytes."""
+        storage, start = self._storages[node], node * tables.NODE_WIDTH
+        # With the place for values that find no room.
+        places = self._nodes[start + tables.CAPACITY] + 1
+        values = tables.WIDTHS[storage] * (places + (storage in WITH_OFFSETS))
+        return places, values, self._nodes[start + tables.BYTES_CAPACITY]
 
 
 class TightShredding(GuardedShredding):
