@@ -109,7 +109,7 @@ class BlockWalk:
 
     def _remember_inside(self, run: EntryRun) -> None:
         """Remember entries of a run that lie far enough apart if all are about as long."""
-        length_bytes = run.stop_of(run.count - 1) - run.start_of(0)
+        length_bytes = self.position - run.start_of(0)
         distance = run.count * _REMEMBERED_DISTANCE_BYTES // length_bytes + 1
         for index in range(distance, run.count, distance):
             self._remember(run.number(index, layout.ENTRY_ID), run.start_of(index))

@@ -243,17 +243,21 @@ def end_of_kind(
 
 def mark_bad_checksums(
     data: cython.const[cython.uchar][::1], table: cython.longlong[::1], count: cython.Py_ssize_t
-) -> None:
+) -> int:
     """Mark each of `count` entries whose CRC32C is not as stored as `BROKEN`.
 
     Args:
         data: The buffer that the entry table was read from.
         table: Entry table.
         count: How many entries it has.
+
+    Returns:
+        The flags that any entry has then.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
     where: cython.longlong
+    seen: cython.longlong = 0
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
     else:
@@ -268,6 +272,8 @@ def mark_bad_checksums(
             ):
                 table[base + layout.ERROR] = layout.BAD_CHECKSUM
                 table[base + layout.FLAGS] = layout.BROKEN
+            seen |= table[base + layout.FLAGS]
+    return seen
 
 
 def choose_checksum(by_tables: cython.bint) -> bool:

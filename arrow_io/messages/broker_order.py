@@ -39,14 +39,18 @@ class BrokerOrder:
         Yields:
             An error for each entry whose index is not above that of the one before it.
         """
-        yield from self._compare(run, 0)
+        error = self._compared(run, 0)
+        if error is not None:
+            yield error
         entry = 0
         while True:
             entry = builds.in_use.entries.next_going_back(run.table, entry, run.count)
             if entry >= run.count:
                 break
             self.last = _broker_index(run, entry - 1)
-            yield from self._compare(run, entry)
+            error = self._compared(run, entry)
+            if error is not None:
+                yield error
         self.last = _broker_index(run, run.count - 1)
 
     def errors_at_ends(self, run: EntryRun) -> Iterator[EntryOrderError]:
@@ -56,25 +60,28 @@ class BrokerOrder:
             As `errors`.
         """
         for entry in (0, run.count - 1)[: run.count]:
-            yield from self._compare(run, entry)
+            error = self._compared(run, entry)
+            if error is not None:
+                yield error
 
-    def _compare(self, run: EntryRun, entry: int) -> Iterator[EntryOrderError]:
+    def _compared(self, run: EntryRun, entry: int) -> EntryOrderError | None:
         index = _broker_index(run, entry)
         begins = index is not None and index + 1 == max(run.number(entry, layout.BATCH_SIZE), 1)
         if self._is_empty:
             self.first, self._is_empty = None if begins else index, False
-        if goes_back(self.last, index) and not begins:
-            error = out_of_order(self.last, index)
-            run.locate(error, entry)
-            yield error
         # An entry without an index: the broker did not count, and may have begun anew since.
-        self.last = index
+        before, self.last = self.last, index
+        if index is None or begins or not goes_back(before, index):
+            return None
+        error = out_of_order(before, index)
+        run.locate(error, entry)
+        return error
 
 
 def _broker_index(run: EntryRun, entry: int) -> int | None:
     """The broker's index of an entry's last message; None if it has none, or is broken."""
-    flags = run.number(entry, layout.FLAGS)
-    if not flags & layout.HAS_BROKER_INDEX or flags & layout.BROKEN:
+    mask = layout.HAS_BROKER_INDEX | layout.BROKEN
+    if run.table[entry * layout.ENTRY_WIDTH + layout.FLAGS] & mask != layout.HAS_BROKER_INDEX:
         return None
     return run.number(entry, layout.BROKER_INDEX)
 

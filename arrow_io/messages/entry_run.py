@@ -38,6 +38,8 @@ class EntryRun:
         owned: False for entries outside the ranges that a task gives rows of, which are read only
             to close what the task opened.
         before_gap: Whether it is the last before entries that are not owned.
+        seen: Flags that an entry may have; all, until it is known better. `ALONE` is not among
+            them.
     """
 
     ledger_id: int
@@ -48,6 +50,7 @@ class EntryRun:
     count: int
     owned: bool = True
     before_gap: bool = False
+    seen: int = -1
 
     def fields(self, index: int) -> list[int]:
         """All numbers of one entry."""
@@ -62,7 +65,8 @@ class EntryRun:
     @property
     def last_entry_id(self) -> int:
         """Id of the last entry (inclusive)."""
-        return self.number(self.count - 1, layout.ENTRY_ID)
+        last: int = self.table[(self.count - 1) * layout.ENTRY_WIDTH + layout.ENTRY_ID]
+        return last
 
     @property
     def frame_bytes(self) -> int:
@@ -80,7 +84,8 @@ class EntryRun:
 
     def start_of(self, index: int) -> int:
         """Where the header of one entry begins in the data object, in bytes."""
-        return self.offset + (self.number(index, layout.FRAME) >> 32) - ENTRY_HEADER_BYTES
+        frame: int = self.table[index * layout.ENTRY_WIDTH + layout.FRAME]
+        return self.offset + (frame >> 32) - ENTRY_HEADER_BYTES
 
     def stop_of(self, index: int) -> int:
         """Where one entry ends in the data object, in bytes (exclusive)."""
@@ -144,12 +149,17 @@ class EntryRun:
 
     def flagged(self, mask: int) -> Iterator[int]:
         """Indexes of the entries that have any flag of `mask`."""
-        index = -1
-        while True:
-            index = builds.in_use.entries.next_flagged(self.table, index + 1, self.count, mask)
-            if index == self.count:
-                return
+        index = self.next_flagged(0, mask)
+        while index < self.count:
             yield index
+            index = self.next_flagged(index + 1, mask)
+
+    def next_flagged(self, first: int, mask: int) -> int:
+        """Index of the first entry from `first` on that has any flag of `mask`; `count` if none."""
+        if not self.seen & mask:
+            return self.count
+        found: int = builds.in_use.entries.next_flagged(self.table, first, self.count, mask)
+        return found
 
     def flag(self, first: int, stop: int, flag: int) -> None:
         """Give the entries `[first, stop)` a flag."""
@@ -180,7 +190,7 @@ class EntryRun:
 
     def verify_checksums(self) -> None:
         """Compare the CRC32C of each entry that has one; if it differs, mark the entry `BROKEN`."""
-        builds.in_use.entries.mark_bad_checksums(self.data, self.table, self.count)
+        self.seen = builds.in_use.entries.mark_bad_checksums(self.data, self.table, self.count)
 
     def error(self, index: int) -> CorruptEntryError:
         """The typed error of a `BROKEN` entry."""

@@ -162,7 +162,8 @@ class MessageColumns:
             self._rows, self.capacity, self.count, result,
         )  # fmt: skip
         self._close_segment(result[0] - self.count, run, data, data, _BATCH_PROPERTY_TAG)
-        return Place(*result[1:4]), result[4]
+        _, entry, position, batch_index, code = result.tolist()
+        return Place(entry, position, batch_index), code
 
     def _close_segment(
         self, rows: int, run: EntryRun, body: memoryview, payload: memoryview, property_tag: int

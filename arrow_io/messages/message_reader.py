@@ -185,9 +185,7 @@ class MessageReader:
     def _read_run(self, run: EntryRun) -> Iterator[MessageColumns]:
         index = 0
         while index < run.count:
-            special = builds.in_use.entries.next_flagged(
-                run.table, index, run.count, layout.SPECIAL
-            )
+            special = run.next_flagged(index, layout.SPECIAL)
             if self._needs.members:
                 yield from self._read_stretches(run, index, special)
             else:

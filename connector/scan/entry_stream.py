@@ -66,13 +66,14 @@ class EntryStream:
         for stretch, following in zip(self._stretches, [*self._stretches[1:], None], strict=True):
             # In what lies between, the broker may have begun to count anew.
             order = BrokerOrder()
+            last = stretch.last
             for each in stretch.ranges:
                 ledger = self._read.ledger(each.ledger_id)
                 for run in self._owned_runs(ledger, each.first_entry_id, each.last_entry_id):
                     self._check_order(order, run)
-                    run.before_gap = (run.ledger_id, run.last_entry_id) == stretch.last
+                    run.before_gap = (run.ledger_id, run.last_entry_id) == last
                     yield run
-            ledger_id, entry_id = stretch.last
+            ledger_id, entry_id = last
             if not self._is_gap_skipped:
                 stop = following.first if following else None
                 for run in self._between((ledger_id, entry_id + 1), stop):

@@ -15,7 +15,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from arrow_io.core import builds
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.messages import layout
 from arrow_io.messages.encryption import PayloadDecryptor
@@ -202,8 +201,7 @@ class _Taken:
 
 def _is_bound(run: EntryRun) -> bool:
     """Whether the rows of a run depend on other entries, or may."""
-    found = builds.in_use.entries.next_flagged(run.table, 0, run.count, layout.BOUND)
-    return bool(found < run.count)
+    return run.next_flagged(0, layout.BOUND) < run.count
 
 
 def _verified(runs: Iterable[EntryRun], options: ReadOptions) -> Iterator[EntryRun]:
