@@ -46,6 +46,8 @@ class Gatherer:
         capacity: Rows that each of its columns takes.
     """
 
+    given: tuple
+    found: tuple
     held: list
     segments: object
     capacity: cython.Py_ssize_t
@@ -60,7 +62,9 @@ class Gatherer:
     def __init__(self, rows: object, capacity: cython.Py_ssize_t) -> None:
         r: cython.longlong[::1] = rows
         # What pointers point into must live as long as they.
-        self.held = [rows]
+        self.given = (rows,)
+        self.found = ()
+        self.held = []
         self.segments = array("q")
         self.capacity = capacity
         self.count = 0
@@ -118,7 +122,7 @@ class Gatherer:
         n: cython.longlong[::1] = names
         v: cython.longlong[::1] = values
         e: cython.int[::1] = ends
-        self.held.append((names, values, ends))
+        self.found = (names, values, ends)
         self.items = items
         if cython.compiled:
             self.names = cython.address(n[0])
@@ -262,7 +266,7 @@ class Gatherer:
     def _table(self, segment: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
         if cython.compiled:
             return cython.cast(cython.pointer[cython.longlong], self.a[segment + _TABLE])
-        return self.held[1 + segment // _SEGMENT_WIDTH][0]
+        return self.held[segment // _SEGMENT_WIDTH][0]
 
     @cython.cfunc
     @cython.inline
@@ -286,7 +290,7 @@ class Gatherer:
     ) -> cython.pointer[cython.const[cython.uchar]]:
         if cython.compiled:
             return cython.cast(cython.pointer[cython.const[cython.uchar]], self.a[segment + source])
-        return self.held[1 + segment // _SEGMENT_WIDTH][source // 2]
+        return self.held[segment // _SEGMENT_WIDTH][source // 2]
 
     @cython.cfunc
     @cython.nogil

@@ -94,15 +94,15 @@ class Gathering:
 _TEXT = pa.string()
 
 
-def as_text(array: pa.BinaryArray, report: ReadReport) -> pa.StringArray:
+def as_text(values: pa.BinaryArray, report: ReadReport) -> pa.StringArray:
     """The same bytes as text: what is not UTF-8 becomes U+FFFD, as in Pulsar's Java client.
 
     Args:
-        array: The bytes.
+        values: The bytes.
         report: Counts the texts in which something was replaced.
     """
-    validity, offsets, data = array.buffers()
-    text = pa.Array.from_buffers(_TEXT, len(array), [validity, offsets, data], array.null_count)
+    validity, offsets, data = values.buffers()
+    text = pa.Array.from_buffers(_TEXT, len(values), [validity, offsets, data], values.null_count)
     # If all bytes are below 128, any piece of them is UTF-8.
     is_ascii = builds.in_use.columns.is_ascii(memoryview(data).cast("B"))
     return text if is_ascii else valid_text(text, report)

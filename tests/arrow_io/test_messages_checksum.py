@@ -34,11 +34,12 @@ def _bad(build: Build, spans: list[tuple[int, int]], stored: list[int]) -> list[
     for n, ((start, length), checksum) in enumerate(zip(spans, stored, strict=True)):
         table[n * layout.ENTRY_WIDTH + layout.CHECKED] = start << 32 | length
         table[n * layout.ENTRY_WIDTH + layout.CHECKSUM] = checksum
-    build.entries.mark_bad_checksums(memoryview(_DATA), table, len(spans))
+    seen = build.entries.mark_bad_checksums(memoryview(_DATA), table, len(spans))
     entries = [table[n * layout.ENTRY_WIDTH :][: layout.ENTRY_WIDTH] for n in range(len(spans))]
     bad = [n for n, entry in enumerate(entries) if entry[layout.FLAGS] == layout.BROKEN]
     assert bad == [n for n, entry in enumerate(entries) if entry[layout.ERROR]]
     assert {entries[n][layout.ERROR] for n in bad} <= {layout.BAD_CHECKSUM}
+    assert seen == (layout.BROKEN if bad else 0)
     return bad
 
 

@@ -56,6 +56,25 @@ def test_sound_checksums_change_nothing() -> None:
     assert run.table.tolist() == before
 
 
+@pytest.mark.parametrize("is_verified", [False, True])
+def test_flagged_entries_are_found(*, is_verified: bool) -> None:
+    """Whatever is known of the run: those with a flag, those of damage too, and no others."""
+    batch = encode_entry([Message(payload=b"b")] * 2, batched=True)
+    damaged = _SINGLE[:-1] + b"?"
+    run = entry_run([_SINGLE, batch, damaged, batch])
+    if is_verified:
+        run.verify_checksums()
+
+    assert list(run.flagged(layout.BATCHED)) == [1, 3]
+    assert list(run.flagged(layout.BROKEN)) == ([2] if is_verified else [])
+    assert list(run.flagged(layout.MARKER)) == []
+    assert list(run.part(2, 4).flagged(layout.BATCHED | layout.BROKEN)) == (
+        [0, 1] if is_verified else [1]
+    )
+    assert run.next_flagged(2, layout.BATCHED) == 3
+    assert run.next_flagged(0, layout.CHUNKED) == 4
+
+
 @pytest.mark.parametrize("entry", range(3))
 def test_each_byte_that_a_checksum_covers(entry: int) -> None:
     """Where the metadata or the payload of an entry changed, that entry and no other is broken."""
