@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from arrow_io.core.builds import Build
+    from arrow_io.messages.gathering import Gathering
     from arrow_io.tally import Tally
 
 _TOPIC: Final = golden_topic("multi-ledger")
@@ -64,11 +65,13 @@ class Decoded:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
     """A spy on the reader."""
     made = Decoded()
-    row_bytes, record_batch = MessageColumns.row_bytes, Projection.record_batch
+    gathered, record_batch = MessageColumns.gathered, Projection.record_batch
 
-    def spy_on_bytes(rows: MessageColumns, field: int) -> pa.BinaryArray:
-        made.value_rows += rows.count if field == layout.ROW_PAYLOAD else 0
-        return row_bytes(rows, field)
+    def spy_on_values(rows: MessageColumns, gathering: Gathering, tally: Tally) -> list[pa.Array]:
+        values = layout.GATHERED_ROW_BYTES, layout.ROW_PAYLOAD
+        has_values = values in {(each.kind, each.field) for each in gathering.columns}
+        made.value_rows += rows.count * has_values
+        return gathered(rows, gathering, tally)
 
     def spy_on_columns(
         projection: Projection, rows: MessageColumns, origin: Origin, tally: Tally
@@ -76,7 +79,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
         made.projections.add(frozenset(projection.schema.names))
         return record_batch(projection, rows, origin, tally)
 
-    monkeypatch.setattr(MessageColumns, "row_bytes", spy_on_bytes)
+    monkeypatch.setattr(MessageColumns, "gathered", spy_on_values)
     monkeypatch.setattr(Projection, "record_batch", spy_on_columns)
     return made
 
