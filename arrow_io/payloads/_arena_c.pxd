@@ -34,6 +34,10 @@ cdef class Arena:
 
     cdef bint _append(self, long long position) noexcept nogil
     cdef Py_ssize_t _payload(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
+    cdef bint _run_together(self, const long long* positions, Py_ssize_t count) noexcept nogil
+    cdef void _settle(self) noexcept nogil
+    cdef void _forget(self) noexcept nogil
+    cdef void _blank(self, Py_ssize_t node, long long first, long long stop) noexcept nogil
     cdef Py_ssize_t _fail(self, long long code, long long node, long long offset) noexcept nogil
     cdef void _begin(self) noexcept nogil
     cdef void _take_back(self) noexcept nogil
@@ -56,7 +60,7 @@ cdef class Arena:
     cdef bint _close_list(self, Py_ssize_t node) noexcept nogil
     cdef bint _close_struct(self, Py_ssize_t node) noexcept nogil
     cdef bint _put_scaled(self, Py_ssize_t node, Py_ssize_t scale, long long value, Py_ssize_t offset) noexcept nogil
-    cdef bint _put_instant(self, Py_ssize_t node, long long seconds, long long nanoseconds, long long units, Py_ssize_t offset) noexcept nogil
+    cdef bint _instant(self, Py_ssize_t node, long long seconds, long long nanoseconds, long long units, Py_ssize_t offset) noexcept nogil
     cdef long long _big_endian(self, Py_ssize_t i, long long size) noexcept nogil
     cdef long long _little_endian(self, Py_ssize_t i, long long size) noexcept nogil
     cdef bint _is_text(self, Py_ssize_t i, Py_ssize_t stop) noexcept nogil

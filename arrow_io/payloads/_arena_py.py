@@ -39,6 +39,8 @@ _MAX63 = cython.declare(cython.ulonglong, 0x7FFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 _EIGHT_PLACES = cython.declare(cython.ulonglong, 0x0102040810204080)
 _SECOND_NANOSECONDS = cython.declare(cython.longlong, 10**9)
+# So many of them are in range as nanoseconds.
+_PLAIN_SECONDS = cython.declare(cython.longlong, 1 << 33)
 _MAX_FLOAT = cython.declare(cython.double, (2 - 2**-24) * 2.0**127)
 _ALIGNMENT = cython.declare(cython.longlong, 64)
 _MAX_COMPARED = cython.declare(cython.Py_ssize_t, 64)
@@ -168,10 +170,17 @@ class Arena:
                     self.saved[:state] = self.counts[:state]
                 begin = row
                 until = min(row + together, stop)
+                if cython.compiled:
+                    if self._run_together(cython.address(positions[row]), until - row):
+                        self._settle()
+                        row = until
+                        continue
                 while row < until and self._append(positions[row]) and self.code == tables.DONE:
                     row += 1
+                self._settle()
                 if row < until:
                     self._take_back()
+                    self._forget()
                     if row == begin:
                         break
                     # Those before it come again, and then it, so that it is taken back alone.
@@ -230,6 +239,7 @@ class Arena:
         stop: cython.longlong = start + (position & _MASK32)
         i: cython.Py_ssize_t
         if position == tables.ABSENT:
+            self._settle()
             return self._null(0)
         i = self._payload(start, stop)
         if i >= 0 and i != stop:
@@ -242,6 +252,41 @@ class Arena:
     def _payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Append the values of one payload, `[start, stop)`; the position behind them, or −1."""
         return self._fail(tables.NO_MATCH, tables.ABSENT, min(start, stop))
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _run_together(
+        self,
+        positions: cython.pointer[cython.const[cython.longlong]],  # noqa: ARG002 - a subclass's
+        count: cython.Py_ssize_t,  # noqa: ARG002
+    ) -> cython.bint:
+        """Append some payloads together; false if none was, so that they come one by one."""
+        return False
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _settle(self) -> cython.void:
+        """Let the counts be right, if `_payload` leaves that for later."""
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _forget(self) -> cython.void:
+        """Let places of values that were taken back be blank, if `_payload` asks for that."""
+
+    @cython.final
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _blank(
+        self, node: cython.Py_ssize_t, first: cython.longlong, stop: cython.longlong
+    ) -> cython.void:
+        """Blank those places `[first, stop)` of a node for which there is room."""
+        stop = min(stop, self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY])
+        if first < stop:
+            _blank(self.a8, self.nodes, node, first, stop)
 
     # ------------------------------------------------------------------------
     # Nodes: each `_put…` appends one value to a node, and says whether the payload fits until here
@@ -593,7 +638,7 @@ class Arena:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _put_instant(
+    def _instant(
         self,
         node: cython.Py_ssize_t,
         seconds: cython.longlong,
@@ -601,11 +646,30 @@ class Arena:
         units: cython.longlong,
         offset: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Seconds and nanoseconds `[0, 10⁹)` in `units` a second: 10⁶ or 10⁹."""
-        unit: cython.longlong = _SECOND_NANOSECONDS // units
+        """Seconds and nanoseconds `[0, 10⁹)` in `units` a second, 10⁶ or 10⁹; left in `number`.
+
+        Args:
+            node: The node that it is for.
+            seconds: The seconds.
+            nanoseconds: The nanoseconds.
+            units: The unit.
+            offset: Where they stand, for errors.
+        """
+        unit: cython.longlong
         most: cython.longlong = _MAX63
-        limit: cython.longlong = most // units
-        fraction: cython.longlong = nanoseconds // unit
+        limit: cython.longlong
+        fraction: cython.longlong
+        if (
+            units == _SECOND_NANOSECONDS
+            and 0 <= seconds < _PLAIN_SECONDS
+            and 0 <= nanoseconds < _SECOND_NANOSECONDS
+        ):
+            # By far the most common.
+            self.number = seconds * _SECOND_NANOSECONDS + nanoseconds
+            return True
+        unit = _SECOND_NANOSECONDS // units
+        limit = most // units
+        fraction = nanoseconds // unit
         if nanoseconds < 0 or nanoseconds >= _SECOND_NANOSECONDS:
             self._fail(tables.OUT_OF_RANGE, node, offset)
             return False
@@ -622,8 +686,10 @@ class Arena:
             return False
         if seconds < 0:
             # Towards zero first: the product alone may be out of range.
-            return self._put(node, (seconds + 1) * units - (units - fraction))
-        return self._put(node, seconds * units + fraction)
+            self.number = (seconds + 1) * units - (units - fraction)
+        else:
+            self.number = seconds * units + fraction
+        return True
 
     # ------------------------------------------------------------------------
     # Bytes of the payload
@@ -800,6 +866,67 @@ def clear(
                     memset(cython.address(bytes_[data]), 0, 4)
                 else:
                     bytes_[data : data + 4] = bytes(4)
+
+
+def blank_fields(
+    bytes_: cython.uchar[::1], nodes: cython.const[cython.longlong][::1], count: cython.Py_ssize_t
+) -> None:
+    """Let all places of what stands in structs be null, or zero, as `IF_MISSING` says.
+
+    Args:
+        bytes_: The arena, after `clear`.
+        nodes: Its nodes.
+        count: How many there are.
+    """
+    node: cython.Py_ssize_t
+    child: cython.Py_ssize_t
+    if cython.compiled:
+        p: cython.pointer[cython.uchar] = cython.address(bytes_[0])
+        q: cython.pointer[cython.const[cython.longlong]] = cython.address(nodes[0])
+    else:
+        p = bytes_
+        q = nodes
+    with cython.nogil:
+        for node in range(count):
+            if q[node * tables.NODE_WIDTH + tables.STORAGE] == tables.STRUCT:
+                child = node + 1
+                while child < q[node * tables.NODE_WIDTH + tables.STOP]:
+                    _blank(p, q, child, 0, q[child * tables.NODE_WIDTH + tables.CAPACITY])
+                    child = q[child * tables.NODE_WIDTH + tables.STOP]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.void)
+def _blank(
+    p: cython.pointer[cython.uchar],
+    nodes: cython.pointer[cython.const[cython.longlong]],
+    node: cython.Py_ssize_t,
+    first: cython.longlong,
+    stop: cython.longlong,
+):
+    """Let the places `[first, stop)` of a node be null, or zero, as `IF_MISSING` says."""
+    at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+    storage: cython.longlong = nodes[at + tables.STORAGE]
+    is_valid: cython.int = nodes[at + tables.IF_MISSING] != tables.NULL
+    valid: cython.Py_ssize_t = nodes[at + tables.VALID] + first
+    width: cython.Py_ssize_t = 4
+    place: cython.Py_ssize_t = nodes[at + tables.DATA] + first
+    count: cython.Py_ssize_t = stop - first
+    if storage == tables.VARIABLE or storage == tables.LIST:
+        # Of the two offsets of a value the second is its own.
+        place += 1
+    elif storage == tables.STRUCT:
+        width = 0
+    else:
+        width = 1 << storage
+    if cython.compiled:
+        memset(p + valid, is_valid, count)
+        memset(p + place * width, 0, count * width)
+    else:
+        p[valid : valid + count] = bytes([is_valid]) * count
+        p[place * width : (place + count) * width] = bytes(count * width)
 
 
 def pack_flags(

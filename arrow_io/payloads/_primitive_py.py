@@ -67,7 +67,7 @@ class Shredder(Arena):
                 return self._fail(tables.WRONG_SIZE, node, start)
             first = self._big_endian(start, 8)
             second = self._big_endian(start + 8, 4)
-            done = self._put_instant(node, first, second, a, start)
+            done = self._instant(node, first, second, a, start) and self._put(node, self.number)
         else:
             if size != 16:
                 return self._fail(tables.WRONG_SIZE, node, start)
@@ -78,5 +78,6 @@ class Shredder(Arena):
             if first > _MAX_SECONDS or first < -_MAX_SECONDS:
                 return self._fail(tables.OUT_OF_RANGE, node, start)
             first = first * _DAY_SECONDS + second // _SECOND_NANOSECONDS
-            done = self._put_instant(node, first, second % _SECOND_NANOSECONDS, a, start)
+            second = second % _SECOND_NANOSECONDS
+            done = self._instant(node, first, second, a, start) and self._put(node, self.number)
         return stop if done else -1

@@ -15,13 +15,7 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.arrow_io.core._bits import (
-        copy_near,
-        half_word,
-        is_ascii_near,
-        lowest,
-        word,
-    )
+    from cython.cimports.arrow_io.core._bits import copy_blocks, copy_near, half_word, lowest, word
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
     from cython.cimports.arrow_io.payloads._protobuf_blocks import (
@@ -29,6 +23,7 @@ if cython.compiled:
         take_number,
         take_numbers,
     )
+    from cython.cimports.libc.string import memcpy
 else:
     from arrow_io.payloads import tables
     from arrow_io.payloads._arena_py import Arena
@@ -37,6 +32,11 @@ _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 # As many as `MOST_BITS`.
 _EVERY_BIT = cython.declare(cython.longlong, (1 << 62) - 1)
+# As columns fewer payloads are not worth it.
+_LEAST_TOGETHER = cython.declare(cython.Py_ssize_t, 8)
+_PATIENCE = cython.declare(cython.Py_ssize_t, 15)
+# That of the value of an entry.
+_VALUE_BIT = cython.declare(cython.longlong, 2)
 
 
 @cython.final
@@ -44,19 +44,80 @@ _EVERY_BIT = cython.declare(cython.longlong, (1 << 62) - 1)
 class Shredder(Arena):
     """Appends protobuf messages.
 
+    The fields of a message have their values in one row, the same of each node. So only nodes of
+    items are counted as they are filled, and `_settle` counts the others after some payloads. What
+    a message leaves out is zero or null before it is read (`blank_fields`).
+
     Attributes:
         seconds: Seconds of the timestamp that is being read.
         nanoseconds: Its nanoseconds.
+        one_by_one: How many runs of payloads are not tried as columns, after one that failed.
     """
 
     seconds: cython.longlong
     nanoseconds: cython.longlong
+    one_by_one: cython.longlong
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def _payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        return self._message(0, start, stop, 0)
+        k: cython.longlong = self._place(0)
+        return self._message(0, k, start, stop, 0) if k >= 0 else -1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _settle(self) -> cython.void:
+        """Let what stands in a struct have as many values as the struct."""
+        node: cython.Py_ssize_t
+        child: cython.Py_ssize_t
+        for node in range(self.node_count):
+            if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.STRUCT:
+                child = node + 1
+                while child < self.nodes[node * tables.NODE_WIDTH + tables.STOP]:
+                    self._settle_field(node, child)
+                    child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _settle_field(self, node: cython.Py_ssize_t, child: cython.Py_ssize_t) -> cython.void:
+        """Let a field be null where its struct is, and begin where the one before it ends."""
+        at: cython.Py_ssize_t = child * tables.NODE_WIDTH
+        storage: cython.longlong = self.nodes[at + tables.STORAGE]
+        first: cython.longlong = self.counts[child]
+        stop: cython.longlong = min(self.counts[node], self.nodes[at + tables.CAPACITY])
+        valid: cython.Py_ssize_t = self.nodes[at + tables.VALID]
+        around: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID]
+        data: cython.Py_ssize_t = self.nodes[at + tables.DATA]
+        k: cython.longlong
+        last: cython.int
+        a8: cython.pointer[cython.uchar] = self.a8
+        a32: cython.pointer[cython.int] = self.a32
+        self.counts[child] = self.counts[node]
+        if self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING] == tables.NULL:
+            for k in range(first, stop):
+                a8[valid + k] &= a8[around + k]
+        if storage == tables.VARIABLE or storage == tables.LIST:
+            last = a32[data + first]
+            for k in range(first + 1, stop + 1):
+                last = max(last, a32[data + k])
+                a32[data + k] = last
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _forget(self) -> cython.void:
+        """Let the rows of structs that were taken back be as they were."""
+        node: cython.Py_ssize_t
+        child: cython.Py_ssize_t
+        for node in range(self.node_count):
+            if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.STRUCT:
+                child = node + 1
+                while child < self.nodes[node * tables.NODE_WIDTH + tables.STOP]:
+                    self._blank(child, self.counts[child], self.saved[child])
+                    child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
 
     @cython.cfunc
     @cython.nogil
@@ -64,18 +125,21 @@ class Shredder(Arena):
     def _message(
         self,
         at: cython.Py_ssize_t,
+        k: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Append the message `[i, stop)`, or the group that begins at `i`: the position behind it.
+        """Fill row `k` with the message `[i, stop)`, or the group that begins at `i`.
 
-        Items of a list need not stand together: until the message ends, nothing else is appended to
-        their node.
+        Returns:
+            The position behind it, or −1.
         """
-        fields: cython.Py_ssize_t = self.ops[at + tables.A] + tables.TABLE
-        end_tag: cython.longlong = self.ops[at + tables.B]
-        count: cython.longlong = self.counts[self.ops[at + tables.NODE]]
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        ops: cython.pointer[cython.const[cython.longlong]] = self.ops
+        links: cython.pointer[cython.const[cython.longlong]] = self.links
+        fields: cython.Py_ssize_t = ops[at + tables.A] + tables.TABLE
+        end_tag: cython.longlong = ops[at + tables.B]
         # Bits of fields: of those that stood here, and of those that stood here before.
         seen: cython.longlong = 0
         again: cython.longlong = 0
@@ -85,13 +149,15 @@ class Shredder(Arena):
         opcode: cython.longlong
         node: cython.Py_ssize_t
         start: cython.Py_ssize_t
-        k: cython.longlong
+        row: cython.longlong
         self.seconds = 0
         self.nanoseconds = 0
+        if links[ops[at + tables.D] + tables.COUNT] > tables.MOST_BITS:
+            self._await_further(ops[at + tables.D], k)
         while i < stop:
-            tag = self.p[i]
+            tag = p[i]
             if tag < 0x80:
-                field = self.links[fields + tag]
+                field = links[fields + tag]
                 i += 1
             else:
                 i = self._short_number(i, stop)
@@ -100,6 +166,10 @@ class Shredder(Arena):
                 tag = self.number
                 field = self._find(fields - tables.TABLE, tag)
             if field < 0:
+                start = self._skip(field, i, stop)
+                if start >= 0:
+                    i = start
+                    continue
                 if tag == end_tag:
                     end_tag = tables.ABSENT
                     break
@@ -107,11 +177,11 @@ class Shredder(Arena):
                 if i < 0:
                     return -1
                 continue
-            bit = self.ops[field + tables.C]
+            bit = ops[field + tables.C]
             again |= seen & bit
             seen |= bit
-            opcode = self.ops[field + tables.OPCODE]
-            node = self.ops[field + tables.NODE]
+            opcode = ops[field + tables.OPCODE]
+            node = ops[field + tables.NODE]
             if opcode < tables.PROTO_STRING:
                 if tag & 7 == 0:
                     i = self._number(i, stop)
@@ -119,45 +189,55 @@ class Shredder(Arena):
                     i = self._fixed(tag, i, stop)
                 if i < 0:
                     return self._broken(field)
-                k = self._place(node)
-                if k < 0:
+                row = self._row(node, bit, k)
+                if row < 0:
                     return -1
-                k += self.nodes[node * tables.NODE_WIDTH + tables.DATA]
-                self._store(opcode, k, self.number)
+                row += self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+                self._store(opcode, row, self.number)
             elif tag & 7 == 2:
                 start = self._length(i, stop)
                 if start < 0:
                     return self._broken(field)
                 i = start + self.number
-                if opcode == tables.PROTO_TIMESTAMP:
-                    if not self._timestamp(field, start, i, depth + 1):
+                if opcode == tables.PROTO_PACKED:
+                    if not self._packed(field, k, start, i):
                         return -1
-                elif opcode >= tables.PROTO_MESSAGE:
-                    if self._message(field, start, i, depth + 1) < 0:
+                    continue
+                if opcode == tables.PROTO_OTHER:
+                    if not self._is_first(field, seen, k):
                         return -1
-                elif opcode == tables.PROTO_PACKED:
-                    if not self._packed(field, start, i):
+                    continue
+                row = self._row(node, bit, k)
+                if row < 0:
+                    return -1
+                if opcode < tables.PROTO_MESSAGE:
+                    if not self._put_data(opcode, node, row, start, i - start):
                         return -1
-                elif opcode == tables.PROTO_OTHER:
-                    if not self._is_first(field):
+                elif opcode == tables.PROTO_TIMESTAMP:
+                    if not self._timestamp(field, row, start, i, depth + 1):
                         return -1
-                elif opcode == tables.PROTO_STRING and not self._is_plain_text(start, i):
-                    return self._fail(tables.BAD_UTF8, node, start)
-                elif not self._put_data(node, self.p, start, i - start, self.size - start):
+                elif self._message(field, row, start, i, depth + 1) < 0:
                     return -1
             elif opcode == tables.PROTO_ENUM:
-                i = self._field_of_enum(at, field, i, stop)
+                i = self._field_of_enum(at, field, k, i, stop)
                 if i < 0:
                     return -1
+                if self.number == tables.ABSENT and again & bit == 0:
+                    seen ^= bit
             else:
-                i = self._field_of_other(field, tag, i, stop, depth)
+                i = self._field_of_other(field, tag, seen, k, i, stop, depth)
                 if i < 0:
                     return -1
         if end_tag != tables.ABSENT:
-            return self._fail(tables.ENDS_EARLY, self.ops[at + tables.NODE], i)
-        if seen ^ again == self.links[self.ops[at + tables.D] + tables.ALL]:
-            return i if self._place(self.ops[at + tables.NODE]) >= 0 else -1
-        return self._close(at, i, count, seen ^ again, depth)
+            return self._fail(tables.ENDS_EARLY, ops[at + tables.NODE], i)
+        bit = seen & links[ops[at + tables.D] + tables.ONEOF]
+        if (
+            again == 0
+            and links[ops[at + tables.D] + tables.NEEDED] & ~seen == 0
+            and bit & (bit - 1) == 0
+        ):
+            return i
+        return self._close(at, k, i, seen, again, depth)
 
     @cython.cfunc
     @cython.nogil
@@ -165,11 +245,12 @@ class Shredder(Arena):
     def _timestamp(
         self,
         at: cython.Py_ssize_t,
+        k: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.bint:
-        """Append a timestamp: at once if it has nothing but seconds and nanoseconds, in order."""
+        """Put a timestamp: at once if it has nothing but seconds and nanoseconds, in order."""
         start: cython.Py_ssize_t = i
         self.seconds = 0
         self.nanoseconds = 0
@@ -180,8 +261,21 @@ class Shredder(Arena):
             i = self._number(i + 1, stop)
             self.nanoseconds = _low32(self.number)
         if i == stop:
-            return self._close(at, i, 0, 0, depth) >= 0
-        return self._message(at, start, stop, depth) >= 0
+            return self._close_timestamp(at, k, i)
+        return self._message(at, k, start, stop, depth) >= 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _close_timestamp(
+        self, at: cython.Py_ssize_t, k: cython.longlong, i: cython.Py_ssize_t
+    ) -> cython.bint:
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        units: cython.longlong = self.links[self.ops[at + tables.A] + tables.MORE]
+        if not self._instant(node, self.seconds, self.nanoseconds, units, i):
+            return False
+        self.a64[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k] = self.number
+        return True
 
     @cython.cfunc
     @cython.nogil
@@ -190,16 +284,20 @@ class Shredder(Arena):
         self,
         at: cython.Py_ssize_t,
         tag: cython.longlong,
+        seen: cython.longlong,
+        k: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Append a group, keep a part of a timestamp, or read over what is not asked for.
+        """Put a group, keep a part of a timestamp, or read over what is not asked for.
 
         Args:
             at: Op of the field.
             tag: Its tag.
-            i: Where it stands, behind its tag.
+            seen: Bits of the fields of its message that stood there, this one with them.
+            k: Row of the message.
+            i: Where the field stands, behind its tag.
             stop: Behind the last byte that it may have.
             depth: How many messages are around that message.
         """
@@ -214,15 +312,19 @@ class Shredder(Arena):
             else:
                 self.nanoseconds = _low32(self.number)
             return i
+        if opcode == tables.PROTO_RAW or opcode >= tables.PROTO_MESSAGE:
+            k = self._row(self.ops[at + tables.NODE], self.ops[at + tables.C], k)
+            if k < 0:
+                return -1
         if opcode >= tables.PROTO_MESSAGE:
-            return self._message(at, i, stop, depth + 1)
+            return self._message(at, k, i, stop, depth + 1)
         i = self._read_over(tag, i, stop, depth)
         if i < 0:
             return self._broken(at)
-        if opcode == tables.PROTO_OTHER and not self._is_first(at):
+        if opcode == tables.PROTO_OTHER and not self._is_first(at, seen, k):
             return -1
-        if opcode == tables.PROTO_RAW and not self._put_bytes(
-            self.ops[at + tables.NODE], self.p, start, self.number - start
+        if opcode == tables.PROTO_RAW and not self._put_data(
+            opcode, self.ops[at + tables.NODE], k, start, self.number - start
         ):
             return -1
         return i
@@ -234,10 +336,14 @@ class Shredder(Arena):
         self,
         around: cython.Py_ssize_t,
         at: cython.Py_ssize_t,
+        k: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Append the name of a number, to the message of op `around`."""
+        """Put the name of a number, in row `k` of the message of op `around`.
+
+        `number` becomes `ABSENT` if the enum does not have it, and therefore it does not count.
+        """
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         table: cython.Py_ssize_t = self.ops[at + tables.A]
         name: cython.longlong
@@ -247,11 +353,16 @@ class Shredder(Arena):
             return self._broken(at)
         name = self._find(table, _low32(self.number))
         if name == tables.ABSENT and self.links[table + tables.MORE] != 0:
+            self.number = tables.ABSENT
             return self._ignored(around, i)
+        k = self._row(node, self.ops[at + tables.C], k)
+        if k < 0:
+            return -1
         if name == tables.ABSENT:
-            done = self._put_decimal_text(node, _low32(self.number))
+            done = self._put_decimal_text(node, k, _low32(self.number))
         else:
-            done = self._put_constant_here(node, name)
+            done = self._put_constant_in(node, k, name)
+        self.number = 0
         return i if done else -1
 
     @cython.cfunc
@@ -260,167 +371,465 @@ class Shredder(Arena):
     def _close(
         self,
         at: cython.Py_ssize_t,
+        k: cython.longlong,
         i: cython.Py_ssize_t,
-        count: cython.longlong,
-        once: cython.longlong,
+        seen: cython.longlong,
+        again: cython.longlong,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Append what becomes of a message that ends at `i`, once all of its fields were appended.
+        """Fill what a message that ends at `i` leaves out of row `k` and is not blank.
 
-        Fields left out become what `IF_MISSING` says. Only now it shows whether one stood twice:
-        its node then has more than `count + 1` values, if `count` messages stood before this one.
-        Those whose bits are in `once` need no look: they stood once.
+        Args:
+            at: Op of the message.
+            k: The row.
+            i: Where it ends.
+            seen: Bits of the fields that stood there.
+            again: Bits of those that stood there more than once.
+            depth: How many messages are around it.
         """
+        nodes: cython.pointer[cython.const[cython.longlong]] = self.nodes
+        links: cython.pointer[cython.const[cython.longlong]] = self.links
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
-        more: cython.longlong = self.links[self.ops[at + tables.A] + tables.MORE]
-        storage: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.STORAGE]
+        more: cython.longlong = links[self.ops[at + tables.A] + tables.MORE]
         fields: cython.Py_ssize_t = self.ops[at + tables.D]
-        left: cython.longlong = self.links[fields + tables.ALL] & ~once & _EVERY_BIT
+        left: cython.longlong = links[fields + tables.NEEDED] & ~seen & _EVERY_BIT
         first: cython.Py_ssize_t = fields + tables.FIELDS
-        lists: cython.Py_ssize_t = first + self.links[fields + tables.COUNT]
         link: cython.Py_ssize_t
-        k: cython.longlong
-        if opcode != tables.PROTO_MESSAGE or storage == tables.BYTE:
-            if opcode == tables.PROTO_TIMESTAMP:
-                return i if self._put_instant(node, self.seconds, self.nanoseconds, more, i) else -1
-            if opcode == tables.PROTO_WRAPPER:
-                return self._close_wrapper(node, i, count)
-            if opcode == tables.PROTO_MESSAGE:
-                return i if self._put(node, 1) else -1
+        if opcode == tables.PROTO_TIMESTAMP:
+            return i if self._close_timestamp(at, k, i) else -1
+        if opcode == tables.PROTO_MESSAGE:
+            if nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.BYTE:
+                self.a8[nodes[node * tables.NODE_WIDTH + tables.DATA] + k] = 1
+                return i
+            if more != tables.ABSENT and not self._has_one_of_each(more, seen, k):
+                return self._fail(tables.NOT_CANONICAL, node, i)
+        if again & _EVERY_BIT != 0:
+            return self._fail(tables.NOT_CANONICAL, node, i)
+        if opcode == tables.PROTO_WRAPPER:
+            if seen == 0:
+                self._zero(node, k)
+            return i
+        if opcode == tables.PROTO_ENTRY and more != tables.ABSENT and left & _VALUE_BIT != 0:
             # An entry of a map has a value all the same.
-            if (
-                more != tables.ABSENT
-                and self.counts[self.ops[more + tables.NODE]] == count
-                and not self._empty_message(more, i, depth)
+            if not self._empty_message(more, k, i, depth):
+                return -1
+            left ^= _VALUE_BIT
+        while left != 0:
+            node = links[first + _lowest(left)]
+            if not self._put_constant_in(
+                node, k, nodes[node * tables.NODE_WIDTH + tables.IF_MISSING]
             ):
                 return -1
-        elif more != tables.ABSENT and not self._has_one_of_each(more, count):
-            return self._fail(tables.NOT_CANONICAL, node, i)
-        while left != 0:
-            if not self._close_field(self.links[first + _lowest(left)], i, count):
-                return -1
             left &= left - 1
-        for link in range(first + tables.MOST_BITS, lists):
-            if not self._close_field(self.links[link], i, count):
+        for link in range(first + tables.MOST_BITS, first + links[fields + tables.COUNT]):
+            if not self._close_further(links[link], k, i):
                 return -1
-        for link in range(lists, lists + self.links[fields + tables.LISTS]):
-            node = self.links[link]
-            k = self._place(node)
-            if k < 0:
-                return -1
-            k += self.nodes[node * tables.NODE_WIDTH + tables.DATA]
-            self.a32[k + 1] = self.counts[node + 1]
-        return i if self._place(self.ops[at + tables.NODE]) >= 0 else -1
-
-    @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _close_field(
-        self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, count: cython.longlong
-    ) -> cython.bint:
-        k: cython.longlong = self.counts[node]
-        if k == count:
-            return self._put_missing(node, node * tables.NODE_WIDTH)
-        if k != count + 1:
-            self._fail(tables.NOT_CANONICAL, node, i)
-            return False
-        return True
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _close_wrapper(
-        self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, count: cython.longlong
-    ) -> cython.Py_ssize_t:
-        """The value of a wrapper was appended with its field, if it has that."""
-        if self.counts[node] == count:
-            return i if self._put_zero(node) else -1
-        if self.counts[node] != count + 1:
-            return self._fail(tables.NOT_CANONICAL, node, i)
         return i
 
     @cython.cfunc
-    @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _put_missing(self, node: cython.Py_ssize_t, at: cython.Py_ssize_t) -> cython.bint:
-        """Append what a field becomes if its message does not have it."""
-        missing: cython.longlong = self.nodes[at + tables.IF_MISSING]
-        storage: cython.longlong = self.nodes[at + tables.STORAGE]
-        k: cython.longlong
-        place: cython.longlong
-        if missing >= 0:
-            return self._put_constant(node, missing)
-        if storage == tables.STRUCT:
-            return self._null(node)
-        k = self._place(node)
-        if k < 0:
+    def _await_further(self, fields: cython.Py_ssize_t, k: cython.longlong) -> cython.void:
+        """Say of the fields of a message that have no bits that none stood there."""
+        first: cython.Py_ssize_t = fields + tables.FIELDS
+        link: cython.Py_ssize_t
+        for link in range(first + tables.MOST_BITS, first + self.links[fields + tables.COUNT]):
+            self.a8[self.nodes[self.links[link] * tables.NODE_WIDTH + tables.VALID] + k] = (
+                tables.AWAITED
+            )
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _close_further(
+        self, node: cython.Py_ssize_t, k: cython.longlong, i: cython.Py_ssize_t
+    ) -> cython.bint:
+        place: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k
+        missing: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING]
+        if self.a8[place] == tables.TWICE:
+            self._fail(tables.NOT_CANONICAL, node, i)
             return False
-        place = self.nodes[at + tables.DATA] + k
-        if storage == tables.INT64:
-            self.a64[place] = 0
-        elif storage == tables.INT32:
-            self.a32[place] = 0
-        elif storage == tables.VARIABLE:
-            self.a32[place + 1] = self.used[node]
-        elif storage == tables.BYTE:
-            self.a8[place] = 0
-        else:
-            self.a64[2 * place] = 0
-            self.a64[2 * place + 1] = 0
-        if missing != tables.ZERO:
-            self.a8[self.nodes[at + tables.VALID] + k] = 0
+        if self.a8[place] == tables.AWAITED:
+            self.a8[place] = missing != tables.NULL
+            return missing < 0 or self._put_constant_in(node, k, missing)
         return True
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def _empty_message(
-        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, depth: cython.int
+        self,
+        at: cython.Py_ssize_t,
+        k: cython.longlong,
+        i: cython.Py_ssize_t,
+        depth: cython.int,
     ) -> cython.bint:
         """The message that an entry has if it has no value."""
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        self.a8[self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k] = 1
         if self.ops[at + tables.OPCODE] == tables.PROTO_RAW:
-            return self._put_zero(self.ops[at + tables.NODE])
-        return self._message(at, i, i, depth + 1) >= 0
+            return True
+        return self._message(at, k, i, i, depth + 1) >= 0
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _has_one_of_each(self, link: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
-        """Whether no oneof of a message has two members, by the lists of their nodes."""
-        last: cython.Py_ssize_t
-        found: cython.longlong
-        while self.links[link] > 0:
-            last = link + self.links[link]
-            found = 0
-            while link < last:
-                link += 1
-                if self.counts[self.links[link]] != count:
-                    found += 1
-            if found > 1:
+    def _has_one_of_each(
+        self, link: cython.Py_ssize_t, seen: cython.longlong, k: cython.longlong
+    ) -> cython.bint:
+        """Whether no oneof of a message has two members, by the link of the oneofs."""
+        n: cython.Py_ssize_t
+        count: cython.longlong = self.links[link]
+        link += 1
+        for n in range(count):
+            if self._members(link, seen, k) > 1:
                 return False
-            link += 1
+            link += 2 + self.links[link + 1]
         return True
 
     @cython.cfunc
+    @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _is_first(self, at: cython.Py_ssize_t) -> cython.bint:
+    def _members(
+        self, link: cython.Py_ssize_t, seen: cython.longlong, k: cython.longlong
+    ) -> cython.longlong:
+        """How many members of a oneof stood in the message of row `k`; 2 may be more."""
+        bits: cython.longlong = self.links[link] & seen
+        found: cython.longlong = 0
+        further: cython.Py_ssize_t
+        place: cython.Py_ssize_t
+        if bits != 0:
+            found = 1 if bits & (bits - 1) == 0 else 2
+        for further in range(link + 2, link + 2 + self.links[link + 1]):
+            place = self.nodes[self.links[further] * tables.NODE_WIDTH + tables.VALID] + k
+            if self.a8[place] != tables.AWAITED:
+                found += 1
+        return found
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _is_first(
+        self, at: cython.Py_ssize_t, seen: cython.longlong, k: cython.longlong
+    ) -> cython.bint:
         """Whether no other member of a oneof was there before the one that is not asked for."""
-        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
-        link: cython.Py_ssize_t = self.ops[at + tables.A]
+        if self._members(self.ops[at + tables.A], seen, k) == 0:
+            return True
+        self._fail(tables.NOT_CANONICAL, self.ops[at + tables.NODE], 0)
+        return False
+
+    # ------------------------------------------------------------------------
+    # Columns: only in the compiled build, where a branch that is guessed wrong costs more than what
+    # it chooses. Which field comes next is anyone's guess, but not what becomes of each column.
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _run_together(
+        self,
+        positions: cython.pointer[cython.const[cython.longlong]],
+        count: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """Append payloads column by column, unless anything about one of them is unusual.
+
+        First the fields of all are found, which takes hardly a branch that could be guessed wrong.
+        Then each column is filled with what was found for it.
+        """
+        if (
+            count < _LEAST_TOGETHER
+            or self.links[self.ops[tables.D] + tables.COLUMNS] == tables.ABSENT
+        ):
+            return False
+        if self.one_by_one > 0:
+            self.one_by_one -= 1
+            return False
+        if self._payloads(positions, count) and self.code == tables.DONE:
+            return True
+        self.one_by_one = _PATIENCE
+        self._settle()
+        self._take_back()
+        self._forget()
+        self._begin()
+        memcpy(self.saved, self.counts, 2 * self.node_count * 8)
+        return False
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _payloads(
+        self,
+        positions: cython.pointer[cython.const[cython.longlong]],
+        count: cython.Py_ssize_t,
+    ) -> cython.bint:
+        row: cython.Py_ssize_t
+        start: cython.longlong
+        k: cython.longlong
+        self._begin_columns(0)
+        for row in range(count):
+            k = self._place(0)
+            if k < 0 or positions[row] == tables.ABSENT:
+                return False
+            start = positions[row] >> 32
+            if not self._tokens(0, k, start, start + (positions[row] & _MASK32)):
+                return False
+        return self._columns(0, 0)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _begin_columns(self, at: cython.Py_ssize_t) -> cython.void:
+        """There are no tokens yet of the fields of a message."""
+        link: cython.Py_ssize_t = (
+            self.links[self.ops[at + tables.D] + tables.COLUMNS] + tables.BY_TAG
+        )
         last: cython.Py_ssize_t = link + self.links[link]
         while link < last:
             link += 1
-            if self.counts[self.links[link]] != self.counts[node]:
-                self._fail(tables.NOT_CANONICAL, node, 0)
+            self.hints[self.ops[self.links[link] + tables.E]] = 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _tokens(
+        self,
+        at: cython.Py_ssize_t,
+        k: cython.longlong,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """Find the fields of the message `[i, stop)`, which is to fill row `k`.
+
+        A token is `row << 32 | position` of what stands behind a tag.
+        """
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        fields: cython.Py_ssize_t = self.ops[at + tables.D]
+        columns: cython.Py_ssize_t = self.links[fields + tables.COLUMNS]
+        table: cython.pointer[cython.const[cython.longlong]] = self.links + columns
+        ops: cython.pointer[cython.const[cython.longlong]] = self.ops
+        hints: cython.pointer[cython.longlong] = self.hints
+        op: cython.pointer[cython.const[cython.longlong]]
+        tokens: cython.pointer[cython.longlong]
+        last: cython.Py_ssize_t = min(stop - 1, self.size - 9)
+        seen: cython.longlong = 0
+        again: cython.longlong = 0
+        length: cython.longlong
+        number: cython.longlong = 0
+        tag: cython.longlong
+        n: cython.longlong
+        row: cython.longlong = k << 32
+        while i <= last:
+            tag = p[i]
+            if tag >= 0x80 or table[tag] < 0:
+                return False
+            op = ops + table[tag]
+            tokens = hints + op[tables.E]
+            again |= seen & op[tables.C]
+            seen |= op[tables.C]
+            n = tokens[0]
+            tokens[1 + (n & op[tables.F])] = row | (i + 1)
+            tokens[0] = n + 1
+            i += 1
+            if tag & 7 == 2:
+                length = p[i]
+                if length < 0x80:
+                    i += 1 + length
+                    continue
+                length = take_number(p + i, cython.address(number))
+                if length == 0 or length > 5:
+                    return False
+                i += length + number
+            elif tag & 7 == 0:
+                if p[i] < 0x80:
+                    i += 1
+                    continue
+                length = over_number(p + i)
+                if length == 0:
+                    return False
+                i += length
+            elif tag & 7 == 1:
+                i += 8
+            else:
+                i += 4
+        if i != stop or again != 0:
+            return False
+        again = seen & self.links[fields + tables.ONEOF]
+        if again & (again - 1) != 0:
+            return False
+        table += tables.BY_TAG
+        table += 1 + table[0]
+        for n in range(table[0]):
+            op = ops + table[n + 1]
+            tokens = hints + op[tables.E]
+            tokens[1 + (tokens[0] & op[tables.F])] = row
+            tokens[0] += seen & op[tables.C] == 0
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _columns(self, at: cython.Py_ssize_t, depth: cython.int) -> cython.bint:
+        """Fill the columns of the fields of a message with what was found."""
+        link: cython.Py_ssize_t = (
+            self.links[self.ops[at + tables.D] + tables.COLUMNS] + tables.BY_TAG
+        )
+        last: cython.Py_ssize_t = link + self.links[link]
+        field: cython.Py_ssize_t
+        count: cython.longlong
+        opcode: cython.longlong
+        while link < last:
+            link += 1
+            field = self.links[link]
+            count = self.hints[self.ops[field + tables.E]]
+            opcode = self.ops[field + tables.OPCODE]
+            if count == 0 or opcode == tables.PROTO_SKIPPED:
+                continue
+            if count > self.ops[field + tables.F] + 1:
+                return False
+            if opcode < tables.PROTO_STRING:
+                if not self._numbers(field, count):
+                    return False
+            elif opcode == tables.PROTO_ENUM:
+                if not self._names(field, count):
+                    return False
+            elif not self._delimited(field, count, depth + 1):
                 return False
         return True
 
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _numbers(self, at: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        tokens: cython.pointer[cython.longlong] = self.hints + self.ops[at + tables.E] + 1
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        bit: cython.longlong = self.ops[at + tables.C]
+        data: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+        kind: cython.int = p[(tokens[0] & _MASK32) - 1] & 7
+        number: cython.longlong = 0
+        i: cython.longlong
+        n: cython.Py_ssize_t
+        k: cython.longlong
+        for n in range(count):
+            i = tokens[n] & _MASK32
+            k = self._row(node, bit, tokens[n] >> 32)
+            if k < 0:
+                return False
+            if kind == 1:
+                number = word(p + i)
+            elif kind == 5:
+                number = half_word(p + i)
+            elif p[i] < 0x80:
+                number = p[i]
+            else:
+                take_number(p + i, cython.address(number))
+            self._store(opcode, data + k, number)
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _names(self, at: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
+        tokens: cython.pointer[cython.longlong] = self.hints + self.ops[at + tables.E] + 1
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        for n in range(count):
+            i = tokens[n] & _MASK32
+            if i == 0:
+                if not self._put_constant_in(
+                    node,
+                    tokens[n] >> 32,
+                    self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING],
+                ):
+                    return False
+            elif (
+                self._field_of_enum(tables.ABSENT, at, tokens[n] >> 32, i, self.size) < 0
+                or self.number == tables.ABSENT
+            ):
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _delimited(
+        self, at: cython.Py_ssize_t, count: cython.longlong, depth: cython.int
+    ) -> cython.bint:
+        tokens: cython.pointer[cython.longlong] = self.hints + self.ops[at + tables.E] + 1
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        bit: cython.longlong = self.ops[at + tables.C]
+        start: cython.Py_ssize_t
+        stop: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        k: cython.longlong
+        has_columns: cython.bint = opcode == tables.PROTO_MESSAGE or opcode == tables.PROTO_ENTRY
+        if has_columns:
+            self._begin_columns(at)
+        for n in range(count):
+            start = self._length(tokens[n] & _MASK32, self.size)
+            if start < 0:
+                return False
+            stop = start + self.number
+            k = tokens[n] >> 32
+            if opcode == tables.PROTO_PACKED:
+                if not self._packed(at, k, start, stop):
+                    return False
+                continue
+            k = self._row(node, bit, k)
+            if k < 0:
+                return False
+            if opcode < tables.PROTO_MESSAGE:
+                if not self._put_data(opcode, node, k, start, stop - start):
+                    return False
+            elif opcode == tables.PROTO_TIMESTAMP:
+                if not self._timestamp(at, k, start, stop, depth):
+                    return False
+            elif not self._tokens(at, k, start, stop):
+                return False
+        return not has_columns or self._columns(at, depth)
+
     # ------------------------------------------------------------------------
     # Values
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _row(
+        self, node: cython.Py_ssize_t, bit: cython.longlong, k: cython.longlong
+    ) -> cython.longlong:
+        """Where the value of a field with this bit goes in the message of row `k`; −1: nowhere."""
+        row: cython.longlong
+        if bit > 0:
+            self.a8[self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k] = 1
+            return k
+        if bit == 0:
+            row = self._place(node)
+            self._end_list(node, k)
+            return row
+        return self._further(node, k)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _end_list(self, node: cython.Py_ssize_t, k: cython.longlong) -> cython.void:
+        """Let the list in row `k` end behind the last of its items, which have this node."""
+        place: cython.Py_ssize_t = self.nodes[(node - 1) * tables.NODE_WIDTH + tables.DATA] + k
+        self.a32[place + 1] = self.counts[node]
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _further(self, node: cython.Py_ssize_t, k: cython.longlong) -> cython.longlong:
+        """Note of a field without a bit that it stands in row `k`, which is given."""
+        place: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k
+        self.a8[place] = 1 if self.a8[place] == tables.AWAITED else tables.TWICE
+        return k
 
     @cython.cfunc
     @cython.inline
@@ -442,10 +851,10 @@ class Shredder(Arena):
         self, opcode: cython.longlong, k: cython.longlong, value: cython.longlong
     ) -> cython.void:
         """Put a number, as it was on the wire, in its place in the arena."""
-        if opcode == tables.PROTO_INT32:
-            self.a32[k] = _low32(value)
-        elif opcode == tables.PROTO_INT64:
+        if opcode == tables.PROTO_INT64:
             self.a64[k] = value
+        elif opcode == tables.PROTO_INT32:
+            self.a32[k] = _low32(value)
         elif opcode == tables.PROTO_SINT32:
             self.a32[k] = _unzigzag(value & _MASK32)
         elif opcode == tables.PROTO_SINT64:
@@ -454,7 +863,7 @@ class Shredder(Arena):
             self.a8[k] = value != 0
         elif opcode == tables.PROTO_UINT32:
             self.a64[k] = value & _MASK32
-        elif opcode == tables.PROTO_UINT64:
+        else:
             self.a64[2 * k] = value
             self.a64[2 * k + 1] = 0
 
@@ -464,56 +873,83 @@ class Shredder(Arena):
     @cython.exceptval(check=False)
     def _put_data(
         self,
+        opcode: cython.longlong,
         node: cython.Py_ssize_t,
-        source: cython.pointer[cython.const[cython.uchar]],
+        k: cython.longlong,
         start: cython.Py_ssize_t,
         length: cython.longlong,
-        room: cython.longlong,
     ) -> cython.bint:
-        """As `_put_bytes`, without a call; `room`: how many bytes may be read."""
-        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
-        k: cython.longlong = self.counts[node]
-        used: cython.longlong = self.used[node]
-        target: cython.longlong = self.nodes[at + tables.BYTES] + used
-        if (
-            k >= self.nodes[at + tables.CAPACITY]
-            or length > self.nodes[at + tables.BYTES_CAPACITY] - used
-        ):
-            return self._put_bytes(node, source, start, length)
-        self.counts[node] = k + 1
-        self.used[node] = used + length
-        self.a32[self.nodes[at + tables.DATA] + k + 1] = used + length
+        """Put bytes of the payload in row `k`; text has the opcode `PROTO_STRING`."""
         if cython.compiled:
-            room = min(room, self.nodes[at + tables.BYTES_CAPACITY] - used)
-            copy_near(self.a8 + target, source + start, length, room)
-        else:
-            self.a8[target : target + length] = source[start : start + length]
+            at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+            used: cython.longlong = self.used[node]
+            high: cython.uint = 0
+            if copy_blocks(
+                self.a8 + self.nodes[at + tables.BYTES] + used,
+                self.nodes[at + tables.BYTES_CAPACITY] - used,
+                self.p + start,
+                self.size - start,
+                length,
+                cython.address(high),
+            ) and (high == 0 or opcode != tables.PROTO_STRING):
+                self.used[node] = used + length
+                self.a32[self.nodes[at + tables.DATA] + k + 1] = used + length
+                return True
+        return self._put_any_data(opcode, node, k, start, length)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_any_data(
+        self,
+        opcode: cython.longlong,
+        node: cython.Py_ssize_t,
+        k: cython.longlong,
+        start: cython.Py_ssize_t,
+        length: cython.longlong,
+    ) -> cython.bint:
+        if opcode == tables.PROTO_STRING and not self._is_text(start, start + length):
+            self._fail(tables.BAD_UTF8, node, start)
+            return False
+        if not self._add_bytes(node, self.p, start, length):
+            return False
+        self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.used[node]
         return True
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _put_constant_here(self, node: cython.Py_ssize_t, position: cython.longlong) -> cython.bint:
-        """As `_put_constant`, without a call. 16 bytes stand behind the constants."""
+    def _put_constant_in(
+        self, node: cython.Py_ssize_t, k: cython.longlong, position: cython.longlong
+    ) -> cython.bint:
+        """Put a constant in row `k`."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         length: cython.longlong = position & _MASK32
-        return self._put_data(node, self.constants, position >> 32, length, length + 16)
+        used: cython.longlong = self.used[node]
+        room: cython.longlong = self.nodes[at + tables.BYTES_CAPACITY] - used
+        if not cython.compiled or length > room:
+            if not self._add_bytes(node, self.constants, position >> 32, length):
+                return False
+        else:
+            # 16 bytes stand behind the constants.
+            copy_near(
+                self.a8 + self.nodes[at + tables.BYTES] + used,
+                self.constants + (position >> 32),
+                length,
+                min(room, length + 16),
+            )
+            self.used[node] = used + length
+        self.a32[self.nodes[at + tables.DATA] + k + 1] = self.used[node]
+        return True
 
     @cython.cfunc
-    @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _is_plain_text(self, i: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.bint:
-        """Whether the bytes `[i, last)` are UTF-8, found out at once if they are ASCII."""
-        if cython.compiled and is_ascii_near(self.p + i, last - i, self.size - i):
-            return True
-        return self._is_text(i, last)
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _put_decimal_text(self, node: cython.Py_ssize_t, value: cython.longlong) -> cython.bint:
-        """A number of 32 bits as text."""
+    def _put_decimal_text(
+        self, node: cython.Py_ssize_t, k: cython.longlong, value: cython.longlong
+    ) -> cython.bint:
+        """Put a number of 32 bits in row `k`, as text."""
         power: cython.longlong = 1
         if value < 0:
             value = -value
@@ -525,25 +961,37 @@ class Shredder(Arena):
             if not self._add_byte(node, 0x30 + value // power % 10):
                 return False
             power = power // 10
-        return self._close_bytes(node)
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _put_zero(self, node: cython.Py_ssize_t) -> cython.bint:
-        k: cython.longlong = self._slot(node)
-        if k < 0:
-            return False
-        self._zero(node, k)
+        self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.used[node]
         return True
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def _packed(
-        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+        self,
+        at: cython.Py_ssize_t,
+        k: cython.longlong,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Append numbers that stand one behind the other; the node's room is looked at once."""
+        """Append numbers that stand one behind the other to the list in row `k`."""
+        if not self._packed_items(at, k, i, stop):
+            return False
+        self._end_list(self.ops[at + tables.NODE], k)
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _packed_items(
+        self,
+        at: cython.Py_ssize_t,
+        row: cython.longlong,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """The node's room is looked at once."""
         item: cython.Py_ssize_t = self.ops[at + tables.A]
         width: cython.longlong = self.ops[at + tables.B]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
@@ -553,7 +1001,7 @@ class Shredder(Arena):
         )
         k: cython.longlong = first
         if opcode == tables.PROTO_ENUM:
-            return self._packed_enum(item, i, stop)
+            return self._packed_enum(item, row, i, stop)
         if width != 0 and (stop - i) & (width - 1) != 0:
             self._fail(tables.BAD_LENGTH, node, i)
             return False
@@ -628,10 +1076,14 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _packed_enum(
-        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+        self,
+        at: cython.Py_ssize_t,
+        k: cython.longlong,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
     ) -> cython.bint:
         while i < stop:
-            i = self._field_of_enum(tables.ABSENT, at, i, stop)
+            i = self._field_of_enum(tables.ABSENT, at, k, i, stop)
             if i < 0:
                 return False
         return True
@@ -700,15 +1152,14 @@ class Shredder(Arena):
     @cython.exceptval(check=False)
     def _number(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """A number of at most ten bytes, left in `number` as its lower 64 bits."""
-        value: cython.longlong
-        if stop - i >= 2:
-            value = self.p[i]
-            if value < 0x80:
-                self.number = value
-                return i + 1
-            if self.p[i + 1] < 0x80:
-                self.number = (value & 0x7F) | self.p[i + 1] << 7
-                return i + 2
+        length: cython.int
+        if i < stop and self.p[i] < 0x80:
+            self.number = self.p[i]
+            return i + 1
+        if cython.compiled and self.size - i >= 8:
+            length = take_number(self.p + i, cython.address(self.number))
+            if 0 < length <= stop - i:
+                return i + length
         return self._long_number(i, stop)
 
     @cython.cfunc
@@ -734,11 +1185,6 @@ class Shredder(Arena):
         value: cython.ulonglong = 0
         byte: cython.ulonglong
         shift: cython.int = 0
-        if cython.compiled and self.size - i >= 8:
-            shift = take_number(self.p + i, cython.address(self.number))
-            if 0 < shift <= stop - i:
-                return i + shift
-            shift = 0
         while i < stop and shift < 70:
             byte = self.p[i]
             i += 1
@@ -787,7 +1233,6 @@ class Shredder(Arena):
         )
 
     @cython.cfunc
-    @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
     def _unknown(
@@ -799,30 +1244,35 @@ class Shredder(Arena):
         depth: cython.int,
     ) -> cython.Py_ssize_t:
         """Read over a field that the message type does not have, or has with another wire type."""
-        behind: cython.Py_ssize_t = self._over_plain(tag, i, stop)
-        if behind < 0:
-            behind = self._read_over(tag, i, stop, depth)
-            if behind < 0:
-                return self._broken(at)
-        return self._ignored(at, behind)
+        i = self._read_over(tag, i, stop, depth)
+        if i < 0:
+            return self._broken(at)
+        return self._ignored(at, i)
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _over_plain(
-        self, tag: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    def _skip(
+        self, how: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """As `_read_over`, for what most fields are; −1 for any other, and if anything is wrong."""
+        """As `_unknown`, for what most fields are; −1 for any other, and if anything is wrong."""
         length: cython.Py_ssize_t
-        if tag < 8 or i >= stop:
-            return -1
-        if tag & 7 == 2:
-            length = self.p[i]
-            return i + 1 + length if length < 0x80 and length < stop - i else -1
-        if cython.compiled and tag & 7 == 0 and self.size - i >= 8:
-            length = over_number(self.p + i)
-            return i + length if 0 < length <= stop - i else -1
+        if how == tables.SKIP_BYTES:
+            if i < stop:
+                length = self.p[i]
+                if length < 0x80 and length < stop - i:
+                    return i + 1 + length
+        elif how == tables.SKIP_NUMBER:
+            if cython.compiled and self.size - i >= 8:
+                length = over_number(self.p + i)
+                if 0 < length <= stop - i:
+                    return i + length
+        elif how == tables.SKIP_FOUR_BYTES:
+            if stop - i >= 4:
+                return i + 4
+        elif how == tables.SKIP_EIGHT_BYTES and stop - i >= 8:
+            return i + 8
         return -1
 
     @cython.cfunc

@@ -34,8 +34,8 @@ class Program:
         links: Numbers that ops point to.
         constants: Bytes that ops and nodes point to.
         nodes: `NODE_WIDTH` numbers a node, places in the arena not set.
-        in_list: Whether each node stands below a list or map, so that it may have more values than
-            there are payloads.
+        item_of: The node that has as many values as each node does: the item of the list or map
+            that is next around it; 0, the whole payload, if it stands in none.
         hint_count: How many hints it needs.
         habits: How many values, and how many bytes, each of `varying` had for a payload, as last
             seen.
@@ -50,7 +50,7 @@ class Program:
     links: memoryview
     constants: bytes
     nodes: tuple[int, ...]
-    in_list: tuple[bool, ...]
+    item_of: tuple[int, ...]
     hint_count: int
     habits: dict[int, tuple[float, float]] = field(default_factory=dict, compare=False)
     make_canonical: Callable[[bytes], bytes] | None = None
@@ -76,7 +76,7 @@ class Program:
         return tuple(
             node
             for node, storage in enumerate(self.storages)
-            if self.in_list[node] or storage == tables.VARIABLE
+            if self.item_of[node] or storage == tables.VARIABLE
         )
 
 
@@ -97,14 +97,14 @@ class ProgramBuilder:
         self._known: dict[bytes, int] = {}
         self._nodes: list[int] = []
         self._paths: list[str] = []
-        self._in_list: list[bool] = []
+        self._item_of: list[int] = []
         self._hints = 0
-        self._add_node(shape, "", in_list=False)
+        self._add_node(shape, "", 0)
 
-    def _add_node(self, shape: Shape, path: str, *, in_list: bool) -> None:
+    def _add_node(self, shape: Shape, path: str, item: int) -> None:
         number = len(self._paths)
         self._paths.append(path)
-        self._in_list.append(in_list)
+        self._item_of.append(item)
         start = len(self._nodes)
         self._nodes += [0] * tables.NODE_WIDTH
         is_list = shape.storage == tables.LIST
@@ -115,7 +115,7 @@ class ProgramBuilder:
                 below = path
             else:
                 below = f"{path}.{child.name}" if path else child.name
-            self._add_node(child, below, in_list=in_list or is_list)
+            self._add_node(child, below, len(self._paths) if is_list else item)
         missing = tables.NULL
         if shape.if_missing is not None:
             text = shape.if_missing.encode()
@@ -164,6 +164,20 @@ class ProgramBuilder:
             self._constants += data
         return position
 
+    def take_tokens(self, op: int, count: int) -> None:
+        """Take hints for up to so many tokens of an op, a power of two, and for their number."""
+        start = op * tables.OP_WIDTH
+        self._ops[start + tables.E] = self.hints(count + 1)
+        self._ops[start + tables.F] = count - 1
+
+    def is_constant(self, node: int) -> bool:
+        """Whether a missing value of a node becomes a constant."""
+        return self._nodes[node * tables.NODE_WIDTH + tables.IF_MISSING] >= 0
+
+    def get(self, op: int, place: int) -> int:
+        """One of the numbers of an op."""
+        return self._ops[op * tables.OP_WIDTH + place]
+
     def hints(self, count: int) -> int:
         """Take places for hints, and give the first."""
         self._hints += count
@@ -179,7 +193,7 @@ class ProgramBuilder:
             memoryview(array("q", self._links or [0])),
             bytes(self._constants) + bytes(_READ_BEHIND),
             tuple(self._nodes),
-            tuple(self._in_list),
+            tuple(self._item_of),
             self._hints,
             make_canonical=make_canonical,
         )

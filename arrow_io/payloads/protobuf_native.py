@@ -26,6 +26,7 @@ and times beyond their column do not fit.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -47,12 +48,22 @@ from arrow_io.payloads.shape import UNITS, Budget, Shape, map_, record, scalar
 from arrow_io.payloads.shape import array as array_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from google.protobuf.descriptor import Descriptor, EnumDescriptor
 
 _VARINT, _EIGHT_BYTES, _DELIMITED, _GROUP, _GROUP_END, _FOUR_BYTES = range(6)
 _WIDTHS: Final = {_VARINT: 0, _EIGHT_BYTES: 8, _FOUR_BYTES: 4}
+_SKIPS: Final = {
+    _VARINT: tables.SKIP_NUMBER,
+    _EIGHT_BYTES: tables.SKIP_EIGHT_BYTES,
+    _DELIMITED: tables.SKIP_BYTES,
+    _FOUR_BYTES: tables.SKIP_FOUR_BYTES,
+}
+# In place of a bit, and none of those that a message may have.
+_FURTHER: Final = -1 << 63
+# Of what a message needs what no message has: there is more to be done when it ends.
+_MORE: Final = 1 << tables.MOST_BITS
 
 
 class _Scalar(NamedTuple):
@@ -83,6 +94,17 @@ _SCALARS: Final = {
     FieldDescriptor.TYPE_BYTES: _Scalar(pa.binary(), tables.PROTO_BYTES, _DELIMITED),
 }
 
+_BY_COLUMNS: Final = frozenset(
+    {
+        *(each.opcode for each in _SCALARS.values()),
+        tables.PROTO_RAW,
+        tables.PROTO_PACKED,
+        tables.PROTO_TIMESTAMP,
+    }
+)
+# Of a field in the payloads that are read together; and of all fields.
+_TOKENS: Final = 256
+_MOST_TOKENS: Final = 1 << 15
 _LEAST_DENSE: Final = 128
 _DENSE_PER_VALUE: Final = 16
 
@@ -194,6 +216,8 @@ class _Compiler:
 
     def __init__(self, builder: ProgramBuilder) -> None:
         self._builder = builder
+        # Ops of messages that can be read by columns.
+        self._by_columns: set[int] = set()
 
     def message(
         self,
@@ -215,59 +239,109 @@ class _Compiler:
         if pa.types.is_binary(shape.type) and not is_wrapper(message):
             return self._builder.add(tables.PROTO_RAW, node, 0, 0, bit)
         op = self._builder.reserve()
+        oneofs = self._oneofs(message, shape, node)
+        ends = (_MORE, 0)
         if is_timestamp(message):
             opcode, more = tables.PROTO_TIMESTAMP, UNITS[shape.type.unit]
             parts = (self._builder.add(tables.PROTO_PART, node, part) for part in (0, 1))
             ops = {number << 3 | _VARINT: part for number, part in enumerate(parts, 1)}
         elif is_wrapper(message):
             opcode, more = tables.PROTO_WRAPPER, tables.ABSENT
-            ops = self._single(message.fields[0], shape, node)
+            ops = self._single(message.fields[0], shape, node, _bit(0))
         else:
-            opcode, more = tables.PROTO_MESSAGE, self._oneofs(message, shape, node)
+            opcode, more = tables.PROTO_MESSAGE, self._link_oneofs(oneofs)
             ops = self._fields(message, shape, node)
-        is_simple = opcode == tables.PROTO_MESSAGE and more == tables.ABSENT
-        fields = self._field_nodes(shape, node, is_simple=is_simple)
-        table = self._ops_by_tag(ops, more)
+            ends = _ends(shape, oneofs)
+        table = self._ops_by_tag(ops, more, _SKIPS)
+        columns = self._columns(op, ops, _SKIPS) if ends[0] != _MORE else tables.ABSENT
+        fields = self._field_nodes(shape, node, *ends, columns)
         return self._builder.set(op, opcode, node, table, end_tag, bit, fields)
 
-    def _field_nodes(self, shape: Shape, node: int, *, is_simple: bool) -> int:
+    def _columns(self, message: int, ops: dict[int, int], skips: Mapping[int, int]) -> int:
+        """Link of what reads messages by columns, as `tables` has it; `ABSENT` if nothing does.
+
+        Args:
+            message: The op of the message.
+            ops: Ops of its fields, by tag.
+            skips: Wire types of the fields that are read over if they have no op.
+        """
+        opcodes = {op: self._builder.get(op, tables.OPCODE) for op in ops.values()}
+        nodes = {op: self._builder.get(op, tables.NODE) for op in ops.values()}
+        packed = {nodes[op] for op in nodes if opcodes[op] == tables.PROTO_PACKED}
+        skipped_tags = [
+            tag for tag in range(8, tables.BY_TAG) if tag & 7 in skips and tag not in ops
+        ]
+        # Of numbers that may be packed only those that are: all items of a list are read at once.
+        ops = {
+            tag: op
+            for tag, op in ops.items()
+            if opcodes[op] == tables.PROTO_PACKED or nodes[op] not in packed
+        }
+        hints = (_TOKENS + 1) * len(ops) + 2
+        if (
+            any(
+                op not in self._by_columns and opcodes[op] not in _BY_COLUMNS for op in ops.values()
+            )
+            or any(tag & 7 not in _SKIPS or tag >= tables.BY_TAG for tag in ops)
+            or self._builder.hints(0) + hints > _MOST_TOKENS
+        ):
+            return tables.ABSENT
+        self._by_columns.add(message)
+        skipped = self._builder.add(tables.PROTO_SKIPPED)
+        for op, tokens in (*((op, _TOKENS) for op in ops.values()), (skipped, 1)):
+            self._builder.take_tokens(op, tokens)
+        constants = [op for op in ops.values() if self._builder.is_constant(nodes[op])]
+        constants = [op for op in constants if opcodes[op] == tables.PROTO_ENUM]
+        by_tag = dict.fromkeys(skipped_tags, skipped) | ops
+        return self._builder.link(
+            [
+                *(_place(by_tag.get(tag)) for tag in range(tables.BY_TAG)),
+                *_counted([_place(op) for op in (*ops.values(), skipped)]),
+                *_counted([_place(op) for op in constants]),
+            ]
+        )
+
+    def _field_nodes(self, shape: Shape, node: int, needed: int, oneof: int, columns: int) -> int:
         """Link of the fields that are looked at when a message ends.
 
         Args:
             shape: What the message becomes.
             node: Number of its node.
-            is_simple: Whether nothing else is to be done if each field stood once.
+            needed: Its `NEEDED`, without the fields that become a constant if they are missing.
+            oneof: Its `ONEOF`.
+            columns: Its `COLUMNS`.
         """
-        lists = [n for child, n in shape.children_at(node) if child.storage == tables.LIST]
-        others = [n for child, n in shape.children_at(node) if child.storage != tables.LIST]
-        is_simple = is_simple and not lists and 0 < len(others) <= tables.MOST_BITS
-        bits = sum(map(_bit, range(len(others)))) + (0 if is_simple else 1 << tables.MOST_BITS)
-        return self._builder.link([bits, len(others), len(lists), *others, *lists])
+        fields = [each for each in shape.children_at(node) if each[0].storage != tables.LIST]
+        for number, (child, _) in enumerate(fields[: tables.MOST_BITS]):
+            needed |= _bit(number) if child.if_missing else 0
+        below = (number for _, number in fields)
+        return self._builder.link([needed, oneof, columns, len(fields), *below])
 
-    def _oneofs(self, message: Descriptor, shape: Shape, node: int) -> int:
-        """Link of the oneofs that have two members or more in a shape."""
-        places = _places(shape, node)
-        nodes = [
-            [places[each.name][1] for each in oneof.fields if each.name in places]
-            for oneof in message.oneofs
+    def _oneofs(self, message: Descriptor, shape: Shape, node: int) -> list[list[int]]:
+        """The oneofs that have two members or more in a shape."""
+        places, bits = _places(shape, node), _bits(shape, node)
+        members = [
+            [each.name for each in oneof.fields if each.name in places] for oneof in message.oneofs
         ]
-        numbers = [n for each in nodes if len(each) > 1 for n in (len(each), *each)]
-        return self._builder.link([*numbers, 0]) if numbers else tables.ABSENT
+        return [_oneof(names, places, bits) for names in members if len(names) > 1]
+
+    def _link_oneofs(self, oneofs: list[list[int]]) -> int:
+        if not oneofs:
+            return tables.ABSENT
+        return self._builder.link([len(oneofs), *(n for each in oneofs for n in each)])
 
     def _fields(self, message: Descriptor, shape: Shape, node: int) -> dict[int, int]:
         """Ops by tag, for those fields of a message that the shape has."""
-        places = _places(shape, node)
-        singular = [name for name, (child, _) in places.items() if child.storage != tables.LIST]
-        bits = {name: _bit(number) for number, name in enumerate(singular)}
+        places, bits = _places(shape, node), _bits(shape, node)
         ops: dict[int, int] = {}
         for field in message.fields:
             if field.name in places:
                 ops |= self._field(field, *places[field.name], bits.get(field.name, 0))
                 continue
             members = field.containing_oneof.fields if field.containing_oneof is not None else ()
-            others = [places[each.name][1] for each in members if each.name in places]
+            others = [each.name for each in members if each.name in places]
             if others:
-                link = self._builder.link([len(others), *others])
+                link = self._builder.link(_oneof(others, places, bits))
                 tag = field.number << 3 | _wire_type(field)
                 ops[tag] = self._builder.add(tables.PROTO_OTHER, node, link)
         return ops
@@ -295,8 +369,11 @@ class _Compiler:
         (value_op,) = ops.values()
         more = tables.ABSENT if value.message_type is None else value_op * tables.OP_WIDTH
         ops |= self._single(key, *places["key"], _bit(0))
-        fields = self._field_nodes(shape, node, is_simple=True)
-        table = self._ops_by_tag(ops, more)
+        is_simple = more == tables.ABSENT
+        columns = self._columns(op, ops, {}) if is_simple else tables.ABSENT
+        fields = self._field_nodes(shape, node, 0 if is_simple else _bit(1), 0, columns)
+        # An unknown field in an entry is not just read over.
+        table = self._ops_by_tag(ops, more, {})
         return self._builder.set(op, tables.PROTO_ENTRY, node, table, tables.ABSENT, 0, fields)
 
     def _single(
@@ -309,27 +386,35 @@ class _Compiler:
             end_tag = field.number << 3 | _GROUP_END if is_group else tables.ABSENT
             op = self.message(field.message_type, shape, node, end_tag, bit)
         elif field.enum_type is not None:
-            # What a closed enum does not have does not count as there.
-            bit = 0 if field.enum_type.is_closed else bit
             op = self._builder.add(tables.PROTO_ENUM, node, self._names(field.enum_type), 0, bit)
         else:
             op = self._builder.add(_SCALARS[field.type].opcode, node, 0, 0, bit)
         return {tag: op}
 
-    def _ops_by_tag(self, ops: dict[int, int], more: int) -> int:
-        return self._table({tag: op * tables.OP_WIDTH for tag, op in ops.items()}, more)
+    def _ops_by_tag(self, ops: dict[int, int], more: int, skips: Mapping[int, int]) -> int:
+        return self._table({tag: op * tables.OP_WIDTH for tag, op in ops.items()}, more, skips)
 
     def _names(self, enum: EnumDescriptor) -> int:
         names: dict[int, int] = {}
         for value in enum.values:
             names.setdefault(value.number, self._builder.constant(value.name.encode()))
-        return self._table(names, int(enum.is_closed))
+        return self._table(names, int(enum.is_closed), {})
 
-    def _table(self, values: dict[int, int], more: int) -> int:
-        """Keep values by their keys, as `tables.TABLE` says, and give the link."""
+    def _table(self, values: dict[int, int], more: int, skips: Mapping[int, int]) -> int:
+        """Keep values by their keys, as `tables.TABLE` says, and give the link.
+
+        Args:
+            values: The values.
+            more: The `MORE` of the table.
+            skips: If keys are tags, how fields that have no value are read over, by wire type.
+        """
         limit = max(_LEAST_DENSE, _DENSE_PER_VALUE * len(values))
         size = max([_LEAST_DENSE, *(key + 1 for key in values if 0 <= key < limit)])
-        dense = [values.get(key, tables.ABSENT) for key in range(size)]
+        # No field has the number 0.
+        dense = [
+            values.get(key, skips.get(key & 7, tables.ABSENT) if key >> 3 else tables.ABSENT)
+            for key in range(size)
+        ]
         sparse = sorted(each for each in values.items() if not 0 <= each[0] < limit)
         return self._builder.link(
             [size, len(sparse), more, *dense, *(n for s in sparse for n in s)]
@@ -345,8 +430,40 @@ def _wire_type(field: FieldDescriptor) -> int:
 
 
 def _bit(number: int) -> int:
-    """The bit of one of the fields of a message that are no lists; 0: it has none."""
-    return 1 << number if number < tables.MOST_BITS else 0
+    """The bit of one of the fields of a message that are no lists."""
+    return 1 << number if number < tables.MOST_BITS else _FURTHER
+
+
+def _place(op: int | None) -> int:
+    return tables.ABSENT if op is None else op * tables.OP_WIDTH
+
+
+def _counted(numbers: list[int]) -> list[int]:
+    return [len(numbers), *numbers]
+
+
+def _bits(shape: Shape, node: int) -> dict[str, int]:
+    """The bits of the children of a shape, by name; 0 for lists."""
+    numbers = itertools.count()
+    return {
+        child.name: 0 if child.storage == tables.LIST else _bit(next(numbers))
+        for child, _ in shape.children_at(node)
+    }
+
+
+def _ends(shape: Shape, oneofs: list[list[int]]) -> tuple[int, int]:
+    """The `NEEDED` and `ONEOF` of a message that is no timestamp or wrapper."""
+    if shape.storage != tables.STRUCT or len(shape.children) > tables.MOST_BITS or len(oneofs) > 1:
+        return _MORE, 0
+    return 0, oneofs[0][0] if oneofs else 0
+
+
+def _oneof(
+    names: list[str], places: dict[str, tuple[Shape, int]], bits: dict[str, int]
+) -> list[int]:
+    """The members of a oneof, as `tables` has them."""
+    further = [places[name][1] for name in names if bits[name] == _FURTHER]
+    return [sum(max(0, bits[name]) for name in names), len(further), *further]
 
 
 def _places(shape: Shape, node: int) -> dict[str, tuple[Shape, int]]:

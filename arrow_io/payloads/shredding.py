@@ -157,9 +157,11 @@ class Shredding:
         )
         for node in program.varying:
             start = node * tables.NODE_WIDTH
-            values, bytes_ = habits.get(node, (2.0, share))
+            item = program.item_of[node]
+            values, _ = habits.get(item, (2.0, 0.0))
+            _, bytes_ = habits.get(node, (2.0, share))
             # What other payloads had is a guess: they may have been of another kind, or hostile.
-            if program.in_list[node]:
+            if item:
                 capacity = min(int(rows * values * 1.1), rows + payload_bytes)
                 self._nodes[start + tables.CAPACITY] = 1 + capacity
             if self._storages[node] == tables.VARIABLE:
@@ -175,7 +177,7 @@ class Shredding:
                 program.constants,
                 self._nodes,
                 self._counts,
-                memoryview(_numbers([0] * (program.hint_count + 1))),
+                memoryview(bytearray(8 * (program.hint_count + 1))).cast("q"),
                 POWERS_OF_TEN,
             )
             run.attach(*self._views)
@@ -222,21 +224,28 @@ class Shredding:
         return False
 
     def _make_room(self, factor: float) -> None:
-        count = self._program.node_count
+        count, item_of = self._program.node_count, self._program.item_of
         reached, reached_bytes = (self._counts[n * count : (n + 1) * count] for n in (2, 3))
         widths = [1 + tables.WIDTHS[storage] for storage in self._storages]
         total = sum(map(mul, reached, widths)) + sum(reached_bytes)
         mean_bytes = int((factor - 1) * total / (count + self._storages.count(tables.VARIABLE)))
+
+        # Nodes that have as many values have room for as many.
+        most, sizes, together = [0] * count, [0] * count, [0] * count
+        for node, item in enumerate(item_of):
+            most[item] = max(most[item], reached[node])
+            sizes[item] += widths[node]
+            together[item] += mean_bytes
 
         def enough(place: int, least: int, needed: int) -> None:
             wanted = max(self._nodes[place], least, int(factor * needed))
             self._nodes[place] = min(wanted, tables.MAX_OFFSET)
 
         for node, storage in enumerate(self._storages):
-            start = node * tables.NODE_WIDTH
+            start, item = node * tables.NODE_WIDTH, item_of[node]
             # Other nodes have one value for each payload, for which there is room.
-            if self._program.in_list[node]:
-                enough(start + tables.CAPACITY, mean_bytes // widths[node], reached[node])
+            if item:
+                enough(start + tables.CAPACITY, together[item] // sizes[item], most[item])
             if storage == tables.VARIABLE:
                 enough(start + tables.BYTES_CAPACITY, mean_bytes, reached_bytes[node])
 
@@ -255,6 +264,8 @@ class Shredding:
         buffer = pa.allocate_buffer(size_bytes)
         whole = memoryview(buffer).cast("B")
         self._arena.clear(whole, self._nodes, self._program.node_count)
+        if self._program.encoding == "protobuf":
+            self._arena.blank_fields(whole, self._nodes, self._program.node_count)
         words = whole[: len(whole) // 8 * 8]
         return buffer, (
             whole,

@@ -49,7 +49,9 @@ A = 2
 B = 3
 C = 4
 D = 5
-OP_WIDTH = 6
+E = 6
+F = 7
+OP_WIDTH = 8
 
 (
     # Pulsar's primitives, big-endian; the payload is nothing else.
@@ -97,8 +99,10 @@ OP_WIDTH = 6
     JSON_RECORD,
     JSON_UNION,  # A: link of an op for each kind of token
     JSON_RAW,
-    # Protobuf's wire format. Each has C: its bit in the message around it, or 0. What is a message
-    # has B: tag that ends it, if it is a group; D: link of its fields.
+    # Protobuf's wire format. Each has C: its bit in the message around it, a negative number if
+    # none was left for it, 0 if it is no field but an item. What is a message has B: tag that ends
+    # it, if it is a group; D: link of its fields. What can be read by columns has E: hint of how
+    # many tokens it has, which follow; F: most of them, a power of two, less one.
     PROTO_INT32,  # of a number its lower half; or four bytes as they are
     PROTO_INT64,  # a number, or eight bytes, as they are
     PROTO_SINT32,
@@ -110,29 +114,41 @@ OP_WIDTH = 6
     PROTO_BYTES,
     PROTO_ENUM,  # A: link of a table, positions by number; its MORE: whether all others are unknown
     PROTO_RAW,  # a message, as its bytes
-    PROTO_OTHER,  # a field of the message of its node, read over; A: link of others of its oneof
+    PROTO_OTHER,  # a field of the message of its node, read over; A: link of its oneof
     PROTO_PACKED,  # A: op of an item; B: its bytes, 0 if it is a number
+    PROTO_SKIPPED,  # a field that nobody asks for, among columns
     PROTO_PART,  # A: 0 seconds, 1 nanoseconds of the timestamp around it
     PROTO_MESSAGE,  # A: link of a table, ops by tag; its MORE: link of its oneofs, or ABSENT
     PROTO_ENTRY,  # of a map; A as above; MORE: op of a value that is a message, or ABSENT
     PROTO_WRAPPER,  # A as above; the only field has the same node
     PROTO_TIMESTAMP,  # A as above; MORE: units a second
-) = range(57)
+) = range(58)
 
 # A scale: four links. value × MULTIPLIER ÷ DIVISOR, for LOW ≤ value ≤ HIGH.
 MULTIPLIER, DIVISOR, LOW, HIGH = range(4)
 
-# The fields of a message of protobuf's: bits, by which it needs no further look if those of what
-# stood once are the same; how many fields are no lists, and how many are; and the nodes of both.
-ALL, COUNT, LISTS, FIELDS = range(4)
+# The fields of a message of protobuf's: bits, by which it needs no further look if all of them
+# stood there; those of its oneof, of which one may, if it has just one; link of its columns, or
+# ABSENT; how many fields are no lists; and their nodes.
+NEEDED, ONEOF, COLUMNS, COUNT, FIELDS = range(5)
 MOST_BITS = 62
 """How many fields of a message can have a bit."""
+AWAITED, TWICE = 2, 3
+"""Validity of any further field until it stands in a message, and once it stood there again."""
 
-# A oneof of protobuf's: how many members it has, and then their nodes; 0 is behind the last oneof.
+# The columns of a message of protobuf's: ops by tags of one byte, ABSENT for what is not expected.
+BY_TAG = 128
+"""Behind them stands how many ops there are, and these; how many become a constant if they are
+missing, and these."""
+
+# A oneof of protobuf's: the bits of its members, how many further members it has, and their nodes.
+# Before the oneofs of a message stands how many there are.
 
 # A table of protobuf's: values by their keys. First the number of values for the keys from 0 on
 # (ABSENT if there is none), then the number of pairs of a key and its value that follow, by key.
 DENSE, SPARSE, MORE, TABLE = range(4)
+SKIP_NUMBER, SKIP_EIGHT_BYTES, SKIP_BYTES, SKIP_FOUR_BYTES = range(-5, -1)
+"""In place of the op of a field that a message does not have: how it is read over."""
 
 # Kinds of JSON tokens, in the order of the ops of `JSON_UNION`.
 TOKEN_STRING, TOKEN_INTEGER, TOKEN_FRACTION, TOKEN_BOOLEAN, TOKEN_OBJECT, TOKEN_ARRAY = range(6)

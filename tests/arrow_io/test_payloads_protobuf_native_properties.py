@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from arrow_io.payloads import tables
 from arrow_io.payloads.shredding import Misfit
 from tests.support.builds import BUILDS, using_build
+from tests.support.payloads import shredded_alike
 from tests.support.protobuf_payloads import (
     NoValueError,
     library_value,
@@ -115,3 +116,19 @@ def test_changed_payloads(data: st.DataObject, schema: Schema) -> None:
 def test_random_bytes(schema: Schema, payload: bytes) -> None:
     """Whatever bytes are read, both builds give what the library gives."""
     _check(schema, payload, "us")
+
+
+@_MESSY
+@given(data=st.data(), schema=schemas())
+def test_payloads_together(data: st.DataObject, schema: Schema) -> None:
+    """Messages of any schema, and odd payloads among them, are together what they are alone."""
+    program = program_of(schema.data)
+    made = data.draw(st.lists(messages(schema), min_size=1, max_size=3))
+    payloads: list[bytes] = [each.SerializePartialToString() for each in made] * 8
+    odd = data.draw(st.lists(odd_payloads(schema), max_size=1))
+
+    found = shredded_alike(program, [*payloads, *odd, *payloads])
+
+    alone = [shredded_alike(program, [each]) for each in (*payloads[: len(made)], *odd)]
+    rows = [row for each in alone[: len(made)] for row in each.rows] * 8
+    assert repr(found.rows) == repr([*rows, *(each.rows[0] for each in alone[len(made) :]), *rows])

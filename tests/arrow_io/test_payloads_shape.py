@@ -139,5 +139,5 @@ def test_paths_of_nodes() -> None:
     assert program.paths == (
         "", "a", "a[]", "a[][]", "m", "m[]", "m[]", "m[]", "m[].key", "m[].x",
     )  # fmt: skip
-    assert program.in_list == (False, False, True, True, False, *[True] * 5)
+    assert program.item_of == (0, 0, 2, 3, 0, *[5] * 5)
     assert program.node_count == 10
