@@ -33,6 +33,21 @@ cdef extern from *:
         *number = (long long)word;
         return (__builtin_ctzll(ends) >> 3) + 1;
     }
+    static inline int pulsar_offload_protobuf_eight(const unsigned char* from, int* to) {
+    #if defined(__SSE2__)
+        const __m128i zero = _mm_setzero_si128();
+        __m128i pairs = _mm_loadu_si128((const __m128i*)from);
+        if (_mm_movemask_epi8(pairs) == 0x5555) {
+            pairs = _mm_or_si128(
+                _mm_and_si128(pairs, _mm_set1_epi16(0x007F)),
+                _mm_and_si128(_mm_srli_epi16(pairs, 1), _mm_set1_epi16(0x3F80)));
+            _mm_storeu_si128((__m128i*)to, _mm_unpacklo_epi16(pairs, zero));
+            _mm_storeu_si128((__m128i*)(to + 4), _mm_unpackhi_epi16(pairs, zero));
+            return 1;
+        }
+    #endif
+        return 0;
+    }
     static inline int pulsar_offload_protobuf_numbers(
             const unsigned char* from, long long n, int* to) {
     #if defined(__SSE2__)
@@ -60,6 +75,9 @@ cdef extern from *:
         const unsigned char* at, long long* number) noexcept nogil
     # The same, if nobody asks for the number.
     int over_number "pulsar_offload_protobuf_over"(const unsigned char* at) noexcept nogil
+    # Read eight numbers that have sixteen bytes together; false unless each has two.
+    bint take_eight "pulsar_offload_protobuf_eight"(
+        const unsigned char* at, int* to) noexcept nogil
     # Read numbers that have n bytes together, 1 to 8: how many, or 0 unless all have one byte or all have
     # two. There is room for eight.
     int take_numbers "pulsar_offload_protobuf_numbers"(

@@ -20,6 +20,7 @@ if cython.compiled:
     from cython.cimports.arrow_io.payloads._arena_c import Arena
     from cython.cimports.arrow_io.payloads._protobuf_blocks import (
         over_number,
+        take_eight,
         take_number,
         take_numbers,
     )
@@ -1050,6 +1051,10 @@ class Shredder(Arena):
         taken: cython.int
         while i < stop:
             if cython.compiled and k <= last and self.size - i >= 8:
+                if stop - i >= 16 and take_eight(p + i, a32 + k):
+                    i += 16
+                    k += 8
+                    continue
                 taken = take_numbers(p + i, min(stop - i, 8), a32 + k)
                 if taken > 0:
                     i = min(i + 8, stop)
