@@ -708,6 +708,9 @@ class Shredder(Arena):
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         bit: cython.longlong = self.ops[at + tables.C]
         data: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.DATA]
+        valid: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID]
+        a8: cython.pointer[cython.uchar] = self.a8
+        # All of them have one tag.
         kind: cython.int = p[(tokens[0] & _MASK32) - 1] & 7
         number: cython.longlong = 0
         i: cython.longlong
@@ -715,9 +718,13 @@ class Shredder(Arena):
         k: cython.longlong
         for n in range(count):
             i = tokens[n] & _MASK32
-            k = self._row(node, bit, tokens[n] >> 32)
-            if k < 0:
-                return False
+            k = tokens[n] >> 32
+            if bit > 0:
+                a8[valid + k] = 1
+            else:
+                k = self._row(node, bit, k)
+                if k < 0:
+                    return False
             if kind == 1:
                 number = word(p + i)
             elif kind == 5:
