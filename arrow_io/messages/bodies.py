@@ -10,10 +10,10 @@ import threading
 from array import array
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import zstandard
 
 from arrow_io.core import builds
+from arrow_io.memory import allocate
 from arrow_io.messages import layout
 from arrow_io.messages._inflate_py import SCRATCH_WIDTH
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES, MAX_RATIO
@@ -67,7 +67,7 @@ def decompress_bodies(
         result,
     )
     stop, body_bytes, payload_bytes = result
-    out = memoryview(pa.allocate_buffer(body_bytes + _SLACK_BYTES)).cast("B")
+    out = memoryview(allocate(body_bytes + _SLACK_BYTES)).cast("B")
     if not body_bytes:
         return out, stop
     if compression == layout.ZSTD:
@@ -84,7 +84,7 @@ def _decompress_frames(
     run: EntryRun, first: int, stop: int, payload_bytes: int, out: memoryview
 ) -> bool:
     """Whether ZSTD frames, each of which says how long it becomes, are sound."""
-    joined = memoryview(pa.allocate_buffer(payload_bytes)).cast("B")
+    joined = memoryview(allocate(payload_bytes)).cast("B")
     builds.in_use.codecs.join_payloads(run.data, run.table, first, stop, joined)
     reader = _CONTEXTS.zstd.stream_reader(joined, read_across_frames=True)
     try:

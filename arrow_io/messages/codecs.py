@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError, OptionError
+from arrow_io.memory import allocate
 from arrow_io.messages import layout
 from arrow_io.wording import counted
 
@@ -76,7 +77,7 @@ def decompress(compression: int, data: memoryview, uncompressed_size: int) -> me
             buffer = _arrow_codec(compression).decompress(data, uncompressed_size)
             result = memoryview(buffer).cast("B")
         else:
-            result = memoryview(pa.allocate_buffer(uncompressed_size)).cast("B")
+            result = memoryview(allocate(uncompressed_size)).cast("B")
             is_whole = builds.in_use.codecs.decompress_block(compression, data, result)
     except (zlib.error, OSError, pa.ArrowInvalid) as error:
         message = f"the payload cannot be decompressed: {error}"

@@ -7,20 +7,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-
 from arrow_io.core import builds
 from arrow_io.errors import ChecksumError, CorruptEntryError, PulsarOffloadError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
+from arrow_io.memory import allocate
 from arrow_io.messages import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
+
 
 def int64_view(count: int) -> tuple[pa.Buffer, memoryview]:
     """A new Arrow buffer for `count` 64-bit numbers, which are not set, and a view to set them."""
-    buffer = pa.allocate_buffer(8 * count)
+    buffer = allocate(8 * count)
     return buffer, memoryview(buffer).cast("q")
 
 

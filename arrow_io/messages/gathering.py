@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError
+from arrow_io.memory import allocate
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import int64_view
 
@@ -72,7 +73,7 @@ class Gathering:
         if size_bytes < 0:
             message = "the values of one record batch take more than 2 GiB"
             raise CorruptEntryError(message)
-        buffer = pa.allocate_buffer(size_bytes)
+        buffer = allocate(size_bytes)
         view = memoryview(buffer).cast("B")
         gatherer.fill(self._numbers, len(columns), notes, view, view.cast("i"), view.cast("q"))
         noted = zip(*[iter(notes.tolist())] * layout.NOTE_WIDTH, strict=True)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError, PulsarOffloadError
+from arrow_io.memory import allocate
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
 from arrow_io.messages.gathering import Gathered, Gathering
@@ -324,7 +325,7 @@ class MessageColumns:
             )
         _, names = int64_view(total)
         _, values = int64_view(total)
-        buffer = pa.allocate_buffer(4 * (self.count + 1))
+        buffer = allocate(4 * (self.count + 1))
         offsets = memoryview(buffer).cast("i")
         offsets[0] = found = row = 0
         result = self._result

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from arrow_io.core import builds
 from arrow_io.errors import SchemaError
+from arrow_io.memory import allocate
 from arrow_io.messages.entry_run import int64_view
 from arrow_io.messages.message_columns import last_of_equal
 from arrow_io.payloads import tables
@@ -261,7 +262,7 @@ class Shredding:
 
     def _take(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
         """Take a new arena for all regions, whose places the nodes have."""
-        buffer = pa.allocate_buffer(size_bytes)
+        buffer = allocate(size_bytes)
         whole = memoryview(buffer).cast("B")
         self._arena.clear(whole, self._nodes, self._program.node_count)
         if self._program.encoding == "protobuf":
@@ -336,7 +337,7 @@ class Shredding:
         """Which values of all nodes are null, and where those of each node begin."""
         count = self._program.node_count
         counts = self._counts[:count]
-        bits = pa.allocate_buffer(max(1, sum([-(-each // 512) for each in counts]) * _ALIGNMENT))
+        bits = allocate(max(1, sum([-(-each // 512) for each in counts]) * _ALIGNMENT))
         _, places = int64_view(count)
         self._arena.pack_validity(
             self._views[0], self._nodes, counts, count, memoryview(bits).cast("B"), places
@@ -345,7 +346,7 @@ class Shredding:
 
     def _bits(self, place: int, count: int) -> pa.Buffer:
         """Flags as Arrow keeps booleans."""
-        bits = pa.allocate_buffer(max(1, -(-count // 8)))
+        bits = allocate(max(1, -(-count // 8)))
         self._arena.pack_flags(self._views[0], place, count, memoryview(bits).cast("B"))
         return bits
 

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.errors import PulsarOffloadError
+from arrow_io.memory import of_the_system
 from arrow_io.messages import layout
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
@@ -104,7 +105,7 @@ def scan_units(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanU
         PulsarOffloadError: Data cannot be read, or decoded where rows depend on other entries. The
             rows of the units before stand before it.
     """
-    with RangesAhead(byte_spans(tasks)) as ahead:
+    with of_the_system(), RangesAhead(byte_spans(tasks)) as ahead:
         limits = tasks[0].read.options.limits if tasks else None
         for task in tasks:
             reading = ReadReport()
@@ -219,12 +220,14 @@ def _decoded(
     options = giver.options
     tally = tally_of(options, report)
     verified = _verified(runs, options)
-    reader = MessageReader(verified, options.needs, tally, limits=limits, decryptor=decryptor)
-    batches = (giver.give(rows, tally) for rows in reader)
-    return Done([each for each in batches if each is not None], report)
+    with of_the_system():
+        reader = MessageReader(verified, options.needs, tally, limits=limits, decryptor=decryptor)
+        batches = (giver.give(rows, tally) for rows in reader)
+        return Done([each for each in batches if each is not None], report)
 
 
 def _given(giver: RowGiver, rows: MessageColumns) -> Done:
     report = ReadReport()
-    batch = giver.give(rows, tally_of(giver.options, report))
+    with of_the_system():
+        batch = giver.give(rows, tally_of(giver.options, report))
     return Done([] if batch is None else [batch], report)

@@ -14,7 +14,6 @@ import tempfile
 import time
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrow_io.core import builds
@@ -29,6 +28,7 @@ from tests.benchmarks.decoding import (
     scan,
     store,
 )
+from tests.benchmarks.memory import memory_bytes
 from tests.benchmarks.offloading import ENTRY_SIZES, offload
 from tests.benchmarks.resident import RESIDENT_URL, ResidentFileSystem
 from tests.support.benchmark_ledgers import (
@@ -271,16 +271,9 @@ def _peak_bytes(stored: StoredLedger) -> int:
 def _print_peak_bytes(url: str, topic: str) -> None:
     dataset = StoredLedger(url, topic, 0).open()
     dataset.head(1)  # what is loaded once is not the scan's
-    before = _memory_bytes("VmRSS")
+    before = memory_bytes("VmRSS")
     scan(dataset, SCANS["all columns"])
-    print(_memory_bytes("VmHWM") - before)  # noqa: T201
-
-
-def _memory_bytes(field: str) -> int:
-    """A line of /proc/self/status: unlike getrusage's, its peak is not the parent process's."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    line = next(each for each in status.splitlines() if each.startswith(f"{field}:"))
-    return int(line.split()[1]) * 1024
+    print(memory_bytes("VmHWM") - before)  # noqa: T201
 
 
 def _print_table(rows: list[Measured]) -> None:

@@ -10,7 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks import catalogs, clients, fetching, knowledge
+from tests.benchmarks import catalogs, clients, fetching, knowledge, memory
 
 _LEDGERS = 5_000
 
@@ -25,6 +25,7 @@ def main() -> None:
     fetched = fetching.measure_fetching(messages=300_000, ledgers=40, small_ledgers=_LEDGERS)
     lines += ["", *fetching.table(fetched)]
     lines += ["", *knowledge.table(spared, plans)]
+    lines += ["", *memory.table(memory.measure_memory(messages=300_000, ledgers=12))]
     lines += ["", *_clients(Path(os.environ.get("VERSITYGW", "versitygw")))]
     print("\n".join(lines))  # noqa: T201
 

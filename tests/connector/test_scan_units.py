@@ -166,6 +166,19 @@ def test_first_unit_is_small_and_the_others_fill_record_batches() -> None:
     assert sum(batch.num_rows for each in (first, *others) for batch in each) == 4000
 
 
+def test_what_units_make_is_memory_of_the_system() -> None:
+    """Of Arrow's allocator each thread would keep much more than the batches take together."""
+    entry = encode_entry([Message(payload=bytes(80), partition_key="k")] * 10, batched=True)
+    with memory_bucket(offload_ledger(object_name(1), [entry] * 400)) as bucket:
+        units = scan_units(open_topic(bucket.url, TOPIC, value="raw").scan.plan(), ReadReport())
+        before = pa.system_memory_pool().bytes_allocated()
+        made = [batch for unit in units for batch in unit().batches]
+        taken = pa.system_memory_pool().bytes_allocated() - before
+
+    assert sum(batch.num_rows for batch in made) == 4000
+    assert taken > 0.9 * sum(batch.nbytes for batch in made)
+
+
 def test_no_tasks_are_no_units() -> None:
     """A topic without ledgers."""
     assert list(scan_units([], ReadReport())) == []
