@@ -143,12 +143,30 @@ class ShareInfo:
         """Whether the ledger was closed when the share was written."""
         return self.timestamp_ms is not None
 
+    def agrees(self, other: ShareInfo) -> bool:
+        """Whether what is said of a ledger twice is the same, as far as both say it."""
+        pairs = (
+            (self.entries, other.entries),
+            (self.size_bytes, other.size_bytes),
+            (self.timestamp_ms, other.timestamp_ms),
+        )
+        return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
     def serialize(self) -> bytes:
-        """The LedgerInfo, as Pulsar's writer has it: of an open ledger it notes the time 0."""
+        """The LedgerInfo, as Pulsar's writer has it: of an open ledger it notes the time 0.
+
+        Raises:
+            CorruptIndexError: It has no room for a number.
+        """
         numbers = {"entries": self.entries, "timestamp": self.timestamp_ms or 0}
         if self.size_bytes is not None:
             numbers["size"] = self.size_bytes
-        data: bytes = _LedgerInfo(ledgerId=self.ledger_id, **numbers).SerializeToString()
+        try:
+            data: bytes = _LedgerInfo(ledgerId=self.ledger_id, **numbers).SerializeToString()
+        except ValueError as error:
+            size = f"{self.entries} entries of {self.size_bytes} bytes"
+            message = f"no index object can tell of {size}, closed at {self.timestamp_ms} ms"
+            raise CorruptIndexError(message, ledger_id=self.ledger_id) from error
         return data
 
 
@@ -245,6 +263,9 @@ def serialize_segment_index(
         data_object_length_bytes: Length of the data object by its writer's count.
         data_header_length_bytes: Length of the header of each data block.
         shares: What is said of each ledger, and a row for each of its blocks.
+
+    Raises:
+        CorruptIndexError: As of `ShareInfo.serialize`.
     """
     groups = {
         info.ledger_id: (info.serialize(), b"".join(INDEX_ENTRY.pack(*row) for row in rows))

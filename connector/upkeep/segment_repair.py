@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import (
     CorruptBlockError,
+    CorruptIndexError,
     FormatError,
     MissingEntriesError,
     TruncatedObjectError,
 )
 from arrow_io.format.damaged_index import read_damaged_segment_index
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY, check_format_version
+from arrow_io.format.object_names import SegmentName
 from arrow_io.format.streaming_index import (
     ShareInfo,
     read_segment_index,
@@ -45,6 +47,7 @@ from connector.upkeep.attempt import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from uuid import UUID
 
     from arrow_io.segment_walk import WalkedSegment, WalkedShare
     from arrow_io.segmented_ledger import SegmentShare
@@ -77,10 +80,12 @@ def planned_segment(
     check_format_version(user_metadata, object_key=name.data_name)
     _check_topic(attempt, user_metadata.get(MANAGED_LEDGER_NAME_KEY))
     old = attempt.old_index(location)
-    shares = _Known(attempt, walked, b"" if old is None else old.data).shares()
+    known = _Known(attempt, walked, b"" if old is None else old.data)
+    shares = known.shares()
     ledgers = tuple(each.ledger for each in shares)
     if old is not None and _is_sound(old.data, walked, shares):
         return Repair(attempt, ledgers=ledgers, refusal=IS_SOUND)
+    known.check_others()
     content = serialize_segment_index(
         walked.told_length_bytes,
         walked.header_length_bytes,
@@ -155,6 +160,22 @@ class _Known:
                 raise MissingEntriesError(message, ledger_id=ledger_id)
         return [self._share(each) for each in self._walked.shares]
 
+    def check_others(self) -> None:
+        """Check that no other segment says something else of a ledger that was closed.
+
+        One that does may be what is damaged: then a sound index object is still to be kept.
+
+        Raises:
+            CorruptIndexError: One does.
+        """
+        for walked in self._walked.shares:
+            told, who = self._closed(walked)
+            for uuid, other in self._others(walked.ledger_id):
+                if told is not None and not told.agrees(other):
+                    message = f"its index object says something else of the ledger than {who}"
+                    key = SegmentName(uuid).index_name
+                    raise CorruptIndexError(message, object_key=key, ledger_id=walked.ledger_id)
+
     def _share(self, walked: WalkedShare) -> _Share:
         try:
             self._check_begin(walked)
@@ -197,7 +218,7 @@ class _Known:
 
     def _closed(self, walked: WalkedShare) -> tuple[ShareInfo | None, str | None]:
         """What is known of a ledger that was closed, and who says it; its time may be unknown."""
-        for info, who in self._told_closed(walked.ledger_id):
+        for info, who in self._told_closed(walked):
             error = self._objection(walked, info, who)
             if error is None:
                 return info, who
@@ -205,24 +226,28 @@ class _Known:
                 raise error
         return None, None
 
-    def _told_closed(self, ledger_id: int) -> Iterator[tuple[ShareInfo, str]]:
+    def _told_closed(self, walked: WalkedShare) -> Iterator[tuple[ShareInfo, str]]:
         """What is said of a ledger that was closed, the surest first."""
-        others: list[tuple[ShareInfo, str]] = [
-            (info, f"the segment {uuid}")
-            for uuid, info in self._attempt.others.get(ledger_id, ())
-            if uuid != self._attempt.name.uuid
-        ]
+        ledger_id = walked.ledger_id
+        others = [(info, f"the segment {uuid}") for uuid, info in self._others(ledger_id)]
         group = self._damaged.groups.get(ledger_id)
         if group is not None and group.is_closed and group.size_bytes is not None:
             others.append((group, FROM_DAMAGED))
         known = self._attempt.infos.get(ledger_id)
         if known is not None and known.entries:
-            # Not every source says when it was closed.
-            times = (each.timestamp_ms for each, _ in others if each.entries == known.entries)
-            closed_ms = known.timestamp_ms or next(times, None)
-            told = ShareInfo(ledger_id, known.entries, known.size_bytes or None, closed_ms)
-            yield told, FROM_METADATA
+            # Not every source says how long it was, and when it was closed.
+            same = [each for each, _ in others if each.entries == known.entries]
+            here = walked.length_bytes if walked.entry_count == known.entries else None
+            sizes = (known.size_bytes, here, *(each.size_bytes for each in same))
+            times = (known.timestamp_ms, *(each.timestamp_ms for each in same))
+            size_bytes, closed_ms = (next(filter(None, each), None) for each in (sizes, times))
+            yield ShareInfo(ledger_id, known.entries, size_bytes, closed_ms), FROM_METADATA
         yield from others
+
+    def _others(self, ledger_id: int) -> list[tuple[UUID, ShareInfo]]:
+        """What other segments say of a ledger that was closed."""
+        told = self._attempt.others.get(ledger_id, ())
+        return [each for each in told if each[0] != self._attempt.name.uuid]
 
     def _objection(self, walked: WalkedShare, info: ShareInfo, who: str) -> FormatError | None:
         """Why entries that were found cannot be those of a ledger; None if they can."""

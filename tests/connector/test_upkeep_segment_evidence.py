@@ -9,6 +9,7 @@ import pytest
 
 from arrow_io.errors import (
     CorruptBlockError,
+    CorruptIndexError,
     MissingEntriesError,
     PulsarOffloadError,
     TruncatedObjectError,
@@ -193,6 +194,57 @@ def test_entries_that_are_missing_before_a_segment_are_told() -> None:
     assert type(found.error) is MissingEntriesError
     assert "begins with entry 2 in the data object, behind 0" in found.error.message
     assert (found.error.ledger_id, found.error.entry_id) == (10, 1)
+
+
+@pytest.mark.parametrize("entries", [2, 9, (1 << 63) - 1])
+def test_segments_that_say_something_else_are_a_refusal(entries: int) -> None:
+    """Two that agree stay as they are though the metadata differs; and none is made beside one."""
+    written = stream_ledgers(ledgers_of((50, 60, 70, 80)), (2,), block_bytes=300)
+    info = written.infos[10]
+    first = next(iter(written.objects))
+    for told in (
+        replace(info, entries=entries),
+        replace(info, size_bytes=entries),
+        replace(info, timestamp_ms=entries),
+    ):
+        for lost in ((), (f"{first}-index",)):
+            with streamed(written) as topic:
+                for name in lost:
+                    topic.bucket.delete(name)
+                topic.tell(told)
+                found = list(plan_repair(topic.catalog(), (10,)))
+                assert found[0].index is None
+                assert isinstance(found[0].error, (CorruptIndexError, CorruptBlockError))
+                assert lost or found[1].index is None
+
+
+def test_a_size_that_the_metadata_lacks_is_not_lost() -> None:
+    """Other segments have it, or all entries are there; sound index objects stay as they are."""
+    for cuts in ((), (2,)):
+        written = stream_ledgers(ledgers_of((50, 60, 70, 80)), cuts, block_bytes=300)
+        _, index_name, *_ = written.objects
+        with streamed(written) as topic:
+            topic.tell(replace(written.infos[10], size_bytes=None))
+            assert {each.refusal for each in repaired(topic, 10)} == {IS_SOUND}
+            topic.bucket.delete(index_name)
+            repaired(topic)
+            assert content_of(topic, index_name) == written.objects[index_name]
+
+
+@pytest.mark.parametrize("first_entry_id", [1 << 31, (1 << 63) - 2, (1 << 63) - 1])
+def test_no_entry_id_ends_a_repair(first_entry_id: int) -> None:
+    """The next segments are still to be repaired."""
+    segment = write_segment([Part(10, [b"one"])])
+    name, index_name = segment_objects(UUID_1, segment)
+    data = bytearray(segment.data)
+    for place in (20, 128 + 4):
+        data[place : place + 8] = first_entry_id.to_bytes(8)
+    with memory_bucket({name: bytes(data), index_name: segment.index[:30]}) as bucket:
+        (found,) = plan_repair(open_catalog(bucket.url))
+    assert (found.index is None) == (first_entry_id + 1 == 1 << 63)
+    if found.index is None:
+        assert type(found.error) is CorruptIndexError
+        assert "9223372036854775808 entries" in found.error.message
 
 
 def test_a_damaged_index_is_believed_where_it_fits() -> None:
