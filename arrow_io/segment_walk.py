@@ -38,9 +38,9 @@ _ENTRY_HEADER: Final = struct.Struct(">iq")
 _LOOK_GROWTH: Final = 16
 _MAX_LOOK_BYTES: Final = 4 << 20
 _MAX_ENTRY_BYTES: Final = MAX_MESSAGE_BYTES - ENTRY_HEADER_BYTES
-_MAX_BLOCKS: Final = 1 << 18
-"""Most blocks that are believed to be in an object: each was a part of its upload, and stores allow
-some 50,000 of these at most."""
+_MAX_BLOCKS: Final = MAX_LEDGERS
+"""Most blocks that are believed to be in an object, which has no more ledgers then; each takes a
+kilobyte of memory. Each was a part of its upload, and stores allow some 50,000 of these at most."""
 
 
 class ForwardReader:
@@ -257,14 +257,10 @@ def _shares(blocks: list[WalkedBlock]) -> tuple[WalkedShare, ...]:
         (each, BlockEntry(each.first_entry_id, place, offset))
         for place, (each, offset) in enumerate(zip(blocks, offsets, strict=False), 1)
     )
-    found: list[WalkedShare] = []
-    for ledger_id, group in groupby(rows, key=lambda each: each[0].header.ledger_id):
-        mine, of_mine = zip(*group, strict=True)
-        if len(found) == MAX_LEDGERS:
-            message = f"more than {MAX_LEDGERS} ledgers are in the object"
-            raise CorruptBlockError(message, ledger_id=ledger_id, offset=mine[0].start)
-        found.append(WalkedShare(ledger_id, mine, of_mine))
-    return tuple(found)
+    return tuple(
+        WalkedShare(ledger_id, *zip(*group, strict=True))
+        for ledger_id, group in groupby(rows, key=lambda each: each[0].header.ledger_id)
+    )
 
 
 def _blocks(data: ForwardReader) -> Iterator[WalkedBlock]:

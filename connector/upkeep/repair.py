@@ -33,7 +33,7 @@ def plan_repair(
 
     Args:
         catalog: The bucket, with the metadata if there is any. What the metadata does not name is
-            not rebuilt; without metadata, nothing is of which another copy is sound.
+            not rebuilt; without metadata, no ledger of PIP-17 is of which another copy is sound.
         ledger_ids: Ledgers whose every attempt is compared with its data object, even if nothing
             seems to be wrong with it; none: all ledgers with which something is.
         verify: Whether to read all entries by the new index object, and compare their checksums.
