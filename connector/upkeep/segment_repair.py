@@ -23,7 +23,6 @@ from arrow_io.errors import (
 )
 from arrow_io.format.damaged_index import read_damaged_segment_index
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY, check_format_version
-from arrow_io.format.object_names import SegmentName
 from arrow_io.format.streaming_index import (
     ShareInfo,
     read_segment_index,
@@ -47,7 +46,6 @@ from connector.upkeep.attempt import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from uuid import UUID
 
     from arrow_io.segment_walk import WalkedSegment, WalkedShare
     from arrow_io.segmented_ledger import SegmentShare
@@ -85,7 +83,7 @@ def planned_segment(
     ledgers = tuple(each.ledger for each in shares)
     if old is not None and _is_sound(old.data, walked, shares):
         return Repair(attempt, ledgers=ledgers, refusal=IS_SOUND)
-    known.check_others()
+    known.check_agreed()
     content = serialize_segment_index(
         walked.told_length_bytes,
         walked.header_length_bytes,
@@ -160,21 +158,22 @@ class _Known:
                 raise MissingEntriesError(message, ledger_id=ledger_id)
         return [self._share(each) for each in self._walked.shares]
 
-    def check_others(self) -> None:
-        """Check that no other segment says something else of a ledger that was closed.
+    def check_agreed(self) -> None:
+        """Check that all who say something of a ledger that was closed say the same.
 
-        One that does may be what is damaged: then a sound index object is still to be kept.
+        Only the metadata counts more than the index object that is there. Which of several is
+        damaged, nothing else can tell; so a sound index object is to be kept before this.
 
         Raises:
-            CorruptIndexError: One does.
+            CorruptIndexError: They do not.
         """
         for walked in self._walked.shares:
             told, who = self._closed(walked)
-            for uuid, other in self._others(walked.ledger_id):
-                if told is not None and not told.agrees(other):
-                    message = f"its index object says something else of the ledger than {who}"
-                    key = SegmentName(uuid).index_name
-                    raise CorruptIndexError(message, object_key=key, ledger_id=walked.ledger_id)
+            for other, teller in self._told_closed(walked):
+                is_weaker = who == FROM_METADATA and teller == FROM_DAMAGED
+                if told is not None and not is_weaker and not told.agrees(other):
+                    message = f"{teller} says something else of the ledger than {who}"
+                    raise CorruptIndexError(message, ledger_id=walked.ledger_id)
 
     def _share(self, walked: WalkedShare) -> _Share:
         try:
@@ -218,20 +217,29 @@ class _Known:
 
     def _closed(self, walked: WalkedShare) -> tuple[ShareInfo | None, str | None]:
         """What is known of a ledger that was closed, and who says it; its time may be unknown."""
-        for info, who in self._told_closed(walked):
-            error = self._objection(walked, info, who)
-            if error is None:
-                return info, who
-            if who != FROM_DAMAGED:
-                raise error
-        return None, None
+        told = next(self._told_closed(walked), None)
+        if told is None:
+            return None, None
+        error = self._objection(walked, *told)
+        if error is not None:
+            raise error
+        return told
 
     def _told_closed(self, walked: WalkedShare) -> Iterator[tuple[ShareInfo, str]]:
         """What is said of a ledger that was closed, the surest first."""
         ledger_id = walked.ledger_id
-        others = [(info, f"the segment {uuid}") for uuid, info in self._others(ledger_id)]
+        others: list[tuple[ShareInfo, str]] = [
+            (info, f"the segment {uuid}")
+            for uuid, info in self._attempt.others.get(ledger_id, ())
+            if uuid != self._attempt.name.uuid
+        ]
         group = self._damaged.groups.get(ledger_id)
-        if group is not None and group.is_closed and group.size_bytes is not None:
+        if (
+            group is not None
+            and group.is_closed
+            and group.size_bytes is not None
+            and self._objection(walked, group, FROM_DAMAGED) is None
+        ):
             others.append((group, FROM_DAMAGED))
         known = self._attempt.infos.get(ledger_id)
         if known is not None and known.entries:
@@ -243,11 +251,6 @@ class _Known:
             size_bytes, closed_ms = (next(filter(None, each), None) for each in (sizes, times))
             yield ShareInfo(ledger_id, known.entries, size_bytes, closed_ms), FROM_METADATA
         yield from others
-
-    def _others(self, ledger_id: int) -> list[tuple[UUID, ShareInfo]]:
-        """What other segments say of a ledger that was closed."""
-        told = self._attempt.others.get(ledger_id, ())
-        return [each for each in told if each[0] != self._attempt.name.uuid]
 
     def _objection(self, walked: WalkedShare, info: ShareInfo, who: str) -> FormatError | None:
         """Why entries that were found cannot be those of a ledger; None if they can."""
