@@ -132,3 +132,27 @@ def test_payloads_together(data: st.DataObject, schema: Schema) -> None:
     alone = [shredded_alike(program, [each]) for each in (*payloads[: len(made)], *odd)]
     rows = [row for each in alone[: len(made)] for row in each.rows] * 8
     assert repr(found.rows) == repr([*rows, *(each.rows[0] for each in alone[len(made) :]), *rows])
+
+
+@_MESSY
+@given(data=st.data(), schema=schemas(plain=True))
+def test_many_payloads_together(data: st.DataObject, schema: Schema) -> None:
+    """Of any field that is read by columns, with a changed payload anywhere among a hundred."""
+    program = program_of(schema.data)
+    assert program.links[program.ops[tables.D] + tables.COLUMNS] != tables.ABSENT
+    made = data.draw(st.lists(messages(schema), min_size=1, max_size=3))
+    written = [each.SerializePartialToString() for each in made]
+    payloads = [written[0]] * 64 + written * data.draw(st.integers(0, 40))
+    rows = [library_value(each) for each in made]
+    expected = [rows[0]] * 64 + rows * ((len(payloads) - 64) // len(made))
+    odd = bytearray(data.draw(st.sampled_from(written)))
+    start = data.draw(st.integers(0, len(odd)))
+    odd[start : start + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    place = data.draw(st.integers(0, len(payloads)))
+
+    found = shredded_alike(program, [*payloads[:place], bytes(odd), *payloads[place:]])
+
+    alone = shredded_alike(program, [bytes(odd)])
+    assert found.codes == alone.codes
+    assert repr(found.rows[place]) == repr(alone.rows[0])
+    assert found.rows[:place] + found.rows[place + 1 :] == expected

@@ -132,6 +132,10 @@ def shred(random: Random) -> int:
     encoding = random.choice(("primitive", "avro", "avro", "json", "json", "protobuf"))
     program, payloads = random.choice(_programs()[encoding])
     some = [changed(random, random.choice(payloads)) for _ in range(random.randint(1, 5))]
+    if random.random() < 0.3:
+        # So many that they are read together, except where some of them are odd.
+        for _ in range(random.choice((8, 63, 64, 130))):
+            some.insert(random.randint(0, len(some)), random.choice(payloads))
     arena = random.choice((GuardedShredding, TightShredding))
     found = shredded(program, some, believed_bytes=0, arena=arena, between=b"")
     return len(some) - len(found.misfits)

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from tests.support.protobuf_payloads import ProtoField, is_map, library_class, schema_data
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from google.protobuf.message import Message
 
 ProtoType: TypeAlias = Any
@@ -72,28 +74,37 @@ class Schema:
 
 
 @st.composite
-def schemas(draw: st.DrawFn, *, recursive: bool = True) -> Schema:
+def schemas(draw: st.DrawFn, *, recursive: bool = True, plain: bool = False) -> Schema:
     """Schemas of proto2, proto3 and edition 2023.
 
     Args:
         draw: Hypothesis's.
         recursive: Whether a message may be inside one of its own type, whose bytes are not looked
             at.
+        plain: Whether all fields are such as the compiled build reads column by column: no groups,
+            wrappers or messages without fields, no messages in maps, and tags of one byte.
     """
     kind = draw(st.sampled_from(("proto2", "proto3", "editions")))
     file = FileDescriptorProto(name=_FILE, package="t", syntax=kind, dependency=[*_DEPENDENCIES])
     if kind == "editions":
         file.edition = EDITION_2023
         _draw_features(draw, file)
+        if plain:
+            file.options.features.message_encoding = FeatureSet.LENGTH_PREFIXED
     enum = file.enum_type.add(name="E")
     enum.options.allow_alias = True
     for name, number in (("ZERO", 0), ("ONE", 1), ("UNO", 1), ("NEG", -1), ("BIG", 1 << 30)):
         enum.value.add(name=name, number=number)
     for place, name in enumerate(_MESSAGES[:-1]):
         message = file.message_type.add(name=name)
-        inner = _MESSAGES if recursive else _MESSAGES[place + 1 :]
-        for number in draw(st.lists(st.sampled_from(_FIELD_NUMBERS), max_size=6, unique=True)):
-            _draw_field(draw, message, kind, number, inner)
+        names = _MESSAGES if recursive else _MESSAGES[place + 1 :]
+        inner = [f"t.{each}" for each in names if not plain or each != "Empty"]
+        inner += (_TIMESTAMP,) if plain else (_TIMESTAMP, *_WRAPPERS)
+        numbers = [each for each in _FIELD_NUMBERS if not plain or each < 16]
+        for number in draw(
+            st.lists(st.sampled_from(numbers), min_size=int(plain), max_size=6, unique=True)
+        ):
+            _draw_field(draw, message, kind, number, inner, plain=plain)
         _add_oneofs(draw, message, kind)
     file.message_type.add(name="Empty")
     data = schema_data([file], "t.M0", _FILE)
@@ -113,10 +124,17 @@ def _draw_features(draw: st.DrawFn, file: FileDescriptorProto) -> None:
 
 
 def _draw_field(
-    draw: st.DrawFn, message: DescriptorProto, kind: str, number: int, inner: tuple[str, ...]
+    draw: st.DrawFn,
+    message: DescriptorProto,
+    kind: str,
+    number: int,
+    inner: Sequence[str],
+    *,
+    plain: bool,
 ) -> None:
     name = f"f{number}"
-    form = draw(st.sampled_from(("single", "single", "repeated", "map", "group")))
+    forms = ("single", "single", "repeated", "map", "single" if plain else "group")
+    form = draw(st.sampled_from(forms))
     if form == "map":
         entry = message.nested_type.add(name=f"F{number}Entry")
         entry.options.map_entry = True
@@ -124,7 +142,7 @@ def _draw_field(
             name="key", number=1, label=_F.LABEL_OPTIONAL, type=draw(st.sampled_from(_KEYS))
         )
         value = entry.field.add(name="value", number=2, label=_F.LABEL_OPTIONAL)
-        _draw_type(draw, value, inner)
+        _draw_type(draw, value, () if plain else inner)
         field = message.field.add(name=name, number=number, label=_F.LABEL_REPEATED)
         field.type, field.type_name = _F.TYPE_MESSAGE, f".t.{message.name}.{entry.name}"
         return
@@ -153,13 +171,12 @@ def _draw_field(
         )
 
 
-def _draw_type(draw: st.DrawFn, field: FieldDescriptorProto, inner: tuple[str, ...]) -> None:
-    field.type = draw(st.sampled_from((*_NUMBERS, *(_F.TYPE_MESSAGE,) * 5)))
+def _draw_type(draw: st.DrawFn, field: FieldDescriptorProto, inner: Sequence[str]) -> None:
+    field.type = draw(st.sampled_from((*_NUMBERS, *(_F.TYPE_MESSAGE,) * (5 if inner else 0))))
     if field.type == _F.TYPE_ENUM:
         field.type_name = ".t.E"
     elif field.type == _F.TYPE_MESSAGE:
-        names = (*(f"t.{name}" for name in inner), _TIMESTAMP, *_WRAPPERS)
-        field.type_name = f".{draw(st.sampled_from(names))}"
+        field.type_name = f".{draw(st.sampled_from(inner))}"
 
 
 def _add_oneofs(draw: st.DrawFn, message: DescriptorProto, kind: str) -> None:
