@@ -105,7 +105,18 @@ def scan_units(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanU
         PulsarOffloadError: Data cannot be read, or decoded where rows depend on other entries. The
             rows of the units before stand before it.
     """
-    with of_the_system(), RangesAhead(byte_spans(tasks)) as ahead:
+    with closing(_cut(tasks, report)) as units:
+        while True:
+            # Not while nothing is asked for: what else the thread does then is not ours.
+            with of_the_system():
+                unit = next(units, None)
+            if unit is None:
+                return
+            yield unit
+
+
+def _cut(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanUnit, None, None]:
+    with RangesAhead(byte_spans(tasks)) as ahead:
         limits = tasks[0].read.options.limits if tasks else None
         for task in tasks:
             reading = ReadReport()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import closing
 from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptBlockError, PulsarOffloadError
+from arrow_io.memory import allocate
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
@@ -177,6 +179,25 @@ def test_what_units_make_is_memory_of_the_system() -> None:
 
     assert sum(batch.num_rows for batch in made) == 4000
     assert taken > 0.9 * sum(batch.nbytes for batch in made)
+
+
+def test_other_memory_of_the_thread_is_not_the_systems() -> None:
+    """Neither between two units, nor after scans of which neither stands within the other."""
+    if pa.default_memory_pool().backend_name == "system":
+        pytest.skip("Arrow's default is the system's allocator here")
+    entry = encode_entry([Message(payload=bytes(80))] * 10, batched=True)
+    pool = pa.system_memory_pool()
+    found = []
+    with memory_bucket(offload_ledger(object_name(1), [entry] * 400)) as bucket:
+        tasks = open_topic(bucket.url, TOPIC, value="raw", range_bytes=4000).scan.plan()
+        one, other = (scan_units(tasks, ReadReport()) for _ in range(2))
+        for step in (partial(next, one), partial(next, other), one.close, other.close):
+            step()
+            before = pool.bytes_allocated()
+            kept = allocate(1 << 20)
+            found.append(pool.bytes_allocated() - before >= kept.size)
+
+    assert found == [False] * 4
 
 
 def test_no_tasks_are_no_units() -> None:
