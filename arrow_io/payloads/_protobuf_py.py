@@ -646,9 +646,13 @@ class Shredder(Arena):
                     i += 1
                     continue
                 length = over_number(p + i)
-                if length == 0:
+                if length != 0:
+                    i += length
+                    continue
+                # A negative one has ten bytes.
+                i = self._long_number(i, stop)
+                if i < 0:
                     return False
-                i += length
             elif tag & 7 == 1:
                 i += 8
             else:
@@ -689,8 +693,7 @@ class Shredder(Arena):
             if count > self.ops[field + tables.F] + 1:
                 return False
             if opcode < tables.PROTO_STRING:
-                if not self._numbers(field, count):
-                    return False
+                self._numbers(field, count)
             elif opcode == tables.PROTO_ENUM:
                 if not self._names(field, count):
                     return False
@@ -701,12 +704,11 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _numbers(self, at: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
+    def _numbers(self, at: cython.Py_ssize_t, count: cython.longlong) -> cython.void:
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         tokens: cython.pointer[cython.longlong] = self.hints + self.ops[at + tables.E] + 1
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
-        bit: cython.longlong = self.ops[at + tables.C]
         data: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.DATA]
         valid: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID]
         a8: cython.pointer[cython.uchar] = self.a8
@@ -718,23 +720,19 @@ class Shredder(Arena):
         k: cython.longlong
         for n in range(count):
             i = tokens[n] & _MASK32
+            # It has a bit: items of lists are read by columns only if they are packed.
             k = tokens[n] >> 32
-            if bit > 0:
-                a8[valid + k] = 1
-            else:
-                k = self._row(node, bit, k)
-                if k < 0:
-                    return False
+            a8[valid + k] = 1
             if kind == 1:
                 number = word(p + i)
             elif kind == 5:
                 number = half_word(p + i)
             elif p[i] < 0x80:
                 number = p[i]
-            else:
-                take_number(p + i, cython.address(number))
+            elif take_number(p + i, cython.address(number)) == 0:
+                self._long_number(i, self.size)
+                number = self.number
             self._store(opcode, data + k, number)
-        return True
 
     @cython.cfunc
     @cython.nogil
