@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from connector import TopicDataset
+    from tests.support.benchmark_ledgers import BenchmarkLedger
 
 FIRST_BYTE_S = 0.030
 BYTES_PER_S = 40e6
@@ -116,16 +117,22 @@ def _attempt(
     return Fetched(name, seconds, ideal, flights.count, flights.mean, cpu_seconds)
 
 
-def _large(messages: int, ledgers: int, connections: int) -> list[Fetched]:
-    entries = list(SINGLE_UNCOMPRESSED.entries(messages))
+def alike_ledgers(ledger: BenchmarkLedger, messages: int, count: int) -> dict[str, bytes]:
+    """The objects of so many ledgers of the same messages, by name."""
+    entries = list(ledger.entries(messages))
     objects: dict[str, bytes] = {}
-    for number in range(1, ledgers + 1):
+    data = b""
+    for number in range(1, count + 1):
         name = object_name(number)
         objects |= offload_ledger(name, entries, block_bytes=64 << 20)
         # No data object says of which ledger it is: all have the same bytes.
-        objects[name.data_name] = objects.setdefault("data", objects[name.data_name])
-    del objects["data"]
-    store = _store(objects, connections)
+        data = data or objects[name.data_name]
+        objects[name.data_name] = data
+    return objects
+
+
+def _large(messages: int, ledgers: int, connections: int) -> list[Fetched]:
+    store = _store(alike_ledgers(SINGLE_UNCOMPRESSED, messages, ledgers), connections)
     options = {"max_connections": connections}
     dataset = open_topic(store.url, TOPIC, value="raw", storage_options=options)
     raw_seconds = min(_plain_reads(store, connections) for _ in range(_ATTEMPTS))

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from connector import open_topic
+from tests.benchmarks.fetching import alike_ledgers
 from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS
-from tests.support.buckets import TOPIC, object_name, offload_ledger
+from tests.support.buckets import TOPIC
 from tests.support.slow_store import SlowStore
 
 if TYPE_CHECKING:
@@ -87,14 +88,7 @@ def _print_peak_bytes(name: str, kind: str, messages: str, ledgers: str) -> None
 
 
 def _stored(ledger: BenchmarkLedger, kind: str, messages: int, ledgers: int) -> TopicDataset:
-    entries = list(ledger.entries(messages))
-    objects: dict[str, bytes] = {}
-    for number in range(1, ledgers + 1):
-        name = object_name(number)
-        objects |= offload_ledger(name, entries, block_bytes=64 << 20)
-        # No data object says of which ledger it is: all have the same bytes.
-        objects[name.data_name] = objects.setdefault("data", objects[name.data_name])
-    del objects["data"]
+    objects = alike_ledgers(ledger, messages, ledgers)
     # Slices of bytes are copies, as what comes over a network is.
     store = SlowStore(
         objects, first_byte_s=0.030, bytes_per_s=40e6, connections=32, tells_times=False
