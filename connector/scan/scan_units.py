@@ -9,7 +9,7 @@ thread, and only their columns and values are left to a unit.
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -28,6 +28,7 @@ from connector.scan.execution import RowGiver, bound_rows, byte_spans, tally_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     ScanUnit: TypeAlias = Callable[[], "Done"]
 
 
+_FEW_THREADS: Final = 4
 _DECODED_BYTES: Final = 64 << 20
 """About how much memory record batches take that are made ahead, however many threads do it."""
 
@@ -78,6 +80,11 @@ def _threads() -> int:
     return os.cpu_count() or 1
 
 
+def _memory() -> AbstractContextManager[None]:
+    """Where memory comes from: the system, if so many threads keep too much of Arrow's."""
+    return of_the_system() if _threads() > _FEW_THREADS else nullcontext()
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """What came of a unit.
@@ -108,7 +115,7 @@ def scan_units(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanU
     with closing(_cut(tasks, report)) as units:
         while True:
             # Not while nothing is asked for: what else the thread does then is not ours.
-            with of_the_system():
+            with _memory():
                 unit = next(units, None)
             if unit is None:
                 return
@@ -231,7 +238,7 @@ def _decoded(
     options = giver.options
     tally = tally_of(options, report)
     verified = _verified(runs, options)
-    with of_the_system():
+    with _memory():
         reader = MessageReader(verified, options.needs, tally, limits=limits, decryptor=decryptor)
         batches = (giver.give(rows, tally) for rows in reader)
         return Done([each for each in batches if each is not None], report)
@@ -239,6 +246,6 @@ def _decoded(
 
 def _given(giver: RowGiver, rows: MessageColumns) -> Done:
     report = ReadReport()
-    with of_the_system():
+    with _memory():
         batch = giver.give(rows, tally_of(giver.options, report))
     return Done([] if batch is None else [batch], report)
