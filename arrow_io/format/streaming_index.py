@@ -164,7 +164,7 @@ class ShareInfo:
         try:
             data: bytes = _LedgerInfo(ledgerId=self.ledger_id, **numbers).SerializeToString()
         except ValueError as error:
-            size = f"{self.entries} entries of {self.size_bytes} bytes"
+            size = f"{counted(self.entries, 'entry')} of {counted(self.size_bytes or 0, 'byte')}"
             message = f"no index object can tell of {size}, closed at {self.timestamp_ms} ms"
             raise CorruptIndexError(message, ledger_id=self.ledger_id) from error
         return data
