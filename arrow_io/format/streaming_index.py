@@ -164,8 +164,12 @@ class ShareInfo:
         try:
             data: bytes = _LedgerInfo(ledgerId=self.ledger_id, **numbers).SerializeToString()
         except ValueError as error:
-            size = f"{counted(self.entries, 'entry')} of {counted(self.size_bytes or 0, 'byte')}"
-            message = f"no index object can tell of {size}, closed at {self.timestamp_ms} ms"
+            told = counted(self.entries, "entry")
+            if self.size_bytes is not None:
+                told += f" of {counted(self.size_bytes, 'byte')}"
+            if self.timestamp_ms is not None:
+                told += f", closed at {self.timestamp_ms} ms"
+            message = f"no index object can tell of {told}"
             raise CorruptIndexError(message, ledger_id=self.ledger_id) from error
         return data
 

@@ -118,6 +118,21 @@ def test_ledgers_are_written_in_the_order_of_a_hash_map(
     assert [each.ledger_id for each in read_groups(data, len(data))] == expected
 
 
+@pytest.mark.parametrize(
+    ("info", "told"),
+    [
+        (ShareInfo(7, 1 << 63, None, None), "9223372036854775808 entries"),
+        (ShareInfo(7, 1, 1 << 63, 100), "1 entry of 9223372036854775808 bytes, closed at 100 ms"),
+        (ShareInfo(7, 2, 1, 1 << 63), "2 entries of 1 byte, closed at 9223372036854775808 ms"),
+    ],
+)
+def test_what_no_index_object_can_tell_of_is_an_error(info: ShareInfo, told: str) -> None:
+    """It names what is known of the ledger, and nothing that is not: an open one has no length."""
+    with pytest.raises(CorruptIndexError) as caught:
+        info.serialize()
+    assert str(caught.value) == f"no index object can tell of {told} (ledger 7)"
+
+
 def test_groups_come_in_any_order() -> None:
     """A HashMap has put them there; they are given as they stand in the data object."""
     parts = [Part(ledger_id, [b"entry"] * 3) for ledger_id in (17, 5, 9)]
