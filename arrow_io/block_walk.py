@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 from arrow_io.core import builds
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from arrow_io.storage.range_stream import RangeStream
 
 _MAX_TABLE_ENTRIES = 4096
-_RUN_BYTES = 2 << 20
-"""About how many bytes of entries are taken together: what a core's second-level cache holds."""
+_RUN_BYTES = 4 << 20
+"""About how many bytes of entries are taken together: no fewer than a request asks for."""
 _REMEMBERED_DISTANCE_BYTES = 1 << 20
 _STOPPED = {
     layout.PADDING: "padding, or the next block, where the entry must stand",
@@ -58,7 +59,7 @@ class BlockWalk:
         self._offsets = offsets
         self._memory_key = ledger.memory_key
         self._remembered = 0
-        _, self._result = int64_view(4)
+        self._result = array("q", bytes(8 * 4))
 
     def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
         """The entries of one block from `first_entry_id` on, up to `last_entry_id` (inclusive).

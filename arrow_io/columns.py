@@ -82,8 +82,8 @@ import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError
 from arrow_io.messages import layout
-from arrow_io.messages.gathering import Gathered, Gathering
-from arrow_io.messages.message_columns import PROPERTIES, TIMESTAMP, repeated
+from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering
+from arrow_io.messages.message_columns import TIMESTAMP
 from arrow_io.messages.message_reader import Needs
 from arrow_io.payloads.decoder import version_number
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
@@ -192,19 +192,22 @@ def _null_value(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Bool
     return _has_flag(rows.row_numbers(layout.ROW_FLAGS), layout.NULL_VALUE)
 
 
+# In place of the field comes the number of the partition.
+_PARTITION = Gathered(layout.GATHERED_CONSTANTS, 0, pa.int32())
+
 ALL_COLUMNS: tuple[Column, ...] = (
     Column("__entry_id__", pa.int64(), needs=_POSITION,
            doc="entry id of the message; of its last chunk if it has several",
            build=Gathered(layout.GATHERED_ENTRY_NUMBERS, layout.ENTRY_ID, pa.int64())),
     Column("__ledger_id__", pa.int64(), needs=_POSITION,
            doc="ledger id of the message",
-           build=lambda rows, _, __: rows.ledger_ids()),
+           build=Gathered(layout.GATHERED_LEDGER_IDS, 0, pa.int64())),
     Column("__batch_index__", pa.int32(), needs=_POSITION,
            doc="0-based position in its batch; null if not batched",
            build=Gathered(layout.GATHERED_BATCH_INDEXES, layout.ROW_BATCH_INDEX, pa.int32())),
     Column("__partition__", pa.int32(), needs=_POSITION,
            doc="partition number; -1 if the topic is not partitioned",
-           build=lambda rows, origin, _: repeated(origin.partition, pa.int32(), rows.count)),
+           build=_PARTITION),
     Column("__publish_time__", TIMESTAMP, needs=_ENTRY,
            doc="when the producer published it, by its clock",
            build=Gathered(layout.GATHERED_ENTRY_TIMES, layout.PUBLISH_TIME, TIMESTAMP)),
@@ -213,7 +216,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=Gathered(layout.GATHERED_ROW_TIMES, layout.ROW_EVENT_TIME, TIMESTAMP)),
     Column("__sequence_id__", pa.int64(), needs=_MEMBER,
            doc="the producer's sequence id",
-           build=lambda rows, _, __: rows.row_numbers(layout.ROW_SEQUENCE_ID)),
+           build=Gathered(layout.GATHERED_ROW_NUMBERS, layout.ROW_SEQUENCE_ID, pa.int64())),
     Column("__producer_name__", pa.string(), needs=_ENTRY,
            doc="name of the producer",
            build=Gathered(layout.GATHERED_ENTRY_BYTES, layout.PRODUCER_NAME, pa.string())),
@@ -222,7 +225,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=Gathered(layout.GATHERED_ROW_BYTES, layout.ROW_KEY, pa.string())),
     Column("__properties__", PROPERTIES, needs=_MEMBER,
            doc="properties; the last value wins if a name stands twice",
-           build=lambda rows, _, tally: rows.properties(tally)),
+           build=Gathered(layout.GATHERED_PROPERTIES, 0, PROPERTIES)),
     Column(VALUE_COLUMN, pa.binary(), needs=_PAYLOAD,
            doc="the value's bytes; null if the message has a null value",
            build=Gathered(layout.GATHERED_ROW_BYTES, layout.ROW_PAYLOAD, pa.binary())),
@@ -231,7 +234,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=_message_id),
     Column("__topic__", pa.string(), needs=_POSITION, default=False,
            doc="full topic name, with its partition",
-           build=lambda rows, origin, _: repeated(origin.topic, pa.string(), rows.count)),
+           build=lambda rows, origin, _: pa.repeat(origin.topic, rows.count)),
     Column("__key_bytes__", pa.binary(), needs=_MEMBER, default=False,
            doc="the key as bytes, decoded if it is Base64",
            build=lambda rows, _, tally: rows.key_bytes(tally)),
@@ -345,40 +348,25 @@ class Projection:
             wanted.append((name, known[name]))
         return Projection(tuple(wanted), self.values)
 
-    def record_batch(self, rows: MessageColumns, origin: Origin, tally: Tally) -> pa.RecordBatch:
-        """Gather the columns of some messages.
-
-        Args:
-            rows: The messages.
-            origin: What is the same for all of them.
-            tally: Receives the counts; if it salvages, all three errors are counted instead.
-
-        Raises:
-            CorruptEntryError: A value of a message cannot be given.
-            PayloadDecodeError: A payload does not fit its schema.
-            UnknownSchemaVersionError: The schema of a payload is not known.
-        """
-        if not self.columns:
-            # Without a column, only a struct array can say how many rows there are.
-            nothing = pa.StructArray.from_buffers(pa.struct([]), rows.count, [None])
-            return pa.RecordBatch.from_struct_array(nothing)
-        return _assembly(self, origin.untold).record_batch(rows, origin, tally)
+    def assembly(self, origin: Origin) -> Assembly:
+        """How record batches of these columns are made of the rows of a topic."""
+        return _assembly(self, origin)
 
 
 _BY_NAME = {column.name: column for column in ALL_COLUMNS}
 
 
-class _Assembly:
+class Assembly:
     """How record batches of some columns are made; known once for all of them.
 
     Args:
         projection: The columns.
-        untold: Names of those of which nothing is known.
+        origin: What is the same for all rows.
     """
 
-    def __init__(self, projection: Projection, untold: frozenset[str]) -> None:
+    def __init__(self, projection: Projection, origin: Origin) -> None:
         self._schema = projection.schema
-        self._count = len(projection.columns)
+        self._origin = origin
         self._untold: list[tuple[int, pa.DataType]] = []
         self._built: list[tuple[int, Callable[[MessageColumns, Origin, Tally], pa.Array]]] = []
         gathered: list[tuple[int, Gathered]] = []
@@ -388,30 +376,45 @@ class _Assembly:
                 typed.append((place, projection._fields[own]))
                 continue
             column = _BY_NAME[own]
-            if own in untold:
+            if own in origin.untold:
                 self._untold.append((place, column.type))
+            elif column.build is _PARTITION:
+                gathered.append((place, _PARTITION._replace(field=origin.partition)))
             elif isinstance(column.build, Gathered):
                 gathered.append((place, column.build))
             else:
                 self._built.append((place, column.build))
         self._gathered = [place for place, _ in gathered]
-        self._gathering = Gathering([each for _, each in gathered])
+        names = self._schema.names
+        self._gathering = Gathering([(names[place], each) for place, each in gathered])
         self._typed = [place for place, _ in typed]
         self._wanted = None
         if projection.values is not None and typed:
             self._wanted = projection.values.wanted([each for _, each in typed])
 
-    def record_batch(self, rows: MessageColumns, origin: Origin, tally: Tally) -> pa.RecordBatch:
-        """As `Projection.record_batch`."""
-        arrays: list[pa.Array] = [None] * self._count
+    def record_batch(self, rows: MessageColumns, tally: Tally) -> pa.RecordBatch:
+        """Make the columns of some messages.
+
+        Args:
+            rows: The messages.
+            tally: Receives the counts; if it salvages, all three errors are counted instead.
+
+        Raises:
+            CorruptEntryError: A value of a message cannot be given.
+            PayloadDecodeError: A payload does not fit its schema.
+            UnknownSchemaVersionError: The schema of a payload is not known.
+        """
+        if len(self._gathered) == len(self._schema):
+            return rows.gathered(self._gathering, tally)
+        arrays: list[pa.Array] = [None] * len(self._schema)
         if self._gathered:
-            gathered = rows.gathered(self._gathering, tally)
+            gathered = rows.gathered(self._gathering, tally).columns
             for place, values in zip(self._gathered, gathered, strict=True):
                 arrays[place] = values
         for place, type_ in self._untold:
             arrays[place] = pa.nulls(rows.count, type_)
         for place, build in self._built:
-            arrays[place] = build(rows, origin, tally)
+            arrays[place] = build(rows, self._origin, tally)
         if self._wanted is not None:
             # All fields of a payload are read in one walk.
             for place, values in zip(self._typed, self._wanted.arrays(rows, tally), strict=True):
@@ -420,8 +423,8 @@ class _Assembly:
 
 
 @lru_cache(maxsize=64)
-def _assembly(projection: Projection, untold: frozenset[str]) -> _Assembly:
-    return _Assembly(projection, untold)
+def _assembly(projection: Projection, origin: Origin) -> Assembly:
+    return Assembly(projection, origin)
 
 
 @lru_cache(maxsize=64)

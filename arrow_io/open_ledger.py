@@ -125,10 +125,11 @@ class OpenLedger:
 
         Raises:
             OptionError: There is no column of a name.
-            PulsarOffloadError: What `entry_runs`, `MessageReader` or `Projection.record_batch`
+            PulsarOffloadError: What `entry_runs`, `MessageReader` or `Assembly.record_batch`
                 raises.
         """
         wanted = projection(columns)
+        assembly = wanted.assembly(Origin())
         tally = tally or Tally()
         verify = verify_checksums and wanted.needs.metadata
         last = self.last_entry_id
@@ -145,4 +146,4 @@ class OpenLedger:
         reader = MessageReader(runs, wanted.needs, tally, lookback=lookback, decryptor=decryptor)
         for rows in reader:
             tally.report.rows += rows.count
-            yield wanted.record_batch(rows, Origin(), tally)
+            yield assembly.record_batch(rows, tally)

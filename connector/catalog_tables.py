@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from arrow_io.errors import UnusedStatisticsWarning
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
-from arrow_io.messages.message_columns import repeated
 from arrow_io.wording import counted
 from connector.catalog.segment_copies import SegmentedCopy
 from connector.pulsar_time import time_of
@@ -306,7 +305,7 @@ def _segments_of(file: SegmentFile, ledgers: pa.Table, objects: DataObjects) -> 
         parts += [read.slice(*each) for each in rows]
     same = objects.are_same(ledgers)
     return [
-        part.append_column("is_current", repeated(is_same, pa.bool_(), part.num_rows))
+        part.append_column("is_current", pa.repeat(is_same, part.num_rows))
         for part, is_same in zip(parts, same.to_pylist(), strict=True)
     ]
 

@@ -92,7 +92,8 @@ class _Followed:
     def __init__(
         self, topic: TopicLedgers, tail: LiveTail | None, scan: Scan, reader: BrokerReader
     ) -> None:
-        origin = Origin(str(topic.topic), topic.topic.partition, UNTOLD)
+        self._topic = str(topic.topic)
+        origin = Origin(self._topic, topic.topic.partition, UNTOLD)
         self._giver = RowGiver.of(TopicRead(origin, (), (), scan.options))
         self._reader = reader
         self._until = EntryId(-1, -1) if tail is None else tail.last
@@ -103,7 +104,7 @@ class _Followed:
         options = self._giver.options
         tally = tally_of(options, report)
         entries = LiveEntries(
-            self._giver.origin.topic,
+            self._topic,
             report,
             has_binary_keys=has_binary_keys(options.filterable.values),
         )

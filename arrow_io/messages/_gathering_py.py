@@ -3,7 +3,8 @@
 """The gathering of columns: rows and the bytes they name → one Arrow buffer; see `_entries_py`.
 
 All columns that are asked for are measured by one call, and filled by another: each call is a point
-at which threads may have to wait for Python's lock.
+at which threads may have to wait for Python's lock. The buffer is an IPC message, so one call of
+Arrow's makes all arrays of it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
+    from cython.cimports.arrow_io.core import _ipc_message as ipc_message
     from cython.cimports.arrow_io.core._prefetch import PREFETCH_AHEAD, prefetch
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
     from cython.cimports.arrow_io.messages._copies import WORD, copy_word
     from cython.cimports.libc.string import memcpy
 else:
+    from arrow_io.core import ipc_message
     from arrow_io.messages import layout, wire
 
 _ALIGNMENT = cython.declare(cython.Py_ssize_t, 64)
@@ -33,7 +36,8 @@ _DATA = cython.declare(cython.Py_ssize_t, 2)
 """Address and length, as of the two behind it."""
 _BODY = cython.declare(cython.Py_ssize_t, 4)
 _PAYLOAD = cython.declare(cython.Py_ssize_t, 6)
-_SEGMENT_WIDTH = cython.declare(cython.Py_ssize_t, 8)
+_LEDGER_ID = cython.declare(cython.Py_ssize_t, 8)
+_SEGMENT_WIDTH = cython.declare(cython.Py_ssize_t, 9)
 
 
 @cython.final
@@ -73,14 +77,22 @@ class Gatherer:
             self.rows = cython.address(r[0])
         else:
             self.rows = r
+            self.names = self.values = r[:0]
 
     def add(
-        self, stop: cython.Py_ssize_t, table: object, data: object, body: object, payload: object
+        self,
+        stop: cython.Py_ssize_t,
+        ledger_id: cython.longlong,
+        table: object,
+        data: object,
+        body: object,
+        payload: object,
     ) -> None:
         """Add a segment behind the last.
 
         Args:
             stop: Behind its last row.
+            ledger_id: Ledger of its entries.
             table: Entry table of its entries.
             data: What positions in that table point into.
             body: What the positions of keys, ordering keys and metadata point into.
@@ -102,10 +114,12 @@ class Gatherer:
                     b.shape[0],
                     cython.cast(cython.Py_ssize_t, cython.address(v[0])),
                     v.shape[0],
+                    ledger_id,
                 )
             )
         else:
-            self.segments.extend((stop, 0, 0, len(data), 0, len(body), 0, len(payload)))
+            sizes = len(data), len(body), len(payload)
+            self.segments.extend((stop, 0, 0, sizes[0], 0, sizes[1], 0, sizes[2], ledger_id))
         self.count = stop
 
     def take_properties(
@@ -132,18 +146,18 @@ class Gatherer:
             self.names, self.values, self.ends = n, v, e
 
     def measure(self, columns: object, count: cython.Py_ssize_t, notes: object) -> int:
-        """Give each of some columns a place in a buffer.
+        """Give each of some columns a place in the body of a message.
 
         Args:
             columns: Kind and field of each (`layout.GATHERED_…`).
             count: How many columns.
             notes: Receives `NOTE_WIDTH` numbers a column: `NOTE_VALIDITY`, `NOTE_DATA` and
-                `NOTE_BYTES`, where in the buffer each begins, in bytes; `NOTE_LENGTH`, how many
+                `NOTE_BYTES`, where in the body each begins, in bytes; `NOTE_LENGTH`, how many
                 bytes the last takes.
 
         Returns:
-            Length of the buffer in bytes; −1 if the bytes of a column exceed what 32-bit offsets
-            can hold.
+            Length of the body in bytes, a multiple of 64; −1 if the bytes of a column exceed what
+            32-bit offsets can hold.
         """
         c: cython.const[cython.longlong][::1] = columns
         n: cython.longlong[::1] = notes
@@ -166,14 +180,12 @@ class Gatherer:
                 n[base + layout.NOTE_VALIDITY] = place
                 place += _aligned(rows // 8 + 1)
                 n[base + layout.NOTE_DATA] = place
+                place += _aligned(_data_bytes(kind, rows))
                 length = 0
                 if kind >= layout.GATHERED_ENTRY_BYTES:
-                    place += _aligned(4 * (rows + 1))
                     length = self._length(kind, c[2 * k + 1])
                     if length > wire.MAX31:
                         break
-                else:
-                    place += _aligned(8 * rows)
                 n[base + layout.NOTE_BYTES] = place
                 n[base + layout.NOTE_LENGTH] = length
                 place += _aligned(length)
@@ -184,11 +196,10 @@ class Gatherer:
         columns: object,
         count: cython.Py_ssize_t,
         notes: object,
-        out8: object,
-        out32: object,
-        out64: object,
-    ) -> None:
-        """Fill columns that were measured.
+        out: object,
+        body: cython.Py_ssize_t,
+    ) -> int:
+        """Fill columns that were measured, and tell in the message where they stand.
 
         Args:
             columns: As they were measured.
@@ -196,29 +207,42 @@ class Gatherer:
             notes: Where their places are; receives, for each column, `NOTE_NULLS`, how many of its
                 values are absent, and `NOTE_ODD`: of times, how many a timestamp cannot hold; of
                 bytes, whether any is above 127.
-            out8: The buffer, as bytes.
-            out32: The same buffer, as 32-bit numbers.
-            out64: The same buffer, as 64-bit numbers.
+            out: The message, whose begin is set but for the numbers.
+            body: Where in it the body begins, in bytes, a multiple of 64.
+
+        Returns:
+            How many columns are odd.
         """
         c: cython.const[cython.longlong][::1] = columns
         n: cython.longlong[::1] = notes
         s: cython.longlong[::1] = self.segments
-        b: cython.uchar[::1] = out8
-        i: cython.int[::1] = out32
-        q: cython.longlong[::1] = out64
+        b: cython.uchar[::1] = out
         k: cython.Py_ssize_t
+        odd: cython.Py_ssize_t = 0
         if cython.compiled:
             self.a = cython.address(s[0])
+            kinds: cython.pointer[cython.const[cython.longlong]] = cython.address(c[0])
             note: cython.pointer[cython.longlong] = cython.address(n[0])
-            p8: cython.pointer[cython.uchar] = cython.address(b[0])
-            p32: cython.pointer[cython.int] = cython.address(i[0])
-            p64: cython.pointer[cython.longlong] = cython.address(q[0])
+            message: cython.pointer[cython.longlong] = cython.cast(
+                cython.pointer[cython.longlong], cython.address(b[0])
+            )
+            p8: cython.pointer[cython.uchar] = cython.address(b[0]) + body
+            p32: cython.pointer[cython.int] = cython.cast(cython.pointer[cython.int], p8)
+            p64: cython.pointer[cython.longlong] = cython.cast(cython.pointer[cython.longlong], p8)
+            size: cython.Py_ssize_t = b.shape[0]
         else:
             self.a = s
-            note, p8, p32, p64 = n, b, i, q
+            kinds, note, size = c, n, len(b)
+            message, p8 = b[:body].cast("q"), b[body:]
+            p32, p64 = p8.cast("i"), p8.cast("q")
         with cython.nogil:
             for k in range(count):
                 self._fill(c[2 * k], c[2 * k + 1], note, k * layout.NOTE_WIDTH, p8, p32, p64)
+                odd += note[k * layout.NOTE_WIDTH + layout.NOTE_ODD] != 0
+            message[ipc_message.BODY_BYTES] = size - body
+            message[ipc_message.ROWS] = self.count
+            self._tell_places(kinds, count, note, message)
+        return odd
 
     # What a column is made of
 
@@ -342,17 +366,25 @@ class Gatherer:
         p32: cython.pointer[cython.int],
         p64: cython.pointer[cython.longlong],
     ):
+        i: cython.Py_ssize_t
         place: cython.Py_ssize_t = note[base + layout.NOTE_DATA]
         validity: cython.Py_ssize_t = note[base + layout.NOTE_VALIDITY]
         note[base + layout.NOTE_NULLS] = 0
         note[base + layout.NOTE_ODD] = 0
         if kind == layout.GATHERED_BATCH_INDEXES:
             note[base + layout.NOTE_NULLS] = self._fill_indexes(p8, validity, p32, place // 4)
+        elif kind == layout.GATHERED_CONSTANTS:
+            for i in range(self.count):
+                p32[place // 4 + i] = cython.cast(cython.int, field) if cython.compiled else field
+        elif kind == layout.GATHERED_PROPERTIES:
+            # Without any, none were taken.
+            for i in range(self.count + 1):
+                p32[place // 4 + i] = self.ends[i] if self.items > 0 else 0
         elif kind >= layout.GATHERED_ENTRY_BYTES:
             self._fill_bytes(kind, field, note, base, p8, p32)
         else:
             self._fill_numbers(kind, field, p64, place // 8)
-            if kind != layout.GATHERED_ENTRY_NUMBERS:
+            if kind >= layout.GATHERED_ENTRY_TIMES:
                 self._make_times(
                     0 if kind == layout.GATHERED_ROW_TIMES else layout.NO_TIME,
                     note, base, p8, p64,
@@ -369,11 +401,12 @@ class Gatherer:
         out: cython.pointer[cython.longlong],
         place: cython.Py_ssize_t,
     ):
-        """Give each row one of its own numbers, or one of its entry."""
+        """Give each row one of its own numbers, or one of its entry, or its ledger's id."""
         i: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
         segment: cython.Py_ssize_t = 0
-        of_rows: cython.bint = kind == layout.GATHERED_ROW_TIMES
+        of_rows: cython.bint = kind in (layout.GATHERED_ROW_NUMBERS, layout.GATHERED_ROW_TIMES)
+        ledger_id: cython.longlong
         numbers: cython.pointer[cython.longlong] = self._numbers(
             kind, field if of_rows else layout.ROW_ENTRY
         )
@@ -381,6 +414,11 @@ class Gatherer:
         while i < self.count:
             t = self._table(segment)
             stop = self._stop(kind, segment)
+            if kind == layout.GATHERED_LEDGER_IDS:
+                ledger_id = self.a[segment + _LEDGER_ID]
+                while i < stop:
+                    out[place + i] = ledger_id
+                    i += 1
             while i < stop:
                 out[place + i] = (
                     numbers[i] if of_rows else t[numbers[i] * layout.ENTRY_WIDTH + field]
@@ -535,6 +573,53 @@ class Gatherer:
                 seen |= p8[i]
         note[base + layout.NOTE_ODD] = seen >> 7
 
+    # Telling
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.void)
+    def _tell_places(
+        self,
+        columns: cython.pointer[cython.const[cython.longlong]],
+        count: cython.Py_ssize_t,
+        notes: cython.pointer[cython.longlong],
+        message: cython.pointer[cython.longlong],
+    ):
+        """Write the nodes and buffers of a message (`FieldNode` and `Buffer` of Message.fbs)."""
+        k: cython.Py_ssize_t
+        base: cython.Py_ssize_t
+        kind: cython.longlong
+        rows: cython.longlong
+        node: cython.Py_ssize_t = ipc_message.NODES
+        place: cython.Py_ssize_t = node + 2 * count + 1
+        for k in range(count):
+            # The entries of a map, a struct of name and value, are a node more.
+            place += 2 * (columns[2 * k] == layout.GATHERED_PROPERTIES)
+        for k in range(count):
+            base = k * layout.NOTE_WIDTH
+            kind = columns[2 * k]
+            rows = self._values(kind)
+            message[node] = rows
+            message[node + 1] = notes[base + layout.NOTE_NULLS]
+            message[place] = notes[base + layout.NOTE_VALIDITY]
+            message[place + 1] = rows // 8 + 1
+            message[place + 2] = notes[base + layout.NOTE_DATA]
+            message[place + 3] = _data_bytes(kind, rows)
+            node += 2
+            place += 4
+            if kind == layout.GATHERED_PROPERTIES:
+                message[node] = self.items
+                message[node + 1] = 0
+                message[place] = notes[base + layout.NOTE_VALIDITY]
+                message[place + 1] = 0
+                node += 2
+                place += 2
+            elif kind >= layout.GATHERED_ENTRY_BYTES:
+                message[place] = notes[base + layout.NOTE_BYTES]
+                message[place + 1] = notes[base + layout.NOTE_LENGTH]
+                place += 2
+
 
 @cython.cfunc
 @cython.inline
@@ -544,3 +629,15 @@ class Gatherer:
 def _aligned(length: cython.longlong):
     """The next length, or the same, at whose end another region can begin."""
     return (length + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def _data_bytes(kind: cython.longlong, rows: cython.longlong):
+    """Length of the numbers of a column, or of its offsets."""
+    if kind < layout.GATHERED_BATCH_INDEXES:
+        return 8 * rows
+    return 4 * (rows + (kind >= layout.GATHERED_PROPERTIES))

@@ -17,7 +17,6 @@ from arrow_io.memory import allocate
 from arrow_io.messages import layout
 from arrow_io.messages._inflate_py import SCRATCH_WIDTH
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES, MAX_RATIO
-from arrow_io.messages.entry_run import int64_view
 
 if TYPE_CHECKING:
     from arrow_io.messages.entry_run import EntryRun
@@ -55,7 +54,7 @@ def decompress_bodies(
         The buffer, and the first entry that is not taken.
     """
     compression = run.number(first, layout.COMPRESSION)
-    _, result = int64_view(3)
+    result = array("q", bytes(8 * 3))
     builds.in_use.codecs.place_bodies(
         run.data,
         run.table,

@@ -1,22 +1,30 @@
-"""Columns made of rows: how each is gathered, and the Arrow arrays of all that are asked for."""
+"""Columns made of rows: how each is gathered, and the record batch of all that are asked for.
+
+The columns are gathered into one buffer that is an IPC message of Arrow's columnar format, so that
+one call makes the batch, however many columns it has: nothing is copied, and its columns share the
+buffer.
+"""
 
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from arrow_io.core import builds
+from arrow_io.core.ipc_message import message_begin
 from arrow_io.errors import CorruptEntryError
 from arrow_io.memory import allocate
 from arrow_io.messages import layout
-from arrow_io.messages.entry_run import int64_view
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from arrow_io.read_report import ReadReport
+
+_TEXT: Final = pa.string()
+PROPERTIES: Final = pa.map_(pa.string(), pa.string())
 
 
 class Gathered(NamedTuple):
@@ -37,62 +45,78 @@ class Gathering:
     """Some columns, which are gathered at once: for many, that takes hardly more than for one.
 
     Args:
-        columns: The columns.
+        columns: The name of each column, and how it is gathered.
 
     Attributes:
-        columns: The same.
+        schema: The schema of the record batches.
+        properties: The number of the column of the properties; None: it is not among them.
     """
 
-    def __init__(self, columns: Sequence[Gathered]) -> None:
-        self.columns = tuple(columns)
-        self._numbers = memoryview(array("q", [n for each in columns for n in each[:2]]))
+    def __init__(self, columns: Iterable[tuple[str, Gathered]]) -> None:
+        named = tuple(columns)
+        self.schema = pa.schema([pa.field(name, each.type) for name, each in named])
+        self._columns: list[Gathered] = []
+        self._places: list[int] = []  # of the columns in the batch, or of the one they are part of
+        self.properties: int | None = None
+        buffers = nodes = 0
+        for place, (_, each) in enumerate(named):
+            parts = [each]
+            if each.kind == layout.GATHERED_PROPERTIES:
+                self.properties = place
+                parts += _ENTRIES
+                # A map is a list of structs, which are a node with a buffer of their own.
+                nodes, buffers = nodes + 1, buffers + 1
+            self._columns += parts
+            self._places += [place] * len(parts)
+            nodes += len(parts)
+            buffers += sum(2 + (part.kind >= layout.GATHERED_ENTRY_BYTES) for part in parts)
+        self._numbers = memoryview(array("q", [n for each in self._columns for n in each[:2]]))
+        self._notes_bytes = 8 * layout.NOTE_WIDTH * len(self._columns)
+        self._begin = message_begin(nodes, buffers)
 
-    def arrays(
-        self,
-        gatherer: Any,  # noqa: ANN401 - of a module that has no types
-        count: int,
-        report: ReadReport,
-    ) -> tuple[list[pa.Array], list[Gathered]]:
-        """The arrays, which share one buffer.
+    def record_batch(self, gatherer: Any) -> tuple[pa.RecordBatch, list[tuple[int, Gathered]]]:  # noqa: ANN401 - of a module that has no types
+        """The record batch, as its bytes came.
 
         Args:
             gatherer: The `Gatherer` of the rows.
-            count: How many values each column has.
-            report: Counts the texts in which something was replaced.
 
         Returns:
-            The arrays; and those columns of times that have one which a timestamp cannot hold, in
-            whose place is a null.
+            The batch; and what is odd in it, as the number of a column and how that, or a part of
+            it, is gathered: text that is not all ASCII, which may not be UTF-8, and times of which
+            a timestamp cannot hold one, in whose place is a null.
 
         Raises:
             CorruptEntryError: The bytes of one column take more than 2 GiB together.
         """
-        columns = self.columns
-        _, notes = int64_view(layout.NOTE_WIDTH * len(columns))
-        size_bytes = gatherer.measure(self._numbers, len(columns), notes)
-        if size_bytes < 0:
+        count = len(self._columns)
+        notes = array("q", bytes(self._notes_bytes))
+        body_bytes = gatherer.measure(self._numbers, count, notes)
+        if body_bytes < 0:
             message = "the values of one record batch take more than 2 GiB"
             raise CorruptEntryError(message)
-        buffer = allocate(size_bytes)
+        begin = len(self._begin)
+        buffer = allocate(begin + body_bytes)
         view = memoryview(buffer).cast("B")
-        gatherer.fill(self._numbers, len(columns), notes, view, view.cast("i"), view.cast("q"))
-        noted = zip(*[iter(notes.tolist())] * layout.NOTE_WIDTH, strict=True)
-        arrays, beyond = [], []
-        for column, (validity, data, start, length, nulls, odd) in zip(columns, noted, strict=True):
-            buffers = [buffer.slice(validity, count // 8 + 1) if nulls else None]
-            if column.kind < layout.GATHERED_ENTRY_BYTES:
-                width = 4 if column.kind == layout.GATHERED_BATCH_INDEXES else 8
-                buffers.append(buffer.slice(data, width * count))
-            else:
-                buffers += buffer.slice(data, 4 * (count + 1)), buffer.slice(start, length)
-            values = pa.Array.from_buffers(column.type, count, buffers, nulls)
-            if odd and column.kind < layout.GATHERED_ENTRY_BYTES:
-                beyond.append(column)
-            arrays.append(valid_text(values, report) if odd and column.type == _TEXT else values)
-        return arrays, beyond
+        view[:begin] = self._begin
+        odd = gatherer.fill(self._numbers, count, notes, view, begin)
+        batch = pa.ipc.read_record_batch(buffer, self.schema)
+        return batch, self._odd(notes) if odd else []
+
+    def _odd(self, notes: array[int]) -> list[tuple[int, Gathered]]:
+        known = zip(
+            self._places, self._columns, notes[layout.NOTE_ODD :: layout.NOTE_WIDTH], strict=True
+        )
+        return [
+            (place, each)
+            for place, each, odd in known
+            if odd and (each.kind < layout.GATHERED_ENTRY_BYTES or each.type == _TEXT)
+        ]
 
 
-_TEXT = pa.string()
+_ENTRIES: Final = (
+    Gathered(layout.GATHERED_NAMES, 0, _TEXT),
+    Gathered(layout.GATHERED_VALUES, 0, _TEXT),
+)
 
 
 def as_text(values: pa.BinaryArray, report: ReadReport) -> pa.StringArray:

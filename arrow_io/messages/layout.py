@@ -104,22 +104,28 @@ ROW_PAYLOAD = 9
 """Position of the value; ABSENT if it is null."""
 ROW_WIDTH = 10
 
-# How the values of a column are gathered; what is behind `GATHERED_BATCH_INDEXES` is bytes.
+# How the values of a column are gathered: numbers of 64 bits, then of 32 bits, then bytes.
 GATHERED_ENTRY_NUMBERS = 0
-GATHERED_ENTRY_TIMES = 1
+GATHERED_ROW_NUMBERS = 1
+GATHERED_LEDGER_IDS = 2
+GATHERED_ENTRY_TIMES = 3
 """Milliseconds in the entry table, of which `NO_TIME` is none → microseconds."""
-GATHERED_ROW_TIMES = 2
+GATHERED_ROW_TIMES = 4
 """The same of the row table, where 0 is none."""
-GATHERED_BATCH_INDEXES = 3
-GATHERED_ENTRY_BYTES = 4
-GATHERED_ROW_BYTES = 5
-GATHERED_NAMES = 6
+GATHERED_BATCH_INDEXES = 5
+GATHERED_CONSTANTS = 6
+"""The same number for each row, which stands in place of the field."""
+GATHERED_PROPERTIES = 7
+"""Where the properties of each row begin; their names and values are the two columns behind it."""
+GATHERED_ENTRY_BYTES = 8
+GATHERED_ROW_BYTES = 9
+GATHERED_NAMES = 10
 """Names of properties; these and their values are as many as there are properties."""
-GATHERED_VALUES = 7
+GATHERED_VALUES = 11
 
 # What is noted of a column that is gathered.
 NOTE_VALIDITY = 0
-"""Where in the buffer its validity bits begin, in bytes; likewise the two below."""
+"""Where in the body its validity bits begin, in bytes; likewise the two below."""
 NOTE_DATA = 1
 NOTE_BYTES = 2
 NOTE_LENGTH = 3

@@ -7,9 +7,9 @@ Arrow arrays, one asked-for column at a time: a column that nobody asks for is n
 from __future__ import annotations
 
 import base64
+from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -21,29 +21,19 @@ from arrow_io.errors import CorruptEntryError, PulsarOffloadError
 from arrow_io.memory import allocate
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
-from arrow_io.messages.gathering import Gathered, Gathering
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.messages.gathering import Gathered, Gathering, valid_text
+from arrow_io.read_report import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from arrow_io.read_report import ReadReport
     from arrow_io.tally import Tally
 
 _T = TypeVar("_T")
 _Error = TypeVar("_Error", bound=PulsarOffloadError)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-PROPERTIES = pa.map_(pa.string(), pa.string())
-# Arrow imports pandas to make an array or a scalar of Python values.
-_NO_ENTRIES = pa.nulls(0, pa.struct([PROPERTIES.key_field, PROPERTIES.item_field]))
-
-_PROPERTY_TEXTS = Gathering(
-    [
-        Gathered(layout.GATHERED_NAMES, 0, pa.string()),
-        Gathered(layout.GATHERED_VALUES, 0, pa.string()),
-    ]
-)
-
 _SINGLE_PROPERTY_TAG = 0x22
 _BATCH_PROPERTY_TAG = 0x0A
 
@@ -96,7 +86,7 @@ class MessageColumns:
         self._buffer, self._rows = int64_view(capacity * layout.ROW_WIDTH)
         self._gatherer = builds.in_use.gathering.Gatherer(self._rows, capacity)
         self._segments: list[_Segment] = []
-        _, self._result = int64_view(5)
+        self._result = array("q", bytes(8 * 5))
 
     # Filling
 
@@ -172,7 +162,7 @@ class MessageColumns:
         if rows > 0:
             stop = self.count + rows
             self._segments.append(_Segment(self.count, stop, run, body, payload, property_tag))
-            self._gatherer.add(stop, run.table, run.data, body, payload)
+            self._gatherer.add(stop, run.ledger_id, run.table, run.data, body, payload)
             self.count = stop
 
     # Selecting
@@ -198,30 +188,67 @@ class MessageColumns:
 
     # Reading
 
-    def gathered(self, gathering: Gathering, tally: Tally) -> list[pa.Array]:
-        """Columns of all rows.
+    def gathered(self, gathering: Gathering, tally: Tally) -> pa.RecordBatch:
+        """Columns of all rows; if a name of a property stands twice in a row, the last value wins.
 
         Args:
             gathering: Which.
-            tally: Says whether a time that is no timestamp is raised, or counted in its report.
+            tally: Says whether what cannot be given is raised, or counted in its report, which
+                counts replaced texts too.
 
         Raises:
-            CorruptEntryError: A timestamp cannot hold a time (counted instead when salvaging); or
-                the bytes of a column take more than 2 GiB together.
+            CorruptEntryError: A timestamp cannot hold a time; or a property cannot be decoded (when
+                salvaging, both are counted: the message is given without the time, or without its
+                properties). Or the bytes of a column take more than 2 GiB together.
         """
-        arrays, beyond = gathering.arrays(self._gatherer, self.count, tally.report)
-        for column in beyond:
-            self._lose_times(column, tally)
-        return arrays
+        is_twice = gathering.properties is not None and self._find_properties(tally)
+        batch, odd = gathering.record_batch(self._gatherer)
+        is_text = False
+        for place, column in odd:
+            if column.kind < layout.GATHERED_ENTRY_BYTES:
+                self._lose_times(column, tally)
+            elif place == gathering.properties:
+                is_text = True
+            else:
+                batch = _with(batch, place, valid_text(batch.column(place), tally.report))
+        if gathering.properties is not None and (is_twice or is_text):
+            properties = _sound_properties(
+                batch.column(gathering.properties), tally.report, is_twice=is_twice
+            )
+            batch = _with(batch, gathering.properties, properties)
+        return batch
+
+    def _find_properties(self, tally: Tally) -> bool:
+        """Find the properties of each row; gives whether a name stands twice in one."""
+        counts = self._column(layout.ROW_PROPERTY_COUNT)
+        metadata = self._column(layout.ROW_METADATA)
+        total = builds.in_use.columns.total(counts, self.count)
+        if total == 0:
+            return False
+        _, names = int64_view(total)
+        _, values = int64_view(total)
+        ends = memoryview(allocate(4 * (self.count + 1))).cast("i")
+        ends[0] = found = row = 0
+        result = self._result
+        is_many = False
+        for segment in self._segments:
+            while row < segment.stop:
+                builds.in_use.columns.read_properties(
+                    segment.body, segment.property_tag, metadata, counts, row, segment.stop, found,
+                    names, values, ends, result,
+                )  # fmt: skip
+                row, found, error, many, _ = result
+                is_many = is_many or bool(many)
+                if error:
+                    tally.lose(Unit.MESSAGE, self.error(row, error))
+                    row += 1
+                    ends[row] = found
+        self._gatherer.take_properties(names, values, ends, found)
+        return is_many
 
     def ledger_ids(self) -> pa.Int64Array:
         """The ledger id of each row."""
-        if len({segment.run.ledger_id for segment in self._segments}) == 1:
-            return repeated(self._segments[0].run.ledger_id, pa.int64(), self.count)
-        return pa.concat_arrays(
-            repeated(each.run.ledger_id, pa.int64(), each.stop - each.start)
-            for each in self._segments
-        )
+        return self._gathered(Gathered(layout.GATHERED_LEDGER_IDS, 0, pa.int64()))
 
     def row_numbers(self, field: int) -> pa.Int64Array:
         """One number of each row (field `ROW_…`)."""
@@ -250,8 +277,8 @@ class MessageColumns:
 
     def _gathered(self, column: Gathered) -> pa.Array:
         """A column in which nothing can be lost."""
-        (values,), _ = Gathering([column]).arrays(self._gatherer, self.count, ReadReport())
-        return values
+        batch, _ = Gathering([("", column)]).record_batch(self._gatherer)
+        return batch.column(0)
 
     def _lose_times(self, column: Gathered, tally: Tally) -> None:
         of_rows = column.kind == layout.GATHERED_ROW_TIMES
@@ -308,50 +335,6 @@ class MessageColumns:
                 yield row, end, version
                 row = end
 
-    def properties(self, tally: Tally) -> pa.MapArray:
-        """The properties of each row; if a name stands twice in a row, the last value wins.
-
-        Raises:
-            CorruptEntryError: A property cannot be decoded (when salvaging, the message is given
-                without its properties, and this is counted); or all take more than 2 GiB together.
-        """
-        counts = self._column(layout.ROW_PROPERTY_COUNT)
-        metadata = self._column(layout.ROW_METADATA)
-        total = builds.in_use.columns.total(counts, self.count)
-        if total == 0:
-            no_offsets = pa.py_buffer(bytes(4 * (self.count + 1)))
-            return pa.Array.from_buffers(
-                PROPERTIES, self.count, [None, no_offsets], 0, children=[_NO_ENTRIES]
-            )
-        _, names = int64_view(total)
-        _, values = int64_view(total)
-        buffer = allocate(4 * (self.count + 1))
-        offsets = memoryview(buffer).cast("i")
-        offsets[0] = found = row = 0
-        result = self._result
-        is_many = False
-        for segment in self._segments:
-            while row < segment.stop:
-                builds.in_use.columns.read_properties(
-                    segment.body, segment.property_tag, metadata, counts, row, segment.stop, found,
-                    names, values, offsets, result,
-                )  # fmt: skip
-                row, found, error, many, _ = result
-                is_many = is_many or bool(many)
-                if error:
-                    tally.lose(Unit.MESSAGE, self.error(row, error))
-                    row += 1
-                    offsets[row] = found
-        self._gatherer.take_properties(names, values, offsets, found)
-        list_offsets = pa.Array.from_buffers(pa.int32(), self.count + 1, [None, buffer])
-        replaced = tally.report.replaced_texts
-        texts, _ = _PROPERTY_TEXTS.arrays(self._gatherer, found, tally.report)
-        # Names that were different bytes may have become the same text.
-        if is_many or tally.report.replaced_texts > replaced:
-            list_offsets, kept = last_of_equal(list_offsets, texts[0])
-            texts = [each.take(kept) for each in texts]
-        return pa.MapArray.from_arrays(list_offsets, *texts)
-
     def error(self, row: int, code: int) -> CorruptEntryError:
         """The typed error for what is wrong with a row."""
         return self.locate(CorruptEntryError(layout.REASONS[code]), row)
@@ -388,6 +371,24 @@ def _start(segment: _Segment) -> int:
     return segment.start
 
 
+def _with(batch: pa.RecordBatch, place: int, values: pa.Array) -> pa.RecordBatch:
+    """The same record batch with another column."""
+    return batch.set_column(place, batch.schema.field(place), values)
+
+
+def _sound_properties(
+    properties: pa.MapArray, report: ReadReport, *, is_twice: bool
+) -> pa.MapArray:
+    """Properties of which some are not ASCII, or some rows have a name twice."""
+    offsets, came = properties.offsets, [properties.keys, properties.items]
+    texts = [valid_text(each, report) for each in came]
+    # Names that were different bytes may have become the same text.
+    if is_twice or texts[0] is not came[0]:
+        offsets, kept = last_of_equal(offsets, texts[0])
+        texts = [each.take(kept) for each in texts]
+    return pa.MapArray.from_arrays(offsets, *texts)
+
+
 def last_of_equal(offsets: pa.Int32Array, names: pa.Array) -> tuple[pa.Int32Array, pa.Int64Array]:
     """Keep only the last of the entries of a list that have the same name.
 
@@ -405,13 +406,3 @@ def last_of_equal(offsets: pa.Int32Array, names: pa.Array) -> tuple[pa.Int32Arra
         kept.extend({known[i]: i for i in range(start, stop)}.values())
         thinned.append(len(kept))
     return pa.array(thinned, pa.int32()), pa.array(kept, pa.int64())
-
-
-def repeated(value: object, type_: pa.DataType, count: int) -> pa.Array:
-    """The same value `count` times: a slice of an array that is shared."""
-    return _repeated(value, type_, 1 << max(0, count - 1).bit_length()).slice(0, count)
-
-
-@lru_cache(maxsize=64)
-def _repeated(value: object, type_: pa.DataType, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, type_), count)

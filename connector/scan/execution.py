@@ -21,7 +21,7 @@ from connector.scan.entry_stream import EntryStream
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from arrow_io.columns import Origin, Projection
+    from arrow_io.columns import Assembly
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.storage.ranges import ByteSpan
@@ -113,16 +113,16 @@ class RowGiver:
     """Makes the rows of a topic that were found those that are given: any number of threads may.
 
     Attributes:
-        origin: The topic.
         options: How entries become rows.
+        every: All columns that are given.
         looked_at: The columns that the filter looks at; none without a filter.
         others: The columns that are given besides.
     """
 
-    origin: Origin
     options: ReadOptions
-    looked_at: Projection
-    others: Projection
+    every: Assembly
+    looked_at: Assembly
+    others: Assembly
 
     @classmethod
     def of(cls, read: TopicRead) -> RowGiver:
@@ -131,10 +131,10 @@ class RowGiver:
         looked_at = () if options.row_filter is None else options.row_filter.columns
         others = [name for name in options.projection.schema.names if name not in looked_at]
         return cls(
-            read.origin,
             options,
-            options.filterable.select(looked_at),
-            options.projection.select(others),
+            options.projection.assembly(read.origin),
+            options.filterable.select(looked_at).assembly(read.origin),
+            options.projection.select(others).assembly(read.origin),
         )
 
     def give(self, rows: MessageColumns, tally: Tally) -> pa.RecordBatch | None:
@@ -149,20 +149,20 @@ class RowGiver:
         return batch
 
     def _batch(self, rows: MessageColumns, tally: Tally) -> pa.RecordBatch | None:
-        options, origin = self.options, self.origin
+        options = self.options
         kept = options.bounds.kept(rows)
         if kept is not None:
             rows = rows.keep(kept)
         if not rows.count or options.row_filter is None:
-            return options.projection.record_batch(rows, origin, tally) if rows.count else None
-        decoded = self.looked_at.record_batch(rows, origin, tally)
+            return self.every.record_batch(rows, tally) if rows.count else None
+        decoded = self.looked_at.record_batch(rows, tally)
         kept = options.row_filter.kept(decoded)
         if len(kept) < rows.count:
             rows, decoded = rows.keep(kept), decoded.take(kept)
         if not rows.count:
             return None
-        others = self.others.record_batch(rows, origin, tally)
-        if len(self.others.columns) == len(options.projection.columns):
+        others = self.others.record_batch(rows, tally)
+        if others.num_columns == len(options.projection.columns):
             return others
         columns = dict(zip(decoded.schema.names, decoded.columns, strict=True))
         columns |= zip(others.schema.names, others.columns, strict=True)

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from arrow_io.columns import Origin
 from arrow_io.messages import layout
-from arrow_io.messages.message_columns import repeated
 from connector.scan import skipping
 from connector.scan.passing import passing
 from connector.scan.segment_lookup import STRETCH, sum_of, unread_segments
@@ -174,7 +173,7 @@ def _written_at_other_times(topic: TopicLedgers, asked: Asked, slack: timedelta)
         return frozenset()
     ids, first, last = (pa.array(each, pa.int64()) for each in zip(*times, strict=True))
     told = {"ledger_id": ids, "min_publish_time": first, "max_publish_time": last}
-    told |= dict.fromkeys(("chunks", "encrypted", "damaged"), repeated(0, pa.int64(), len(ids)))
+    told |= dict.fromkeys(("chunks", "encrypted", "damaged"), pa.repeat(0, len(ids)))
     nothing = pa.nulls(len(ids))
     ledgers = pa.table(
         [told.get(each.name, nothing).cast(each.type) for each in LEDGER_SCHEMA],

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.messages.key_filters import filters_with
-from arrow_io.messages.message_columns import repeated
 from connector.scan.passing import Cell
 from connector.scan.topic_read import EntryRange
 
@@ -212,7 +211,7 @@ def _joined_cells(cells: Iterable[Cell]) -> list[Cell]:
 
 def _between(cell: Cell, low: pa.Array, high: pa.Array) -> pa.BooleanArray:
     """Whether no `low` is below the lower bound of a cell, and no `high` above its upper bound."""
-    held = repeated(value=True, type_=pa.bool_(), count=len(low))
+    held = _same(low, value=True)
     if cell.least is not None:
         held = pc.and_kleene(held, pc.greater_equal(low, cell.least))
     if cell.greatest is not None:
@@ -324,8 +323,8 @@ def _microseconds(segments: pa.Table, name: str) -> pa.Int64Array:
     return column(segments, name).cast(pa.int64())
 
 
-def _same(segments: pa.Table, *, value: bool) -> pa.BooleanArray:
-    return repeated(value, pa.bool_(), segments.num_rows)
+def _same(segments: pa.Table | pa.Array, *, value: bool) -> pa.BooleanArray:
+    return pa.repeat(value, len(segments))
 
 
 def _any(segments: pa.Table, answers: Iterable[pa.BooleanArray]) -> pa.BooleanArray:

@@ -84,7 +84,8 @@ def _of_rows(origin: Origin, runs: Sequence[EntryRun]) -> SegmentRow:
     """What is known of the messages of entries none of which is `_UNTOLD`."""
     tally = Tally()
     reader = MessageReader(runs, _NEEDS, tally)
-    batches = [_LOOKED_AT.record_batch(rows, origin, tally) for rows in reader]
+    assembly = _LOOKED_AT.assembly(origin)
+    batches = [assembly.record_batch(rows, tally) for rows in reader]
     table = pa.Table.from_batches(batches, _LOOKED_AT.schema)
     found: SegmentRow = {"messages": table.num_rows}
     for name, column in _TIMES.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -11,8 +12,7 @@ from hypothesis import strategies as st
 
 from arrow_io.core import builds
 from arrow_io.messages import layout
-from arrow_io.messages.gathering import Gathered, Gathering
-from arrow_io.read_report import ReadReport
+from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering
 from tests.support.builds import BUILDS, using_build
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ _ROWS = st.builds(
     st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=20)), max_size=3).map(tuple),
 )
 _COLUMNS = [
+    Gathered(layout.GATHERED_LEDGER_IDS, 0, pa.int64()),
+    Gathered(layout.GATHERED_CONSTANTS, -1, pa.int32()),
+    Gathered(layout.GATHERED_PROPERTIES, 0, PROPERTIES),
+    Gathered(layout.GATHERED_ROW_NUMBERS, layout.ROW_SEQUENCE_ID, pa.int64()),
     Gathered(layout.GATHERED_ENTRY_NUMBERS, layout.ENTRY_ID, pa.int64()),
     Gathered(layout.GATHERED_ENTRY_TIMES, layout.PUBLISH_TIME, _TIMESTAMP),
     Gathered(layout.GATHERED_ROW_TIMES, layout.ROW_EVENT_TIME, _TIMESTAMP),
@@ -54,8 +58,6 @@ _COLUMNS = [
     Gathered(layout.GATHERED_ENTRY_BYTES, layout.PRODUCER_NAME, pa.string()),
     Gathered(layout.GATHERED_ROW_BYTES, layout.ROW_KEY, pa.string()),
     Gathered(layout.GATHERED_ROW_BYTES, layout.ROW_PAYLOAD, pa.binary()),
-    Gathered(layout.GATHERED_NAMES, 0, pa.binary()),
-    Gathered(layout.GATHERED_VALUES, 0, pa.binary()),
 ]
 
 
@@ -76,14 +78,16 @@ class _Buffer:
         return memoryview(self._data)
 
 
-def _gathered(segments: Sequence[Sequence[_Row]], columns: Sequence[Gathered]) -> list[pa.Array]:
-    """Columns of rows in segments, each of which has four buffers of its own."""
+def _gathered(
+    segments: Sequence[Sequence[_Row]], columns: Sequence[Gathered]
+) -> tuple[pa.RecordBatch, list[tuple[int, Gathered]]]:
+    """Columns of rows in segments, each of which has four buffers of its own; and what is odd."""
     count = sum(map(len, segments))
     rows = array("q", bytes(8 * max(1, count) * layout.ROW_WIDTH))
     gatherer = builds.in_use.gathering.Gatherer(memoryview(rows), max(1, count))
     names, values, ends = array("q"), array("q"), array("i", [0])
     row = 0
-    for segment in segments:
+    for number, segment in enumerate(segments):
         data, body, payload = _Buffer(), _Buffer(), _Buffer()
         table = array("q", bytes(8 * layout.ENTRY_WIDTH * len(segment)))
         for entry, each in enumerate(segment):
@@ -91,38 +95,55 @@ def _gathered(segments: Sequence[Sequence[_Row]], columns: Sequence[Gathered]) -
             table[base + layout.ENTRY_ID] = 100 + row
             table[base + layout.PUBLISH_TIME] = each.publish_time
             table[base + layout.PRODUCER_NAME] = data.put(each.producer)
-            for field, number in (
+            for field, told in (
                 (layout.ROW_ENTRY, entry),
+                (layout.ROW_SEQUENCE_ID, 1000 + row),
                 (layout.ROW_EVENT_TIME, each.event_time),
                 (layout.ROW_BATCH_INDEX, each.batch_index),
                 (layout.ROW_KEY, body.put(each.key)),
                 (layout.ROW_PAYLOAD, payload.put(each.value)),
             ):
-                rows[field * max(1, count) + row] = number
+                rows[field * max(1, count) + row] = told
             names.extend(body.put(name) for name, _ in each.properties)
             values.extend(body.put(value) for _, value in each.properties)
             ends.append(len(names))
             row += 1
-        gatherer.add(row, memoryview(table), data.view, body.view, payload.view)
-    items = len(names)
-    gatherer.take_properties(*(memoryview(each) for each in (names, values, ends)), items)
-    of_rows = [each for each in columns if each.kind < layout.GATHERED_NAMES]
-    of_items = [each for each in columns if each.kind >= layout.GATHERED_NAMES]
-    found, beyond = Gathering(of_rows).arrays(gatherer, count, ReadReport())
-    every = [each for segment in segments for each in segment]
-    assert {each.field for each in beyond} == {
-        field
-        for field, times, absent in (
-            (layout.PUBLISH_TIME, [each.publish_time for each in every], layout.NO_TIME),
-            (layout.ROW_EVENT_TIME, [each.event_time for each in every], 0),
-        )
-        if any(time != absent and abs(time) > _MOST for time in times)
+        gatherer.add(row, number, memoryview(table), data.view, body.view, payload.view)
+    if names:
+        found = (memoryview(each) for each in (names, values, ends))
+        gatherer.take_properties(*found, len(names))
+    return Gathering([(f"{n}", each) for n, each in enumerate(columns)]).record_batch(gatherer)
+
+
+def _odd_fields(rows: Sequence[_Row]) -> set[int]:
+    """The fields of the columns that are to be looked at, by the rows."""
+    texts: dict[int, list[bytes | None]] = {
+        layout.PRODUCER_NAME: [each.producer for each in rows],
+        layout.ROW_KEY: [each.key for each in rows],
+        0: [text for each in rows for pair in each.properties for text in pair],
     }
-    return found + Gathering(of_items).arrays(gatherer, items, ReadReport())[0]
+    times = {
+        layout.PUBLISH_TIME: (layout.NO_TIME, [each.publish_time for each in rows]),
+        layout.ROW_EVENT_TIME: (0, [each.event_time for each in rows]),
+    }
+    return {
+        field for field, values in texts.items() if any(not (v or b"").isascii() for v in values)
+    } | {
+        field
+        for field, (absent, values) in times.items()
+        if any(time != absent and abs(time) > _MOST for time in values)
+    }
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode(errors="replace")
+def _as_came(values: pa.Array) -> list[object]:
+    """Values of a column; what may not be UTF-8 as bytes, times as numbers."""
+    if values.type == PROPERTIES:
+        names, texts = (each.cast(pa.binary()).to_pylist() for each in (values.keys, values.items))
+        pairs = list(zip(names, texts, strict=True))
+        return [tuple(pairs[i:j]) for i, j in pairwise(values.offsets.to_pylist())]
+    if values.type == _TIMESTAMP:
+        return list(values.cast(pa.int64()).to_pylist())
+    return list((values.cast(pa.binary()) if values.type == pa.string() else values).to_pylist())
 
 
 def _microseconds(time: int, absent: int) -> int | None:
@@ -135,28 +156,43 @@ def _microseconds(time: int, absent: int) -> int | None:
 )
 def test_columns_are_gathered_from_all_segments(segments: list[list[_Row]], build: str) -> None:
     """Each value comes from the buffer of its own segment; what is none, or odd, is null."""
-    with using_build(build):
-        arrays = _gathered(segments, _COLUMNS)
-
-    for each in arrays:
-        each.validate(full=True)
     every = [each for segment in segments for each in segment]
-    told = [
-        (each.cast(pa.int64()) if each.type == _TIMESTAMP else each).to_pylist() for each in arrays
-    ]
-    assert told == [
+    with using_build(build):
+        batch, odd = _gathered(segments, _COLUMNS)
+
+    batch.validate()
+    assert {column.field for _, column in odd} == _odd_fields(every)
+    assert all(_COLUMNS[place] == each or place == 2 for place, each in odd)
+    assert [_as_came(each) for each in batch.columns] == [
+        [number for number, segment in enumerate(segments) for _ in segment],
+        [-1 for _ in every],
+        [each.properties for each in every],
+        [1000 + n for n in range(len(every))],
         [100 + n for n in range(len(every))],
         [_microseconds(each.publish_time, layout.NO_TIME) for each in every],
         [_microseconds(each.event_time, 0) for each in every],
         [None if each.batch_index < 0 else each.batch_index for each in every],
-        [_text(each.producer) for each in every],
-        [_text(each.key) for each in every],
+        [each.producer for each in every],
+        [each.key for each in every],
         [each.value for each in every],
-        [name for each in every for name, _ in each.properties],
-        [value for each in every for _, value in each.properties],
     ]
 
 
-def test_arrays_of_no_columns() -> None:
-    """Nothing is gathered if nothing is asked for."""
-    assert _gathered([], []) == []
+@given(
+    rows=st.lists(_ROWS, min_size=1, max_size=12),
+    columns=st.lists(st.sampled_from(_COLUMNS), max_size=12),
+    build=st.sampled_from([*BUILDS]),
+)
+def test_message_is_as_arrow_writes_it(
+    rows: list[_Row], columns: list[Gathered], build: str
+) -> None:
+    """Any columns, none too, are the record batch that Arrow's own writer makes of their arrays."""
+    with using_build(build):
+        batch, _ = _gathered([rows], columns)
+
+    written = pa.ipc.read_record_batch(batch.serialize(), batch.schema)
+    assert batch.num_rows == written.num_rows == len(rows)
+    assert batch.equals(written)
+    assert [each.null_count for each in batch.columns] == [
+        sum(value is None for value in _as_came(each)) for each in batch.columns
+    ]

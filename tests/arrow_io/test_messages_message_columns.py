@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import layout
 from arrow_io.messages.gathering import as_text
-from arrow_io.messages.message_columns import MessageColumns, repeated
+from arrow_io.messages.message_columns import MessageColumns
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.tally import Tally
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Framing, Message, encode_entry
-from tests.support.runs import batch_indexes, entry_run
+from tests.support.runs import batch_indexes, entry_run, properties_of
 
 if TYPE_CHECKING:
     from arrow_io.messages.entry_run import EntryRun
@@ -56,7 +56,7 @@ def _all_columns(runs: list[EntryRun]) -> MessageColumns:
 
 
 def _told(columns: MessageColumns) -> list[tuple[object, ...]]:
-    properties = columns.properties(Tally())
+    properties = properties_of(columns)
     return list(
         zip(
             columns.ledger_ids().to_pylist(),
@@ -186,7 +186,7 @@ def test_bad_property_is_an_error_with_its_place(*, batched: bool) -> None:
     columns = _all_columns([entry_run([_with_bad_property(batched=batched)], ledger_id=9)])
 
     with pytest.raises(CorruptEntryError, match="a property of the message") as caught:
-        columns.properties(Tally())
+        properties_of(columns)
 
     assert (caught.value.ledger_id, caught.value.entry_id) == (9, 0)
     assert caught.value.batch_index == (1 if batched else None)
@@ -199,7 +199,7 @@ def test_bad_property_costs_its_message_the_properties() -> None:
     single = encode_entry([Message(properties=(("x", "y"),))], batched=False)
     runs = [entry_run([single, _with_bad_property(batched=True), single])]
 
-    properties = _all_columns(runs).properties(tally)
+    properties = properties_of(_all_columns(runs), tally)
 
     assert properties.to_pylist() == [
         [("x", "y")],
@@ -223,7 +223,7 @@ def test_many_properties_between_few(*, batched: bool) -> None:
         else [encode_entry([each], batched=False) for each in messages]
     )
 
-    properties = _all_columns([entry_run(entries)]).properties(Tally())
+    properties = properties_of(_all_columns([entry_run(entries)]))
 
     assert [dict(row) for row in properties.to_pylist()] == [{"a": "2"}, dict(many), {}]
     assert [len(row) for row in properties.to_pylist()] == [1, 100, 0]
@@ -263,11 +263,3 @@ def test_any_bytes_become_valid_text(values: list[bytes | None], build: str) -> 
     assert text.to_pylist() == [
         value if value is None else value.decode(errors="replace") for value in values
     ]
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 1000])
-def test_repeated_values(count: int) -> None:
-    """The same value, as often as asked; values that look alike are told apart by their type."""
-    assert repeated(1, pa.int32(), count).equals(pa.array([1] * count, pa.int32()))
-    assert repeated(1, pa.int64(), count).equals(pa.array([1] * count, pa.int64()))
-    assert repeated("t", pa.string(), count).equals(pa.array(["t"] * count, pa.string()))

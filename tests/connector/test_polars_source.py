@@ -11,9 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from polars.testing import assert_frame_equal
 
-from arrow_io.columns import Origin, Projection
-from arrow_io.messages import layout
-from arrow_io.messages.message_columns import MessageColumns
+from arrow_io.columns import Assembly
 from arrow_io.storage.trace import RequestTrace
 from connector import TopicDataset, open_topic
 from connector.engines.polars_source import PolarsFilter
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from arrow_io.core.builds import Build
-    from arrow_io.messages.gathering import Gathering
+    from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.tally import Tally
 
 _TOPIC: Final = golden_topic("multi-ledger")
@@ -65,22 +63,15 @@ class Decoded:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
     """A spy on the reader."""
     made = Decoded()
-    gathered, record_batch = MessageColumns.gathered, Projection.record_batch
+    record_batch = Assembly.record_batch
 
-    def spy_on_values(rows: MessageColumns, gathering: Gathering, tally: Tally) -> list[pa.Array]:
-        values = layout.GATHERED_ROW_BYTES, layout.ROW_PAYLOAD
-        has_values = values in {(each.kind, each.field) for each in gathering.columns}
-        made.value_rows += rows.count * has_values
-        return gathered(rows, gathering, tally)
+    def spy(assembly: Assembly, rows: MessageColumns, tally: Tally) -> pa.RecordBatch:
+        batch = record_batch(assembly, rows, tally)
+        made.projections.add(frozenset(batch.schema.names))
+        made.value_rows += rows.count * ("__value__" in batch.schema.names)
+        return batch
 
-    def spy_on_columns(
-        projection: Projection, rows: MessageColumns, origin: Origin, tally: Tally
-    ) -> pa.RecordBatch:
-        made.projections.add(frozenset(projection.schema.names))
-        return record_batch(projection, rows, origin, tally)
-
-    monkeypatch.setattr(MessageColumns, "gathered", spy_on_values)
-    monkeypatch.setattr(Projection, "record_batch", spy_on_columns)
+    monkeypatch.setattr(Assembly, "record_batch", spy)
     return made
 
 

@@ -101,7 +101,7 @@ def decode(random: Random) -> int:
     rows = 0
     try:
         for columns in MessageReader([entry_run(some)], Needs(), tally):
-            batch = _columns(topic).record_batch(columns, Origin(), tally)
+            batch = _columns(topic).assembly(Origin()).record_batch(columns, tally)
             batch.validate(full=True)
             rows += batch.num_rows
     except PulsarOffloadError:

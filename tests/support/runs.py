@@ -10,7 +10,7 @@ from arrow_io.core import builds
 from arrow_io.format.entry_frame import write_entry
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
-from arrow_io.messages.gathering import Gathered, Gathering
+from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering
 from arrow_io.tally import Tally
 
 if TYPE_CHECKING:
@@ -59,5 +59,10 @@ def runs_of(
 def batch_indexes(columns: MessageColumns) -> pa.Int32Array:
     """The batch index of each row; null if it was not batched."""
     indexes = Gathered(layout.GATHERED_BATCH_INDEXES, layout.ROW_BATCH_INDEX, pa.int32())
-    (values,) = columns.gathered(Gathering([indexes]), Tally())
-    return values
+    return columns.gathered(Gathering([("", indexes)]), Tally()).column(0)
+
+
+def properties_of(columns: MessageColumns, tally: Tally | None = None) -> pa.MapArray:
+    """The properties of each row."""
+    properties = Gathered(layout.GATHERED_PROPERTIES, 0, PROPERTIES)
+    return columns.gathered(Gathering([("", properties)]), tally or Tally()).column(0)
