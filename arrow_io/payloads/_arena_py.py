@@ -28,16 +28,19 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
+    from cython.cimports.arrow_io.core import _ipc_message as ipc_message
     from cython.cimports.arrow_io.core._bits import copy, is_utf8, same, word
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.libc.string import memcpy, memset
 else:
+    from arrow_io.core import ipc_message
     from arrow_io.payloads import tables
 
 _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _MAX63 = cython.declare(cython.ulonglong, 0x7FFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 _EIGHT_PLACES = cython.declare(cython.ulonglong, 0x0102040810204080)
+_EIGHT_ONES = cython.declare(cython.ulonglong, 0x0101010101010101)
 _SECOND_NANOSECONDS = cython.declare(cython.longlong, 10**9)
 # So many of them are in range as nanoseconds.
 _PLAIN_SECONDS = cython.declare(cython.longlong, 1 << 33)
@@ -774,13 +777,17 @@ class Arena:
 
 
 def lay_out(
-    nodes: cython.longlong[::1], count: cython.Py_ssize_t, guard_bytes: cython.Py_ssize_t
+    nodes: cython.longlong[::1],
+    count: cython.Py_ssize_t,
+    first: cython.Py_ssize_t,
+    guard_bytes: cython.Py_ssize_t,
 ) -> int:
     """Give the regions of each node their places in an arena, by its capacities.
 
     Args:
         nodes: The nodes; receive the places.
         count: How many there are.
+        first: Where the first region may begin, a multiple of 64.
         guard_bytes: How many bytes are to stand before and behind each region, a multiple of 64.
 
     Returns:
@@ -791,7 +798,7 @@ def lay_out(
     storage: cython.longlong
     width: cython.longlong
     places: cython.longlong
-    place: cython.longlong = _ALIGNMENT + guard_bytes
+    place: cython.longlong = first + guard_bytes
     with cython.nogil:
         for node in range(count):
             at = node * tables.NODE_WIDTH
@@ -929,84 +936,87 @@ def _blank(
         p[place * width : (place + count) * width] = bytes(count * width)
 
 
-def pack_flags(
-    bytes_: cython.const[cython.uchar][::1],
-    place: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
-    bits: cython.uchar[::1],
-) -> None:
-    """Write flags as Arrow keeps booleans.
-
-    Args:
-        bytes_: The arena.
-        place: Where the flags stand in it, a byte each, 0 or 1.
-        count: How many there are.
-        bits: Receives a bit for each, the first as the lowest of its byte; at least a byte long.
-    """
-    if cython.compiled:
-        p: cython.pointer[cython.const[cython.uchar]] = cython.address(bytes_[0])
-        q: cython.pointer[cython.uchar] = cython.address(bits[0])
-    else:
-        p = bytes_
-        q = bits
-    with cython.nogil:
-        _pack_flags(p, place, count, q, 0)
-
-
-def pack_validity(
-    bytes_: cython.const[cython.uchar][::1],
+def make_message(
+    bytes_: cython.uchar[::1],
+    words: cython.longlong[::1],
     nodes: cython.const[cython.longlong][::1],
     counts: cython.const[cython.longlong][::1],
-    count: cython.Py_ssize_t,
-    bits: cython.uchar[::1],
-    places: cython.longlong[::1],
+    booleans: cython.const[cython.uchar][::1],
+    message: cython.Py_ssize_t,
+    body: cython.Py_ssize_t,
 ) -> None:
-    """Write which values of all nodes are null, as Arrow keeps it.
+    """Make of a filled arena the message that its columns are the body of; it takes no more values.
 
     Args:
-        bytes_: The arena.
-        nodes: Its nodes.
-        counts: How many values each has.
-        count: How many nodes there are.
-        bits: Receives a bit for each value of a node, from a multiple of 64 bytes on; has as many
-            for each node, and at least a byte.
-        places: Receives where in `bits` those of each node begin; `ABSENT`: none of them is null.
+        bytes_: The arena, in which the message's begin is set but for the numbers.
+        words: The same as 64-bit numbers.
+        nodes: Its nodes, numbered as the arrays of a message are: before those inside them.
+        counts: How many values each has, then how many bytes each has.
+        booleans: Of each node, whether its values are flags, which become bits.
+        message: Where the message begins, in bytes, a multiple of 8.
+        body: Where its body begins.
     """
     node: cython.Py_ssize_t
-    place: cython.Py_ssize_t = 0
-    valid: cython.Py_ssize_t
+    count: cython.Py_ssize_t = booleans.shape[0] if cython.compiled else len(booleans)
+    length: cython.Py_ssize_t = bytes_.shape[0] if cython.compiled else len(bytes_)
+    begin: cython.Py_ssize_t = message // 8
+    array: cython.Py_ssize_t = begin + ipc_message.NODES
+    buffer: cython.Py_ssize_t = array + 2 * count + 1
+    at: cython.Py_ssize_t
+    place: cython.Py_ssize_t
+    values: cython.Py_ssize_t
+    storage: cython.longlong
+    width: cython.longlong
     if cython.compiled:
-        p: cython.pointer[cython.const[cython.uchar]] = cython.address(bytes_[0])
-        q: cython.pointer[cython.uchar] = cython.address(bits[0])
+        p: cython.pointer[cython.uchar] = cython.address(bytes_[0])
+        w: cython.pointer[cython.longlong] = cython.address(words[0])
     else:
-        p = bytes_
-        q = bits
+        p, w = bytes_, words
     with cython.nogil:
+        w[begin + ipc_message.BODY_BYTES] = length - body
+        w[begin + ipc_message.ROWS] = counts[0]
         for node in range(count):
-            valid = nodes[node * tables.NODE_WIDTH + tables.VALID]
-            if _pack_flags(p, valid, counts[node], q, place):
-                places[node] = tables.ABSENT
+            at = node * tables.NODE_WIDTH
+            storage = nodes[at + tables.STORAGE]
+            values = counts[node]
+            place = nodes[at + tables.VALID]
+            w[array] = values
+            w[array + 1] = values - _pack_flags(p, place, values)
+            w[buffer] = place - body
+            w[buffer + 1] = (values + 7) // 8
+            array += 2
+            buffer += 2
+            if storage == tables.STRUCT:
+                continue
+            width = _width(storage)
+            place = nodes[at + tables.DATA] * width
+            w[buffer] = place - body
+            if booleans[node] != 0:
+                _pack_flags(p, place, values)
+                w[buffer + 1] = (values + 7) // 8
+            elif storage == tables.VARIABLE or storage == tables.LIST:
+                w[buffer + 1] = width * (values + 1)
             else:
-                places[node] = place
-                place += (counts[node] + 511) // 512 * 64
+                w[buffer + 1] = width * values
+            buffer += 2
+            if storage == tables.VARIABLE:
+                w[buffer] = nodes[at + tables.BYTES] - body
+                w[buffer + 1] = counts[count + node]
+                buffer += 2
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.returns(cython.bint)
+@cython.returns(cython.Py_ssize_t)
 def _pack_flags(
-    p: cython.pointer[cython.const[cython.uchar]],
-    place: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
-    q: cython.pointer[cython.uchar],
-    start: cython.Py_ssize_t,
+    p: cython.pointer[cython.uchar], place: cython.Py_ssize_t, count: cython.Py_ssize_t
 ):
-    """Write `count` flags from `p[place]` on as bits from `q[start]` on; whether all are set."""
+    """Make bits of `count` flags, a byte each, in place; gives how many are set."""
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
     eight: cython.ulonglong
-    all_of_them: cython.ulonglong = 0xFF
+    found: cython.Py_ssize_t = 0
     whole: cython.Py_ssize_t = count // 8
     rest: cython.int = count % 8
     for i in range(whole):
@@ -1014,17 +1024,16 @@ def _pack_flags(
             eight = word(p + place + 8 * i)
         else:
             eight = int.from_bytes(p[place + 8 * i : place + 8 * i + 8], "little")
-        # Each flag comes to its place in the highest byte of the product.
-        eight = ((eight * _EIGHT_PLACES) & _MASK64) >> 56
-        q[start + i] = eight
-        all_of_them &= eight
+        # The highest byte of a product is the sum of the flags, or each flag in its place.
+        found += ((eight * _EIGHT_ONES) & _MASK64) >> 56
+        p[place + i] = ((eight * _EIGHT_PLACES) & _MASK64) >> 56
     if rest > 0:
         eight = 0
         for k in range(rest):
+            found += p[place + 8 * whole + k]
             eight |= p[place + 8 * whole + k] << k
-        q[start + whole] = eight
-        all_of_them &= eight | 0xFF << rest
-    return all_of_them == 0xFF
+        p[place + whole] = eight
+    return found
 
 
 def has_equal_texts(

@@ -342,10 +342,9 @@ class _Shapes:
             ]
             return record_shape(name, fields, type_)
         if type_.kind in {"array", "map"}:
-            item = self.shape(
-                "" if type_.kind == "array" else "value", type_.item, around, depth + 1
-            )
-            if type_.kind == "array":
+            is_map = type_.kind == "map"
+            item = self.shape("value" if is_map else "", type_.item, around, depth + 1 + is_map)
+            if not is_map:
                 return array_shape(name, item, type_)
             return map_shape(name, scalar("key", pa.string()), item, type_)
         shape = scalar(name, arrow_type(type_, self._time_unit), type_)

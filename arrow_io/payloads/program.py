@@ -7,6 +7,9 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from arrow_io.core.ipc_message import message_begin
 from arrow_io.lazy import cached_property
 from arrow_io.payloads import tables
 
@@ -69,6 +72,22 @@ class Program:
     def storages(self) -> tuple[int, ...]:
         """How the values of each node are kept."""
         return self.nodes[tables.STORAGE :: tables.NODE_WIDTH]
+
+    @cached_property
+    def message_begin(self) -> bytes:
+        """What stands before the arena's regions, so that they are the body of a message."""
+        buffers = {tables.STRUCT: 1, tables.VARIABLE: 3}
+        return message_begin(self.node_count, sum(buffers.get(each, 2) for each in self.storages))
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of that message: one column, which is the shape."""
+        return pa.schema([pa.field("", self.shape.type)])
+
+    @cached_property
+    def booleans(self) -> bytes:
+        """Of each node, whether its values are booleans."""
+        return bytes(pa.types.is_boolean(each.type) for each in self.shape.walk())
 
     @cached_property
     def varying(self) -> tuple[int, ...]:

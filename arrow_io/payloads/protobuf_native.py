@@ -181,12 +181,12 @@ class _Shapes:
         if is_map(field):
             key, value = entry_fields(field)
             key_shape, value_shape = (
-                replace(self._single(name, each, around, depth + 1), if_missing=_default(each))
+                replace(self._single(name, each, around, depth + 2), if_missing=_default(each))
                 for name, each in (("key", key), ("value", value))
             )
             return replace(map_(field.name, key_shape, value_shape, field), if_missing="")
         if field.is_repeated:
-            item = self._single("", field, around, depth)
+            item = self._single("", field, around, depth + 1)
             return replace(array_shape(field.name, item, field), if_missing="")
         shape = self._single(field.name, field, around, depth)
         return shape if field.has_presence else replace(shape, if_missing=_default(field))

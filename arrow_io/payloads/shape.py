@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from arrow_io.errors import SchemaError
+from arrow_io.lazy import cached_property
 from arrow_io.payloads import tables
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ UNITS = {"us": 10**6, "ns": 10**9}
 """Units a second of the columns whose Pulsar type counts nanoseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shape:
     """One Arrow type, and what it is made of.
 
@@ -54,6 +55,11 @@ class Shape:
         for child in self.children:
             yield child, below
             below += sum(1 for _ in child.walk())
+
+    @cached_property
+    def has_maps(self) -> bool:
+        """Whether it is a map, or has one inside."""
+        return any(pa.types.is_map(each.type) for each in self.walk())
 
     @property
     def is_record(self) -> bool:
@@ -129,7 +135,8 @@ class Budget:
     """
 
     MAX_FIELDS = 20_000
-    MAX_DEPTH = 64
+    MAX_DEPTH = 62
+    """Arrow reads messages of 63 levels of arrays; an entry of a map is a level too."""
 
     def __init__(self) -> None:
         self._fields = 0

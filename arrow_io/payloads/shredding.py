@@ -11,14 +11,13 @@ import pyarrow as pa
 from arrow_io.core import builds
 from arrow_io.errors import SchemaError
 from arrow_io.memory import allocate
-from arrow_io.messages.entry_run import int64_view
 from arrow_io.messages.message_columns import last_of_equal
 from arrow_io.payloads import tables
 from arrow_io.payloads.program import POWERS_OF_TEN
 from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from types import ModuleType
 
     from arrow_io.payloads.program import Program
@@ -32,7 +31,8 @@ _GROWTHS = (2.0, 1.25)
 
 There is no third: each growth copies the arena, so that it must make room for many payloads.
 """
-_ALIGNMENT = 64
+_SCRATCH_BYTES = 64
+"""Before the message, whose regions begin at multiples of 64."""
 WITH_OFFSETS = frozenset({tables.VARIABLE, tables.LIST})
 _LEAST_BYTES = 256
 
@@ -81,13 +81,14 @@ class Shredding:
         self._nodes = numbers[:width]
         self._counts = numbers[width : width + 4 * count]
         self._result = numbers[width + 4 * count :]
+        self._first = _SCRATCH_BYTES + len(program.message_begin)
         # With the program, so that its id stays its own.
         self._runs: dict[int, tuple[Program, Any]] = {}
         self._expect(payload_bytes, program.habits)
-        size_bytes = self._arena.lay_out(self._nodes, count, self.guard_bytes)
+        size_bytes = self._lay_out()
         if size_bytes > MAX_EXPECTED_BYTES:
             self._expect(payload_bytes, {})
-            size_bytes = self._arena.lay_out(self._nodes, count, self.guard_bytes)
+            size_bytes = self._lay_out()
         if size_bytes > MAX_ARENA_BYTES:
             message = (
                 f"{counted(rows, 'row')} of {counted(count, 'field')}, nested ones included,"
@@ -141,9 +142,17 @@ class Shredding:
         for node in self._program.varying:
             values, used = self._counts[node], self._counts[count + node]
             self._program.habits[node] = (values / rows, used / rows)
-        bits, places = self._validity()
-        values, _ = self._array(self._program.shape, 0, bits, places)
-        return values
+        program = self._program
+        whole, words = self._views[0], self._views[3]
+        whole[_SCRATCH_BYTES : self._first] = program.message_begin
+        self._arena.make_message(
+            whole, words, self._nodes, self._counts, program.booleans, _SCRATCH_BYTES, self._first
+        )
+        message = self._buffer.slice(_SCRATCH_BYTES)
+        values = pa.ipc.read_record_batch(message, program.schema).column(0)
+        if not program.shape.has_maps:
+            return values
+        return _with_last_of_equal(values, program.shape, self._arena)
 
     # The arena
 
@@ -168,6 +177,13 @@ class Shredding:
             if self._storages[node] == tables.VARIABLE:
                 capacity = min(int(rows * bytes_ * 1.1), 4 * payload_bytes)
                 self._nodes[start + tables.BYTES_CAPACITY] = capacity + _LEAST_BYTES
+
+    def _lay_out(self) -> int:
+        """Give the regions their places; gives the length of the arena in bytes."""
+        size: int = self._arena.lay_out(
+            self._nodes, self._program.node_count, self._first, self.guard_bytes
+        )
+        return size
 
     def _run(self, program: Program) -> Any:  # noqa: ANN401 - of a module that has no types
         known = self._runs.get(id(program))
@@ -215,9 +231,7 @@ class Shredding:
         before, places = self._nodes.tolist(), self._regions_in_use()
         for factor in _GROWTHS:
             self._make_room(factor)
-            size_bytes = self._arena.lay_out(
-                self._nodes, self._program.node_count, self.guard_bytes
-            )
+            size_bytes = self._lay_out()
             if size_bytes <= MAX_ARENA_BYTES:
                 self._move(size_bytes, places)
                 return True
@@ -292,74 +306,49 @@ class Shredding:
             ]
         return regions
 
-    # Arrow
-
-    def _array(
-        self, shape: Shape, node: int, bits: pa.Buffer, places: Sequence[int]
-    ) -> tuple[pa.Array, int]:
-        """The array of a node, and the number of the node behind it.
-
-        Args:
-            shape: Its shape.
-            node: Its number.
-            bits: Which values of each node are null.
-            places: Where in `bits` those of each node begin; `ABSENT`: none of them is null.
-        """
-        start = node * tables.NODE_WIDTH
-        count = self._counts[node]
-        data = self._nodes[start + tables.DATA]
-        is_whole = places[node] == tables.ABSENT
-        validity = None if is_whole else bits.slice(places[node], -(-count // 8))
-        children = []
-        behind = node + 1
-        for child in shape.children:
-            below, behind = self._array(child, behind, bits, places)
-            children.append(below)
-        width = tables.WIDTHS[shape.storage]
-        if shape.storage == tables.STRUCT:
-            buffers = [validity]
-        elif shape.storage == tables.VARIABLE:
-            used = self._counts[self._program.node_count + node]
-            offsets = self._buffer.slice(4 * data, 4 * (count + 1))
-            place = self._nodes[start + tables.BYTES]
-            buffers = [validity, offsets, self._buffer.slice(place, used)]
-        elif shape.storage == tables.BYTE and pa.types.is_boolean(shape.type):
-            buffers = [validity, self._bits(data, count)]
-        else:
-            length = width * (count + (shape.storage == tables.LIST))
-            buffers = [validity, self._buffer.slice(width * data, length)]
-        values = pa.Array.from_buffers(shape.type, count, buffers, children=children)
-        if shape.storage == tables.LIST and pa.types.is_map(shape.type):
-            values = _without_equal_keys(values, self._arena)
-        return values, behind
-
-    def _validity(self) -> tuple[pa.Buffer, list[int]]:
-        """Which values of all nodes are null, and where those of each node begin."""
-        count = self._program.node_count
-        counts = self._counts[:count]
-        bits = allocate(max(1, sum([-(-each // 512) for each in counts]) * _ALIGNMENT))
-        _, places = int64_view(count)
-        self._arena.pack_validity(
-            self._views[0], self._nodes, counts, count, memoryview(bits).cast("B"), places
-        )
-        return bits, places.tolist()
-
-    def _bits(self, place: int, count: int) -> pa.Buffer:
-        """Flags as Arrow keeps booleans."""
-        bits = allocate(max(1, -(-count // 8)))
-        self._arena.pack_flags(self._views[0], place, count, memoryview(bits).cast("B"))
-        return bits
-
 
 def _numbers(numbers: Iterable[int]) -> array[int]:
     return array("q", numbers)
 
 
-def _without_equal_keys(maps: pa.MapArray, arena: ModuleType) -> pa.MapArray:
-    """Keep only the last of a map's entries with the same key, as every language's map does.
+def _with_last_of_equal(values: pa.Array, shape: Shape, arena: ModuleType) -> pa.Array:
+    """Keep only the last of the entries of a map with the same key, as every language's map does.
 
-    The whole of `maps` is looked at, so it must not be a slice.
+    Args:
+        values: Values of a shape, or of a part of it, and not a slice of them.
+        shape: The shape.
+        arena: The module of the core that compares keys.
     """
+    if pa.types.is_map(values.type):
+        (entries,) = shape.children
+        children = [values.keys, _with_last_of_equal(values.items, entries.children[1], arena)]
+        if children[1] is not values.items:
+            values = _map_of(values, values.buffers()[1], children)
+        return _without_equal_keys(values, arena)
+    is_struct = pa.types.is_struct(values.type)
+    changed = False
+    children = []
+    for number, below in enumerate(shape.children):
+        before = values.field(number) if is_struct else values.values
+        children.append(_with_last_of_equal(before, below, arena) if below.has_maps else before)
+        changed = changed or children[-1] is not before
+    if not changed:
+        return values
+    own = values.buffers()[: 1 if is_struct else 2]
+    return pa.Array.from_buffers(values.type, len(values), own, children=children)
+
+
+def _map_of(maps: pa.MapArray, offsets: pa.Buffer, columns: list[pa.Array]) -> pa.MapArray:
+    """Maps with other entries: keys and values."""
+    fields = [maps.type.key_field, maps.type.item_field]
+    entries = pa.StructArray.from_arrays(columns, fields=fields)
+    return pa.Array.from_buffers(
+        maps.type, len(maps), [maps.buffers()[0], offsets], children=[entries]
+    )
+
+
+def _without_equal_keys(maps: pa.MapArray, arena: ModuleType) -> pa.MapArray:
+    """The same for the entries of the maps themselves."""
     keys = maps.keys if pa.types.is_string(maps.type.key_type) else maps.keys.cast(pa.string())
     _, offsets, data = keys.buffers()
     bounds = maps.buffers()[1]
@@ -371,13 +360,5 @@ def _without_equal_keys(maps: pa.MapArray, arena: ModuleType) -> pa.MapArray:
     ):
         return maps
     thinned, kept = last_of_equal(maps.offsets, keys)
-    entries = pa.StructArray.from_arrays(
-        [maps.keys.take(kept), maps.items.take(kept)],
-        fields=[maps.type.key_field, maps.type.item_field],
-    )
-    return pa.Array.from_buffers(
-        maps.type,
-        len(maps),
-        [maps.buffers()[0], thinned.buffers()[1]],
-        children=[entries],
-    )
+    columns = [maps.keys.take(kept), maps.items.take(kept)]
+    return _map_of(maps, thinned.buffers()[1], columns)

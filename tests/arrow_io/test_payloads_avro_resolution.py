@@ -9,7 +9,7 @@ import json
 import struct
 from array import array
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,6 +34,9 @@ from tests.support.avro_payloads import (
     value_of,
 )
 from tests.support.payloads import avro, record, shredded_alike
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _UTC_MS = {"type": "long", "logicalType": "timestamp-millis"}
 
@@ -322,17 +325,28 @@ def test_deep_records_inside_themselves() -> None:
         assert found.rows[0] is not None
 
 
-def test_the_deepest_schema_can_be_read() -> None:
-    """What the bound of schemas lets through, the bound of payloads does too."""
+@pytest.mark.parametrize(
+    ("around", "levels", "begin", "expected_around"),
+    [
+        (array_of, 1, avro_long(1), lambda value: [value]),
+        (map_of, 2, avro_long(1) + sized(b"k"), lambda value: {"k": value}),
+    ],
+    ids=["array", "map"],
+)
+def test_the_deepest_schema_can_be_read(
+    around: Callable[[Any], Any], levels: int, begin: bytes, expected_around: Callable[[Any], Any]
+) -> None:
+    """What the bound of schemas lets through, those of payloads and of Arrow do too."""
     schema: Any = "int"
-    for _ in range(Budget.MAX_DEPTH):
-        schema = array_of(schema)
-    payload = avro_long(1) * Budget.MAX_DEPTH + avro_long(7) + b"\0" * Budget.MAX_DEPTH
     expected: Any = 7
-    for _ in range(Budget.MAX_DEPTH):
-        expected = [expected]
+    times = Budget.MAX_DEPTH // levels
+    for _ in range(times):
+        schema, expected = around(schema), expected_around(expected)
+    payload = begin * times + avro_long(7) + b"\0" * times
 
     assert value_of(schema, payload) == expected
+    with pytest.raises(SchemaError, match=f"more than {Budget.MAX_DEPTH} deep"):
+        value_of(around(schema), payload)
 
 
 def test_projection() -> None:

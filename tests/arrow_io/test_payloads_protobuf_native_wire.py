@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from arrow_io.errors import SchemaError
 from arrow_io.payloads import tables
 from arrow_io.payloads.protobuf_native import protobuf_shape
+from arrow_io.payloads.shape import Budget
 from arrow_io.payloads.shredding import Misfit
 from tests.support.protobuf_files import ENUM, data_of, file_of, nested, read, sized
 from tests.support.protobuf_payloads import (
@@ -367,6 +368,29 @@ def test_depth(around: int, number: int) -> None:
                 library_class(data).FromString(payload)
         else:
             assert found == [library_value(library_class(data).FromString(payload))]
+
+
+def test_deepest_lists_of_messages() -> None:
+    """Messages of lists of each other are read as deep as schemas may nest; one deeper is not."""
+    most = Budget.MAX_DEPTH // 2
+    for depth in (most, most + 1):
+        inner = {
+            f"M{n}": {"m": nested(f"t.M{n + 1}", label=_F.LABEL_REPEATED)} for n in range(1, depth)
+        }
+        file = file_of(
+            M={"m": nested("t.M1", label=_F.LABEL_REPEATED)}, **inner, **{f"M{depth}": {}}
+        )
+        if depth > most:
+            with pytest.raises(SchemaError, match="deep"):
+                read(file)
+            continue
+        payload = b""
+        for _ in range(depth):
+            payload = sized(1, payload)
+        expected: Any = True
+        for _ in range(depth):
+            expected = {"m": [expected]}
+        assert read(file, payload) == [expected]
 
 
 def test_endless_groups() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from array import array
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
+from arrow_io.core.ipc_message import message_begin
 from arrow_io.errors import SchemaError
 from arrow_io.payloads import shredding, tables
 from arrow_io.payloads.shredding import Misfit
@@ -269,45 +270,36 @@ def test_schema_too_wide_for_a_record_batch() -> None:
         GuardedShredding(program, 65_536, 8 << 20)
 
 
-@pytest.mark.parametrize("place", [0, 3])
-@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 21])
-def test_flags_become_bits(build: Build, count: int, place: int) -> None:
-    """Each flag has its bit, wherever the flags begin and end."""
-    arena = build.payloads("arena")
-    for unset in (None, *range(count)):
-        flags = [index != unset for index in range(count)]
-        bits = bytearray(b"\xff" * max(1, -(-count // 8)))
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 21, 513])
+def test_arena_becomes_a_message(build: Build, count: int) -> None:
+    """Each value and each null has its bit, wherever the null is, or if there is none."""
+    schema = pa.schema([("number", pa.int8()), ("flag", pa.bool_())])
+    begin = message_begin(2, 4)
+    room = 64 * (count // 64 + 1)
+    for null in {None, *range(min(count, 21)), *range(count)[-1:]}:
+        valid = [row != null for row in range(count)]
+        flags = [row % 3 == 0 for row in range(count)]
+        regions = [valid, [row % 100 for row in range(count)], [True] * count, flags]
+        arena = bytearray(begin) + b"".join(bytes(each).ljust(room, b"\xff") for each in regions)
+        nodes = array("q", bytes(2 * 8 * tables.NODE_WIDTH))
+        places = array("q", range(len(begin), len(arena), room))
+        nodes[tables.VALID :: tables.NODE_WIDTH] = places[::2]
+        nodes[tables.DATA :: tables.NODE_WIDTH] = places[1::2]
 
-        arena.pack_flags(bytes(place) + bytes(flags) + b"\0", place, count, bits)
+        build.payloads("arena").make_message(
+            memoryview(arena),
+            memoryview(arena).cast("q"),
+            nodes,
+            array("q", [count] * 2 + [0] * 2),
+            bytes([0, 1]),
+            0,
+            len(begin),
+        )
 
-        assert list(bits) == (_bits(flags) or [0xFF])
-
-
-def _bits(flags: Sequence[bool]) -> list[int]:
-    return [
-        sum(flag << k for k, flag in enumerate(flags[at : at + 8]))
-        for at in range(0, len(flags), 8)
-    ]
-
-
-@pytest.mark.parametrize("unset", [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
-@pytest.mark.parametrize("count", [1, 8, 511, 512, 513])
-def test_validity_of_all_nodes(build: Build, count: int, unset: tuple[int, ...]) -> None:
-    """Only nodes that have a null have bits, each from a multiple of 64 bytes on."""
-    flags = [[node not in unset or row != count // 2 for row in range(count)] for node in range(3)]
-    nodes = array("q", bytes(3 * 8 * tables.NODE_WIDTH))
-    nodes[tables.VALID :: tables.NODE_WIDTH] = array("q", [count * node for node in range(3)])
-    bits = bytearray(b"\xff" * 64 * 3 * -(-count // 512))
-    places = array("q", [7] * 3)
-
-    build.payloads("arena").pack_validity(
-        bytes(chain.from_iterable(flags)), nodes, array("q", [count] * 3), 3, bits, places
-    )
-
-    room = 64 * -(-count // 512)
-    assert list(places) == [
-        unset.index(node) * room if node in unset else tables.ABSENT for node in range(3)
-    ]
-    for node in unset:
-        place = places[node]
-        assert list(bits[place : place + -(-count // 8)]) == _bits(flags[node])
+        batch = pa.ipc.read_record_batch(pa.py_buffer(arena), schema)
+        batch.validate(full=True)
+        assert batch.column("number").to_pylist() == [
+            row % 100 if row != null else None for row in range(count)
+        ]
+        assert batch.column("flag").to_pylist() == flags
+        assert [each.null_count for each in batch.columns] == [count - sum(valid), 0]

@@ -49,6 +49,12 @@ class GuardedShredding(Shredding):
         super().append_null(program)
         self.check()
 
+    def finish(self) -> pa.Array:
+        """Take the values, and look at the guards."""
+        values = super().finish()
+        self.check()
+        return values
+
     def check(self) -> None:
         """Fail if anything was written beside the regions."""
         whole = self._views[0]
@@ -62,7 +68,7 @@ class GuardedShredding(Shredding):
 
     def _take(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
         buffer, views = super()._take(size_bytes)
-        place = _SCRATCH_BYTES
+        place = _SCRATCH_BYTES + len(self._program.message_begin)
         self._gaps = []
         for start, stop in (*self._regions(), (len(views[0]), len(views[0]))):
             assert start - place >= self.guard_bytes or start == stop
