@@ -31,7 +31,7 @@ class MeasuredThreads:
         name: The ledger, and what is read of it.
         speed_up: How many times as fast two threads are as one, by the clock.
         cpu_ratio: CPU time of the two, divided by twice that of one.
-        locked: The part of its CPU time that one thread holds Python's lock, at the most.
+        locked: The part of its time that one thread holds Python's lock, at the most.
     """
 
     name: str
@@ -77,25 +77,35 @@ def _times(action: Callable[[], None], count: int) -> tuple[float, float]:
 
 
 def _locked(action: Callable[[], None]) -> float:
-    """The part of the CPU time that is spent outside of calls which give up the lock."""
+    """The part of the time that is spent outside of calls which give up the lock.
+
+    By the clock, of a single thread: to ask for its CPU time is a call of the system, which would
+    take about as long as what stands between two calls of the core.
+    """
     with _watched() as unlocked:
-        start = time.thread_time()
+        start = time.perf_counter()
         action()
-        return 1 - sum(unlocked) / (time.thread_time() - start)
+        return 1 - sum(unlocked) / (time.perf_counter() - start)
 
 
 @contextmanager
 def _watched() -> Iterator[list[float]]:
-    """Note the CPU time of each call of the core, and of ZSTD's, while the context lasts."""
+    """Note the time of each call of the core, and of ZSTD's, while the context lasts."""
     unlocked: list[float] = []
+    under_way: list[object] = []
 
     def watch(function: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*args: object) -> object:
-            start = time.thread_time()
+            if under_way:
+                # It is a part of what is noted already.
+                return function(*args)
+            under_way.append(function)
+            start = time.perf_counter()
             try:
                 return function(*args)
             finally:
-                unlocked.append(time.thread_time() - start)
+                unlocked.append(time.perf_counter() - start)
+                under_way.clear()
 
         return watched
 
