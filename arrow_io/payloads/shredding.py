@@ -320,21 +320,28 @@ def _with_last_of_equal(values: pa.Array, shape: Shape, arena: ModuleType) -> pa
         arena: The module of the core that compares keys.
     """
     if pa.types.is_map(values.type):
-        (entries,) = shape.children
-        children = [values.keys, _with_last_of_equal(values.items, entries.children[1], arena)]
-        if children[1] is not values.items:
-            values = _map_of(values, values.buffers()[1], children)
+        _, below = shape.children[0].children
+        if below.has_maps:
+            before = values.items
+            items = _with_last_of_equal(before, below, arena)
+            if items is not before:
+                values = _map_of(values, values.buffers()[1], [values.keys, items])
         return _without_equal_keys(values, arena)
-    is_struct = pa.types.is_struct(values.type)
-    changed = False
-    children = []
+    is_list = pa.types.is_list(values.type)
+    changed: dict[int, pa.Array] = {}
     for number, below in enumerate(shape.children):
-        before = values.field(number) if is_struct else values.values
-        children.append(_with_last_of_equal(before, below, arena) if below.has_maps else before)
-        changed = changed or children[-1] is not before
+        if below.has_maps:
+            before = values.values if is_list else values.field(number)
+            after = _with_last_of_equal(before, below, arena)
+            if after is not before:
+                changed[number] = after
     if not changed:
         return values
-    own = values.buffers()[: 1 if is_struct else 2]
+    children = [
+        changed[number] if number in changed else values.field(number)
+        for number in range(len(shape.children))
+    ]
+    own = values.buffers()[: 2 if is_list else 1]
     return pa.Array.from_buffers(values.type, len(values), own, children=children)
 
 

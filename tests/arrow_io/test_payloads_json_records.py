@@ -159,6 +159,30 @@ def test_lists_and_maps() -> None:
     assert value_of_text(array_of(map_of(map_of("int"))), nested) == [{"a": {"c": 4}}, None]
 
 
+@pytest.mark.parametrize("twice", ["none", "inner", "outer", "both"])
+def test_equal_keys_inside_maps_and_lists(twice: str) -> None:
+    """In maps of maps in records in lists, the last of equal keys counts; nothing else moves."""
+    inner = map_of("int")
+    schema = record(
+        ("n", "int"),
+        ("l", array_of(record(("m", map_of(inner)), ("s", "string"), name="S"))),
+        ("m", inner),
+    )
+    below = '{"x":1,"x":2,"y":3}' if twice in {"inner", "both"} else '{"x":2,"y":3}'
+    above = '"a":{"z":9},' if twice in {"outer", "both"} else ""
+    text = (
+        f'{{"n":4,"l":[{{"m":{{{above}"b":{{}},"a":{below}}},"s":"t"}},{{"m":{{}},"s":"u"}}],'
+        '"m":{"k":5}}'
+    )
+
+    expected = {
+        "n": 4,
+        "l": [{"m": {"b": {}, "a": {"x": 2, "y": 3}}, "s": "t"}, {"m": {}, "s": "u"}],
+        "m": {"k": 5},
+    }
+    assert rows_of_text(schema, text, text) == [expected, expected]
+
+
 def test_null_everywhere() -> None:
     """A null is taken for any type, as Jackson does."""
     kinds: list[object] = ["null", "boolean", "int", "double", "bytes", "string", ["int", "string"]]
