@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from arrow_io.storage.range_stream import RangeStream
 
 _MAX_TABLE_ENTRIES = 4096
-_RUN_BYTES = 4 << 20
-"""About how many bytes of entries are taken together: no fewer than a request asks for."""
+_RUN_BYTES = 2 << 20
+"""About how many bytes of entries are taken together: what a core's second-level cache holds."""
 _REMEMBERED_DISTANCE_BYTES = 1 << 20
 _STOPPED = {
     layout.PADDING: "padding, or the next block, where the entry must stand",
