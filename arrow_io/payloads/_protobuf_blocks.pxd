@@ -23,14 +23,17 @@ cdef extern from *:
         uint64_t ends = ~pulsar_offload_protobuf_block(from) & UINT64_C(0x8080808080808080);
         return ends == 0 ? 0 : (__builtin_ctzll(ends) >> 3) + 1;
     }
+    /* The number in the bytes of a word before the first that has one of the `ends` set, and this byte. */
+    static inline uint64_t pulsar_offload_protobuf_join(uint64_t word, uint64_t ends) {
+        word = pulsar_offload_protobuf_pairs(word & (ends ^ (ends - 1)));
+        word = (word & UINT64_C(0x00003FFF00003FFF)) | (word >> 2 & UINT64_C(0x0FFFC0000FFFC000));
+        return (word & UINT64_C(0x000000000FFFFFFF)) | (word >> 4 & UINT64_C(0x00FFFFFFF0000000));
+    }
     static inline int pulsar_offload_protobuf_number(const unsigned char* from, long long* number) {
         uint64_t word = pulsar_offload_protobuf_block(from);
         uint64_t ends = ~word & UINT64_C(0x8080808080808080);
         if (ends == 0) return 0;
-        word = pulsar_offload_protobuf_pairs(word & (ends ^ (ends - 1)));
-        word = (word & UINT64_C(0x00003FFF00003FFF)) | (word >> 2 & UINT64_C(0x0FFFC0000FFFC000));
-        word = (word & UINT64_C(0x000000000FFFFFFF)) | (word >> 4 & UINT64_C(0x00FFFFFFF0000000));
-        *number = (long long)word;
+        *number = (long long)pulsar_offload_protobuf_join(word, ends);
         return (__builtin_ctzll(ends) >> 3) + 1;
     }
     static inline int pulsar_offload_protobuf_eight(const unsigned char* from, int* to) {
@@ -82,3 +85,210 @@ cdef extern from *:
     # two. There is room for eight.
     int take_numbers "pulsar_offload_protobuf_numbers"(
         const unsigned char* at, long long n, int* to) noexcept nogil
+
+# The steps of `Shredder`: one field of protobuf's read in each message of a group, in C, so that each
+# kind of field has a loop of its own, without branches that could be guessed wrong. Of a message
+# there are four numbers: where it is read, where it ends, its row, and the members of its oneof.
+#
+# Sixteen bytes behind the end of each message may be read. A message is never read on behind its end:
+# what a field has is compared with what remains before the message is taken further.
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define PULSAR_OFFLOAD_INLINE static inline __attribute__((always_inline))
+    #define PULSAR_OFFLOAD_SELDOM(what) __builtin_expect(what, 0)
+    #else
+    #define PULSAR_OFFLOAD_INLINE static inline
+    #define PULSAR_OFFLOAD_SELDOM(what) (what)
+    #endif
+    /* More than any message has. */
+    #define PULSAR_OFFLOAD_TOO_MANY (1LL << 40)
+    /* A number of up to ten bytes, and how many it has; 0: it has more. */
+    static int pulsar_offload_step_number(const unsigned char* at, uint64_t* number) {
+        int count = 0;
+        *number = 0;
+        for (; count < 10; count++) {
+            *number |= (uint64_t)(at[count] & 0x7F) << 7 * count;
+            if (at[count] < 0x80) return count + 1;
+        }
+        return 0;
+    }
+    /* Take a message on behind the field of a step; 0 if it is damaged. `here` is whether the field is
+       there, `value` the number, or how many bytes end where the message goes on. What stands in place
+       of a field that is not there is anything, so no branch looks at it but for what is rare. */
+    PULSAR_OFFLOAD_INLINE int pulsar_offload_step(
+            const unsigned char* p, long long* message, long long tag, long long mask, int kind,
+            long long size, long long* here, uint64_t* value) {
+        const unsigned char* at = p + message[0];
+        long long bytes = kind == 1 ? 8 : 4;
+        *here = size == 1
+            ? at[0] == (unsigned char)tag
+            : (pulsar_offload_protobuf_block(at) & (uint64_t)mask) == (uint64_t)tag;
+        at += size;
+        if (kind == 2) {
+            *value = at[0];
+            bytes = 1 + at[0];
+        } else {
+            *value = pulsar_offload_protobuf_block(at);
+        }
+        if (kind == 5) *value &= UINT64_C(0xFFFFFFFF);
+        if (kind == 0) {
+            uint64_t ends = ~*value & UINT64_C(0x8080808080808080);
+            if (PULSAR_OFFLOAD_SELDOM(ends == 0)) {
+                bytes = pulsar_offload_step_number(at, value);
+                if (bytes == 0) bytes = PULSAR_OFFLOAD_TOO_MANY;
+            } else {
+                *value = pulsar_offload_protobuf_join(*value, ends);
+                bytes = (__builtin_ctzll(ends) >> 3) + 1;
+            }
+        }
+        bytes = (size + bytes) & -*here;
+        if (kind == 2 && PULSAR_OFFLOAD_SELDOM(bytes > size + 0x80)) {
+            bytes = pulsar_offload_step_number(at, value);
+            if (bytes == 0 || bytes > 5) bytes = PULSAR_OFFLOAD_TOO_MANY;
+            bytes += size + (long long)(*value & UINT64_C(0x7FFFFFFFF));
+        }
+        if (PULSAR_OFFLOAD_SELDOM(message[0] + bytes > message[1])) {
+            /* Behind the end of a message there may be what looks like its field. */
+            *here = 0;
+            return message[0] >= message[1];
+        }
+        message[0] += bytes;
+        return 1;
+    }
+    PULSAR_OFFLOAD_INLINE long long pulsar_offload_step_over(
+            const unsigned char* p, long long* group, long long count, const long long* step,
+            int kind, long long size) {
+        const long long tag = step[1], mask = step[2];
+        long long found = 0, here = 0;
+        uint64_t value = 0;
+        for (; count > 0; count--, group += 4) {
+            if (!pulsar_offload_step(p, group, tag, mask, kind, size, &here, &value)) return -1;
+            found += here;
+        }
+        return found;
+    }
+    PULSAR_OFFLOAD_INLINE long long pulsar_offload_step_delimited(
+            const unsigned char* p, long long* group, long long count, const long long* step,
+            long long size, unsigned char* valid, int blank, long long* below) {
+        const long long tag = step[1], mask = step[2];
+        long long found = 0, here = 0;
+        uint64_t value = 0;
+        for (; count > 0; count--, group += 4) {
+            if (!pulsar_offload_step(p, group, tag, mask, 2, size, &here, &value)) return -1;
+            below[4 * found] = group[0] - (long long)value;
+            below[4 * found + 1] = group[0];
+            below[4 * found + 2] = group[2];
+            if (valid) valid[group[2]] = (unsigned char)(here | blank);
+            found += here;
+        }
+        return found;
+    }
+    /* Of each message: the lower half of the number; whether it is there; and the row. */
+    PULSAR_OFFLOAD_INLINE long long pulsar_offload_step_numbers(
+            const unsigned char* p, long long* group, long long count, const long long* step,
+            long long size, long long* below) {
+        const long long tag = step[1], mask = step[2];
+        long long found = 0, here = 0;
+        uint64_t value = 0;
+        for (; count > 0; count--, group += 4, below += 4) {
+            if (!pulsar_offload_step(p, group, tag, mask, 0, size, &here, &value)) return -1;
+            below[0] = (int)value;
+            below[1] = here;
+            below[2] = group[2];
+            found += here;
+        }
+        return found;
+    }
+    /* As the ops of numbers have it, the first as 0. */
+    PULSAR_OFFLOAD_INLINE void pulsar_offload_step_store(
+            void* to, long long k, int how, uint64_t value) {
+        if (how == 0) ((int*)to)[k] = (int)value;
+        else if (how == 1) ((long long*)to)[k] = (long long)value;
+        else if (how == 2) ((int*)to)[k] = (int)((uint32_t)value >> 1 ^ -((uint32_t)value & 1));
+        else if (how == 3) ((long long*)to)[k] = (long long)(value >> 1 ^ -(value & 1));
+        else if (how == 4) ((unsigned char*)to)[k] = value != 0;
+        else if (how == 5) ((long long*)to)[k] = (long long)(value & UINT64_C(0xFFFFFFFF));
+        else { ((long long*)to)[2 * k] = (long long)value; ((long long*)to)[2 * k + 1] = 0; }
+    }
+    PULSAR_OFFLOAD_INLINE long long pulsar_offload_step_put(
+            const unsigned char* p, long long* group, long long count, const long long* step,
+            int kind, long long size, int how, unsigned char* valid, int blank, void* to) {
+        const long long tag = step[1], mask = step[2];
+        long long found = 0, here = 0;
+        uint64_t value = 0;
+        for (; count > 0; count--, group += 4) {
+            if (!pulsar_offload_step(p, group, tag, mask, kind, size, &here, &value)) return -1;
+            valid[group[2]] = (unsigned char)(here | blank);
+            pulsar_offload_step_store(to, group[2], how, value & -(uint64_t)here);
+            found += here;
+        }
+        return found;
+    }
+    /* Loops of which the compiler knows more, if it knows `size`. */
+    PULSAR_OFFLOAD_INLINE long long pulsar_offload_step_over_of(
+            const unsigned char* p, long long* group, long long count, const long long* step,
+            long long size) {
+        const int kind = (int)(step[1] & 7);
+        if (kind == 0) return pulsar_offload_step_over(p, group, count, step, 0, size);
+        if (kind == 2) return pulsar_offload_step_over(p, group, count, step, 2, size);
+        return pulsar_offload_step_over(p, group, count, step, kind, size);
+    }
+    PULSAR_OFFLOAD_INLINE long long pulsar_offload_step_put_of(
+            const unsigned char* p, long long* group, long long count, const long long* step,
+            long long size, int how, unsigned char* valid, int blank, void* to) {
+    #define PULSAR_OFFLOAD_PUT(kind, how) \\
+        return pulsar_offload_step_put(p, group, count, step, kind, size, how, valid, blank, to);
+        const int kind = (int)(step[1] & 7);
+        if (kind == 1 && how == 1) PULSAR_OFFLOAD_PUT(1, 1)
+        if (kind == 5 && how == 0) PULSAR_OFFLOAD_PUT(5, 0)
+        if (kind != 0) PULSAR_OFFLOAD_PUT(kind, how)
+        if (how == 0) PULSAR_OFFLOAD_PUT(0, 0)
+        if (how == 1) PULSAR_OFFLOAD_PUT(0, 1)
+        if (how == 2) PULSAR_OFFLOAD_PUT(0, 2)
+        if (how == 4) PULSAR_OFFLOAD_PUT(0, 4)
+        PULSAR_OFFLOAD_PUT(0, how)
+    #undef PULSAR_OFFLOAD_PUT
+    }
+    static long long pulsar_offload_step_over_any(
+            const unsigned char* p, long long* group, long long count, const long long* step) {
+        if (step[3] == 1) return pulsar_offload_step_over_of(p, group, count, step, 1);
+        return pulsar_offload_step_over_of(p, group, count, step, step[3]);
+    }
+    static long long pulsar_offload_step_delimited_any(
+            const unsigned char* p, long long* group, long long count, const long long* step,
+            unsigned char* valid, int blank, long long* below) {
+        if (step[3] == 1)
+            return pulsar_offload_step_delimited(p, group, count, step, 1, valid, blank, below);
+        return pulsar_offload_step_delimited(p, group, count, step, step[3], valid, blank, below);
+    }
+    static long long pulsar_offload_step_numbers_any(
+            const unsigned char* p, long long* group, long long count, const long long* step,
+            long long* below) {
+        if (step[3] == 1) return pulsar_offload_step_numbers(p, group, count, step, 1, below);
+        return pulsar_offload_step_numbers(p, group, count, step, step[3], below);
+    }
+    static long long pulsar_offload_step_put_any(
+            const unsigned char* p, long long* group, long long count, const long long* step,
+            int how, unsigned char* valid, int blank, void* to) {
+        if (step[3] == 1)
+            return pulsar_offload_step_put_of(p, group, count, step, 1, how, valid, blank, to);
+        return pulsar_offload_step_put_of(p, group, count, step, step[3], how, valid, blank, to);
+    }
+    """
+    # Read over a field: how many messages had it, or -1 if one is damaged.
+    long long over_fields "pulsar_offload_step_over_any"(
+        const unsigned char* p, long long* group, long long count,
+        const long long* step) noexcept nogil
+    # Give where the bytes of a field begin and end and the row, of each message that has it: how many.
+    long long take_delimited "pulsar_offload_step_delimited_any"(
+        const unsigned char* p, long long* group, long long count, const long long* step,
+        unsigned char* valid, int blank, long long* below) noexcept nogil
+    # Give the lower half of a number, whether it is there and the row, of each message: how many are.
+    long long take_numbers_of_all "pulsar_offload_step_numbers_any"(
+        const unsigned char* p, long long* group, long long count, const long long* step,
+        long long* below) noexcept nogil
+    # Put a number in the row of each message, as one of the ops of numbers does it; 0 if it is not there.
+    long long put_numbers "pulsar_offload_step_put_any"(
+        const unsigned char* p, long long* group, long long count, const long long* step,
+        int how, unsigned char* valid, int blank, void* to) noexcept nogil

@@ -16,13 +16,18 @@ except ImportError:
 
 if cython.compiled:
     from cython.cimports.arrow_io.core._bits import copy_blocks, copy_near, half_word, lowest, word
+    from cython.cimports.arrow_io.core._prefetch import CACHE_LINE_BYTES, prefetch
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
     from cython.cimports.arrow_io.payloads._protobuf_blocks import (
+        over_fields,
         over_number,
+        put_numbers,
+        take_delimited,
         take_eight,
         take_number,
         take_numbers,
+        take_numbers_of_all,
     )
     from cython.cimports.libc.string import memcpy
 else:
@@ -36,6 +41,16 @@ _EVERY_BIT = cython.declare(cython.longlong, (1 << 62) - 1)
 # As columns fewer payloads are not worth it.
 _LEAST_TOGETHER = cython.declare(cython.Py_ssize_t, 8)
 _PATIENCE = cython.declare(cython.Py_ssize_t, 15)
+# If steps do not pay off for payloads, they hardly will for the next.
+_LONG_PATIENCE = cython.declare(cython.Py_ssize_t, 127)
+# They do if at least one look of so many finds its field; and a step takes as long as so many looks
+# before the first.
+_LOOKS_A_FIELD = cython.declare(cython.longlong, 3)
+_STEP_LOOKS = cython.declare(cython.longlong, 8)
+# Cache lines that are fetched ahead by each step.
+_LINES_A_STEP = cython.declare(cython.Py_ssize_t, 12)
+# Behind where a message ends: as many as a tag and a word have.
+_READ_BEHIND = cython.declare(cython.Py_ssize_t, 16)
 # That of the value of an entry.
 _VALUE_BIT = cython.declare(cython.longlong, 2)
 
@@ -53,11 +68,21 @@ class Shredder(Arena):
         seconds: Seconds of the timestamp that is being read.
         nanoseconds: Its nanoseconds.
         one_by_one: How many runs of payloads are not tried as columns, after one that failed.
+        out_of_step: How many are not tried in step, after one that failed or that it did not suit.
+        sought: How often a step has looked for its field in a message, in this run.
+        found: How often it was there.
+        ahead: From where on bytes will be read next.
+        ahead_stop: Up to where they are fetched until then.
     """
 
     seconds: cython.longlong
     nanoseconds: cython.longlong
     one_by_one: cython.longlong
+    out_of_step: cython.longlong
+    sought: cython.longlong
+    found: cython.longlong
+    ahead: cython.longlong
+    ahead_stop: cython.longlong
 
     @cython.cfunc
     @cython.nogil
@@ -533,15 +558,27 @@ class Shredder(Arena):
         positions: cython.pointer[cython.const[cython.longlong]],
         count: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Append payloads column by column, unless anything about one of them is unusual.
+        """Append payloads in step or by columns, unless anything about one of them is unusual.
 
-        First the fields of all are found, which takes hardly a branch that could be guessed wrong.
-        Then each column is filled with what was found for it.
+        In step if their fields stand in order, and most of them are there. For columns first the
+        fields of all are found, which takes hardly a branch that could be guessed wrong; then each
+        column is filled with what was found for it.
         """
-        if (
-            count < _LEAST_TOGETHER
-            or self.links[self.ops[tables.D] + tables.COLUMNS] == tables.ABSENT
-        ):
+        fields: cython.Py_ssize_t = self.ops[tables.D]
+        if count < _LEAST_TOGETHER or not self._may_be_together(positions, count):
+            return False
+        if self.out_of_step > 0:
+            self.out_of_step -= 1
+        elif self.links[fields + tables.STEPS] != tables.ABSENT:
+            self.sought = 0
+            self.found = 0
+            if self._payloads_in_step(positions, count) and self.code == tables.DONE:
+                if self.found * _LOOKS_A_FIELD < self.sought:
+                    self.out_of_step = _LONG_PATIENCE
+                return True
+            self.out_of_step = _PATIENCE
+            self._start_again()
+        if self.links[fields + tables.COLUMNS] == tables.ABSENT:
             return False
         if self.one_by_one > 0:
             self.one_by_one -= 1
@@ -549,12 +586,36 @@ class Shredder(Arena):
         if self._payloads(positions, count) and self.code == tables.DONE:
             return True
         self.one_by_one = _PATIENCE
+        self._start_again()
+        return False
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _may_be_together(
+        self,
+        positions: cython.pointer[cython.const[cython.longlong]],
+        count: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """Whether all payloads are there, and have bytes behind them that may be read."""
+        row: cython.Py_ssize_t
+        stop: cython.longlong = 0
+        for row in range(count):
+            if positions[row] == tables.ABSENT:
+                return False
+            stop = max(stop, (positions[row] >> 32) + (positions[row] & _MASK32))
+        return self.size - stop >= _READ_BEHIND
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _start_again(self) -> cython.void:
+        """Take back what was read of payloads that are not read together."""
         self._settle()
         self._take_back()
         self._forget()
         self._begin()
         memcpy(self.saved, self.counts, 2 * self.node_count * 8)
-        return False
 
     @cython.cfunc
     @cython.nogil
@@ -570,7 +631,7 @@ class Shredder(Arena):
         self._begin_columns(0)
         for row in range(count):
             k = self._place(0)
-            if k < 0 or positions[row] == tables.ABSENT:
+            if k < 0:
                 return False
             start = positions[row] >> 32
             if not self._tokens(0, k, start, start + (positions[row] & _MASK32)):
@@ -612,7 +673,6 @@ class Shredder(Arena):
         hints: cython.pointer[cython.longlong] = self.hints
         op: cython.pointer[cython.const[cython.longlong]]
         tokens: cython.pointer[cython.longlong]
-        last: cython.Py_ssize_t = min(stop - 1, self.size - 9)
         seen: cython.longlong = 0
         again: cython.longlong = 0
         length: cython.longlong
@@ -620,7 +680,7 @@ class Shredder(Arena):
         tag: cython.longlong
         n: cython.longlong
         row: cython.longlong = k << 32
-        while i <= last:
+        while i < stop:
             tag = p[i]
             if tag >= 0x80 or table[tag] < 0:
                 return False
@@ -797,6 +857,389 @@ class Shredder(Arena):
             elif not self._tokens(at, k, start, stop):
                 return False
         return not has_columns or self._columns(at, depth)
+
+    # ------------------------------------------------------------------------
+    # Steps: most writers order the fields of a message by their numbers. So messages are read
+    # together, first one field of all of them, then the next. What is to be done is the same for
+    # all, but for whether the field is there, which takes no branch; and no message waits for
+    # another.
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _payloads_in_step(
+        self,
+        positions: cython.pointer[cython.const[cython.longlong]],
+        count: cython.Py_ssize_t,
+    ) -> cython.bint:
+        row: cython.Py_ssize_t
+        start: cython.longlong
+        k: cython.longlong
+        group: cython.pointer[cython.longlong] = self._messages_of(0)
+        for row in range(count):
+            k = self._place(0)
+            if k < 0:
+                return False
+            start = positions[row] >> 32
+            group[tables.IN_GROUP * row] = start
+            group[tables.IN_GROUP * row + 1] = start + (positions[row] & _MASK32)
+            group[tables.IN_GROUP * row + 2] = k
+        # The payloads behind these will be read next.
+        self.ahead = group[tables.IN_GROUP * (count - 1) + 1]
+        self.ahead_stop = min(self.size, 2 * self.ahead - group[0])
+        return self._in_step(0, count, 0)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _messages_of(self, at: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
+        """The messages of an op that are read in step."""
+        return self.hints + self.links[self.links[self.ops[at + tables.D] + tables.STEPS] + 1]
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _in_step(
+        self, at: cython.Py_ssize_t, count: cython.Py_ssize_t, depth: cython.int
+    ) -> cython.bint:
+        """Fill the rows of the first messages of a group, unless anything about one is unusual."""
+        fields: cython.Py_ssize_t = self.ops[at + tables.D]
+        oneof: cython.longlong = self.links[fields + tables.ONEOF]
+        link: cython.Py_ssize_t = self.links[fields + tables.STEPS]
+        last: cython.Py_ssize_t = link + 2 + tables.STEP_WIDTH * self.links[link]
+        group: cython.pointer[cython.longlong] = self._messages_of(at)
+        left: cython.longlong = 0
+        n: cython.Py_ssize_t
+        if count == 0:
+            return True
+        self.sought += (count + _STEP_LOOKS) * self.links[link]
+        if oneof != 0:
+            for n in range(count):
+                group[tables.IN_GROUP * n + 3] = 0
+        link += 2
+        while link < last:
+            if self.ops[self.links[link] + tables.C] & oneof != 0 and not self._one_member(
+                link, group, count
+            ):
+                return False
+            self._look_ahead()
+            if not self._step(link, group, count, depth):
+                return False
+            link += tables.STEP_WIDTH
+        for n in range(count):
+            left |= group[tables.IN_GROUP * n] ^ group[tables.IN_GROUP * n + 1]
+        return left == 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _look_ahead(self) -> cython.void:
+        """Fetch some of the bytes that will be read next; not all at once, which takes as long."""
+        stop: cython.longlong = min(self.ahead + _LINES_A_STEP * CACHE_LINE_BYTES, self.ahead_stop)
+        while self.ahead < stop:
+            prefetch(self.p + self.ahead)
+            self.ahead += CACHE_LINE_BYTES
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _one_member(
+        self,
+        link: cython.Py_ssize_t,
+        group: cython.pointer[cython.longlong],
+        count: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """Whether this field is the first of its oneof in each message that has it."""
+        n: cython.Py_ssize_t
+        several: cython.longlong = 0
+        for n in range(count):
+            group[tables.IN_GROUP * n + 3] += self._is_at(
+                link, group[tables.IN_GROUP * n], group[tables.IN_GROUP * n + 1]
+            )
+            several |= group[tables.IN_GROUP * n + 3]
+        return several < 2
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _is_at(
+        self, link: cython.Py_ssize_t, i: cython.longlong, stop: cython.longlong
+    ) -> cython.bint:
+        """Whether the field of a step stands here."""
+        tag: cython.longlong = self.links[link + tables.STEP_TAG]
+        return i < stop and word(self.p + i) & self.links[link + tables.STEP_MASK] == tag
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _step(
+        self,
+        link: cython.Py_ssize_t,
+        group: cython.pointer[cython.longlong],
+        count: cython.Py_ssize_t,
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read one field of all messages of a group."""
+        at: cython.Py_ssize_t = self.links[link]
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE] * tables.NODE_WIDTH
+        is_item: cython.bint = self.ops[at + tables.C] == 0
+        blank: cython.int
+        found: cython.longlong
+        below: cython.pointer[cython.longlong]
+        valid: cython.pointer[cython.uchar]
+        if opcode == tables.PROTO_SKIPPED:
+            return self._over_in_step(link, group, count, depth)
+        valid = self.a8 + self.nodes[node + tables.VALID]
+        blank = self.nodes[node + tables.IF_MISSING] != tables.NULL
+        if opcode < tables.PROTO_STRING:
+            found = self._numbers_in_step(link, group, count, valid, blank)
+        elif opcode == tables.PROTO_ENUM:
+            found = take_numbers_of_all(self.p, group, count, self.links + link, self.hints)
+            if found >= 0 and not self._names_in_step(at, count, valid):
+                return False
+        elif is_item and opcode != tables.PROTO_PACKED:
+            return self._items_in_step(link, group, count, depth)
+        else:
+            below = self._found(at)
+            if is_item:
+                valid = cython.NULL
+            found = take_delimited(self.p, group, count, self.links + link, valid, blank, below)
+            if found >= 0 and not self._take_found(at, below, found, depth):
+                return False
+        self.found += found
+        return found >= 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _found(self, at: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
+        """Where the values of a field are noted until they are read."""
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        if opcode == tables.PROTO_MESSAGE or opcode == tables.PROTO_ENTRY:
+            return self._messages_of(at)
+        # Of all others at the same place.
+        return self.hints
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _numbers_in_step(
+        self,
+        link: cython.Py_ssize_t,
+        group: cython.pointer[cython.longlong],
+        count: cython.Py_ssize_t,
+        valid: cython.pointer[cython.uchar],
+        blank: cython.int,
+    ) -> cython.longlong:
+        at: cython.Py_ssize_t = self.links[link]
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        data: cython.Py_ssize_t = self.nodes[
+            self.ops[at + tables.NODE] * tables.NODE_WIDTH + tables.DATA
+        ]
+        to: cython.p_void
+        if opcode == tables.PROTO_INT32 or opcode == tables.PROTO_SINT32:
+            to = self.a32 + data
+        elif opcode == tables.PROTO_BOOL:
+            to = self.a8 + data
+        elif opcode == tables.PROTO_UINT64:
+            to = self.a64 + 2 * data
+        else:
+            to = self.a64 + data
+        return put_numbers(
+            self.p, group, count, self.links + link, opcode - tables.PROTO_INT32, valid, blank, to
+        )
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _names_in_step(
+        self,
+        at: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+        valid: cython.pointer[cython.uchar],
+    ) -> cython.bint:
+        """Put the names of the numbers that were found of all messages."""
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        table: cython.Py_ssize_t = self.ops[at + tables.A]
+        missing: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING]
+        numbers: cython.pointer[cython.longlong] = self.hints
+        name: cython.longlong
+        k: cython.longlong
+        n: cython.Py_ssize_t
+        for n in range(count):
+            k = numbers[tables.IN_GROUP * n + 2]
+            name = self._find(table, numbers[tables.IN_GROUP * n])
+            if numbers[tables.IN_GROUP * n + 1] == 0:
+                if missing < 0:
+                    continue
+                name = missing
+            valid[k] = 1
+            if name == tables.ABSENT:
+                if self.links[table + tables.MORE] != 0:
+                    return False
+                if not self._put_decimal_text(node, k, numbers[tables.IN_GROUP * n]):
+                    return False
+            elif not self._put_constant_in(node, k, name):
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _items_in_step(
+        self,
+        link: cython.Py_ssize_t,
+        group: cython.pointer[cython.longlong],
+        count: cython.Py_ssize_t,
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read the items of lists that are no numbers, those of all lists together."""
+        at: cython.Py_ssize_t = self.links[link]
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        size: cython.longlong = self.links[link + tables.STEP_BYTES]
+        below: cython.pointer[cython.longlong] = self._found(at)
+        found: cython.Py_ssize_t = 0
+        i: cython.longlong
+        stop: cython.longlong
+        k: cython.longlong
+        n: cython.Py_ssize_t
+        for n in range(count):
+            i = group[tables.IN_GROUP * n]
+            stop = group[tables.IN_GROUP * n + 1]
+            while self._is_at(link, i, stop):
+                if found == tables.GROUP:
+                    if not self._take_found(at, below, found, depth):
+                        return False
+                    self.found += found
+                    found = 0
+                i = self._length(i + size, stop)
+                k = self._place(node)
+                if i < 0 or k < 0:
+                    return False
+                below[tables.IN_GROUP * found] = i
+                i += self.number
+                below[tables.IN_GROUP * found + 1] = i
+                below[tables.IN_GROUP * found + 2] = k
+                found += 1
+            self._end_list(node, group[tables.IN_GROUP * n + 2])
+            group[tables.IN_GROUP * n] = i
+        self.found += found
+        return self._take_found(at, below, found, depth)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _take_found(
+        self,
+        at: cython.Py_ssize_t,
+        below: cython.pointer[cython.longlong],
+        found: cython.Py_ssize_t,
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read what was found of a field: where each value begins and ends, and its row."""
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        i: cython.Py_ssize_t
+        stop: cython.Py_ssize_t
+        k: cython.longlong
+        n: cython.Py_ssize_t
+        if opcode == tables.PROTO_MESSAGE or opcode == tables.PROTO_ENTRY:
+            return self._in_step(at, found, depth + 1)
+        if opcode < tables.PROTO_MESSAGE and opcode != tables.PROTO_PACKED:
+            return self._put_found(at, below, found)
+        for n in range(found):
+            i = below[tables.IN_GROUP * n]
+            stop = below[tables.IN_GROUP * n + 1]
+            k = below[tables.IN_GROUP * n + 2]
+            if opcode == tables.PROTO_PACKED:
+                if not self._packed(at, k, i, stop):
+                    return False
+            elif not self._timestamp(at, k, i, stop, depth + 1):
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_found(
+        self,
+        at: cython.Py_ssize_t,
+        below: cython.pointer[cython.longlong],
+        found: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """As `_put_data`, of all that was found of a field."""
+        p: cython.pointer[cython.const[cython.uchar]] = self.p
+        opcode: cython.longlong = self.ops[at + tables.OPCODE]
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        place: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        to: cython.pointer[cython.uchar] = self.a8 + self.nodes[place + tables.BYTES]
+        room: cython.longlong = self.nodes[place + tables.BYTES_CAPACITY]
+        ends: cython.pointer[cython.int] = self.a32 + self.nodes[place + tables.DATA] + 1
+        used: cython.longlong = self.used[node]
+        size: cython.longlong = self.size
+        mask: cython.uint = 0xFFFFFFFF if opcode == tables.PROTO_STRING else 0
+        high: cython.uint = 0
+        i: cython.longlong
+        length: cython.longlong
+        n: cython.Py_ssize_t
+        for n in range(found):
+            i = below[tables.IN_GROUP * n]
+            length = below[tables.IN_GROUP * n + 1] - i
+            if (
+                copy_blocks(to + used, room - used, p + i, size - i, length, cython.address(high))
+                and high & mask == 0
+            ):
+                used += length
+                ends[below[tables.IN_GROUP * n + 2]] = used
+                continue
+            self.used[node] = used
+            if not self._put_any_data(opcode, node, below[tables.IN_GROUP * n + 2], i, length):
+                return False
+            used = self.used[node]
+        self.used[node] = used
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _over_in_step(
+        self,
+        link: cython.Py_ssize_t,
+        group: cython.pointer[cython.longlong],
+        count: cython.Py_ssize_t,
+        depth: cython.int,
+    ) -> cython.bint:
+        """Read over a field that nobody asks for."""
+        again: cython.bint = self.ops[self.links[link] + tables.A] != 0
+        size: cython.longlong = self.links[link + tables.STEP_BYTES]
+        found: cython.longlong = over_fields(self.p, group, count, self.links + link)
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        # As long as many messages have one more, nothing is guessed about any of them.
+        while again and found * 4 > count:
+            self.found += found
+            found = over_fields(self.p, group, count, self.links + link)
+        self.found += found
+        if found <= 0 or not again:
+            return found >= 0
+        for n in range(count):
+            i = group[tables.IN_GROUP * n]
+            while self._is_at(link, i, group[tables.IN_GROUP * n + 1]):
+                # Whichever it is, its number is not 0.
+                i = self._read_over(
+                    8 | self.links[link + tables.STEP_TAG] & 7,
+                    i + size,
+                    group[tables.IN_GROUP * n + 1],
+                    depth,
+                )
+                if i < 0:
+                    return False
+            group[tables.IN_GROUP * n] = i
+        return True
 
     # ------------------------------------------------------------------------
     # Values

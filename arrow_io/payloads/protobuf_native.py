@@ -104,7 +104,7 @@ _BY_COLUMNS: Final = frozenset(
 )
 # Of a field in the payloads that are read together; and of all fields.
 _TOKENS: Final = 256
-_MOST_TOKENS: Final = 1 << 15
+_MOST_TOKENS: Final = 1 << 16
 _LEAST_DENSE: Final = 128
 _DENSE_PER_VALUE: Final = 16
 
@@ -216,8 +216,11 @@ class _Compiler:
 
     def __init__(self, builder: ProgramBuilder) -> None:
         self._builder = builder
-        # Ops of messages that can be read by columns.
+        # Ops of messages that can be read by columns, and of those that can be read in step.
         self._by_columns: set[int] = set()
+        self._in_step: set[int] = set()
+        # What is found of a field in messages that are read in step, as `tables.GROUP` has it.
+        builder.hints(tables.IN_GROUP * tables.GROUP)
 
     def message(
         self,
@@ -253,8 +256,11 @@ class _Compiler:
             ops = self._fields(message, shape, node)
             ends = _ends(shape, oneofs)
         table = self._ops_by_tag(ops, more, _SKIPS)
-        columns = self._columns(op, ops, _SKIPS) if ends[0] != _MORE else tables.ABSENT
-        fields = self._field_nodes(shape, node, *ends, columns)
+        together = (tables.ABSENT, tables.ABSENT)
+        if ends[0] != _MORE:
+            others = _read_over(message, shape)
+            together = (self._columns(op, ops, _SKIPS), self._steps(op, ops, others))
+        fields = self._field_nodes(shape, node, ends, together)
         return self._builder.set(op, opcode, node, table, end_tag, bit, fields)
 
     def _columns(self, message: int, ops: dict[int, int], skips: Mapping[int, int]) -> int:
@@ -267,16 +273,11 @@ class _Compiler:
         """
         opcodes = {op: self._builder.get(op, tables.OPCODE) for op in ops.values()}
         nodes = {op: self._builder.get(op, tables.NODE) for op in ops.values()}
-        packed = {nodes[op] for op in nodes if opcodes[op] == tables.PROTO_PACKED}
         skipped_tags = [
             tag for tag in range(8, tables.BY_TAG) if tag & 7 in skips and tag not in ops
         ]
-        # Of numbers that may be packed only those that are: all items of a list are read at once.
-        ops = {
-            tag: op
-            for tag, op in ops.items()
-            if opcodes[op] == tables.PROTO_PACKED or nodes[op] not in packed
-        }
+        # All items of a list are read at once.
+        ops = self._without_items(ops)
         hints = (_TOKENS + 1) * len(ops) + 2
         if (
             any(
@@ -301,21 +302,74 @@ class _Compiler:
             ]
         )
 
-    def _field_nodes(self, shape: Shape, node: int, needed: int, oneof: int, columns: int) -> int:
+    def _steps(self, message: int, ops: Mapping[int, int], read_over: Mapping[int, bool]) -> int:
+        """Link of what reads messages in step, as `tables` has it; `ABSENT` if nothing does.
+
+        Args:
+            message: The op of the message.
+            ops: Ops of its fields, by tag.
+            read_over: Tags of its other fields, and whether these are repeated.
+        """
+        ops = self._without_items(ops)
+        hints = tables.IN_GROUP * tables.GROUP
+        if (
+            any(
+                op not in self._in_step and self._builder.get(op, tables.OPCODE) not in _BY_COLUMNS
+                for op in ops.values()
+            )
+            or any(tag & 7 not in _SKIPS for tag in ops)
+            or self._builder.hints(0) + hints > _MOST_TOKENS
+        ):
+            return tables.ABSENT
+        self._in_step.add(message)
+        skipped = [
+            self._builder.add(tables.PROTO_SKIPPED, tables.ABSENT, again)
+            for again in range(2 if read_over else 0)
+        ]
+        every = ops | {tag: skipped[is_repeated] for tag, is_repeated in read_over.items()}
+        numbers = [len(every), self._builder.hints(hints)]
+        for tag, op in sorted(every.items()):
+            tag_bytes = _tag_bytes(tag)
+            numbers += (
+                _place(op),
+                int.from_bytes(tag_bytes, "little"),
+                (1 << 8 * len(tag_bytes)) - 1,
+                len(tag_bytes),
+            )
+        return self._builder.link(numbers)
+
+    def _without_items(self, ops: Mapping[int, int]) -> dict[int, int]:
+        """Ops without those of numbers that may be packed, and are not."""
+        get = self._builder.get
+        packed = {
+            get(op, tables.NODE)
+            for op in ops.values()
+            if get(op, tables.OPCODE) == tables.PROTO_PACKED
+        }
+        return {
+            tag: op
+            for tag, op in ops.items()
+            if get(op, tables.OPCODE) == tables.PROTO_PACKED or get(op, tables.NODE) not in packed
+        }
+
+    def _field_nodes(
+        self, shape: Shape, node: int, ends: tuple[int, int], together: tuple[int, int]
+    ) -> int:
         """Link of the fields that are looked at when a message ends.
 
         Args:
             shape: What the message becomes.
             node: Number of its node.
-            needed: Its `NEEDED`, without the fields that become a constant if they are missing.
-            oneof: Its `ONEOF`.
-            columns: Its `COLUMNS`.
+            ends: Its `NEEDED`, without the fields that become a constant if they are missing, and
+                its `ONEOF`.
+            together: Its `COLUMNS` and its `STEPS`.
         """
+        needed, oneof = ends
         fields = [each for each in shape.children_at(node) if each[0].storage != tables.LIST]
         for number, (child, _) in enumerate(fields[: tables.MOST_BITS]):
             needed |= _bit(number) if child.if_missing else 0
         below = (number for _, number in fields)
-        return self._builder.link([needed, oneof, columns, len(fields), *below])
+        return self._builder.link([needed, oneof, *together, len(fields), *below])
 
     def _oneofs(self, message: Descriptor, shape: Shape, node: int) -> list[list[int]]:
         """The oneofs that have two members or more in a shape."""
@@ -370,8 +424,10 @@ class _Compiler:
         more = tables.ABSENT if value.message_type is None else value_op * tables.OP_WIDTH
         ops |= self._single(key, *places["key"], _bit(0))
         is_simple = more == tables.ABSENT
-        columns = self._columns(op, ops, {}) if is_simple else tables.ABSENT
-        fields = self._field_nodes(shape, node, 0 if is_simple else _bit(1), 0, columns)
+        together = (tables.ABSENT, tables.ABSENT)
+        if is_simple:
+            together = (self._columns(op, ops, {}), self._steps(op, ops, {}))
+        fields = self._field_nodes(shape, node, (0 if is_simple else _bit(1), 0), together)
         # An unknown field in an entry is not just read over.
         table = self._ops_by_tag(ops, more, {})
         return self._builder.set(op, tables.PROTO_ENTRY, node, table, tables.ABSENT, 0, fields)
@@ -419,6 +475,25 @@ class _Compiler:
         return self._builder.link(
             [size, len(sparse), more, *dense, *(n for s in sparse for n in s)]
         )
+
+
+def _read_over(message: Descriptor, shape: Shape) -> dict[int, bool]:
+    """Tags of the fields that a shape does not have, and whether they are repeated."""
+    wanted = {child.name for child in shape.children}
+    tags: dict[int, bool] = {}
+    for field in message.fields:
+        wire_type = _wire_type(field)
+        if field.name in wanted or wire_type not in _SKIPS:
+            continue
+        # Numbers that may be packed are.
+        wire_type = _DELIMITED if field.is_repeated else wire_type
+        tags[field.number << 3 | wire_type] = field.is_repeated
+    return tags
+
+
+def _tag_bytes(tag: int) -> bytes:
+    groups = [tag >> place & 0x7F for place in range(0, tag.bit_length(), 7)]
+    return bytes(each | 0x80 for each in groups[:-1]) + bytes(groups[-1:])
 
 
 def _wire_type(field: FieldDescriptor) -> int:

@@ -116,7 +116,7 @@ OP_WIDTH = 8
     PROTO_RAW,  # a message, as its bytes
     PROTO_OTHER,  # a field of the message of its node, read over; A: link of its oneof
     PROTO_PACKED,  # A: op of an item; B: its bytes, 0 if it is a number
-    PROTO_SKIPPED,  # a field that nobody asks for, among columns
+    PROTO_SKIPPED,  # a field that nobody asks for, in columns and steps; A: whether it is a list
     PROTO_PART,  # A: 0 seconds, 1 nanoseconds of the timestamp around it
     PROTO_MESSAGE,  # A: link of a table, ops by tag; its MORE: link of its oneofs, or ABSENT
     PROTO_ENTRY,  # of a map; A as above; MORE: op of a value that is a message, or ABSENT
@@ -129,8 +129,8 @@ MULTIPLIER, DIVISOR, LOW, HIGH = range(4)
 
 # The fields of a message of protobuf's: bits, by which it needs no further look if all of them
 # stood there; those of its oneof, of which one may, if it has just one; link of its columns, or
-# ABSENT; how many fields are no lists; and their nodes.
-NEEDED, ONEOF, COLUMNS, COUNT, FIELDS = range(5)
+# ABSENT; link of its steps, or ABSENT; how many fields are no lists; and their nodes.
+NEEDED, ONEOF, COLUMNS, STEPS, COUNT, FIELDS = range(6)
 MOST_BITS = 62
 """How many fields of a message can have a bit."""
 AWAITED, TWICE = 2, 3
@@ -140,6 +140,17 @@ AWAITED, TWICE = 2, 3
 BY_TAG = 128
 """Behind them stands how many ops there are, and these; how many become a constant if they are
 missing, and these."""
+
+# The steps of a message of protobuf's: how many there are; hint of the messages that are read in
+# step; and for each field, in the order of their numbers: its op, its tag as the first eight bytes
+# have it, which of these are the tag's, and how many.
+STEP_OP, STEP_TAG, STEP_MASK, STEP_BYTES = range(4)
+STEP_WIDTH = 4
+GROUP = 256
+"""Most messages that are read in step. Of each there are where it is read, where it ends, its row,
+and how many members of its oneof it had."""
+IN_GROUP = 4
+"""How many numbers these are. The first hints are for as many, of what is found of a field."""
 
 # A oneof of protobuf's: the bits of its members, how many further members it has, and their nodes.
 # Before the oneofs of a message stands how many there are.

@@ -135,11 +135,14 @@ def test_payloads_together(data: st.DataObject, schema: Schema) -> None:
 
 
 @_MESSY
-@given(data=st.data(), schema=schemas(plain=True))
-def test_many_payloads_together(data: st.DataObject, schema: Schema) -> None:
-    """Of any field that is read by columns, with a changed payload anywhere among a hundred."""
+@given(data=st.data(), long_tags=st.booleans())
+def test_many_payloads_together(data: st.DataObject, *, long_tags: bool) -> None:
+    """Of any field that is read together, with a changed payload anywhere among a hundred."""
+    schema = data.draw(schemas(plain=True, long_tags=long_tags))
     program = program_of(schema.data)
-    assert program.links[program.ops[tables.D] + tables.COLUMNS] != tables.ABSENT
+    fields = program.ops[tables.D]
+    assert program.links[fields + tables.STEPS] != tables.ABSENT
+    assert long_tags or program.links[fields + tables.COLUMNS] != tables.ABSENT
     made = data.draw(st.lists(messages(schema), min_size=1, max_size=3))
     written = [each.SerializePartialToString() for each in made]
     payloads = [written[0]] * 64 + written * data.draw(st.integers(0, 40))
@@ -156,3 +159,19 @@ def test_many_payloads_together(data: st.DataObject, schema: Schema) -> None:
     assert found.codes == alone.codes
     assert repr(found.rows[place]) == repr(alone.rows[0])
     assert found.rows[:place] + found.rows[place + 1 :] == expected
+
+
+@_MESSY
+@given(data=st.data(), schema=schemas(plain=True))
+def test_some_fields_of_many_payloads(data: st.DataObject, schema: Schema) -> None:
+    """Whichever fields are asked for, the others are read over."""
+    fields = [field.name for field in schema.message_class.DESCRIPTOR.fields]
+    names = data.draw(st.lists(st.sampled_from(fields), min_size=1, unique=True))
+    made = data.draw(st.lists(messages(schema), min_size=1, max_size=3)) * 30
+
+    found = shredded_alike(
+        program_of(schema.data, names=names), [each.SerializePartialToString() for each in made]
+    )
+
+    rows = [library_value(each) for each in made]
+    assert found.rows == [{name: row[name] for name in names} for row in rows]

@@ -74,15 +74,18 @@ class Schema:
 
 
 @st.composite
-def schemas(draw: st.DrawFn, *, recursive: bool = True, plain: bool = False) -> Schema:
+def schemas(
+    draw: st.DrawFn, *, recursive: bool = True, plain: bool = False, long_tags: bool = True
+) -> Schema:
     """Schemas of proto2, proto3 and edition 2023.
 
     Args:
         draw: Hypothesis's.
         recursive: Whether a message may be inside one of its own type, whose bytes are not looked
             at.
-        plain: Whether all fields are such as the compiled build reads column by column: no groups,
-            wrappers or messages without fields, no messages in maps, and tags of one byte.
+        plain: Whether all fields are such as the compiled build reads together: no groups,
+            wrappers or messages without fields, and no messages in maps.
+        long_tags: Whether tags may have two bytes or more.
     """
     kind = draw(st.sampled_from(("proto2", "proto3", "editions")))
     file = FileDescriptorProto(name=_FILE, package="t", syntax=kind, dependency=[*_DEPENDENCIES])
@@ -100,7 +103,7 @@ def schemas(draw: st.DrawFn, *, recursive: bool = True, plain: bool = False) -> 
         names = _MESSAGES if recursive else _MESSAGES[place + 1 :]
         inner = [f"t.{each}" for each in names if not plain or each != "Empty"]
         inner += (_TIMESTAMP,) if plain else (_TIMESTAMP, *_WRAPPERS)
-        numbers = [each for each in _FIELD_NUMBERS if not plain or each < 16]
+        numbers = [each for each in _FIELD_NUMBERS if long_tags or each < 16]
         for number in draw(
             st.lists(st.sampled_from(numbers), min_size=int(plain), max_size=6, unique=True)
         ):

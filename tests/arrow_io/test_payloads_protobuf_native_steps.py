@@ -1,0 +1,180 @@
+"""Payloads that are read in step, each field of all of them before the next, give what each gives.
+
+What was read in step is told from what was not by a program that has two steps exchanged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+from arrow_io.payloads import tables
+from tests.support.builds import using_build
+from tests.support.payloads import shredded, shredded_alike
+from tests.support.protobuf_files import data_of, file_of, nested, sized
+from tests.support.protobuf_payloads import library_class, library_value, program_of
+from tests.support.protobuf_strategies import tag, varint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arrow_io.payloads.program import Program
+
+_F: Final = FieldDescriptorProto
+_ONE, _TWO = b"\x08\x01", b"\x10\x02"
+_BEHIND: Final = bytes(16)
+_REPEATED: Final = {"label": _F.LABEL_REPEATED}
+
+
+def _program(**more: Any) -> Program:  # noqa: ANN401 - of fields
+    """Of a message with the numbers `a` and `b` and more fields."""
+    return program_of(data_of(file_of(M={"a": _F.TYPE_INT32, "b": _F.TYPE_INT32, **more})))
+
+
+def _is_in_step(program: Program, payloads: Sequence[bytes], between: bytes = _BEHIND) -> bool:
+    """Whether the compiled build reads payloads in step; `a` is 1 and `b` is 2 in the last."""
+    link = program.links[program.ops[tables.D] + tables.STEPS] + 2
+    first, second = link + tables.STEP_OP, link + tables.STEP_WIDTH + tables.STEP_OP
+    ops = program.links[first], program.links[second]
+    program.links[first], program.links[second] = ops[1], ops[0]
+    with using_build("compiled"):
+        found = shredded(program, payloads, between=between).rows[-1]
+    program.links[first], program.links[second] = ops
+    assert {found["a"], found["b"]} == {1, 2}
+    return bool(found["a"] == 2)
+
+
+@pytest.mark.parametrize(
+    "among",
+    [
+        _ONE,
+        b"",
+        _ONE + sized(3, b"x" * 127) + b"\x20\x01",
+        _ONE + sized(3, b"x" * 128) + b"\x20\x01",
+        _ONE + sized(3, b"x" * 20_000),
+        b"\x08" + varint((1 << 64) - 1) + _TWO,
+        b"\x08" + varint(5, 9) + _TWO,
+        b"\x1a\x83\x80\x80\x80\x00abc",
+        b"\x20\x81\x80\x80\x80\x80\x80\x80\x80\x80\x01",
+    ],
+)
+@pytest.mark.parametrize("place", [0, 5, 63])
+def test_payloads_in_step(among: bytes, place: int) -> None:
+    """Whatever fields are there, as long as they are in order."""
+    program = _program(text=_F.TYPE_STRING, number=_F.TYPE_UINT64)
+    payloads = [_ONE + _TWO] * 64
+    payloads[place] = among
+    message_class = library_class(data_of(file_of(M={"a": 5, "b": 5, "text": 9, "number": 4})))
+
+    assert _is_in_step(program, [*payloads, *[_ONE + _TWO] * 8])
+    found = shredded_alike(program, payloads)
+
+    assert found.rows == [library_value(message_class.FromString(each)) for each in payloads]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        _TWO + _ONE,
+        _ONE + _ONE,
+        _ONE + _TWO + b"\x78\x01",
+        b"\x08\x81\x00" + _TWO + b"\x1a",
+        _ONE + b"\x10" + b"\x80" * 10 + b"\x00",
+        b"\x1a\x83\x80\x80\x80\x80\x00abc",
+        b"\x1a\xff\xff\xff\xff\x0f",
+        b"\x88\x00\x01" + _TWO,
+        _ONE + b"\x11",
+    ],
+)
+def test_payloads_out_of_step(odd: bytes) -> None:
+    """What is unusual is read otherwise, as are the next payloads, and then in step again."""
+    program = _program(text=_F.TYPE_STRING)
+    ordered = [_ONE + _TWO] * 64
+
+    assert not _is_in_step(program, [odd, *ordered[:-1]])
+    assert not _is_in_step(program, [odd, *ordered[:-1], *ordered * 14])
+    assert _is_in_step(program, [odd, *ordered[:-1], *ordered * 16])
+    found = shredded_alike(program, [*ordered, odd, *ordered])
+    alone = shredded_alike(program, [odd])
+
+    assert found.codes == alone.codes
+    assert found.rows == [*[{"a": 1, "b": 2, "text": ""}] * 64, *alone.rows, *found.rows[:64]]
+
+
+def test_no_bytes_behind() -> None:
+    """Payloads are not read in step if they end where the bytes do."""
+    assert not _is_in_step(_program(), [_ONE + _TWO] * 10, between=b"")
+    assert not _is_in_step(_program(), [_ONE + _TWO] * 10, between=bytes(15))
+    assert _is_in_step(_program(), [_ONE + _TWO] * 10, between=bytes(16))
+
+
+def test_few_fields_of_many() -> None:
+    """If most fields are not there, looking for them takes longer than looking what is there."""
+    program = _program(**{f"c{n}": _F.TYPE_INT64 for n in range(8)})
+
+    assert _is_in_step(program, [_ONE + _TWO] * 64)
+    assert not _is_in_step(program, [_ONE + _TWO] * 128)
+
+
+@pytest.mark.parametrize("numbers", [(15, 16), (16, 2047), (2048, 1 << 18), (1, (1 << 29) - 1)])
+@pytest.mark.parametrize("names", [None, ["a"], ["b"], ["text"]])
+def test_tags_of_any_length(numbers: tuple[int, int], names: Sequence[str] | None) -> None:
+    """Fields have numbers up to 2²⁹ − 1, and the tags of most have more than a byte."""
+    far = {"text": {"type": _F.TYPE_STRING, "number": 17, **_REPEATED}}
+    far |= {
+        name: {"type": _F.TYPE_INT32, "number": number}
+        for name, number in zip("ab", numbers, strict=True)
+    }
+    data = data_of(file_of(M=far))
+    one, two = (tag(number, 0) + bytes([n]) for n, number in enumerate(numbers, 1))
+    message_class = library_class(data)
+    payloads = [
+        message_class(a=n % 3, b=-(n % 2), text=["x"] * (n % 4)).SerializeToString()
+        for n in range(200)
+    ]
+
+    if names is None and numbers[0] < 17:
+        program = program_of(data)
+        assert program.links[program.ops[tables.D] + tables.COLUMNS] == tables.ABSENT
+    found = shredded_alike(program_of(data, names=names), [*payloads, one + two])
+
+    rows = [library_value(message_class.FromString(each)) for each in (*payloads, one + two)]
+    kept = names or ["text", "a", "b"]
+    assert found.rows == [{name: row[name] for name in kept} for row in rows]
+
+
+@pytest.mark.parametrize("names", [None, ["a"], ["items"], ["texts", "numbers"]])
+def test_lists_of_any_length(names: Sequence[str] | None) -> None:
+    """A payload may have more items than are read in one go."""
+    data = data_of(
+        file_of(
+            M={
+                "a": _F.TYPE_INT32,
+                "items": nested("t.N", **_REPEATED),
+                "texts": {"type": _F.TYPE_STRING, **_REPEATED},
+                "numbers": {"type": _F.TYPE_INT32, **_REPEATED},
+                "times": nested("google.protobuf.Timestamp", **_REPEATED),
+            },
+            N={"x": _F.TYPE_SINT64, "texts": {"type": _F.TYPE_BYTES, **_REPEATED}},
+        )
+    )
+    message_class = library_class(data)
+    made = [
+        message_class(
+            a=n,
+            items=[{"x": -x, "texts": [b"t"] * (x % 3)} for x in range(length)],
+            texts=[str(x) for x in range(length)],
+            numbers=range(length),
+            times=[{"seconds": x} for x in range(length)],
+        )
+        for n, length in enumerate([1, 2, 300, 0, 257, 256, 255, 3, 600, 1] * 7)
+    ]
+
+    found = shredded_alike(
+        program_of(data, names=names), [each.SerializeToString() for each in made]
+    )
+
+    rows = [library_value(each) for each in made]
+    assert found.rows == [{name: row[name] for name in names or row} for row in rows]
