@@ -1,6 +1,6 @@
 """A program that streams files into a topic, and is killed with all of its processes on the way.
 
-Arguments: a folder, the number of the run, and the step at which it is killed (none: it ends).
+Arguments: a folder, and the step at which it is killed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tests.spark_ds.failing_source import FailingSource
 
 
 def main() -> None:
-    """Add some rows to what is streamed, and stream."""
-    folder, number, step = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    """Make the rows that are streamed, and stream them."""
+    folder, step = Path(sys.argv[1]), sys.argv[2]
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -28,23 +28,15 @@ def main() -> None:
         .getOrCreate()
     )
     session.dataSource.register(FailingSource)
-    rows = session.range(10 * number, 10 * number + 10, 1, 2)
     source = str(folder / "source")
-    rows.selectExpr("CAST(id AS STRING) AS __value__").write.mode("append").parquet(source)
+    rows = session.range(0, 10, 1, 2)
+    rows.selectExpr("CAST(id AS STRING) AS __value__").write.parquet(source)
     stream = session.readStream.schema("__value__ STRING").parquet(source)
-    writer = stream.writeStream.format("failing" if step else "pulsar_offload")
-    if not step:
-        from spark_ds.datasource import PulsarOffloadDataSource  # noqa: PLC0415
-
-        session.dataSource.register(PulsarOffloadDataSource)
-    else:
-        # The group of this program and of its JVM, without which the workers end too.
-        writer = writer.option("failAt", step).option("killed", str(os.getpgid(0)))
-    writer = writer.option("topic", "orders")
+    # The group of this program and of its JVM, without which the workers end too.
+    failing = {"failAt": step, "killed": str(os.getpgid(0)), "topic": "orders"}
+    writer = stream.writeStream.format("failing").options(**failing)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.trigger(availableNow=True).start(str(folder / "bucket"))
-    query.awaitTermination()
-    session.stop()
+    writer.trigger(availableNow=True).start(str(folder / "bucket")).awaitTermination()
 
 
 main()

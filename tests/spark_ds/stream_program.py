@@ -61,40 +61,40 @@ class Kill:
 class KilledReader(TopicStreamReader):
     """Ends at a step of the planner or of a task."""
 
-    def __init__(self, open_source: Callable[[], StreamSource], kill: Kill) -> None:
+    def __init__(self, open_source: Callable[[], StreamSource], kills: Sequence[Kill]) -> None:
         super().__init__(open_source)
-        self._kill = kill
+        self._kills = kills
 
     def __reduce__(self) -> tuple[object, ...]:
         """Tasks are ended too."""
         made, given = super().__reduce__()
         assert isinstance(given, tuple)
-        return made, (*given, self._kill)
+        return made, (*given, self._kills)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Called once Spark has written the offsets down."""
         planned = super().partitions(start, end)
-        self._kill.reach(OFFSETS_WRITTEN)
+        _reach(self._kills, OFFSETS_WRITTEN)
         return planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Called in a task; the first batch of rows is on its way to Spark."""
         for batch in super().read(partition):
             yield batch
-            self._kill.reach(READING)
+            _reach(self._kills, READING)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Called when the batch before stands in the commit log."""
         super().commit(end)
-        self._kill.reach(COMMITTED)
+        _reach(self._kills, COMMITTED)
 
 
 class KilledSource(PulsarOffloadDataSource):
-    """The source, with such a reader; its option `kill` is the JSON of a `Kill`."""
+    """The source, with such a reader; its option `kills` is the JSON of a list of `Kill`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        super().__init__({name: each for name, each in options.items() if name != "kill"})
-        self._kill = Kill(**json.loads(options["kill"]))
+        super().__init__({name: each for name, each in options.items() if name != "kills"})
+        self._kills = [Kill(**each) for each in json.loads(options["kills"])]
 
     @classmethod
     def name(cls) -> str:
@@ -103,17 +103,22 @@ class KilledSource(PulsarOffloadDataSource):
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802
         """The reader."""
-        return KilledReader(partial(self._stream_source, schema), self._kill)
+        return KilledReader(partial(self._stream_source, schema), self._kills)
 
 
-def _keep(batch: DataFrame, batch_id: int, folder: str, kill: Kill) -> None:
+def _reach(kills: Sequence[Kill], step: str) -> None:
+    for kill in kills:
+        kill.reach(step)
+
+
+def _keep(batch: DataFrame, batch_id: int, folder: str, kills: Sequence[Kill]) -> None:
     """Write a batch, in the place of an earlier try of it."""
     batch.write.mode("overwrite").parquet(f"{folder}/rows/batch={batch_id}")
-    kill.reach(SINK_WRITTEN)
+    _reach(kills, SINK_WRITTEN)
 
 
 def stream(
-    spark: SparkSession, folder: str, options: Mapping[str, str], kill: Kill
+    spark: SparkSession, folder: str, options: Mapping[str, str], kills: Sequence[Kill]
 ) -> StreamingQuery:
     """Start to read all there is.
 
@@ -121,13 +126,13 @@ def stream(
         spark: The session.
         folder: Where rows and checkpoint are.
         options: Those of the stream.
-        kill: Which processes end.
+        kills: Which processes end.
     """
     spark.dataSource.register(KilledSource)
-    options = {**options, "kill": json.dumps(asdict(kill))}
+    options = {**options, "kills": json.dumps([asdict(kill) for kill in kills])}
     frame = spark.readStream.format("killed_source").options(**options).load()
     return (
-        frame.writeStream.foreachBatch(partial(_keep, folder=folder, kill=kill))
+        frame.writeStream.foreachBatch(partial(_keep, folder=folder, kills=kills))
         .option("checkpointLocation", f"{folder}/at")
         .trigger(availableNow=True)
         .start()
@@ -138,15 +143,18 @@ def main(argument: str) -> None:
     """Read all there is in a session of its own, which tries each task three times.
 
     Args:
-        argument: JSON object: `settings` of the session, `folder` and `options` of the stream,
-            `step` and `mark` of what is killed, and whether that is the driver, `with_driver`.
+        argument: JSON object: `settings` of the session, `folder` and `options` of the stream, and
+            `kills`, which tells of steps whether the driver ends there, and not a worker alone.
     """
     given = json.loads(argument)
     builder = SparkSession.builder.master("local[2,3]")
     for name, value in given["settings"].items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    group = os.getpgid(0) if given["with_driver"] else None
-    kill = Kill(given["step"], given["mark"], group)
-    stream(spark, given["folder"], given["options"], kill).awaitTermination()
+    folder, group = given["folder"], os.getpgid(0)
+    kills = [
+        Kill(step, f"{folder}/{step} there", group if with_driver else None)
+        for step, with_driver in given["kills"].items()
+    ]
+    stream(spark, folder, given["options"], kills).awaitTermination()
     spark.stop()

@@ -54,18 +54,16 @@ _STEPS = {OFFSETS_WRITTEN: 2, READING: 1, SINK_WRITTEN: 1, COMMITTED: 2}
 
 
 def _run(
-    folder: Path, step: str, environment: dict[str, str], *, with_driver: bool
+    folder: Path, kills: dict[str, bool], environment: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run the program in a process group of its own; the driver or a worker ends at a step."""
+    """Run the program in a process group of its own; the driver or a worker ends at some steps."""
     argument = {
         "folder": str(folder),
         "settings": SETTINGS,
         "options": _options(folder),
-        "step": step,
-        "mark": str(folder / f"{step} there"),
-        "with_driver": with_driver,
+        "kills": kills,
     }
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(argument)],
         env=os.environ | environment,
         cwd=folder,
@@ -76,6 +74,8 @@ def _run(
         check=False,
         start_new_session=True,
     )
+    assert all((folder / f"{step} there").exists() for step in kills), done.stdout[-4000:]
+    return done
 
 
 def _options(folder: Path) -> dict[str, str]:
@@ -104,8 +104,8 @@ def test_each_row_once_whatever_is_killed(
 ) -> None:
     """Planner, worker and driver are killed, each at steps of its own, while ledgers come.
 
-    What Spark does behind a planner or a worker that has ended, it does in one session; the driver
-    ends with all of its processes. At last a worker ends whose task is tried again.
+    What Spark does behind a planner or a worker that has ended, it does in one session. The driver
+    ends with all of its processes, and before it a worker whose task is tried again.
     """
     bucket = tmp_path / "bucket"
     bucket.mkdir()
@@ -114,19 +114,17 @@ def test_each_row_once_whatever_is_killed(
     for step, count in _STEPS.items():
         _give(bucket, coming, count)
         if step == SINK_WRITTEN:
-            done = _run(tmp_path, step, spark_environment, with_driver=True)
+            done = _run(tmp_path, {READING: False, SINK_WRITTEN: True}, spark_environment)
             assert done.returncode == -signal.SIGKILL, done.stdout[-4000:]
-            assert (tmp_path / f"{step} there").exists()
             continue
         kill = Kill(step, str(tmp_path / step))
-        query = stream(spark, str(tmp_path), _options(tmp_path), kill)
+        query = stream(spark, str(tmp_path), _options(tmp_path), [kill])
         with pytest.raises(StreamingQueryException):
             query.awaitTermination(TIMEOUT_SECONDS)
         assert (tmp_path / step).exists()
     _give(bucket, coming)
-    done = _run(tmp_path, READING, spark_environment, with_driver=False)
-    assert done.returncode == 0, done.stdout[-4000:]
-    assert (tmp_path / f"{READING} there").exists()
+    query = stream(spark, str(tmp_path), _options(tmp_path), [])
+    assert query.awaitTermination(TIMEOUT_SECONDS)
     _check_rows(tmp_path)
 
 
@@ -140,10 +138,9 @@ def test_each_row_once_if_the_driver_is_killed_at_every_step(
     coming = iter(TOPIC.ledgers)
     for step, count in _STEPS.items():
         _give(bucket, coming, count)
-        done = _run(tmp_path, step, spark_environment, with_driver=True)
+        done = _run(tmp_path, {step: True}, spark_environment)
         assert done.returncode == -signal.SIGKILL, done.stdout[-4000:]
-        assert (tmp_path / f"{step} there").exists()
     _give(bucket, coming)
-    done = _run(tmp_path, "no step", spark_environment, with_driver=True)
+    done = _run(tmp_path, {}, spark_environment)
     assert done.returncode == 0, done.stdout[-4000:]
     _check_rows(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,13 @@ def _numbers(spark: SparkSession, start: int, stop: int, parts: int = 3) -> Data
 def _write(frame: DataFrame, url: Path, **options: str) -> None:
     given = {"topic": "orders", "url": str(url), **options}
     frame.write.format("pulsar_offload").mode("append").options(**given).save()
+
+
+def _start(frame: DataFrame, folder: Path, **options: str) -> StreamingQuery:
+    """A stream into a bucket, of all that there is."""
+    given = {"topic": "orders", "checkpointLocation": str(folder / "checkpoint"), **options}
+    writer = frame.writeStream.format(given.pop("format", "pulsar_offload"))
+    return writer.options(**given).trigger(availableNow=True).start(str(folder / "bucket"))
 
 
 def _refused(frame: DataFrame, *, mode: str = "append", **options: str) -> str:
@@ -167,12 +175,6 @@ def test_a_task_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -
 class TestStream:
     """Batches that Spark repeats."""
 
-    def _start(self, frame: DataFrame, folder: Path, **options: str) -> StreamingQuery:
-        given = {"topic": "orders", "checkpointLocation": str(folder / "checkpoint"), **options}
-        writer = frame.writeStream.format(options.pop("format", "pulsar_offload"))
-        given.pop("format", None)
-        return writer.options(**given).trigger(availableNow=True).start(str(folder / "bucket"))
-
     def test_a_batch_that_is_repeated_is_there_once(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
@@ -183,10 +185,10 @@ class TestStream:
         for number in range(3):
             frame = _numbers(spark, 10 * number, 10 * number + 10, 2)
             frame.write.mode("append").parquet(str(source))
-            assert self._start(stream, tmp_path).awaitTermination(TIMEOUT_SECONDS)
+            assert _start(stream, tmp_path).awaitTermination(TIMEOUT_SECONDS)
             (tmp_path / "checkpoint" / "commits" / str(number)).unlink()
             (tmp_path / "checkpoint" / "commits" / f".{number}.crc").unlink()
-            assert self._start(stream, tmp_path).awaitTermination(TIMEOUT_SECONDS)
+            assert _start(stream, tmp_path).awaitTermination(TIMEOUT_SECONDS)
 
         assert sorted(_values(tmp_path / "bucket")) == [*range(30)]
         assert open_catalog(str(tmp_path / "bucket")).contents.unfinished == ()
@@ -204,10 +206,10 @@ class TestStream:
         folder = str(tmp_path / "metadata")
         failing = {"format": "failing", "failAt": step, "metadata_folder": folder}
 
-        query = self._start(stream, tmp_path, **failing)
+        query = _start(stream, tmp_path, **failing)
         with pytest.raises(Exception, match="it fails here"):
             query.awaitTermination(TIMEOUT_SECONDS)
-        query = self._start(stream, tmp_path, metadata_folder=folder)
+        query = _start(stream, tmp_path, metadata_folder=folder)
         assert query.awaitTermination(TIMEOUT_SECONDS)
 
         catalog = open_catalog(str(tmp_path / "bucket"), metadata=folder)
@@ -232,9 +234,9 @@ class TestStream:
             if step:
                 failing = {"format": "failing", "failAt": step, "killed": "process"}
                 with pytest.raises(StreamingQueryException, match="worker exited unexpectedly"):
-                    self._start(stream, tmp_path, **failing).awaitTermination(TIMEOUT_SECONDS)
+                    _start(stream, tmp_path, **failing).awaitTermination(TIMEOUT_SECONDS)
             else:
-                assert self._start(stream, tmp_path).awaitTermination(TIMEOUT_SECONDS)
+                assert _start(stream, tmp_path).awaitTermination(TIMEOUT_SECONDS)
 
         bucket = tmp_path / "bucket"
         assert audit(open_catalog(str(bucket))).findings == ()
@@ -254,25 +256,31 @@ class TestStream:
 
 
 def test_a_driver_that_is_killed_writes_each_row_once(
-    spark_environment: dict[str, str], tmp_path: Path
+    spark: SparkSession, spark_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """With all of its processes, behind the decision; the batch is published as it is run again."""
+    """With all of its processes, behind the decision; another driver publishes the batch."""
     program = Path(__file__).with_name("killed_writer.py")
     repository = Path(__file__).parents[2]
-    environment = {**os.environ, **spark_environment, "PYTHONPATH": str(repository)}
-    for number, step in enumerate(["decided", ""]):
-        done = subprocess.run(
-            [sys.executable, str(program), str(tmp_path), str(number), step],
-            env=environment,
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-            start_new_session=True,
-        )
-        assert done.returncode == (-9 if step else 0), done.stdout[-4000:]
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path), "decided"],
+        env={**os.environ, **spark_environment, "PYTHONPATH": str(repository)},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+        start_new_session=True,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stdout[-4000:]
+    left = names(Location(str(tmp_path / "bucket")))
+    assert left
+    assert not any(name.endswith("-index") for name in left)
+
+    source = str(tmp_path / "source")
+    _numbers(spark, 10, 20, 2).write.mode("append").parquet(source)
+    stream = spark.readStream.schema("__value__ STRING").parquet(source)
+    assert _start(stream, tmp_path).awaitTermination(TIMEOUT_SECONDS)
 
     bucket = tmp_path / "bucket"
     assert audit(open_catalog(str(bucket))).findings == ()
