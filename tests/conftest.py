@@ -38,6 +38,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 # Spark would take the first `python3` on the PATH, which knows nothing of this project.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
+# Once Polars has read from S3, the clock of its rate limit ticks as long as the process lives:
+# 3 % of a core, in all tests that follow.
+os.environ["POLARS_DISABLE_HTTP_RATE_LIMIT"] = "1"
+
 
 @pytest.fixture(autouse=True)
 def _guarded_arena(monkeypatch: pytest.MonkeyPatch) -> None:
