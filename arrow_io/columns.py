@@ -192,6 +192,16 @@ def _null_value(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Bool
     return _has_flag(rows.row_numbers(layout.ROW_FLAGS), layout.NULL_VALUE)
 
 
+def _same_text(text: str, count: int) -> pa.StringArray:
+    """The same text `count` times: a slice of an array that is shared."""
+    return _repeated(text, 1 << max(0, count - 1).bit_length()).slice(0, count)
+
+
+@lru_cache(maxsize=64)
+def _repeated(text: str, count: int) -> pa.StringArray:
+    return pa.repeat(text, count)
+
+
 # In place of the field comes the number of the partition.
 _PARTITION = Gathered(layout.GATHERED_CONSTANTS, 0, pa.int32())
 
@@ -234,7 +244,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=_message_id),
     Column("__topic__", pa.string(), needs=_POSITION, default=False,
            doc="full topic name, with its partition",
-           build=lambda rows, origin, _: pa.repeat(origin.topic, rows.count)),
+           build=lambda rows, origin, _: _same_text(origin.topic, rows.count)),
     Column("__key_bytes__", pa.binary(), needs=_MEMBER, default=False,
            doc="the key as bytes, decoded if it is Base64",
            build=lambda rows, _, tally: rows.key_bytes(tally)),

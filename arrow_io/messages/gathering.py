@@ -49,7 +49,7 @@ class Gathering:
 
     Attributes:
         schema: The schema of the record batches.
-        properties: The number of the column of the properties; None: it is not among them.
+        properties: The numbers of the columns that are the properties.
     """
 
     def __init__(self, columns: Iterable[tuple[str, Gathered]]) -> None:
@@ -57,12 +57,12 @@ class Gathering:
         self.schema = pa.schema([pa.field(name, each.type) for name, each in named])
         self._columns: list[Gathered] = []
         self._places: list[int] = []  # of the columns in the batch, or of the one they are part of
-        self.properties: int | None = None
+        self.properties: list[int] = []
         buffers = nodes = 0
         for place, (_, each) in enumerate(named):
             parts = [each]
             if each.kind == layout.GATHERED_PROPERTIES:
-                self.properties = place
+                self.properties.append(place)
                 parts += _ENTRIES
                 # A map is a list of structs, which are a node with a buffer of their own.
                 nodes, buffers = nodes + 1, buffers + 1

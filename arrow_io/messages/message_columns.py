@@ -1,7 +1,7 @@
 """Messages as positions and numbers, and the Arrow arrays made of them.
 
 What comes in are entries (`EntryRun`) and the decompressed payloads of batches; what goes out are
-Arrow arrays, one asked-for column at a time: a column that nobody asks for is never gathered.
+record batches of the columns that are asked for: one that nobody asks for is never gathered.
 """
 
 from __future__ import annotations
@@ -201,21 +201,20 @@ class MessageColumns:
                 salvaging, both are counted: the message is given without the time, or without its
                 properties). Or the bytes of a column take more than 2 GiB together.
         """
-        is_twice = gathering.properties is not None and self._find_properties(tally)
+        is_twice = bool(gathering.properties) and self._find_properties(tally)
         batch, odd = gathering.record_batch(self._gatherer)
-        is_text = False
+        unsound = set(gathering.properties if is_twice else ())
         for place, column in odd:
             if column.kind < layout.GATHERED_ENTRY_BYTES:
                 self._lose_times(column, tally)
-            elif place == gathering.properties:
-                is_text = True
+            elif place in gathering.properties:
+                unsound.add(place)
             else:
                 batch = _with(batch, place, valid_text(batch.column(place), tally.report))
-        if gathering.properties is not None and (is_twice or is_text):
-            properties = _sound_properties(
-                batch.column(gathering.properties), tally.report, is_twice=is_twice
-            )
-            batch = _with(batch, gathering.properties, properties)
+        for place in unsound:
+            properties = batch.column(place)
+            sound = _sound_properties(properties, tally.report, is_twice=is_twice)
+            batch = _with(batch, place, sound)
         return batch
 
     def _find_properties(self, tally: Tally) -> bool:

@@ -327,7 +327,7 @@ class _Shapes:
     def __init__(self, time_unit: str, inner_type: pa.DataType) -> None:
         self._time_unit = time_unit
         self._inner_type = inner_type
-        self._budget = Budget()
+        self._budget = Budget(Budget.MAX_ARRAY_DEPTH)
 
     def shape(self, name: str, type_: AvroType, around: tuple[AvroType, ...], depth: int) -> Shape:
         self._budget.spend(depth)

@@ -160,7 +160,7 @@ def _canonical_writer(message: Descriptor) -> Callable[[bytes], bytes]:
 class _Shapes:
     def __init__(self, time_unit: str) -> None:
         self._time_unit = time_unit
-        self._budget = Budget()
+        self._budget = Budget(Budget.MAX_ARRAY_DEPTH)
 
     def message(
         self, name: str, message: Descriptor, around: tuple[str, ...], depth: int, origin: object

@@ -132,14 +132,19 @@ class Budget:
     """Bounds the tree that a schema becomes.
 
     A schema that uses its types over and over, each inside the next, describes a tree of any size.
+
+    Args:
+        max_depth: How deep its types may nest.
     """
 
     MAX_FIELDS = 20_000
-    MAX_DEPTH = 62
-    """Arrow reads messages of 63 levels of arrays; an entry of a map is a level too."""
+    MAX_DEPTH = 64
+    MAX_ARRAY_DEPTH = 62
+    """That of Arrow arrays: Arrow reads messages of 63 levels. Entries of maps are a level too."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_depth: int = MAX_DEPTH) -> None:
         self._fields = 0
+        self._max_depth = max_depth
 
     def spend(self, depth: int) -> None:
         """Count one more field at a depth.
@@ -148,9 +153,9 @@ class Budget:
             SchemaError: That is more than is believed.
         """
         self._fields += 1
-        if self._fields > self.MAX_FIELDS or depth > self.MAX_DEPTH:
+        if self._fields > self.MAX_FIELDS or depth > self._max_depth:
             message = (
                 f"the schema has more than {self.MAX_FIELDS} fields, types used again counted anew,"
-                f" or nests them more than {self.MAX_DEPTH} deep"
+                f" or nests them more than {self._max_depth} deep"
             )
             raise SchemaError(message)

@@ -51,7 +51,7 @@ class ValueField:
     """
 
     name: str
-    # Arrow writes a type out to hash it, which takes long, and fields are hashed for each batch.
+    # Arrow writes a type out to hash it, which takes long, and fields are hashed for each task.
     type: pa.DataType = dataclass_field(hash=False)
     is_key: bool
     field: str | None

@@ -269,6 +269,22 @@ def test_text_that_is_no_utf8_is_replaced_and_counted(batched: bool) -> None:
     assert not report.lost
 
 
+def test_columns_asked_for_twice_are_alike() -> None:
+    """Each is looked at by itself: properties too that are not UTF-8, or have a name twice."""
+    odd = _single(Message(properties=(("n\u00e9", "v\u00e9"),))).replace(b"\xc3\xa9", b"\xff\xfe")
+    # More than are compared pair by pair where they are read.
+    many = tuple((f"name {n % 100}", f"{n}") for n in range(102))
+    columns = ["__properties__", "__key__", "__properties__", "__key__"]
+
+    table, report = _read(odd, _single(Message(properties=many)), columns=columns)
+
+    told = [each.to_pylist() for each in table.columns]
+    assert [dict(row) for row in told[0]] == [{"n\ufffd\ufffd": "v\ufffd\ufffd"}, dict(many)]
+    assert [len(row) for row in told[0]] == [1, 100]
+    assert told == [told[0], [None, None]] * 2
+    assert report.replaced_texts == 4
+
+
 def test_producer_name_that_is_no_utf8_is_replaced_and_counted() -> None:
     """Names of producers and clusters are text too."""
     entry = _single(producer_name="p\u00e9", replicated_from="\u00e9").replace(

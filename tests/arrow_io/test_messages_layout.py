@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+from arrow_io.core import ipc_message
 from arrow_io.messages import copies, layout, wire
 from tests.support.c_numbers import c_numbers, python_numbers
 
@@ -16,7 +17,7 @@ def _numbers(first: str, stop: str) -> list[int]:
     return [getattr(layout, name) for name in names[names.index(first) : names.index(stop)]]
 
 
-@pytest.mark.parametrize("module", [copies, layout, wire])
+@pytest.mark.parametrize("module", [copies, ipc_message, layout, wire])
 def test_c_has_the_numbers_of_python(module: ModuleType) -> None:
     """Each number that Python has stands in the declarations for C, and no other."""
     assert c_numbers(module) == python_numbers(module) != {}

@@ -339,13 +339,13 @@ def test_the_deepest_schema_can_be_read(
     """What the bound of schemas lets through, those of payloads and of Arrow do too."""
     schema: Any = "int"
     expected: Any = 7
-    times = Budget.MAX_DEPTH // levels
+    times = Budget.MAX_ARRAY_DEPTH // levels
     for _ in range(times):
         schema, expected = around(schema), expected_around(expected)
     payload = begin * times + avro_long(7) + b"\0" * times
 
     assert value_of(schema, payload) == expected
-    with pytest.raises(SchemaError, match=f"more than {Budget.MAX_DEPTH} deep"):
+    with pytest.raises(SchemaError, match=f"more than {Budget.MAX_ARRAY_DEPTH} deep"):
         value_of(around(schema), payload)
 
 

@@ -249,7 +249,7 @@ def _doubling(times: int) -> Any:  # noqa: ANN401 - JSON
 @pytest.mark.parametrize(
     "schema",
     [
-        _nested(Budget.MAX_DEPTH + 1),
+        _nested(Budget.MAX_ARRAY_DEPTH + 1),
         record(*((f"f{number}", "int") for number in range(Budget.MAX_FIELDS + 1))),
         _doubling(30),
     ],
@@ -263,7 +263,7 @@ def test_trees_of_any_size_are_refused(schema: object) -> None:
 
 def test_the_deepest_tree_that_is_read() -> None:
     """What real schemas nest is far below the bound."""
-    assert pa.types.is_list(_arrow(_nested(Budget.MAX_DEPTH)))
+    assert pa.types.is_list(_arrow(_nested(Budget.MAX_ARRAY_DEPTH)))
 
 
 @pytest.mark.parametrize(

@@ -372,7 +372,7 @@ def test_depth(around: int, number: int) -> None:
 
 def test_deepest_lists_of_messages() -> None:
     """Messages of lists of each other are read as deep as schemas may nest; one deeper is not."""
-    most = Budget.MAX_DEPTH // 2
+    most = Budget.MAX_ARRAY_DEPTH // 2
     for depth in (most, most + 1):
         inner = {
             f"M{n}": {"m": nested(f"t.M{n + 1}", label=_F.LABEL_REPEATED)} for n in range(1, depth)
