@@ -10,6 +10,7 @@ import base64
 from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -276,7 +277,7 @@ class MessageColumns:
 
     def _gathered(self, column: Gathered) -> pa.Array:
         """A column in which nothing can be lost."""
-        batch, _ = Gathering([("", column)]).record_batch(self._gatherer)
+        batch, _ = _alone(column).record_batch(self._gatherer)
         return batch.column(0)
 
     def _lose_times(self, column: Gathered, tally: Tally) -> None:
@@ -368,6 +369,11 @@ class MessageColumns:
 
 def _start(segment: _Segment) -> int:
     return segment.start
+
+
+@lru_cache(maxsize=64)
+def _alone(column: Gathered) -> Gathering:
+    return Gathering([("", column)])
 
 
 def _with(batch: pa.RecordBatch, place: int, values: pa.Array) -> pa.RecordBatch:

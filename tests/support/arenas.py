@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from arrow_io.payloads.program import Program
 
-_SCRATCH_BYTES: Final = 64
 _GUARD: Final = b"\xa5"
 
 
@@ -68,7 +67,7 @@ class GuardedShredding(Shredding):
 
     def _take(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
         buffer, views = super()._take(size_bytes)
-        place = _SCRATCH_BYTES + len(self._program.message_begin)
+        place = self._first
         self._gaps = []
         for start, stop in (*self._regions(), (len(views[0]), len(views[0]))):
             assert start - place >= self.guard_bytes or start == stop
