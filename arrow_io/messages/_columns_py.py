@@ -22,19 +22,22 @@ else:
 
 def keep_rows(
     rows: cython.const[cython.longlong][::1],
-    capacity: cython.Py_ssize_t,
+    stride: cython.Py_ssize_t,
     kept: cython.const[cython.longlong][::1],
     count: cython.Py_ssize_t,
     out: cython.longlong[::1],
-    out_capacity: cython.Py_ssize_t,
+    out_stride: cython.Py_ssize_t,
 ) -> None:
-    """Copy the rows that `kept` names (`count`, ascending) to the start of another row table."""
+    """Copy the rows that `kept` names (`count`, ascending) to the start of another row table.
+
+    From the begin of one column to that of the next are `stride` numbers, and `out_stride`.
+    """
     column: cython.Py_ssize_t
     i: cython.Py_ssize_t
     with cython.nogil:
         for column in range(layout.ROW_WIDTH):
             for i in range(count):
-                out[column * out_capacity + i] = rows[column * capacity + kept[i]]
+                out[column * out_stride + i] = rows[column * stride + kept[i]]
 
 
 def end_of_version(

@@ -319,7 +319,7 @@ def add_singles(
     stop: cython.Py_ssize_t,
     field: cython.Py_ssize_t,
     rows: cython.longlong[::1],
-    capacity: cython.Py_ssize_t,
+    stride: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> None:
     """Give each entry in `[first, stop)` one row, from `row` on; its values are those of the entry.
@@ -330,7 +330,8 @@ def add_singles(
         stop: Behind the last entry.
         field: Where the entry table has the position of the value: `PAYLOAD`, or `BODY`.
         rows: Row table, column-major.
-        capacity: Rows that each column of `rows` takes; at least `row + stop - first`.
+        stride: Numbers from the begin of one column of `rows` to that of the next; at least
+            `row + stop - first`.
         row: First row written.
     """
     i: cython.Py_ssize_t
@@ -338,18 +339,18 @@ def add_singles(
     with cython.nogil:
         for i in range(first, stop):
             base = i * layout.ENTRY_WIDTH
-            rows[layout.ROW_ENTRY * capacity + row] = i
-            rows[layout.ROW_BATCH_INDEX * capacity + row] = -1
-            rows[layout.ROW_EVENT_TIME * capacity + row] = table[base + layout.EVENT_TIME]
-            rows[layout.ROW_SEQUENCE_ID * capacity + row] = table[base + layout.SEQUENCE_ID]
-            rows[layout.ROW_FLAGS * capacity + row] = table[base + layout.FLAGS] & (
+            rows[layout.ROW_ENTRY * stride + row] = i
+            rows[layout.ROW_BATCH_INDEX * stride + row] = -1
+            rows[layout.ROW_EVENT_TIME * stride + row] = table[base + layout.EVENT_TIME]
+            rows[layout.ROW_SEQUENCE_ID * stride + row] = table[base + layout.SEQUENCE_ID]
+            rows[layout.ROW_FLAGS * stride + row] = table[base + layout.FLAGS] & (
                 layout.KEY_IS_BASE64 | layout.NULL_VALUE | layout.NULL_KEY
             )
-            rows[layout.ROW_KEY * capacity + row] = table[base + layout.KEY]
-            rows[layout.ROW_ORDERING_KEY * capacity + row] = table[base + layout.ORDERING_KEY]
-            rows[layout.ROW_PROPERTY_COUNT * capacity + row] = table[base + layout.PROPERTY_COUNT]
-            rows[layout.ROW_METADATA * capacity + row] = table[base + layout.METADATA]
-            rows[layout.ROW_PAYLOAD * capacity + row] = (
+            rows[layout.ROW_KEY * stride + row] = table[base + layout.KEY]
+            rows[layout.ROW_ORDERING_KEY * stride + row] = table[base + layout.ORDERING_KEY]
+            rows[layout.ROW_PROPERTY_COUNT * stride + row] = table[base + layout.PROPERTY_COUNT]
+            rows[layout.ROW_METADATA * stride + row] = table[base + layout.METADATA]
+            rows[layout.ROW_PAYLOAD * stride + row] = (
                 -1 if table[base + layout.FLAGS] & layout.NULL_VALUE else table[base + field]
             )
             row += 1
@@ -361,6 +362,7 @@ def add_positions(
     batch_index: cython.longlong,
     stop: cython.Py_ssize_t,
     rows: cython.longlong[::1],
+    stride: cython.Py_ssize_t,
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
     result: cython.longlong[::1],
@@ -377,7 +379,8 @@ def add_positions(
         batch_index: Batch index of the first entry's first message to be given, if it is a batch.
         stop: Behind the last entry.
         rows: Row table, column-major.
-        capacity: Rows that each column of `rows` takes.
+        stride: Numbers from the begin of one column of `rows` to that of the next.
+        capacity: Rows that it takes; at most `stride`.
         row: First row written.
         result: Receives `[row, entry, batch_index, error]`: where to go on; error 0, or
             `BAD_BATCH_SIZE` for that entry.
@@ -391,8 +394,8 @@ def add_positions(
             base = first * layout.ENTRY_WIDTH
             members = table[base + layout.BATCH_SIZE]
             if table[base + layout.FLAGS] & layout.BATCHED == 0:
-                rows[layout.ROW_ENTRY * capacity + row] = first
-                rows[layout.ROW_BATCH_INDEX * capacity + row] = -1
+                rows[layout.ROW_ENTRY * stride + row] = first
+                rows[layout.ROW_BATCH_INDEX * stride + row] = -1
                 row += 1
                 first += 1
                 continue
@@ -406,8 +409,8 @@ def add_positions(
                 error = layout.BAD_BATCH_SIZE
                 break
             while batch_index < members and row < capacity:
-                rows[layout.ROW_ENTRY * capacity + row] = first
-                rows[layout.ROW_BATCH_INDEX * capacity + row] = batch_index
+                rows[layout.ROW_ENTRY * stride + row] = first
+                rows[layout.ROW_BATCH_INDEX * stride + row] = batch_index
                 batch_index += 1
                 row += 1
             if batch_index >= members:

@@ -47,14 +47,14 @@ class Gatherer:
 
     Args:
         rows: Row table, column-major.
-        capacity: Rows that each of its columns takes.
+        stride: Numbers from the begin of one of its columns to that of the next.
     """
 
     given: tuple
     found: tuple
     held: list
     segments: object
-    capacity: cython.Py_ssize_t
+    stride: cython.Py_ssize_t
     count: cython.Py_ssize_t
     items: cython.Py_ssize_t
     a: cython.pointer[cython.longlong]
@@ -63,14 +63,14 @@ class Gatherer:
     values: cython.pointer[cython.longlong]
     ends: cython.pointer[cython.int]
 
-    def __init__(self, rows: object, capacity: cython.Py_ssize_t) -> None:
+    def __init__(self, rows: object, stride: cython.Py_ssize_t) -> None:
         r: cython.longlong[::1] = rows
         # What pointers point into must live as long as they.
         self.given = (rows,)
         self.found = ()
         self.held = []
         self.segments = array("q")
-        self.capacity = capacity
+        self.stride = stride
         self.count = 0
         self.items = 0
         if cython.compiled:
@@ -280,8 +280,8 @@ class Gatherer:
         if kind == layout.GATHERED_VALUES:
             return self.values
         if cython.compiled:
-            return self.rows + field * self.capacity
-        return self.rows[field * self.capacity :]
+            return self.rows + field * self.stride
+        return self.rows[field * self.stride :]
 
     @cython.cfunc
     @cython.inline

@@ -212,6 +212,7 @@ def split_batches(
     position: cython.Py_ssize_t,
     batch_index: cython.longlong,
     rows: cython.longlong[::1],
+    stride: cython.Py_ssize_t,
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
     result: cython.longlong[::1],
@@ -231,7 +232,8 @@ def split_batches(
         position: Where in the body of the first entry the next message begins.
         batch_index: Batch index of that message.
         rows: Row table, column-major.
-        capacity: Rows that each column of `rows` takes.
+        stride: Numbers from the begin of one column of `rows` to that of the next.
+        capacity: Rows that it takes; at most `stride`.
         row: First row written.
         result: Receives `[row, entry, position, batch_index, error]`: where to go on; error 0,
             or a `BAD_…` code, in which case the place is that of the bad message.
@@ -277,13 +279,13 @@ def split_batches(
                 if size > end - begin:
                     error = layout.BAD_MESSAGE_SIZE
                     break
-                r[layout.ROW_ENTRY * capacity + row] = first
-                r[layout.ROW_BATCH_INDEX * capacity + row] = batch_index
-                r[layout.ROW_EVENT_TIME * capacity + row] = event_time
-                r[layout.ROW_SEQUENCE_ID * capacity + row] = sequence_id
-                r[layout.ROW_FLAGS * capacity + row] = flags
-                r[layout.ROW_METADATA * capacity + row] = position_of(begin, size)
-                length = _read_single_metadata(p, begin, begin + size, r, capacity, row)
+                r[layout.ROW_ENTRY * stride + row] = first
+                r[layout.ROW_BATCH_INDEX * stride + row] = batch_index
+                r[layout.ROW_EVENT_TIME * stride + row] = event_time
+                r[layout.ROW_SEQUENCE_ID * stride + row] = sequence_id
+                r[layout.ROW_FLAGS * stride + row] = flags
+                r[layout.ROW_METADATA * stride + row] = position_of(begin, size)
+                length = _read_single_metadata(p, begin, begin + size, r, stride, row)
                 if length < 0:
                     error = -length
                     break
@@ -293,9 +295,9 @@ def split_batches(
                 if length > end - begin:
                     error = layout.BAD_PAYLOAD_SIZE
                     break
-                r[layout.ROW_PAYLOAD * capacity + row] = (
+                r[layout.ROW_PAYLOAD * stride + row] = (
                     -1
-                    if r[layout.ROW_FLAGS * capacity + row] & layout.NULL_VALUE
+                    if r[layout.ROW_FLAGS * stride + row] & layout.NULL_VALUE
                     else position_of(begin, length)
                 )
                 if cython.compiled and length < PREFETCHED_BYTES // 4:
@@ -331,7 +333,7 @@ def _read_single_metadata(
     i: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
     r: cython.pointer[cython.longlong],
-    capacity: cython.Py_ssize_t,
+    stride: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ):
     """SingleMessageMetadata → row; `payload_size << 1 | not compacted_out`, or minus the error."""
@@ -343,7 +345,7 @@ def _read_single_metadata(
     kept: cython.longlong = 1
     key: cython.longlong = -1
     ordering_key: cython.longlong = -1
-    flags: cython.longlong = r[layout.ROW_FLAGS * capacity + row]
+    flags: cython.longlong = r[layout.ROW_FLAGS * stride + row]
     seen: cython.int = 0
     while i < stop:
         tag = p[i]
@@ -365,11 +367,11 @@ def _read_single_metadata(
             elif tag == 32:
                 kept = 0 if value else 1
             elif tag == 40:
-                r[layout.ROW_EVENT_TIME * capacity + row] = int64(value)
+                r[layout.ROW_EVENT_TIME * stride + row] = int64(value)
             elif tag == 48:
                 flags = (flags | layout.KEY_IS_BASE64) if value else (flags & ~layout.KEY_IS_BASE64)
             elif tag == 64:
-                r[layout.ROW_SEQUENCE_ID * capacity + row] = int64(value)
+                r[layout.ROW_SEQUENCE_ID * stride + row] = int64(value)
             elif tag == 72:
                 flags = (flags | layout.NULL_VALUE) if value else (flags & ~layout.NULL_VALUE)
             elif tag == 80:
@@ -396,8 +398,8 @@ def _read_single_metadata(
         return -layout.MISSING_FIELD
     if payload_size < 0:
         return -layout.BAD_PAYLOAD_SIZE
-    r[layout.ROW_FLAGS * capacity + row] = flags
-    r[layout.ROW_KEY * capacity + row] = key
-    r[layout.ROW_ORDERING_KEY * capacity + row] = ordering_key
-    r[layout.ROW_PROPERTY_COUNT * capacity + row] = properties
+    r[layout.ROW_FLAGS * stride + row] = flags
+    r[layout.ROW_KEY * stride + row] = key
+    r[layout.ROW_ORDERING_KEY * stride + row] = ordering_key
+    r[layout.ROW_PROPERTY_COUNT * stride + row] = properties
     return (payload_size << 1) | kept

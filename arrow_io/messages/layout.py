@@ -6,7 +6,8 @@ loop share one layout, and a numeric column is an Arrow buffer as it stands.
 **Entry table**, row-major, `ENTRY_WIDTH` numbers an entry: what the entry's frame, its
 BrokerEntryMetadata and its MessageMetadata (PulsarApi.proto) say.
 
-**Row table**, column-major, `ROW_WIDTH` columns of `capacity` numbers: what belongs to one message.
+**Row table**, column-major, `ROW_WIDTH` columns of numbers: what belongs to one message. From the
+begin of one column to that of the next are `stride` numbers, at least as many as there are rows.
 
 A *position* packs where bytes stand in a buffer: `start << 32 | length`, both in bytes; `ABSENT`
 (−1) if the message has none. Buffers are therefore below 2 GiB.

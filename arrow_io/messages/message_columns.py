@@ -36,6 +36,8 @@ _Error = TypeVar("_Error", bound=PulsarOffloadError)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _SINGLE_PROPERTY_TAG = 0x22
+_NUMBERS_PER_PAGE = 4096 // 8
+_NUMBERS_APART = 5 * 64 // 8
 _BATCH_PROPERTY_TAG = 0x0A
 
 
@@ -69,6 +71,17 @@ class Place(NamedTuple):
     batch_index: int = 0
 
 
+def _row_stride(capacity: int) -> int:
+    """Numbers from the begin of one column of a row table to that of the next.
+
+    A row is written to all columns at once. If they began in the same place of a page, their lines
+    would compete for the eight that a cache has for such a place.
+    """
+    if capacity < _NUMBERS_PER_PAGE:
+        return capacity
+    return (capacity // _NUMBERS_PER_PAGE + 1) * _NUMBERS_PER_PAGE + _NUMBERS_APART
+
+
 class MessageColumns:
     """Up to `capacity` messages, filled front to back, read as Arrow arrays of `count` rows.
 
@@ -84,8 +97,9 @@ class MessageColumns:
         self.count = 0
         self.size_bytes = 0
         self.lost_values: set[int] = set()
-        self._buffer, self._rows = int64_view(capacity * layout.ROW_WIDTH)
-        self._gatherer = builds.in_use.gathering.Gatherer(self._rows, capacity)
+        self._stride = _row_stride(capacity)
+        self._buffer, self._rows = int64_view(self._stride * layout.ROW_WIDTH)
+        self._gatherer = builds.in_use.gathering.Gatherer(self._rows, self._stride)
         self._segments: list[_Segment] = []
         self._result = array("q", bytes(8 * 5))
 
@@ -105,7 +119,7 @@ class MessageColumns:
         stop = min(stop, first + self.capacity - self.count)
         field = layout.PAYLOAD if values is None else layout.BODY
         builds.in_use.entries.add_singles(
-            run.table, first, stop, field, self._rows, self.capacity, self.count
+            run.table, first, stop, field, self._rows, self._stride, self.count
         )
         payload = run.data if values is None else values
         self._close_segment(stop - first, run, run.data, payload, _SINGLE_PROPERTY_TAG)
@@ -127,8 +141,9 @@ class MessageColumns:
         """
         result = self._result
         builds.in_use.entries.add_positions(
-            run.table, first, batch_index, stop, self._rows, self.capacity, self.count, result
-        )
+            run.table, first, batch_index, stop,
+            self._rows, self._stride, self.capacity, self.count, result,
+        )  # fmt: skip
         self._close_segment(result[0] - self.count, run, run.data, run.data, _BATCH_PROPERTY_TAG)
         return result[1], result[2], result[3]
 
@@ -151,7 +166,7 @@ class MessageColumns:
         result = self._result
         builds.in_use.metadata.split_batches(
             data, run.table, field, place.entry, stop, place.position, place.batch_index,
-            self._rows, self.capacity, self.count, result,
+            self._rows, self._stride, self.capacity, self.count, result,
         )  # fmt: skip
         self._close_segment(result[0] - self.count, run, data, data, _BATCH_PROPERTY_TAG)
         _, entry, position, batch_index, code = result.tolist()
@@ -179,7 +194,7 @@ class MessageColumns:
             if before in self.lost_values
         }
         builds.in_use.columns.keep_rows(
-            self._rows, self.capacity, wanted, len(kept), other._rows, other.capacity
+            self._rows, self._stride, wanted, len(kept), other._rows, other._stride
         )
         for each in self._segments:
             start = bisect_left(wanted, each.start)
@@ -252,7 +267,7 @@ class MessageColumns:
 
     def row_numbers(self, field: int) -> pa.Int64Array:
         """One number of each row (field `ROW_…`)."""
-        data = self._buffer.slice(8 * field * self.capacity, 8 * self.count)
+        data = self._buffer.slice(8 * field * self._stride, 8 * self.count)
         return pa.Array.from_buffers(pa.int64(), self.count, [None, data])
 
     def entry_numbers(self, field: int) -> pa.Int64Array:
@@ -347,7 +362,7 @@ class MessageColumns:
         return error.located(batch_index=None if batch_index < 0 else batch_index)
 
     def _column(self, field: int) -> memoryview:
-        start = field * self.capacity
+        start = field * self._stride
         return self._rows[start : start + self.count]
 
     def _spans(

@@ -235,7 +235,7 @@ def test_values_beyond_2_gib_are_an_error() -> None:
     columns = _all_columns(_runs())
     rows = columns._rows
     for row in range(columns.count):
-        rows[layout.ROW_PAYLOAD * columns.capacity + row] = 2**30
+        rows[layout.ROW_PAYLOAD * columns._stride + row] = 2**30
 
     with pytest.raises(CorruptEntryError, match="more than 2 GiB"):
         columns.row_bytes(layout.ROW_PAYLOAD)

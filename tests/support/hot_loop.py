@@ -119,7 +119,7 @@ def split(build: Build, body: bytes, members: int, *, capacity: int = 50, flags:
         _, _, position, batch_index, _ = result
         build.metadata.split_batches(
             memoryview(body), entry, layout.BODY, 0, 1, position, batch_index,
-            rows, capacity, 0, result,
+            rows, capacity, capacity, 0, result,
         )  # fmt: skip
         columns = [rows[n * capacity :][: result[0]] for n in range(layout.ROW_WIDTH)]
         found += zip(*columns, strict=True)
