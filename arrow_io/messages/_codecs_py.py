@@ -76,8 +76,9 @@ def place_bodies(
         max_ratio: Most bytes that one compressed byte becomes.
         max_bytes: Most bytes that a body has.
         room: Bytes of entries and bodies together after which no further entry is taken.
-        result: Receives `[stop, body_bytes, payload_bytes]`: behind the last entry taken; length of
-            the bodies together; length of the payloads that they are made of.
+        result: Receives `[stop, body_bytes, payload_bytes, alone]`: behind the last entry taken;
+            length of the bodies together; length of the payloads that they are made of; how many
+            entries are flagged.
     """
     i: cython.Py_ssize_t = first
     base: cython.Py_ssize_t
@@ -87,6 +88,7 @@ def place_bodies(
     used: cython.longlong = 0
     body_bytes: cython.longlong = 0
     payload_bytes: cython.longlong = 0
+    alone: cython.longlong = 0
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
     else:
@@ -114,6 +116,7 @@ def place_bodies(
                 )
             ):
                 table[base + layout.FLAGS] |= layout.ALONE
+                alone += 1
                 continue
             if size > wire.MAX31 - body_bytes:
                 i -= 1
@@ -124,6 +127,7 @@ def place_bodies(
     result[0] = i
     result[1] = body_bytes
     result[2] = payload_bytes
+    result[3] = alone
 
 
 def join_payloads(
@@ -158,7 +162,7 @@ def decompress_blocks(
     stop: cython.Py_ssize_t,
     out: cython.uchar[::1],
     scratch: cython.int[::1],
-) -> None:
+) -> int:
     """Decompress the payloads of entries in `[first, stop)`, LZ4, Snappy or ZLIB, to places.
 
     An entry whose payload does not surely give its body is flagged as `ALONE`.
@@ -170,6 +174,9 @@ def decompress_blocks(
         stop: Behind the last entry.
         out: Receives the bodies; what stands behind them is undefined.
         scratch: Room for the tables of ZLIB, `SCRATCH_WIDTH` numbers.
+
+    Returns:
+        How many entries are flagged.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
@@ -182,6 +189,7 @@ def decompress_blocks(
     readable: cython.Py_ssize_t = data.shape[0] if cython.compiled else len(data)
     writable: cython.Py_ssize_t = out.shape[0] if cython.compiled else len(out)
     sound: cython.bint
+    alone: cython.Py_ssize_t = 0
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
         q: cython.pointer[cython.uchar] = cython.address(out[0])
@@ -217,6 +225,8 @@ def decompress_blocks(
                 )
             if not sound:
                 table[base + layout.FLAGS] |= layout.ALONE
+                alone += 1
+    return alone
 
 
 def decompress_block(

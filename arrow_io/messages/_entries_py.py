@@ -252,12 +252,15 @@ def mark_bad_checksums(
         count: How many entries it has.
 
     Returns:
-        The flags that any entry has then.
+        The flags that any entry has then; with `MIXED` if the entries are not all of one kind.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
     where: cython.longlong
     seen: cython.longlong = 0
+    kinds: cython.longlong = layout.BATCHED | layout.COMPRESSED
+    kind: cython.longlong = 0
+    codec: cython.longlong = 0
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
     else:
@@ -273,6 +276,14 @@ def mark_bad_checksums(
                 table[base + layout.ERROR] = layout.BAD_CHECKSUM
                 table[base + layout.FLAGS] = layout.BROKEN
             seen |= table[base + layout.FLAGS]
+            if i == 0:
+                kind = table[base + layout.FLAGS] & kinds
+                codec = table[base + layout.COMPRESSION]
+            elif (
+                table[base + layout.FLAGS] & kinds != kind
+                or table[base + layout.COMPRESSION] != codec
+            ):
+                seen |= layout.MIXED
     return seen
 
 

@@ -48,6 +48,7 @@ cdef enum:
     COMPRESSED = 512
     HAS_BROKER_INDEX = 1024
     ALONE = 2048
+    MIXED = 4096
     SPECIAL = 248
     BOUND = 168
     LZ4 = 1

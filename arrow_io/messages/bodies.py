@@ -38,7 +38,7 @@ _CONTEXTS = _Contexts()
 
 def decompress_bodies(
     run: EntryRun, first: int, stop: int, room_bytes: int
-) -> tuple[memoryview, int]:
+) -> tuple[memoryview, int, bool]:
     """Decompress the payloads of entries `[first, stop)`, all compressed by the same codec.
 
     The entry table receives where each body stands in the buffer. Entries that have to be looked at
@@ -51,10 +51,10 @@ def decompress_bodies(
         room_bytes: Bytes of entries and bodies together after which no further entry is taken.
 
     Returns:
-        The buffer, and the first entry that is not taken.
+        The buffer, the first entry that is not taken, and whether any is flagged.
     """
     compression = run.number(first, layout.COMPRESSION)
-    result = array("q", bytes(8 * 3))
+    result = array("q", bytes(8 * 4))
     builds.in_use.codecs.place_bodies(
         run.data,
         run.table,
@@ -65,18 +65,19 @@ def decompress_bodies(
         room_bytes,
         result,
     )
-    stop, body_bytes, payload_bytes = result
+    stop, body_bytes, payload_bytes, alone = result
     out = memoryview(allocate(body_bytes + _SLACK_BYTES)).cast("B")
     if not body_bytes:
-        return out, stop
+        return out, stop, alone > 0
     if compression == layout.ZSTD:
         if not _decompress_frames(run, first, stop, payload_bytes, out[:body_bytes]):
             run.flag(first, stop, layout.ALONE)
+            alone = stop - first
     else:
-        builds.in_use.codecs.decompress_blocks(
+        alone += builds.in_use.codecs.decompress_blocks(
             run.data, run.table, first, stop, out, _CONTEXTS.scratch
         )
-    return out, stop
+    return out, stop, alone > 0
 
 
 def _decompress_frames(

@@ -39,8 +39,8 @@ class EntryRun:
         owned: False for entries outside the ranges that a task gives rows of, which are read only
             to close what the task opened.
         before_gap: Whether it is the last before entries that are not owned.
-        seen: Flags that an entry may have; all, until it is known better. `ALONE` is not among
-            them.
+        seen: Flags that an entry may have, and `MIXED`; all, until it is known better. `ALONE` is
+            not among them.
     """
 
     ledger_id: int
@@ -161,6 +161,16 @@ class EntryRun:
             return self.count
         found: int = builds.in_use.entries.next_flagged(self.table, first, self.count, mask)
         return found
+
+    def end_of_kind(self, first: int, stop: int) -> int:
+        """The entry behind those from `first` on, up to `stop`, that are of its kind.
+
+        They are all batches or none is, and all are compressed by the same codec or none is.
+        """
+        if not self.seen & layout.MIXED:
+            return stop
+        end: int = builds.in_use.entries.end_of_kind(self.table, first, stop)
+        return end
 
     def flag(self, first: int, stop: int, flag: int) -> None:
         """Give the entries `[first, stop)` a flag."""

@@ -77,6 +77,8 @@ COMPRESSED = 1 << 9
 HAS_BROKER_INDEX = 1 << 10
 ALONE = 1 << 11
 """The payload is not decompressed together with those of other entries."""
+MIXED = 1 << 12
+"""Of a run, not of an entry: its entries are not all of one kind (`end_of_kind`)."""
 SPECIAL = BROKEN | MARKER | TRANSACTION | ENCRYPTED | CHUNKED
 """An entry with none of these is read together with its neighbours."""
 BOUND = BROKEN | TRANSACTION | CHUNKED

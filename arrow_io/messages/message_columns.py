@@ -240,9 +240,11 @@ class MessageColumns:
         total = builds.in_use.columns.total(counts, self.count)
         if total == 0:
             return False
-        _, names = int64_view(total)
-        _, values = int64_view(total)
-        ends = memoryview(allocate(4 * (self.count + 1))).cast("i")
+        # Places of names, then of values, then ends.
+        whole = memoryview(allocate(16 * total + 4 * (self.count + 1)))
+        names = whole[: 8 * total].cast("q")
+        values = whole[8 * total : 16 * total].cast("q")
+        ends = whole[16 * total :].cast("i")
         ends[0] = found = row = 0
         result = self._result
         is_many = False

@@ -212,16 +212,19 @@ class MessageReader:
     def _read_stretches(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
         """Read entries that are not special, those of one kind together."""
         while index < stop:
-            end = builds.in_use.entries.end_of_kind(run.table, index, stop)
+            end = run.end_of_kind(index, stop)
             flags = run.number(index, layout.FLAGS)
-            bodies = None
+            bodies, is_any_alone = None, False
             add = self._add_batches if flags & layout.BATCHED else self._add_singles
             if flags & layout.COMPRESSED and (flags & layout.BATCHED or self._needs.payload):
-                bodies, end = decompress_bodies(run, index, end, self._room)
+                bodies, end, is_any_alone = decompress_bodies(run, index, end, self._room)
             else:
                 end = run.stop_with(index, end, self._room)
             while index < end:
-                alone = builds.in_use.entries.next_flagged(run.table, index, end, layout.ALONE)
+                alone = end
+                if is_any_alone:
+                    entries = builds.in_use.entries
+                    alone = entries.next_flagged(run.table, index, end, layout.ALONE)
                 yield from add(run, index, alone, bodies)
                 if alone < end:
                     yield from self._read_one(run, alone)

@@ -75,6 +75,32 @@ def test_flagged_entries_are_found(*, is_verified: bool) -> None:
     assert run.next_flagged(0, layout.CHUNKED) == 4
 
 
+@pytest.mark.parametrize("is_verified", [False, True])
+@pytest.mark.parametrize("kinds", ["aaa", "aab", "abb", "aba", "cce", "cdd", "bed", "d", "adda?"])
+def test_entries_of_one_kind(kinds: str, *, is_verified: bool) -> None:
+    """They end where one is a batch and they are not, or is compressed in another way."""
+    two = [Message(payload=b"b" * 100)] * 2
+    made = {
+        "a": encode_entry(two[:1], batched=False),
+        "b": encode_entry(two, batched=True),
+        "c": encode_entry(two[:1], batched=False, framing=Framing(codec="LZ4")),
+        "d": encode_entry(two, batched=True, framing=Framing(codec="LZ4")),
+        "e": encode_entry(two, batched=True, framing=Framing(codec="ZSTD")),
+    }
+    made["?"] = made["d"][:-1] + b"?"
+    run = entry_run([made[each] for each in kinds])
+    if is_verified:
+        run.verify_checksums()
+    else:
+        # It is not known yet that it is broken, and of no kind.
+        kinds = kinds.replace("?", "d")
+
+    for part in (run, run.part(0, run.count)):
+        for first, kind in enumerate(kinds):
+            following = [n for n in range(first, len(kinds)) if kinds[n] != kind]
+            assert part.end_of_kind(first, len(kinds)) == min(following, default=len(kinds))
+
+
 @pytest.mark.parametrize("entry", range(3))
 def test_each_byte_that_a_checksum_covers(entry: int) -> None:
     """Where the metadata or the payload of an entry changed, that entry and no other is broken."""

@@ -263,7 +263,7 @@ def test_count_reads_positions_only(
     """`count(*)` decompresses no payload, `count` of a column of compressed batches does."""
     decompressed = []
 
-    def spy(run: EntryRun, *args: Any) -> tuple[memoryview, int]:  # noqa: ANN401
+    def spy(run: EntryRun, *args: Any) -> tuple[memoryview, int, bool]:  # noqa: ANN401
         decompressed.append(run)
         return decompress_bodies(run, *args)
 
