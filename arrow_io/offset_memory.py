@@ -6,7 +6,7 @@ object and its length, because a ledger that was offloaded again stands elsewher
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections import OrderedDict
 from threading import Lock
 
@@ -33,16 +33,22 @@ class OffsetMemory:
         self._objects: OrderedDict[object, list[tuple[int, int]]] = OrderedDict()
         self._lock = Lock()
 
-    def remember(self, key: object, entry_id: int, offset: int) -> None:
-        """Remember that the 12-byte header of an entry begins at `offset` in the object `key`."""
+    def remember(self, key: object, *entries: tuple[int, int]) -> None:
+        """Remember where in the object `key` the 12-byte headers of some entries begin.
+
+        Args:
+            key: The object.
+            entries: Id of each entry, and the offset in bytes.
+        """
         with self._lock:
             offsets = self._objects.setdefault(key, [])
             self._objects.move_to_end(key)
-            index = bisect_right(offsets, (entry_id, offset))
-            known = index > 0 and offsets[index - 1][0] == entry_id
-            if not known and len(offsets) < self._max_per_object:
-                insort(offsets, (entry_id, offset))
-                self._count += 1
+            for each in entries:
+                index = bisect_right(offsets, each)
+                known = index > 0 and offsets[index - 1][0] == each[0]
+                if not known and len(offsets) < self._max_per_object:
+                    offsets.insert(index, each)
+                    self._count += 1
             while len(self._objects) > self._max_objects or self._count > self._max_offsets:
                 _, forgotten = self._objects.popitem(last=False)
                 self._count -= len(forgotten)

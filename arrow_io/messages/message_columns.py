@@ -88,7 +88,7 @@ class MessageColumns:
     Attributes:
         capacity: How many rows fit.
         count: How many rows there are.
-        size_bytes: About how many bytes of entries and decompressed payloads the rows hold on to.
+        size_bytes: Bytes of entries and values of the rows, as `BatchLimits.max_bytes` counts them.
         lost_values: Rows whose value could not be decoded, and was counted.
     """
 

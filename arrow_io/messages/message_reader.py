@@ -65,7 +65,9 @@ class BatchLimits:
         max_rows: Rows at the most.
         first_bytes: Bytes after which the first takes no further entry; each further one may have
             twice as many as the one before.
-        max_bytes: Bytes of entries and decompressed payloads after which no further entry is added.
+        max_bytes: Bytes of entries and values after which no further entry is added. Values that
+            stand in their entries as they are count too: they are copied as fast as memory is, and
+            that depends on how many of them are still in a cache.
     """
 
     first_rows: int = 2048
@@ -128,6 +130,8 @@ class MessageReader:
         self._outcomes = runs if isinstance(runs, TransactionLookahead) else None
         self._open_transactions: set[tuple[int, int]] = set()
         self._needs = needs
+        # Entries whose values are not compressed: as entries, and as values if these are wanted.
+        self._times_counted = 1 + needs.payload
         self._tally = tally
         self._limits = limits or BatchLimits()
         self._decryptor = decryptor or PayloadDecryptor()
@@ -219,7 +223,7 @@ class MessageReader:
             if flags & layout.COMPRESSED and (flags & layout.BATCHED or self._needs.payload):
                 bodies, end, is_any_alone = decompress_bodies(run, index, end, self._room)
             else:
-                end = run.stop_with(index, end, self._room)
+                end = run.stop_with(index, end, self._room // self._times_counted)
             while index < end:
                 alone = end
                 if is_any_alone:
@@ -236,8 +240,10 @@ class MessageReader:
         while index < stop:
             first = index
             index = self._columns.add_singles(run, index, stop, bodies)
-            self._hold(run, first, index)
-            if bodies is not None:
+            if bodies is None:
+                self._hold(run, first, index, self._times_counted)
+            else:
+                self._hold(run, first, index)
                 self._columns.size_bytes += run.body_bytes(first, index)
             if self._is_full():
                 yield self._give()
@@ -256,7 +262,7 @@ class MessageReader:
             if code:
                 self._lose_rest(run, place, code)
                 place = Place(place.entry + 1)
-            self._hold(run, start.entry, place.entry)
+            self._hold(run, start.entry, place.entry, self._times_counted if bodies is None else 1)
             if self._is_full():
                 yield self._give()
 
@@ -295,10 +301,10 @@ class MessageReader:
                 # It may have been a chunk that is waited for.
                 raise run.error(index)
 
-    def _hold(self, run: EntryRun, first: int, stop: int) -> None:
+    def _hold(self, run: EntryRun, first: int, stop: int, times: int = 1) -> None:
         """Count the bytes of entries that rows come from, or that earlier rows keep in memory."""
         if stop > first and self._columns.count:
-            self._columns.size_bytes += run.bytes_between(first, stop)
+            self._columns.size_bytes += times * run.bytes_between(first, stop)
 
     @property
     def _room(self) -> int:

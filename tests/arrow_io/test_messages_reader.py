@@ -113,12 +113,17 @@ def test_columns_grow_from_few_rows_to_many(needs: Needs, entries: str) -> None:
     assert len(set(_positions(columns))) == 30
 
 
-def test_bytes_bound_the_columns_too() -> None:
-    """No further run is added to columns that hold on to enough bytes."""
-    entries = [_single("x" * 1000) for _ in range(8)]
-    limits = BatchLimits(first_bytes=1500, max_bytes=4000)
+@pytest.mark.parametrize(("needs", "times"), [(Needs(), 2), (_NO_PAYLOAD, 1), (_POSITIONS, 1)])
+@pytest.mark.parametrize("batched", [False, True], ids=["singles", "batches"])
+@pytest.mark.parametrize("length", [1, 8])
+def test_bytes_bound_the_columns_too(
+    length: int, needs: Needs, times: int, *, batched: bool
+) -> None:
+    """No further entry is added to columns that hold enough bytes; values are counted as well."""
+    entry = encode_entry([Message(payload=b"x" * 1000)], batched=batched)
+    limits = BatchLimits(first_bytes=1500 * times, max_bytes=4000 * times)
 
-    columns = _read(runs_of(entries, length=1), limits=limits)
+    columns = _read(runs_of([entry] * 8, length=length), needs, limits=limits)
 
     assert [each.count for each in columns] == [2, 3, 3]
 
