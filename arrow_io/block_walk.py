@@ -59,7 +59,6 @@ class BlockWalk:
         self._offsets = offsets
         self._memory_key = ledger.memory_key
         self._remembered = 0
-        self._unremembered: list[tuple[int, int]] = []
         self._result = array("q", bytes(8 * 4))
 
     def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
@@ -86,22 +85,11 @@ class BlockWalk:
             self._skip_header(stream, block)
         self._inside = False
         last = min(last_entry_id, table.last_entry_id_of_block(block))
-        is_cut = block_stop < table.block_stop(block)
-        try:
-            yield from self._runs(stream, last, block_stop, is_cut=is_cut)
-        finally:
-            # Many at once: whatever a run does not touch is in no cache when it is done.
-            if self._unremembered:
-                self._offsets.remember(self._memory_key, *self._unremembered)
-                self._unremembered.clear()
-
-    def _runs(
-        self, stream: RangeStream, last: int, block_stop: int, *, is_cut: bool
-    ) -> Iterator[EntryRun]:
         needed = ENTRY_HEADER_BYTES
         while self.entry_id <= last:
             if needed > block_stop - self.position:
                 message = f"entries are missing: the block ends before entry {self.entry_id} does"
+                is_cut = block_stop < table.block_stop(block)
                 raise TruncatedObjectError(message) if is_cut else CorruptBlockError(message)
             if needed > MAX_MESSAGE_BYTES:
                 size = counted(needed - ENTRY_HEADER_BYTES, "byte")
@@ -128,7 +116,7 @@ class BlockWalk:
             self._remember(run.number(index, layout.ENTRY_ID), run.start_of(index))
 
     def _remember(self, entry_id: int, position: int) -> None:
-        self._unremembered.append((entry_id, position))
+        self._offsets.remember(self._memory_key, entry_id, position)
         self._remembered = position
 
     def _skip_header(self, stream: RangeStream, block: int) -> None:

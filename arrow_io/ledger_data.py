@@ -241,7 +241,7 @@ class LedgerData:
         If no entry of its block has that id, or it begins elsewhere, nothing comes of it but more
         requests.
         """
-        _OFFSETS.remember(self.memory_key, (entry_id, position))
+        _OFFSETS.remember(self.memory_key, entry_id, position)
 
     @property
     def stored_bytes(self) -> int:

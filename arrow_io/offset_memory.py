@@ -6,14 +6,15 @@ object and its length, because a ledger that was offloaded again stands elsewher
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import OrderedDict
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict, deque
 from threading import Lock
 
 MAX_OBJECTS = 1 << 14
 """As many ledgers as one plan may have that reads a little of each."""
 MAX_OFFSETS_PER_OBJECT = 4096
 MAX_OFFSETS = 1 << 20
+_MOST_TOLD = 64
 
 
 class OffsetMemory:
@@ -31,24 +32,28 @@ class OffsetMemory:
         self._max_offsets = max_offsets
         self._count = 0
         self._objects: OrderedDict[object, list[tuple[int, int]]] = OrderedDict()
+        self._told: deque[tuple[object, int, int]] = deque()
         self._lock = Lock()
 
-    def remember(self, key: object, *entries: tuple[int, int]) -> None:
-        """Remember where in the object `key` the 12-byte headers of some entries begin.
+    def remember(self, key: object, entry_id: int, offset: int) -> None:
+        """Remember that the 12-byte header of an entry begins at `offset` in the object `key`."""
+        # Put in its place when somebody asks: walkers come with a few in each run of entries, and
+        # what that touches is in no cache by then.
+        self._told.append((key, entry_id, offset))
+        if len(self._told) >= _MOST_TOLD:
+            with self._lock:
+                self._take_in()
 
-        Args:
-            key: The object.
-            entries: Id of each entry, and the offset in bytes.
-        """
-        with self._lock:
+    def _take_in(self) -> None:
+        while self._told:
+            key, entry_id, offset = self._told.popleft()
             offsets = self._objects.setdefault(key, [])
             self._objects.move_to_end(key)
-            for each in entries:
-                index = bisect_right(offsets, each)
-                known = index > 0 and offsets[index - 1][0] == each[0]
-                if not known and len(offsets) < self._max_per_object:
-                    offsets.insert(index, each)
-                    self._count += 1
+            index = bisect_left(offsets, entry_id, key=_entry_id)
+            is_known = index < len(offsets) and offsets[index][0] == entry_id
+            if not is_known and len(offsets) < self._max_per_object:
+                offsets.insert(index, (entry_id, offset))
+                self._count += 1
             while len(self._objects) > self._max_objects or self._count > self._max_offsets:
                 _, forgotten = self._objects.popitem(last=False)
                 self._count -= len(forgotten)
@@ -56,11 +61,13 @@ class OffsetMemory:
     def forget(self, key: object) -> None:
         """Forget an object: what was remembered of it has proved wrong."""
         with self._lock:
+            self._take_in()
             self._count -= len(self._objects.pop(key, ()))
 
     def floor(self, key: object, entry_id: int) -> tuple[int, int] | None:
         """The greatest remembered entry id that is at most `entry_id`, and its offset."""
         with self._lock:
+            self._take_in()
             offsets = self._objects.get(key, [])
             index = bisect_right(offsets, entry_id, key=_entry_id)
             return offsets[index - 1] if index else None

@@ -126,6 +126,21 @@ def test_entries_are_remembered_a_mib_apart_however_many_are_walked_at_once() ->
             assert _read(ledger, number, number) == [entries[number]]
 
 
+def test_what_an_open_walk_has_passed_is_known() -> None:
+    """Whoever looks for an entry while another read is amid its block begins near to it."""
+    trace = RequestTrace()
+    entries = [bytes([number]) * _MIB for number in range(12)]
+    with _offloaded(entries, trace=trace) as ledger:
+        walk = ledger.read_entries(0, 11)
+        assert [next(walk).data for _ in range(8)] == entries[:8]
+        bytes_before = trace.counts.range_bytes
+
+        assert _read(ledger, 6, 6) == entries[6:7]
+
+        assert trace.counts.range_bytes - bytes_before <= 3 * _MIB
+        assert [each.data for each in walk] == entries[8:]
+
+
 def test_a_place_in_another_block_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block is entered at its start, unless an entry behind its first one is remembered."""
     monkeypatch.setattr(block_walk, "_REMEMBERED_DISTANCE_BYTES", 1)

@@ -165,7 +165,7 @@ def test_wrong_offset_is_forgotten(
     ledger = _golden(RequestTrace())
     key = ledger.data.memory_key
     for entry_id, shift in ((2, 0), (5, 40)):
-        memory.remember(key, (entry_id, _offsets(entries)[entry_id] + offset + shift))
+        memory.remember(key, entry_id, _offsets(entries)[entry_id] + offset + shift)
     report = ReadReport()
 
     with RangesAhead(iter(ledger.data.byte_spans(3, 4))) as ahead:

@@ -76,10 +76,13 @@ def test_buckets_share_no_remembered_offsets(
     objects = [offload_ledger(name, entries) for entries in (one, two)]
     assert len({len(each[name.data_name]) for each in objects}) == 1
     with memory_bucket(objects[0]) as first, memory_bucket(objects[1]) as second:
+        keys = set()
         for bucket, entries in ((first, one), (second, two)):
             ledger = OffloadedLedger.open(Location(bucket.url), name)
             assert [entry.data for entry in ledger.read_entries(0, 3)] == entries
-        assert len(memory._objects) == 2
+            assert memory.floor(ledger.data.memory_key, 3) is not None
+            keys.add(ledger.data.memory_key)
+        assert len(keys) == 2
         for bucket, entries in ((first, one), (second, two)):
             ledger = OffloadedLedger.open(Location(bucket.url), name)
             for number, entry in enumerate(entries):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -9,13 +10,15 @@ import pyarrow.compute as pc
 import pytest
 
 from arrow_io.messages.message_reader import BatchLimits
+from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
 from connector.read_ahead import most_units
-from connector.scan import scan_units
-from tests.support.buckets import TOPIC, object_name, offload_ledger
-from tests.support.entries import Message, encode_entry
+from connector.scan import execution, scan_units
+from tests.support.buckets import TOPIC, memory_bucket, object_name, offload, offload_ledger
+from tests.support.entries import Message, encode_entry, encode_marker
+from tests.support.reference import TXN_COMMIT
 from tests.support.slow_store import SlowStore
 
 if TYPE_CHECKING:
@@ -86,6 +89,32 @@ def test_filter_that_never_holds_reads_what_a_scan_reads(store: SlowStore) -> No
         len(data) for name, data in store.objects.items() if not name.endswith("-index")
     )
     assert found[1] == found[2] == found[0]
+
+
+def test_what_stands_between_a_transaction_and_its_end_is_fetched_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If there is too much of it to be kept; but nothing that stands before it in their block."""
+    limited = partial(TransactionLookahead, max_kept_bytes=1)
+    monkeypatch.setattr(execution, "TransactionLookahead", limited)
+    single = encode_entry([Message(payload=bytes(100_000))], batched=False)
+    opened = encode_entry(
+        [Message(payload=b"in transaction")],
+        batched=False,
+        txnid_most_bits=1,
+        txnid_least_bits=2,
+    )
+    between = [single] * 20
+    entries = [*[single] * 100, opened, *between, encode_marker(TXN_COMMIT, txn_id=(1, 2))]
+    objects = offload([(1, entries)], block_bytes=64 << 20)
+    trace = RequestTrace()
+
+    with memory_bucket(objects) as bucket:
+        dataset = open_topic(bucket.url, TOPIC, value="raw", trace=trace)
+        assert sum(batch.num_rows for batch in dataset.to_batches()) == 121
+
+    largest = max(len(data) for data in objects.values())
+    assert trace.counts.range_bytes <= largest + sum(map(len, between)) + (3 << 20)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 16, 64])
