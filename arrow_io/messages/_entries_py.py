@@ -259,7 +259,7 @@ def mark_bad_checksums(
     where: cython.longlong
     seen: cython.longlong = 0
     kinds: cython.longlong = layout.BATCHED | layout.COMPRESSED
-    kind: cython.longlong = 0
+    kind: cython.longlong = -1  # of the first entry that is not broken
     codec: cython.longlong = 0
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
@@ -276,7 +276,10 @@ def mark_bad_checksums(
                 table[base + layout.ERROR] = layout.BAD_CHECKSUM
                 table[base + layout.FLAGS] = layout.BROKEN
             seen |= table[base + layout.FLAGS]
-            if i == 0:
+            if table[base + layout.FLAGS] & layout.BROKEN:
+                # It is read by itself, and perhaps nothing is known of how it is compressed.
+                continue
+            if kind < 0:
                 kind = table[base + layout.FLAGS] & kinds
                 codec = table[base + layout.COMPRESSION]
             elif (
@@ -310,17 +313,30 @@ def count_messages(
 
 
 def decoded_bytes(
-    table: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    table: cython.const[cython.longlong][::1],
+    first: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    times_plain: cython.longlong,
 ) -> int:
-    """How many bytes the entries in `[first, stop)` and their decompressed payloads shall have."""
+    """How many bytes the entries in `[first, stop)` and their decompressed payloads shall have.
+
+    Args:
+        table: Entry table.
+        first: First entry.
+        stop: Behind the last entry.
+        times_plain: How often an entry counts that is not compressed.
+    """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
+    size: cython.longlong
     total: cython.longlong = 0
     for i in range(first, stop):
         base = i * layout.ENTRY_WIDTH
-        total += table[base + layout.FRAME] & wire.MASK32
+        size = table[base + layout.FRAME] & wire.MASK32
         if table[base + layout.FLAGS] & layout.COMPRESSED:
-            total += table[base + layout.UNCOMPRESSED_SIZE] & wire.MASK32
+            total += size + (table[base + layout.UNCOMPRESSED_SIZE] & wire.MASK32)
+        else:
+            total += times_plain * size
     return total
 
 

@@ -47,6 +47,11 @@ class Needs:
     members: bool = True
     payload: bool = True
 
+    @property
+    def times_plain(self) -> int:
+        """How often `BatchLimits.max_bytes` counts an entry that is not compressed."""
+        return 1 + self.payload
+
     def __or__(self, other: Needs) -> Needs:
         """What is needed by one or the other."""
         return Needs(
@@ -65,9 +70,9 @@ class BatchLimits:
         max_rows: Rows at the most.
         first_bytes: Bytes after which the first takes no further entry; each further one may have
             twice as many as the one before.
-        max_bytes: Bytes of entries and values after which no further entry is added. Values that
-            stand in their entries as they are count too: they are copied as fast as memory is, and
-            that depends on how many of them are still in a cache.
+        max_bytes: Bytes of entries, and of what is made of them, after which no further entry is
+            added. That is what is decompressed of an entry; of one that is not compressed, the copy
+            of its value, if that is wanted: the entry counts twice then.
     """
 
     first_rows: int = 2048
@@ -130,8 +135,6 @@ class MessageReader:
         self._outcomes = runs if isinstance(runs, TransactionLookahead) else None
         self._open_transactions: set[tuple[int, int]] = set()
         self._needs = needs
-        # Entries whose values are not compressed: as entries, and as values if these are wanted.
-        self._times_counted = 1 + needs.payload
         self._tally = tally
         self._limits = limits or BatchLimits()
         self._decryptor = decryptor or PayloadDecryptor()
@@ -223,7 +226,7 @@ class MessageReader:
             if flags & layout.COMPRESSED and (flags & layout.BATCHED or self._needs.payload):
                 bodies, end, is_any_alone = decompress_bodies(run, index, end, self._room)
             else:
-                end = run.stop_with(index, end, self._room // self._times_counted)
+                end = run.stop_with(index, end, self._room // self._needs.times_plain)
             while index < end:
                 alone = end
                 if is_any_alone:
@@ -240,10 +243,8 @@ class MessageReader:
         while index < stop:
             first = index
             index = self._columns.add_singles(run, index, stop, bodies)
-            if bodies is None:
-                self._hold(run, first, index, self._times_counted)
-            else:
-                self._hold(run, first, index)
+            self._hold(run, first, index, self._needs.times_plain if bodies is None else 1)
+            if bodies is not None:
                 self._columns.size_bytes += run.body_bytes(first, index)
             if self._is_full():
                 yield self._give()
@@ -262,7 +263,8 @@ class MessageReader:
             if code:
                 self._lose_rest(run, place, code)
                 place = Place(place.entry + 1)
-            self._hold(run, start.entry, place.entry, self._times_counted if bodies is None else 1)
+            times = self._needs.times_plain if bodies is None else 1
+            self._hold(run, start.entry, place.entry, times)
             if self._is_full():
                 yield self._give()
 
@@ -302,7 +304,14 @@ class MessageReader:
                 raise run.error(index)
 
     def _hold(self, run: EntryRun, first: int, stop: int, times: int = 1) -> None:
-        """Count the bytes of entries that rows come from, or that earlier rows keep in memory."""
+        """Count the bytes of entries that rows come from, or that earlier rows keep in memory.
+
+        Args:
+            run: The entries' run.
+            first: The first of them.
+            stop: The one behind the last.
+            times: How often each of their bytes counts.
+        """
         if stop > first and self._columns.count:
             self._columns.size_bytes += times * run.bytes_between(first, stop)
 

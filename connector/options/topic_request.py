@@ -180,7 +180,7 @@ class TopicRequest:
         default=BatchLimits().max_bytes,
         metadata=described(
             kinds.COUNT,
-            "Bytes of entries and payloads after which a record batch is given.",
+            "Bytes of entries and their payloads after which a record batch is given.",
             unit="bytes",
         ),
     )

@@ -160,7 +160,7 @@ class _Cutter:
                 if run.before_gap or not run.owned:
                     # Nothing that began is open.
                     self._stream.skip_gap()
-                for part in run.parts(limits.max_rows, limits.max_bytes) if run.owned else ():
+                for part in self._parts(run) if run.owned else ():
                     if not taken.has_room(part):
                         yield self._decoding(taken, None)
                         taken = _Taken(limits)
@@ -175,6 +175,10 @@ class _Cutter:
         if taken.runs:
             yield self._decoding(taken, None)
         yield from self._bound_units(bound)
+
+    def _parts(self, run: EntryRun) -> Iterator[MeasuredRun]:
+        limits, needs = self._options.limits, self._options.needs
+        return run.parts(limits.max_rows, limits.max_bytes, needs.times_plain)
 
     def _decoding(self, taken: _Taken, limits: BatchLimits | None) -> ScanUnit:
         if limits is None:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import crc32c
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arrow_io.messages import layout
+from tests.support.builds import BUILDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,3 +70,33 @@ def test_entries_without_a_checksum_are_not_compared(build: Build) -> None:
     build.entries.mark_bad_checksums(memoryview(_DATA), table, 1)
 
     assert table[layout.FLAGS] == 0
+
+
+@pytest.mark.parametrize("name", BUILDS)
+@given(
+    kinds=st.lists(
+        st.tuples(
+            st.booleans(),  # whether it is a batch
+            st.integers(0, 2),  # codec
+            st.sampled_from(("sound", "broken", "checksum")),
+        ),
+        max_size=6,
+    )
+)
+def test_broken_entries_are_of_no_kind(name: str, kinds: list[tuple[bool, int, str]]) -> None:
+    """They are read by themselves; and of how they are compressed, perhaps nothing is known."""
+    table = array("q", [0x55] * max(1, len(kinds) * layout.ENTRY_WIDTH))
+    for n, (batched, codec, state) in enumerate(kinds):
+        base = n * layout.ENTRY_WIDTH
+        flags = layout.BATCHED * batched | layout.COMPRESSED * (codec > 0)
+        table[base + layout.FLAGS] = layout.BROKEN if state == "broken" else flags
+        table[base + layout.CHECKED] = 5 if state == "checksum" else layout.ABSENT
+        table[base + layout.CHECKSUM] = crc32c.crc32c(_DATA[:5]) ^ 1
+        if state != "broken":
+            table[base + layout.COMPRESSION] = codec
+
+    seen = BUILDS[name].entries.mark_bad_checksums(memoryview(_DATA), table, len(kinds))
+
+    sound = {(batched, codec) for batched, codec, state in kinds if state == "sound"}
+    assert bool(seen & layout.MIXED) == (len(sound) > 1)
+    assert bool(seen & layout.BROKEN) == any(state != "sound" for *_, state in kinds)

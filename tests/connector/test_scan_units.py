@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from connector.scan.scan_units import ScanUnit
     from connector.scan.topic_read import ScanTask
+    from tests.support.codecs import Codec
     from tests.support.golden import GoldenTopic
 
 _OPTIONS: dict[str, Any] = {"value": "raw", "decryption_keys": str(GOLDEN / "keys")}
@@ -166,6 +167,29 @@ def test_first_unit_is_small_and_the_others_fill_record_batches() -> None:
     assert all(len(each) == 1 for each in sizes)
     assert all(900 < rows <= 1000 for rows, *_ in sizes[:-1])
     assert sum(batch.num_rows for each in (first, *others) for batch in each) == 4000
+
+
+@pytest.mark.parametrize("columns", [None, ["__entry_id__"], ["__key__"]], ids=str)
+@pytest.mark.parametrize("codec", ["NONE", "ZLIB"])
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_unit_has_as_many_bytes_as_a_record_batch(
+    columns: list[str] | None, codec: Codec, *, batched: bool
+) -> None:
+    """Whatever is asked for, and however it stands there: none gives a batch and a rest."""
+    entry = encode_entry(
+        [Message(payload=bytes(200), partition_key="k")] * (5 if batched else 1),
+        batched=batched,
+        framing=Framing(codec=codec),
+    )
+    with memory_bucket(offload_ledger(object_name(1), [entry] * 600)) as bucket:
+        options: dict[str, Any] = {"range_bytes": 4000, "batch_bytes": 20_000}
+        scan = open_topic(bucket.url, TOPIC, value="raw", columns=columns, **options).scan
+        first, *others = [unit().batches for unit in scan_units(scan.plan(), ReadReport())]
+
+    rows = [batch.num_rows for batches in others for batch in batches]
+    assert len(rows) == len(others) > 2
+    assert max(rows) <= 2 * min(rows[:-1])
+    assert sum(batch.num_rows for batch in first) + sum(rows) == 600 * (5 if batched else 1)
 
 
 @pytest.mark.parametrize("cores", [2, 16])
