@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 import fsspec
 from obstore.store import S3Store
 
+from arrow_io.storage.range_stream import RangeStream
+from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
+from connector.scan.execution import byte_spans
 from tests.benchmarks.decoding import DEFAULT_COLUMNS
 from tests.benchmarks.resident import RESIDENT_URL, ResidentFileSystem
 from tests.stores.emulators import free_port, running
@@ -25,6 +28,7 @@ from tests.support.buckets import TOPIC, object_name, offload_ledger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from arrow_io.storage.ranges import ByteSpan
     from arrow_io.storage.trace import RequestRecord
     from connector import TopicDataset
 
@@ -44,6 +48,7 @@ class MeasuredClient:
         requests: How many ranges are read.
         seconds: The read.
         decoding_seconds: The same read of bytes in memory.
+        fetching_seconds: The read without decoding: the ranges are requested ahead, and dropped.
         plain_seconds: Plain reads of the same ranges by the library.
     """
 
@@ -51,7 +56,13 @@ class MeasuredClient:
     requests: int
     seconds: float
     decoding_seconds: float
+    fetching_seconds: float
     plain_seconds: float
+
+    @property
+    def fetching_ratio(self) -> float:
+        """What fetching alone takes, divided by what plain reads take."""
+        return self.fetching_seconds / self.plain_seconds
 
     @property
     def ratio(self) -> float:
@@ -60,7 +71,7 @@ class MeasuredClient:
 
 
 def measure_clients(
-    gateway: str, folder: str, *, messages: int, ledgers: int, rounds: int = 7
+    gateway: str, folder: str, *, messages: int, ledgers: int, rounds: int = 5
 ) -> list[MeasuredClient]:
     """Read ledgers of messages of 100 bytes through each client.
 
@@ -89,12 +100,13 @@ def measure_clients(
 
 def table(rows: list[MeasuredClient]) -> list[str]:
     """The lines of the table."""
-    head = f"{'client, CPU time':22} {'requests':>8} {'read':>8} {'decoding':>8} {'plain':>8}"
+    head = f"{'client, CPU time':22} {'requests':>8} {'read':>8} {'decoding':>8} {'fetching':>8}"
     return [
-        f"{head} {'beside decoding, to plain':>26}",
+        f"{head} {'plain':>8} {'fetching, to plain':>18} {'beside decoding, to plain':>26}",
         *(
             f"{each.name:22} {each.requests:8,} {each.seconds:8.3f} {each.decoding_seconds:8.3f}"
-            f" {each.plain_seconds:8.3f} {each.ratio:25.2f}×"
+            f" {each.fetching_seconds:8.3f} {each.plain_seconds:8.3f}"
+            f" {each.fetching_ratio:17.2f}× {each.ratio:25.2f}×"
             for each in rows
         ),
     ]
@@ -120,17 +132,29 @@ def _measured(
     ranges = [each for each in trace.records if each.kind is RequestKind.RANGE_GET]
     plain = _plain_obstore(options) if options["client"] == "obstore" else _plain_s3fs(options)
     resident = open_topic(RESIDENT_URL, TOPIC, value="raw")
+    spans = list(byte_spans(stored.scanner(columns).scan.plan()))
     return MeasuredClient(
         f"{options['client']}, {name}",
         len(ranges),
         _least(lambda: _read(stored, columns), rounds),
         _least(lambda: _read(resident, columns), rounds),
+        _least(lambda: _fetch(spans), rounds),
         _least(lambda: _read_plainly(plain, ranges), rounds),
     )
 
 
 def _read(dataset: TopicDataset, columns: tuple[str, ...]) -> int:
     return sum(batch.num_rows for batch in dataset.to_batches(columns))
+
+
+def _fetch(spans: list[ByteSpan]) -> None:
+    with RangesAhead(iter(spans)) as ahead:
+        for span in spans:
+            with RangeStream(span, ahead) as stream:
+                position = span.start
+                while position < span.stop:
+                    view, index = stream.at(position, 1)
+                    position += len(view) - index
 
 
 def _plain_s3fs(options: dict[str, object]) -> Callable[[RequestRecord], int]:

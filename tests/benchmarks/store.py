@@ -34,7 +34,7 @@ def _clients(gateway: Path) -> list[str]:
     if not gateway.is_file():
         return ["Clients of S3 are left out: `make stores` builds a server."]
     with tempfile.TemporaryDirectory() as folder:
-        rows = clients.measure_clients(str(gateway), folder, messages=300_000, ledgers=8)
+        rows = clients.measure_clients(str(gateway), folder, messages=300_000, ledgers=16)
     return clients.table(rows)
 
 
