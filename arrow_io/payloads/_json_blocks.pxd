@@ -81,6 +81,29 @@ cdef extern from *:
         return memcmp(from + i, name, n) == 0;
     }
 
+    static inline long long pulsar_offload_json_symbol(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            const unsigned char* constants, const long long* positions, long long count,
+            unsigned char* to, long long room) {
+    #if defined(__SSE2__)
+        if (limit - i >= 16 && room >= 16 && count <= 16) {
+            __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
+            int length = __builtin_ctz(pulsar_offload_json_special(bytes) | 0x10000), found = 0;
+            unsigned int letters = (1u << length) - 1;
+            if (length == 16 || i + length >= stop || from[i + length] != 0x22) return -1;
+            /* All are compared, without a branch: which one it is cannot be foretold. */
+            for (long long k = 0; k < count; k++) {
+                __m128i symbol = _mm_loadu_si128((const __m128i*)(constants + (positions[k] >> 32)));
+                unsigned int same = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, symbol));
+                found |= ((positions[k] & 0xFFFFFFFF) == length) & ((same & letters) == letters);
+            }
+            _mm_storeu_si128((__m128i*)to, bytes);
+            return found ? i + length : -1;
+        }
+    #endif
+        return -1;
+    }
+
     static inline long long pulsar_offload_json_whole(
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* number) {
@@ -282,6 +305,12 @@ cdef extern from *:
     int begins "pulsar_offload_json_begins"(
         const unsigned char* at, long long i, long long limit,
         const unsigned char* name, long long n) noexcept nogil
+    # Copy a text, which begins at i, if it is one of a few constants, each a position and a length; the
+    # place of its quote, or -1. 16 bytes of each constant may be read.
+    long long take_symbol "pulsar_offload_json_symbol"(
+        const unsigned char* at, long long i, long long stop, long long limit,
+        const unsigned char* constants, const long long* positions, long long count,
+        unsigned char* to, long long room) noexcept nogil
     # Read a whole number that a comma or a bracket ends: the place of that, or -1.
     long long take_whole "pulsar_offload_json_whole"(
         const unsigned char* at, long long i, long long stop, long long limit,

@@ -19,6 +19,7 @@ if cython.compiled:
         leap,
         over_number,
         take_fraction,
+        take_symbol,
         take_text,
         take_whole,
     )
@@ -678,7 +679,12 @@ class Shredder(Arena):
         )
         used: cython.longlong = self.used[node]
         before: cython.Py_ssize_t = i
-        k: cython.Py_ssize_t = _json_plain(self.p, i, stop)
+        k: cython.Py_ssize_t
+        if cython.compiled:
+            k = self._json_symbol(node, link, last, i, stop)
+            if k >= 0:
+                return k
+        k = _json_plain(self.p, i, stop)
         if k < stop and self.p[k] == 0x22:
             while link < last:
                 if self._is_constant(self.p, i, k - i, self.links[link]):
@@ -698,6 +704,44 @@ class Shredder(Arena):
             return self._fail(tables.BAD_SYMBOL, node, before)
         self.used[node] = used
         return i if self._put_constant(node, self.ops[at + tables.C]) else -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_symbol(
+        self,
+        node: cython.Py_ssize_t,
+        link: cython.Py_ssize_t,
+        last: cython.Py_ssize_t,
+        i: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """Append a symbol, as most are: one of a few that are short, without escapes; or −1."""
+        at: cython.Py_ssize_t = node * tables.NODE_WIDTH
+        k: cython.longlong = self.counts[node]
+        used: cython.longlong = self.used[node]
+        behind: cython.Py_ssize_t
+        if not cython.compiled or k >= self.nodes[at + tables.CAPACITY]:
+            return -1
+        behind = take_symbol(
+            self.p,
+            i,
+            stop,
+            self.size,
+            self.constants,
+            self.links + link,
+            last - link,
+            self.a8 + self.nodes[at + tables.BYTES] + used,
+            self.nodes[at + tables.BYTES_CAPACITY] - used,
+        )
+        if behind < 0:
+            return -1
+        used += behind - i
+        self.counts[node] = k + 1
+        self.used[node] = used
+        self.a32[self.nodes[at + tables.DATA] + k + 1] = used
+        return behind + 1
 
     @cython.cfunc
     @cython.inline

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.payloads.json import json_program, json_shape
-from tests.support.avro_payloads import array_of, map_of
+from tests.support.avro_payloads import array_of, enum_of, map_of
 from tests.support.builds import BUILDS
 from tests.support.payloads import json_text, record, shredded_alike
 
@@ -273,3 +273,23 @@ def test_any_value_that_nobody_wants(data: st.DataObject) -> None:
     found = shredded_alike(_without_x(), [json.dumps(payload, ensure_ascii=False).encode()])
 
     assert found.rows == [{"a": payload["a"]}]
+
+
+_LETTERS = st.text("ABÜ", min_size=1, max_size=19)
+
+
+@given(
+    symbols=st.lists(_LETTERS, min_size=1, max_size=20, unique=True),
+    texts=st.lists(_LETTERS | st.sampled_from(["", '"', "\\", "A\x00", "\\u0041"]), max_size=20),
+    is_escaped=st.booleans(),
+)
+def test_symbols_of_each_length(symbols: list[str], texts: list[str], *, is_escaped: bool) -> None:
+    """Few or many, longer than a block or not, and begins of each other."""
+    wanted = [*symbols, *texts, *(each[:-1] for each in symbols), *(f"{each}A" for each in symbols)]
+    raw = [f'"{each}"'.encode() for each in wanted]
+    payloads = raw + [json.dumps(each).encode() for each in wanted if is_escaped]
+
+    found = shredded_alike(json_text(enum_of(*symbols)), payloads).rows
+
+    read = [_text_or_none(each[1:-1]) for each in payloads]
+    assert found == [each if each in symbols else None for each in read]
