@@ -15,6 +15,7 @@ MAX_OBJECTS = 1 << 14
 MAX_OFFSETS_PER_OBJECT = 4096
 MAX_OFFSETS = 1 << 20
 _MOST_TOLD = 64
+"""So few are put in their places together."""
 
 
 class OffsetMemory:
@@ -37,8 +38,8 @@ class OffsetMemory:
 
     def remember(self, key: object, entry_id: int, offset: int) -> None:
         """Remember that the 12-byte header of an entry begins at `offset` in the object `key`."""
-        # Put in its place when somebody asks: walkers come with a few in each run of entries, and
-        # what that touches is in no cache by then.
+        # Put in its place when somebody asks, or together with others: walkers come with a few in
+        # each run of entries, and what that touches is in no cache by then.
         self._told.append((key, entry_id, offset))
         if len(self._told) >= _MOST_TOLD:
             with self._lock:

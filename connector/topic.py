@@ -126,9 +126,8 @@ def open_topic(
         range_bytes: Most bytes that one request for data asks for. None: 1 MiB at first, and up to
             3 MiB in a long read.
         batch_rows: Most rows of a record batch.
-        batch_bytes: Bytes of entries, and of what is made of them, after which a record batch is
-            given. That is what is decompressed of an entry; one that is not compressed counts twice
-            if its payload is asked for.
+        batch_bytes: Bytes of entries, and of what is decompressed or decrypted of them, after
+            which a record batch is given. Any other entry counts twice if its payload is asked for.
         decryption_keys: Private keys for encrypted messages (`connector.decryption_keys`): PEM
             text, a PEM file, a folder of them, a mapping by name, or a callable by name.
         statistics: Folder or URL of statistics (`connector.statistics`), reached by the same

@@ -312,31 +312,43 @@ def count_messages(
     return total
 
 
-def decoded_bytes(
+def counted_bytes(
     table: cython.const[cython.longlong][::1],
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
-    times_plain: cython.longlong,
+    members: cython.bint,
+    payload: cython.bint,
 ) -> int:
-    """How many bytes the entries in `[first, stop)` and their decompressed payloads shall have.
+    """How many bytes `BatchLimits.max_bytes` counts of the entries in `[first, stop)`.
+
+    Each counts; and so does what is decompressed, decrypted or copied of it, which has as many
+    bytes as the entry says.
 
     Args:
         table: Entry table.
         first: First entry.
         stop: Behind the last entry.
-        times_plain: How often an entry counts that is not compressed.
+        members: As `Needs.members`.
+        payload: As `Needs.payload`.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
+    flags: cython.longlong
     size: cython.longlong
+    is_opened: cython.bint
     total: cython.longlong = 0
     for i in range(first, stop):
         base = i * layout.ENTRY_WIDTH
+        flags = table[base + layout.FLAGS]
         size = table[base + layout.FRAME] & wire.MASK32
-        if table[base + layout.FLAGS] & layout.COMPRESSED:
-            total += size + (table[base + layout.UNCOMPRESSED_SIZE] & wire.MASK32)
-        else:
-            total += times_plain * size
+        total += size
+        is_opened = members if flags & layout.BATCHED else payload
+        if flags & layout.COMPRESSED:
+            total += table[base + layout.UNCOMPRESSED_SIZE] & wire.MASK32 if is_opened else 0
+        elif flags & layout.ENCRYPTED:
+            total += table[base + layout.PAYLOAD] & wire.MASK32 if is_opened else 0
+        elif payload:
+            total += size
     return total
 
 

@@ -108,24 +108,27 @@ class EntryRun:
         stops = range(first + 1, stop)
         return first + 1 + bisect_left(stops, size_bytes, key=partial(self.bytes_between, first))
 
-    def parts(self, max_messages: int, max_bytes: int, times_plain: int) -> Iterator[MeasuredRun]:
+    def parts(
+        self, max_messages: int, max_bytes: int, *, members: bool, payload: bool
+    ) -> Iterator[MeasuredRun]:
         """The entries in as few runs as have no more than that each, or else a single entry.
 
         Args:
             max_messages: Most messages.
-            max_bytes: Most bytes of entries and their decompressed payloads.
-            times_plain: How often an entry counts that is not compressed (`Needs.times_plain`).
+            max_bytes: Most bytes, as `BatchLimits.max_bytes` counts them.
+            members: As `Needs.members`.
+            payload: As `Needs.payload`.
         """
         entries = builds.in_use.entries
         messages = entries.count_messages(self.table, 0, self.count)
-        size_bytes = entries.decoded_bytes(self.table, 0, self.count, times_plain)
+        size_bytes = entries.counted_bytes(self.table, 0, self.count, members, payload)
         if messages <= max_messages and size_bytes <= max_bytes:
             yield MeasuredRun(self, messages, size_bytes)
             return
         first = messages = size_bytes = 0
         for index in range(self.count):
             more_messages = entries.count_messages(self.table, index, index + 1)
-            more_bytes = entries.decoded_bytes(self.table, index, index + 1, times_plain)
+            more_bytes = entries.counted_bytes(self.table, index, index + 1, members, payload)
             is_full = messages + more_messages > max_messages or size_bytes + more_bytes > max_bytes
             if first < index and is_full:
                 yield MeasuredRun(self.part(first, index), messages, size_bytes)
@@ -228,5 +231,5 @@ class MeasuredRun(NamedTuple):
     run: EntryRun
     message_count: int
     """How many messages its entries say they hold."""
-    decoded_bytes: int
+    counted_bytes: int
     """As `BatchLimits.max_bytes` counts them, if its entries are as long as they say."""

@@ -47,11 +47,6 @@ class Needs:
     members: bool = True
     payload: bool = True
 
-    @property
-    def times_plain(self) -> int:
-        """How often `BatchLimits.max_bytes` counts an entry that is not compressed."""
-        return 1 + self.payload
-
     def __or__(self, other: Needs) -> Needs:
         """What is needed by one or the other."""
         return Needs(
@@ -71,8 +66,8 @@ class BatchLimits:
         first_bytes: Bytes after which the first takes no further entry; each further one may have
             twice as many as the one before.
         max_bytes: Bytes of entries, and of what is made of them, after which no further entry is
-            added. That is what is decompressed of an entry; of one that is not compressed, the copy
-            of its value, if that is wanted: the entry counts twice then.
+            added. That is what is decompressed or decrypted of an entry. Of any other it is a copy
+            of the value, if that is wanted: the entry counts twice then.
     """
 
     first_rows: int = 2048
@@ -135,6 +130,8 @@ class MessageReader:
         self._outcomes = runs if isinstance(runs, TransactionLookahead) else None
         self._open_transactions: set[tuple[int, int]] = set()
         self._needs = needs
+        # How often an entry counts of which nothing is decompressed or decrypted.
+        self._times_plain = 1 + needs.payload
         self._tally = tally
         self._limits = limits or BatchLimits()
         self._decryptor = decryptor or PayloadDecryptor()
@@ -226,7 +223,7 @@ class MessageReader:
             if flags & layout.COMPRESSED and (flags & layout.BATCHED or self._needs.payload):
                 bodies, end, is_any_alone = decompress_bodies(run, index, end, self._room)
             else:
-                end = run.stop_with(index, end, self._room // self._needs.times_plain)
+                end = run.stop_with(index, end, self._room // self._times_plain)
             while index < end:
                 alone = end
                 if is_any_alone:
@@ -243,7 +240,7 @@ class MessageReader:
         while index < stop:
             first = index
             index = self._columns.add_singles(run, index, stop, bodies)
-            self._hold(run, first, index, self._needs.times_plain if bodies is None else 1)
+            self._hold(run, first, index, self._times_plain if bodies is None else 1)
             if bodies is not None:
                 self._columns.size_bytes += run.body_bytes(first, index)
             if self._is_full():
@@ -263,7 +260,7 @@ class MessageReader:
             if code:
                 self._lose_rest(run, place, code)
                 place = Place(place.entry + 1)
-            times = self._needs.times_plain if bodies is None else 1
+            times = self._times_plain if bodies is None else 1
             self._hold(run, start.entry, place.entry, times)
             if self._is_full():
                 yield self._give()

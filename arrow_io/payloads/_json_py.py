@@ -717,12 +717,12 @@ class Shredder(Arena):
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Append a symbol, as most are: one of a few that are short, without escapes; or −1."""
+        """Append one of up to 16 symbols, of up to 15 bytes without escapes; or −1."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         k: cython.longlong = self.counts[node]
         used: cython.longlong = self.used[node]
         behind: cython.Py_ssize_t
-        if not cython.compiled or k >= self.nodes[at + tables.CAPACITY]:
+        if k >= self.nodes[at + tables.CAPACITY]:
             return -1
         behind = take_symbol(
             self.p,

@@ -167,7 +167,7 @@ class TopicRequest:
         default=None,
         metadata=described(
             kinds.COUNT,
-            "Most bytes that one request for data asks for; by default 1 MiB, later 4.",
+            "Most bytes that one request for data asks for; by default 1 MiB, later 3.",
             unit="bytes",
             scope="catalog",
         ),
@@ -180,7 +180,7 @@ class TopicRequest:
         default=BatchLimits().max_bytes,
         metadata=described(
             kinds.COUNT,
-            "Bytes of entries and their payloads after which a record batch is given.",
+            "Bytes of entries, and of what is made of them, after which a record batch is given.",
             unit="bytes",
         ),
     )

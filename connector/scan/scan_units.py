@@ -178,7 +178,9 @@ class _Cutter:
 
     def _parts(self, run: EntryRun) -> Iterator[MeasuredRun]:
         limits, needs = self._options.limits, self._options.needs
-        return run.parts(limits.max_rows, limits.max_bytes, needs.times_plain)
+        return run.parts(
+            limits.max_rows, limits.max_bytes, members=needs.members, payload=needs.payload
+        )
 
     def _decoding(self, taken: _Taken, limits: BatchLimits | None) -> ScanUnit:
         if limits is None:
@@ -212,14 +214,14 @@ class _Taken:
         """Whether one record batch has room for another run too; the first is always taken."""
         return not self.runs or (
             self.messages + more.message_count <= self._limits.max_rows
-            and self._bytes + more.decoded_bytes <= self._limits.max_bytes
+            and self._bytes + more.counted_bytes <= self._limits.max_bytes
         )
 
     def add(self, more: MeasuredRun) -> None:
         """Take a run."""
         self.runs.append(more.run)
         self.messages += more.message_count
-        self._bytes += more.decoded_bytes
+        self._bytes += more.counted_bytes
 
 
 def _is_bound(run: EntryRun) -> bool:
