@@ -36,9 +36,10 @@ _Error = TypeVar("_Error", bound=PulsarOffloadError)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _SINGLE_PROPERTY_TAG = 0x22
+_BATCH_PROPERTY_TAG = 0x0A
 _NUMBERS_PER_PAGE = 4096 // 8
 _NUMBERS_APART = 5 * 64 // 8
-_BATCH_PROPERTY_TAG = 0x0A
+"""Five lines of a cache: an odd number, so that only every 64th column begins at the same place."""
 
 
 @dataclass(slots=True)
@@ -75,11 +76,11 @@ def _row_stride(capacity: int) -> int:
     """Numbers from the begin of one column of a row table to that of the next.
 
     A row is written to all columns at once. If they began in the same place of a page, their lines
-    would compete for the eight that a cache has for such a place.
+    would compete for the few that a cache has for such a place.
     """
     if capacity < _NUMBERS_PER_PAGE:
         return capacity
-    return (capacity // _NUMBERS_PER_PAGE + 1) * _NUMBERS_PER_PAGE + _NUMBERS_APART
+    return capacity + (_NUMBERS_APART - capacity) % _NUMBERS_PER_PAGE
 
 
 class MessageColumns:
