@@ -15,7 +15,7 @@ MAX_OBJECTS = 1 << 14
 MAX_OFFSETS_PER_OBJECT = 4096
 MAX_OFFSETS = 1 << 20
 _MOST_TOLD = 64
-"""So few are put in their places together."""
+"""As many as are told before they are put in their places, unless somebody asks."""
 
 
 class OffsetMemory:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 TXN_COMMIT = 21
 TXN_ABORT = 22
 MAX_KEPT_BYTES = 32 << 20
-_NOTED: Final = layout.MARKER | layout.BROKEN
 
 
 class Outcome(Enum):
@@ -99,8 +98,7 @@ class TransactionLookahead:
                 if following is None:
                     return
                 run = following
-                if run.seen & _NOTED:
-                    self._note_markers(run)
+                self._note_markers(run)
             yield run
 
     def skip_gap(self) -> None:
@@ -134,7 +132,7 @@ class TransactionLookahead:
         return True
 
     def _note_markers(self, run: EntryRun) -> None:
-        for index in run.flagged(_NOTED):
+        for index in run.flagged(layout.MARKER | layout.BROKEN):
             if run.number(index, layout.FLAGS) & layout.BROKEN:
                 self.damage = self.damage or run.error(index)
                 continue

@@ -181,10 +181,7 @@ class Shredder(Arena):
                     cython.address(high),
                 )
                 if behind >= 0 and (high == 0 or self._is_text(i, behind)):
-                    used += behind - i
-                    self.counts[node] = k + 1
-                    self.used[node] = used
-                    self.a32[self.nodes[at + tables.DATA] + k + 1] = used
+                    self._put_taken(node, k, used + behind - i)
                     return behind + 1
         return self._json_string_slowly(node, i, stop)
 
@@ -737,10 +734,7 @@ class Shredder(Arena):
         )
         if behind < 0:
             return -1
-        used += behind - i
-        self.counts[node] = k + 1
-        self.used[node] = used
-        self.a32[self.nodes[at + tables.DATA] + k + 1] = used
+        self._put_taken(node, k, used + behind - i)
         return behind + 1
 
     @cython.cfunc
@@ -1075,6 +1069,19 @@ class Shredder(Arena):
             return self._spare(node, 1)
         self.counts[node] = k + 1
         return k
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    @cython.returns(cython.void)
+    def _put_taken(
+        self, node: cython.Py_ssize_t, k: cython.longlong, used: cython.longlong
+    ) -> None:
+        """Count value `k` of a node, whose bytes stand there already, up to `used`."""
+        self.counts[node] = k + 1
+        self.used[node] = used
+        self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = used
 
     @cython.cfunc
     @cython.inline
