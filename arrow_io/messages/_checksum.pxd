@@ -1,4 +1,4 @@
-# The checksum of `checksum.py`, as C makes it: by the processor's own instruction where it has one.
+# The checksum of `checksum.py`, as C makes it: by what the processor has for it.
 cdef extern from *:
     """
     #include <stdint.h>
@@ -8,6 +8,14 @@ cdef extern from *:
     #define PULSAR_OFFLOAD_AHEAD 3072
     static uint32_t pulsar_offload_crc_table[8][256];
     static uint32_t pulsar_offload_crc_over[2];
+    static uint64_t pulsar_offload_crc_folds[5][2];
+
+    /* x to the power of n. */
+    static uint32_t pulsar_offload_crc_power(int n) {
+        uint32_t power = 0x80000000u;
+        for (; n > 0; n--) power = (power >> 1) ^ (power & 1 ? 0x82F63B78u : 0);
+        return power;
+    }
 
     static void pulsar_offload_crc_prepare(void) {
         for (uint32_t n = 0; n < 256; n++) {
@@ -21,13 +29,17 @@ cdef extern from *:
                 pulsar_offload_crc_table[k][n] =
                     (crc >> 8) ^ pulsar_offload_crc_table[0][crc & 255];
             }
-        /* x to the power of 8 n - 33, of one third and of two, each with the last word. */
-        for (int thirds = 1; thirds < 3; thirds++) {
-            uint32_t power = 0x80000000u;
-            for (int n = 8 * (PULSAR_OFFLOAD_THIRD * thirds + 8) - 33; n > 0; n--)
-                power = (power >> 1) ^ (power & 1 ? 0x82F63B78u : 0);
-            pulsar_offload_crc_over[thirds - 1] = power;
-        }
+        /* A product without carry moves 8 bytes over n others if the factor is x to the power of
+           8 n - 33: over one third and two, each with the last word; then over so many bytes as
+           stand between the first 16 bytes and those that they are folded into. */
+        for (int thirds = 1; thirds < 3; thirds++)
+            pulsar_offload_crc_over[thirds - 1] =
+                pulsar_offload_crc_power(8 * (PULSAR_OFFLOAD_THIRD * thirds + 8) - 33);
+        const int apart[5] = {256, 64, 48, 32, 16};
+        for (int k = 0; k < 5; k++)
+            for (int word = 0; word < 2; word++)
+                pulsar_offload_crc_folds[k][word] =
+                    pulsar_offload_crc_power(8 * (apart[k] + 8 * (1 - word)) - 33);
     }
 
     /* Eight bytes at a time, by tables. */
@@ -86,9 +98,64 @@ cdef extern from *:
         return (uint32_t)a;
     }
 
-    static int pulsar_offload_crc_has_instruction(void) {
+    #if __GNUC__ >= 10 || defined(__clang__)
+    #define PULSAR_OFFLOAD_CRC_FOLDS
+    #define PULSAR_OFFLOAD_FOLD \
+        __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul,sse4.2")))
+
+    PULSAR_OFFLOAD_FOLD
+    static inline __m512i pulsar_offload_crc_moved(__m512i lanes, __m512i factors) {
+        return _mm512_xor_si512(
+            _mm512_clmulepi64_epi128(lanes, factors, 0x00),
+            _mm512_clmulepi64_epi128(lanes, factors, 0x11));
+    }
+
+    /* 256 bytes at a time are moved over the next 256 and added to them. What is left in the end
+       has the same checksum as all of it, if it is not begun with ones again. */
+    PULSAR_OFFLOAD_FOLD
+    static uint32_t pulsar_offload_crc_by_folding(
+            uint32_t crc, const unsigned char* at, long long n) {
+        if (n < 256) return pulsar_offload_crc_by_instruction(crc, at, n);
+        const uint64_t (*by)[2] = (const uint64_t (*)[2])pulsar_offload_crc_folds;
+        __m512i factors = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)by[0]));
+        __m512i a = _mm512_loadu_si512(at), b = _mm512_loadu_si512(at + 64);
+        __m512i c = _mm512_loadu_si512(at + 128), d = _mm512_loadu_si512(at + 192);
+        a = _mm512_xor_si512(a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
+        for (at += 256, n -= 256; n >= 256; at += 256, n -= 256) {
+            a = _mm512_xor_si512(
+                pulsar_offload_crc_moved(a, factors), _mm512_loadu_si512(at));
+            b = _mm512_xor_si512(
+                pulsar_offload_crc_moved(b, factors), _mm512_loadu_si512(at + 64));
+            c = _mm512_xor_si512(
+                pulsar_offload_crc_moved(c, factors), _mm512_loadu_si512(at + 128));
+            d = _mm512_xor_si512(
+                pulsar_offload_crc_moved(d, factors), _mm512_loadu_si512(at + 192));
+        }
+        factors = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)by[1]));
+        a = _mm512_xor_si512(pulsar_offload_crc_moved(a, factors), b);
+        a = _mm512_xor_si512(pulsar_offload_crc_moved(a, factors), c);
+        a = _mm512_xor_si512(pulsar_offload_crc_moved(a, factors), d);
+        /* The last 16 bytes stay where they are. */
+        factors = _mm512_maskz_loadu_epi64(0x3F, by[2]);
+        b = pulsar_offload_crc_moved(a, factors);
+        __m128i last = _mm_xor_si128(
+            _mm_xor_si128(_mm512_extracti32x4_epi32(b, 0), _mm512_extracti32x4_epi32(b, 1)),
+            _mm_xor_si128(_mm512_extracti32x4_epi32(b, 2), _mm512_extracti32x4_epi32(a, 3)));
+        uint64_t left = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(last));
+        left = _mm_crc32_u64(left, (uint64_t)_mm_extract_epi64(last, 1));
+        return pulsar_offload_crc_by_instruction((uint32_t)left, at, n);
+    }
+    #endif
+
+    /* The fastest of the ways that the processor knows. */
+    static int pulsar_offload_crc_ways(void) {
         __builtin_cpu_init();
-        return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
+        if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("pclmul")) return 0;
+    #ifdef PULSAR_OFFLOAD_CRC_FOLDS
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")
+                && __builtin_cpu_supports("vpclmulqdq")) return 2;
+    #endif
+        return 1;
     }
     #elif defined(__ARM_FEATURE_CRC32)
     #include <arm_acle.h>
@@ -100,29 +167,38 @@ cdef extern from *:
         for (; n > 0; n--, at++) crc = __crc32cb(crc, *at);
         return crc;
     }
-    static int pulsar_offload_crc_has_instruction(void) { return 1; }
+    static int pulsar_offload_crc_ways(void) { return 1; }
     #else
     #define pulsar_offload_crc_by_instruction pulsar_offload_crc_by_tables
-    static int pulsar_offload_crc_has_instruction(void) { return 0; }
+    static int pulsar_offload_crc_ways(void) { return 0; }
+    #endif
+    #ifndef PULSAR_OFFLOAD_CRC_FOLDS
+    #define pulsar_offload_crc_by_folding pulsar_offload_crc_by_instruction
     #endif
 
-    static int pulsar_offload_crc_is_fast = -1;
+    static int pulsar_offload_crc_way = -1;
 
-    static int pulsar_offload_crc_choose(int by_tables) {
+    static int pulsar_offload_crc_choose(int fastest) {
         pulsar_offload_crc_prepare();
-        pulsar_offload_crc_is_fast = !by_tables && pulsar_offload_crc_has_instruction();
-        return pulsar_offload_crc_is_fast;
+        const int known = pulsar_offload_crc_ways();
+        pulsar_offload_crc_way = fastest < known ? fastest : known;
+        return pulsar_offload_crc_way;
     }
 
     static inline long long pulsar_offload_crc32c(const unsigned char* at, long long i, long long n) {
-        uint32_t crc = pulsar_offload_crc_is_fast
-            ? pulsar_offload_crc_by_instruction(~(uint32_t)0, at + i, n)
-            : pulsar_offload_crc_by_tables(~(uint32_t)0, at + i, n);
+        const uint32_t ones = ~(uint32_t)0;
+        uint32_t crc;
+        switch (pulsar_offload_crc_way) {
+            case 2: crc = pulsar_offload_crc_by_folding(ones, at + i, n); break;
+            case 1: crc = pulsar_offload_crc_by_instruction(ones, at + i, n); break;
+            default: crc = pulsar_offload_crc_by_tables(ones, at + i, n);
+        }
         return (long long)(uint32_t)~crc;
     }
     """
-    # Choose how checksums are made, before the first is; whether that is by an instruction.
-    int choose_crc32c "pulsar_offload_crc_choose"(int by_tables) noexcept nogil
+    # Choose how checksums are made, before the first is: 0 by tables, 1 by the processor's
+    # instruction, 2 by products of 64 bytes at once; or the next slower way that it has. Gives which.
+    int choose_crc32c "pulsar_offload_crc_choose"(int fastest) noexcept nogil
     # The CRC32C of the n bytes from at[i] on.
     long long crc32c "pulsar_offload_crc32c"(
         const unsigned char* at, long long i, long long n) noexcept nogil

@@ -46,7 +46,7 @@ else:
 
 IS_COMPILED = cython.compiled
 
-choose_crc32c(False)
+choose_crc32c(2)
 
 _ENTRY_HEADER_BYTES = cython.declare(cython.Py_ssize_t, 12)
 
@@ -290,13 +290,17 @@ def mark_bad_checksums(
     return seen
 
 
-def choose_checksum(by_tables: cython.bint) -> bool:
-    """Choose how checksums are made: by the processor's instruction, or by tables; for tests.
+def choose_checksum(fastest: cython.int) -> int:
+    """Choose how checksums are made; for tests.
+
+    Args:
+        fastest: 0: by tables; 1: by the processor's instruction; 2: by products of 64 bytes at
+            once. If the processor does not know the way, the next slower one is taken.
 
     Returns:
-        Whether it is by an instruction.
+        Which way is taken.
     """
-    return choose_crc32c(by_tables)
+    return choose_crc32c(fastest)
 
 
 def count_messages(
