@@ -30,13 +30,16 @@ cdef extern from *:
         return __builtin_ctz(~(unsigned int)_mm_movemask_epi8(digits));
     }
     /* A number of 1 to 8 digits: two by two, then four by four, then all. */
-    static inline uint64_t pulsar_offload_json_eight(const unsigned char* at, int count) {
-        uint64_t word;
-        memcpy(&word, at, 8);
+    static inline uint64_t pulsar_offload_json_digits(uint64_t word, int count) {
         word = (word << (64 - 8 * count)) & UINT64_C(0x0F0F0F0F0F0F0F0F);
         word = (word * 10 + (word >> 8)) & UINT64_C(0x00FF00FF00FF00FF);
         word = (word * 100 + (word >> 16)) & UINT64_C(0x0000FFFF0000FFFF);
         return (word * 10000 + (word >> 32)) & UINT64_C(0xFFFFFFFF);
+    }
+    static inline uint64_t pulsar_offload_json_eight(const unsigned char* at, int count) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        return pulsar_offload_json_digits(word, count);
     }
     /* A number of 1 to 16 digits. */
     static inline uint64_t pulsar_offload_json_sixteen(const unsigned char* at, int count) {
@@ -75,7 +78,7 @@ cdef extern from *:
             __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
             __m128i letters = _mm_loadu_si128((const __m128i*)name);
             unsigned int same = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, letters));
-            return ((~same << (16 - n)) & 0xFFFF) == 0;
+            return __builtin_ctz(~same) >= n;
         }
     #endif
         return memcmp(from + i, name, n) == 0;
@@ -104,6 +107,76 @@ cdef extern from *:
         return -1;
     }
 
+    #if defined(__x86_64__) && defined(__SSE2__)
+    static inline __m128i pulsar_offload_json_range(__m128i bytes, char first, char last) {
+        __m128i places = _mm_sub_epi8(bytes, _mm_set1_epi8(first));
+        return _mm_cmpeq_epi8(_mm_min_epu8(places, _mm_set1_epi8(last - first)), places);
+    }
+    /* Write the 12 bytes of 16 Base64 digits, and 2 more; how many digits stand before anything else. */
+    static inline int pulsar_offload_json_sextets(__m128i bytes, unsigned char* to) {
+        __m128i upper = pulsar_offload_json_range(bytes, 'A', 'Z');
+        __m128i lower = pulsar_offload_json_range(bytes, 'a', 'z');
+        __m128i digit = pulsar_offload_json_range(bytes, '0', '9');
+        __m128i plus = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('+'));
+        __m128i slash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('/'));
+    #define PULSAR_OFFLOAD_MOVE(by) _mm_set1_epi8((char)(by))
+        __m128i moves = _mm_or_si128(
+            _mm_or_si128(
+                _mm_and_si128(upper, PULSAR_OFFLOAD_MOVE(-'A')),
+                _mm_and_si128(lower, PULSAR_OFFLOAD_MOVE(26 - 'a'))),
+            _mm_or_si128(
+                _mm_and_si128(digit, PULSAR_OFFLOAD_MOVE(52 - '0')),
+                _mm_or_si128(
+                    _mm_and_si128(plus, PULSAR_OFFLOAD_MOVE(62 - '+')),
+                    _mm_and_si128(slash, PULSAR_OFFLOAD_MOVE(63 - '/')))));
+    #undef PULSAR_OFFLOAD_MOVE
+        __m128i known = _mm_or_si128(
+            _mm_or_si128(upper, lower), _mm_or_si128(digit, _mm_or_si128(plus, slash)));
+        /* 6 bits of each byte, 12 of each 2 bytes, 24 of 4, 48 of 8; the first ones are the highest. */
+        __m128i six = _mm_add_epi8(bytes, moves);
+        __m128i twelve = _mm_or_si128(
+            _mm_and_si128(_mm_slli_epi16(six, 6), _mm_set1_epi16(0x0FC0)), _mm_srli_epi16(six, 8));
+        __m128i more = _mm_madd_epi16(twelve, _mm_set1_epi32(0x00011000));
+        __m128i all = _mm_or_si128(
+            _mm_slli_epi64(more, 40), _mm_slli_epi64(_mm_srli_epi64(more, 32), 16));
+        uint64_t first = __builtin_bswap64((uint64_t)_mm_cvtsi128_si64(all));
+        uint64_t second = __builtin_bswap64(
+            (uint64_t)_mm_cvtsi128_si64(_mm_unpackhi_epi64(all, all)));
+        memcpy(to, &first, 8);
+        memcpy(to + 6, &second, 8);
+        return __builtin_ctz(~(unsigned int)_mm_movemask_epi8(known));
+    }
+    #endif
+
+    static inline long long pulsar_offload_json_base64(
+            const unsigned char* from, long long i, long long stop, long long limit,
+            unsigned char* to, long long room, long long* length) {
+    #if defined(__x86_64__) && defined(__SSE2__)
+        const long long start = i;
+        for (*length = 0; limit - i >= 32 && room - *length >= 16; i += 16, *length += 12) {
+            __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
+            int digits = __builtin_ctz(pulsar_offload_json_special(bytes) | 0x10000);
+            int known = pulsar_offload_json_sextets(bytes, to + *length);
+            if (i + digits >= stop) return -1;
+            if (digits == 16 && from[i + 16] != 0x22) {
+                if (known < 16) return -1;
+                continue;
+            }
+            if (from[i + digits] != 0x22) return -1;
+            const long long end = i + digits;
+            if (digits > 0 && (end - start) % 4 == 0) {
+                /* As many as there are, without a branch: none can be foretold. */
+                digits -= from[i + digits - 1] == 0x3D;
+                digits -= (from[i + digits - 1] == 0x3D) & (digits % 4 == 3);
+            }
+            if (known < digits || digits % 4 == 1) return -1;
+            *length += digits * 6 / 8;
+            return end;
+        }
+    #endif
+        return -1;
+    }
+
     static inline long long pulsar_offload_json_whole(
             const unsigned char* from, long long i, long long stop, long long limit,
             long long* number) {
@@ -124,30 +197,63 @@ cdef extern from *:
         return -1;
     }
 
+    /* Where a number has its sign, digits and point, found in one block: none waits for the place of
+       another. A number longer than the block ends with it. */
+    typedef struct { int negative, count, behind, length; } pulsar_offload_json_parts;
+    #if defined(__SSE2__)
+    static inline int pulsar_offload_json_split(
+            const unsigned char* at, pulsar_offload_json_parts* parts) {
+        __m128i bytes = _mm_loadu_si128((const __m128i*)at);
+        __m128i values = _mm_sub_epi8(bytes, _mm_set1_epi8(0x30));
+        unsigned int digits = _mm_movemask_epi8(
+            _mm_cmpeq_epi8(_mm_min_epu8(values, _mm_set1_epi8(9)), values));
+        unsigned int points = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x2E)));
+        int negative = at[0] == 0x2D, length = __builtin_ctz(~(digits | negative)), behind = 0;
+        if (length == negative || (at[negative] == 0x30 && length > negative + 1)) return 0;
+        parts->negative = negative;
+        parts->count = length - negative;
+        if (points >> length & 1) {
+            behind = __builtin_ctz(~(digits >> (length + 1)));
+            if (behind == 0) return 0;
+            length += 1 + behind;
+        }
+        parts->behind = behind;
+        parts->length = length;
+        return 1;
+    }
+    #endif
+
     static inline long long pulsar_offload_json_fraction(
             const unsigned char* from, long long i, long long stop, long long limit,
             const double* powers, double* number) {
     #if defined(__SSE2__)
-        if (limit - i >= 64) {
-            int negative = from[i] == 0x2D, behind = 0;
-            const unsigned char* at = from + i + negative;
-            int count = pulsar_offload_json_count(at);
-            if (count < 1 || count > 15 || (at[0] == 0x30 && count > 1)) return -1;
-            i += negative + count;
-            if (from[i] == 0x2E) {
-                behind = pulsar_offload_json_count(from + i + 1);
-                if (behind < 1 || count + behind > 15) return -1;
-                i += 1 + behind;
+        pulsar_offload_json_parts parts;
+        if (limit - i >= 64 && pulsar_offload_json_split(from + i, &parts)) {
+            int count = parts.count, behind = parts.behind;
+            const unsigned char* at = from + i + parts.negative;
+            if (behind > 0 && parts.length == 16) {
+                behind += pulsar_offload_json_count(from + i + 16);
+                parts.length += behind - parts.behind;
             }
-            if (i < stop && pulsar_offload_json_ends(from[i])) {
-                uint64_t mantissa = pulsar_offload_json_sixteen(at, count);
+            i += parts.length;
+            if (count + behind <= 15 && i < stop && pulsar_offload_json_ends(from[i])) {
+                uint64_t mantissa;
                 double value;
-                if (behind > 0)
-                    mantissa = mantissa * pulsar_offload_json_powers[behind]
-                        + pulsar_offload_json_sixteen(at + count + 1, behind);
+                if (behind > 0 && count + behind <= 8) {
+                    uint64_t before, without, point = UINT64_C(1) << 8 * count;
+                    memcpy(&before, at, 8);
+                    memcpy(&without, at + 1, 8);
+                    before = (before & (point - 1)) | (without & -point);
+                    mantissa = pulsar_offload_json_digits(before, count + behind);
+                } else {
+                    mantissa = pulsar_offload_json_sixteen(at, count);
+                    if (behind > 0)
+                        mantissa = mantissa * pulsar_offload_json_powers[behind]
+                            + pulsar_offload_json_sixteen(at + count + 1, behind);
+                }
                 /* Both are exact, so that one rounding gives the nearest number. */
                 value = (double)(long long)mantissa / powers[behind];
-                *number = negative ? -value : value;
+                *number = parts.negative ? -value : value;
                 return i;
             }
         }
@@ -158,21 +264,9 @@ cdef extern from *:
     static inline long long pulsar_offload_json_number(
             const unsigned char* from, long long i, long long stop, long long limit) {
     #if defined(__SSE2__)
-        if (limit - i >= 64) {
-            /* Sign, digits and point are found in one block: none waits for the place of another. */
-            __m128i bytes = _mm_loadu_si128((const __m128i*)(from + i));
-            __m128i values = _mm_sub_epi8(bytes, _mm_set1_epi8(0x30));
-            unsigned int digits = _mm_movemask_epi8(
-                _mm_cmpeq_epi8(_mm_min_epu8(values, _mm_set1_epi8(9)), values));
-            unsigned int points = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x2E)));
-            int negative = from[i] == 0x2D;
-            int length = __builtin_ctz(~(digits | negative)), behind;
-            if (length == negative || (from[i + negative] == 0x30 && length > negative + 1)) return -1;
-            if (points >> length & 1) {
-                behind = __builtin_ctz(~(digits >> (length + 1)));
-                if (behind == 0) return -1;
-                length += 1 + behind;
-            }
+        pulsar_offload_json_parts parts;
+        if (limit - i >= 64 && pulsar_offload_json_split(from + i, &parts)) {
+            int length = parts.length;
             if (length == 16) length += pulsar_offload_json_count(from + i + 16);
             if (length < stop - i && pulsar_offload_json_ends(from[i + length]))
                 return i + length;
@@ -311,6 +405,11 @@ cdef extern from *:
         const unsigned char* at, long long i, long long stop, long long limit,
         const unsigned char* constants, const long long* positions, long long count,
         unsigned char* to, long long room) noexcept nogil
+    # Decode a Base64 text, which begins at i; the place of its quote, or -1. 16 bytes more than it takes
+    # may be written.
+    long long take_base64 "pulsar_offload_json_base64"(
+        const unsigned char* at, long long i, long long stop, long long limit,
+        unsigned char* to, long long room, long long* length) noexcept nogil
     # Read a whole number that a comma or a bracket ends: the place of that, or -1.
     long long take_whole "pulsar_offload_json_whole"(
         const unsigned char* at, long long i, long long stop, long long limit,

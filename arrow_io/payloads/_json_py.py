@@ -18,6 +18,7 @@ if cython.compiled:
         choose_blocks,
         leap,
         over_number,
+        take_base64,
         take_fraction,
         take_symbol,
         take_text,
@@ -587,7 +588,42 @@ class Shredder(Arena):
     def _json_base64(
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Bytes as Base64 text; with escapes it is added as text, and decoded where it stands."""
+        """Bytes as Base64 text, which begins at `i`, behind its quote."""
+        node: cython.Py_ssize_t
+        node_at: cython.Py_ssize_t
+        behind: cython.Py_ssize_t
+        k: cython.longlong
+        used: cython.longlong
+        length: cython.longlong = 0
+        if cython.compiled:
+            node = self.ops[at + tables.NODE]
+            node_at = node * tables.NODE_WIDTH
+            k = self.counts[node]
+            used = self.used[node]
+            if k < self.nodes[node_at + tables.CAPACITY]:
+                behind = take_base64(
+                    self.p,
+                    i,
+                    stop,
+                    self.size,
+                    self.a8 + self.nodes[node_at + tables.BYTES] + used,
+                    self.nodes[node_at + tables.BYTES_CAPACITY] - used,
+                    cython.address(length),
+                )
+                if behind >= 0 and (
+                    self.ops[at + tables.A] == tables.ABSENT or self.ops[at + tables.A] == length
+                ):
+                    self._put_taken(node, k, used + length)
+                    return behind + 1
+        return self._json_base64_slowly(at, i, stop)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_base64_slowly(
+        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """The same of any text; with escapes it is added as text, and decoded where it stands."""
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         node_at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         base: cython.Py_ssize_t = self.nodes[node_at + tables.BYTES]
