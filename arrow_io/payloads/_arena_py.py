@@ -1036,47 +1036,88 @@ def _pack_flags(
     return found
 
 
-def has_equal_texts(
-    bounds: cython.const[cython.int][::1],
-    count: cython.Py_ssize_t,
-    offsets: cython.const[cython.int][::1],
-    data: cython.const[cython.uchar][::1],
+def has_equal_keys(
+    bytes_: cython.const[cython.uchar][::1],
+    ints: cython.const[cython.int][::1],
+    nodes: cython.const[cython.longlong][::1],
+    counts: cython.const[cython.longlong][::1],
+    maps: cython.const[cython.longlong][::1],
 ) -> bool:
-    """Whether any of `count` lists of texts has a text twice, or is too long to be looked at.
+    """Whether any map in a filled arena has a key twice, or is too long to be looked at.
 
     Args:
-        bounds: Offsets of the lists.
-        count: How many lists.
-        offsets: Offsets of the texts.
-        data: Bytes of the texts.
+        bytes_: The arena, of which no message was made yet.
+        ints: The same as 32-bit numbers.
+        nodes: Its nodes.
+        counts: How many values each has.
+        maps: Numbers of the nodes that are maps; the second node below each is that of its keys.
     """
+    n: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    key: cython.Py_ssize_t
     row: cython.Py_ssize_t
+    found: cython.bint = False
+    count: cython.Py_ssize_t = maps.shape[0] if cython.compiled else len(maps)
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(bytes_[0])
+        w: cython.pointer[cython.const[cython.int]] = cython.address(ints[0])
+        numbers: cython.pointer[cython.const[cython.longlong]] = cython.address(nodes[0])
+    else:
+        p, w, numbers = bytes_, ints, nodes
+    with cython.nogil:
+        for n in range(count):
+            at = numbers[maps[n] * tables.NODE_WIDTH + tables.DATA]
+            key = (maps[n] + 2) * tables.NODE_WIDTH
+            for row in range(counts[maps[n]]):
+                if found:
+                    break
+                if w[at + row + 1] - w[at + row] > 1:
+                    found = _is_any_equal(p, w, numbers, key, w[at + row], w[at + row + 1])
+    return found
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_any_equal(
+    p: cython.pointer[cython.const[cython.uchar]],
+    w: cython.pointer[cython.const[cython.int]],
+    nodes: cython.pointer[cython.const[cython.longlong]],
+    at: cython.Py_ssize_t,
+    first: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+) -> cython.bint:
+    """Whether two of the values `[first, stop)` are equal, of the node that begins at `at`."""
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
-    length: cython.Py_ssize_t
-    found: cython.bint = False
-    if cython.compiled:
-        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
-    with cython.nogil:
-        for row in range(count):
-            if bounds[row + 1] - bounds[row] > _MAX_COMPARED:
-                found = True
-            if found:
-                break
-            for i in range(bounds[row] + 1, bounds[row + 1]):
-                length = offsets[i + 1] - offsets[i]
-                for k in range(bounds[row], i):
-                    if offsets[k + 1] - offsets[k] != length:
-                        continue
-                    if cython.compiled:
-                        if same(p + offsets[i], p + offsets[k], length):
-                            found = True
-                    elif (
-                        data[offsets[i] : offsets[i] + length]
-                        == data[offsets[k] : offsets[k] + length]
-                    ):
-                        found = True
-    return found
+    start: cython.longlong
+    other: cython.longlong
+    storage: cython.longlong = nodes[at + tables.STORAGE]
+    length: cython.longlong = _width(storage)
+    data: cython.longlong = nodes[at + tables.DATA]
+    base: cython.longlong = nodes[at + tables.BYTES]
+    if stop - first > _MAX_COMPARED:
+        return True
+    if storage != tables.VARIABLE:
+        base = data * length
+    for i in range(first + 1, stop):
+        start = i * length
+        if storage == tables.VARIABLE:
+            start = w[data + i]
+            length = w[data + i + 1] - start
+        for k in range(first, i):
+            other = k * length
+            if storage == tables.VARIABLE:
+                other = w[data + k]
+                if w[data + k + 1] - other != length:
+                    continue
+            if cython.compiled:
+                if same(p + base + start, p + base + other, length):
+                    return True
+            elif p[base + start : base + start + length] == p[base + other : base + other + length]:
+                return True
+    return False
 
 
 @cython.cfunc

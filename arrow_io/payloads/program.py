@@ -90,6 +90,14 @@ class Program:
         return bytes(pa.types.is_boolean(each.type) for each in self.shape.walk())
 
     @cached_property
+    def maps(self) -> memoryview:
+        """The nodes that are maps."""
+        types = [each.type for each in self.shape.walk()]
+        return memoryview(
+            array("q", [n for n, type_ in enumerate(types) if pa.types.is_map(type_)])
+        )
+
+    @cached_property
     def varying(self) -> tuple[int, ...]:
         """The nodes that may take more or less for a payload than a value of fixed width."""
         return tuple(

@@ -18,7 +18,6 @@ from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from types import ModuleType
 
     from arrow_io.payloads.program import Program
     from arrow_io.payloads.shape import Shape
@@ -144,15 +143,16 @@ class Shredding:
             self._program.habits[node] = (values / rows, used / rows)
         program = self._program
         whole, words = self._views[0], self._views[3]
+        has_equal_keys = self._arena.has_equal_keys(
+            whole, self._views[2], self._nodes, self._counts, program.maps
+        )
         whole[_SCRATCH_BYTES : self._first] = program.message_begin
         self._arena.make_message(
             whole, words, self._nodes, self._counts, program.booleans, _SCRATCH_BYTES, self._first
         )
         message = self._buffer.slice(_SCRATCH_BYTES)
         values = pa.ipc.read_record_batch(message, program.schema).column(0)
-        if not program.shape.has_maps:
-            return values
-        return _with_last_of_equal(values, program.shape, self._arena)
+        return _with_last_of_equal(values, program.shape) if has_equal_keys else values
 
     # The arena
 
@@ -311,28 +311,27 @@ def _numbers(numbers: Iterable[int]) -> array[int]:
     return array("q", numbers)
 
 
-def _with_last_of_equal(values: pa.Array, shape: Shape, arena: ModuleType) -> pa.Array:
+def _with_last_of_equal(values: pa.Array, shape: Shape) -> pa.Array:
     """Keep only the last of the entries of a map with the same key, as every language's map does.
 
     Args:
         values: Values of a shape, or of a part of it, and not a slice of them.
         shape: The shape.
-        arena: The module of the core that compares keys.
     """
     if pa.types.is_map(values.type):
         _, below = shape.children[0].children
         if below.has_maps:
             before = values.items
-            items = _with_last_of_equal(before, below, arena)
+            items = _with_last_of_equal(before, below)
             if items is not before:
                 values = _map_of(values, values.buffers()[1], [values.keys, items])
-        return _without_equal_keys(values, arena)
+        return _without_equal_keys(values)
     is_list = pa.types.is_list(values.type)
     changed: dict[int, pa.Array] = {}
     for number, below in enumerate(shape.children):
         if below.has_maps:
             before = values.values if is_list else values.field(number)
-            after = _with_last_of_equal(before, below, arena)
+            after = _with_last_of_equal(before, below)
             if after is not before:
                 changed[number] = after
     if not changed:
@@ -354,18 +353,10 @@ def _map_of(maps: pa.MapArray, offsets: pa.Buffer, columns: list[pa.Array]) -> p
     )
 
 
-def _without_equal_keys(maps: pa.MapArray, arena: ModuleType) -> pa.MapArray:
+def _without_equal_keys(maps: pa.MapArray) -> pa.MapArray:
     """The same for the entries of the maps themselves."""
-    keys = maps.keys if pa.types.is_string(maps.type.key_type) else maps.keys.cast(pa.string())
-    _, offsets, data = keys.buffers()
-    bounds = maps.buffers()[1]
-    if not arena.has_equal_texts(
-        memoryview(bounds).cast("B").cast("i"),
-        len(maps),
-        memoryview(offsets).cast("B").cast("i"),
-        memoryview(data).cast("B"),
-    ):
+    thinned, kept = last_of_equal(maps.offsets, maps.keys)
+    if len(kept) == len(maps.keys):
         return maps
-    thinned, kept = last_of_equal(maps.offsets, keys)
     columns = [maps.keys.take(kept), maps.items.take(kept)]
     return _map_of(maps, thinned.buffers()[1], columns)

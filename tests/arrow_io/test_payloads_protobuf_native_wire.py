@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError
 
 from arrow_io.errors import SchemaError
-from arrow_io.payloads import tables
+from arrow_io.payloads import shredding, tables
 from arrow_io.payloads.protobuf_native import protobuf_shape
 from arrow_io.payloads.shape import Budget
 from arrow_io.payloads.shredding import Misfit
@@ -25,6 +25,9 @@ from tests.support.protobuf_payloads import (
     schema_data,
 )
 from tests.support.protobuf_strategies import tag, varint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _F = FieldDescriptorProto
 
@@ -153,6 +156,40 @@ def test_maps() -> None:
             "time": {"": 0},
             "again": {"": b""},
         }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "keys"),
+    [
+        (_F.TYPE_BOOL, [b"\x08\x00", b"\x08\x01"]),
+        *(
+            (type_, [b"\x08" + varint(number) for number in (1, 257, 2, 1 << 20)])
+            for type_ in (_F.TYPE_INT32, _F.TYPE_SINT64, _F.TYPE_UINT32, _F.TYPE_UINT64)
+        ),
+        (_F.TYPE_FIXED32, [b"\x0d" + bytes([*digits, 1]) for digits in (b"aaa", b"baa", b"aab")]),
+        (_F.TYPE_SFIXED64, [b"\x09" + bytes([*digits, 1]) for digits in (b"aaaaaaa", b"aaaaaab")]),
+        (_F.TYPE_STRING, [sized(1, text) for text in (b"", b"a", b"b", b"aa", b"ab", b"a" * 20)]),
+    ],
+)
+def test_maps_with_equal_keys(key: int, keys: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever two of the keys are equal, the last counts; if none are, nothing is rewritten."""
+    file = file_of(M={"map": {"type": "map", "key": key, "value": {"type": _F.TYPE_INT32}}})
+    numbers = range(len(keys))
+    different = [order for count in range(4) for order in itertools.permutations(numbers, count)]
+    equal = [order for a, b in itertools.permutations(numbers, 2) for order in ([a, b, a], [a, a])]
+
+    def payload(order: Sequence[int]) -> bytes:
+        entries = [keys[n] + b"\x10" + varint(place) for place, n in enumerate(order, 1)]
+        return b"".join(sized(1, entry) for entry in entries)
+
+    for order in equal:
+        (found,) = read(file, payload(order))
+        assert list(found["map"].values()) == ([3, 2] if len(order) > 2 else [2])
+    monkeypatch.setattr(shredding, "_with_last_of_equal", None)
+    found = read(file, *map(payload, different))
+    assert [list(each["map"].values()) for each in found] == [
+        list(range(1, len(order) + 1)) for order in different
     ]
 
 
