@@ -306,7 +306,7 @@ def _print_singles(seconds: dict[str, float]) -> None:
 def _print_threads(rows: list[MeasuredThreads]) -> None:
     lines = [("two threads", "times as fast", "CPU time", "holds Python's lock")]
     lines.extend(
-        (row.name, f"{row.speed_up:.2f}", f"{row.cpu_ratio:.2f}×", f"≤ {row.locked:.0%}")
+        (row.name, f"{row.speed_up:.2f}", f"{row.cpu_ratio:.2f}×", f"{row.locked:.1%}")
         for row in rows
     )
     print()  # noqa: T201

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pyarrow as pa
 
 from arrow_io.core import builds
 from arrow_io.messages import bodies
@@ -21,6 +24,12 @@ if TYPE_CHECKING:
 _MODULES = ("entries", "metadata", "codecs", "columns", "gathering")
 _UNLOCKED = {"Gatherer": ("measure", "fill"), "Shredder": ("shred",)}
 """Classes of the core, and those of their methods that give up the lock."""
+_OF_LIBRARIES = (
+    (bodies, "_decompress_frames"),
+    (pa.ipc, "read_record_batch"),
+    (pa, "allocate_buffer"),
+)
+"""What else gives it up, but for a few steps at its begin and end, as the core does."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,7 @@ class MeasuredThreads:
         name: The ledger, and what is read of it.
         speed_up: How many times as fast two threads are as one, by the clock.
         cpu_ratio: CPU time of the two, divided by twice that of one.
-        locked: The part of its time that one thread holds Python's lock, at the most.
+        locked: The part of its time that one thread holds Python's lock.
     """
 
     name: str
@@ -90,32 +99,30 @@ def _locked(action: Callable[[], None]) -> float:
 
 @contextmanager
 def _watched() -> Iterator[list[float]]:
-    """Note the time of each call of the core, and of ZSTD's, while the context lasts."""
+    """Note the time of each call of the core and of libraries, while the context lasts."""
     unlocked: list[float] = []
     under_way: list[object] = []
 
     def watch(function: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(*args: object) -> object:
+        def watched(*args: object, **named: object) -> object:
             if under_way:
                 # It is a part of what is noted already.
-                return function(*args)
+                return function(*args, **named)
             under_way.append(function)
             start = time.perf_counter()
             try:
-                return function(*args)
+                return function(*args, **named)
             finally:
                 unlocked.append(time.perf_counter() - start)
                 under_way.clear()
 
         return watched
 
-    before, decompress_frames = builds.in_use, bodies._decompress_frames
-    builds.in_use = _WatchedBuild(before, watch)  # type: ignore[assignment]
-    bodies._decompress_frames = watch(decompress_frames)
-    try:
+    with ExitStack() as patches:
+        for owner, name in _OF_LIBRARIES:
+            patches.enter_context(patch.object(owner, name, watch(getattr(owner, name))))
+        patches.enter_context(patch.object(builds, "in_use", _WatchedBuild(builds.in_use, watch)))
         yield unlocked
-    finally:
-        builds.in_use, bodies._decompress_frames = before, decompress_frames
 
 
 class _WatchedModule:
