@@ -1041,23 +1041,22 @@ def has_equal_keys(
     ints: cython.const[cython.int][::1],
     nodes: cython.const[cython.longlong][::1],
     counts: cython.const[cython.longlong][::1],
-    maps: cython.const[cython.longlong][::1],
+    node: cython.Py_ssize_t,
 ) -> bool:
-    """Whether any map in a filled arena has a key twice, or is too long to be looked at.
+    """Whether any map of a node of a filled arena has a key twice, or is too long to be looked at.
 
     Args:
         bytes_: The arena, of which no message was made yet.
         ints: The same as 32-bit numbers.
         nodes: Its nodes.
         counts: How many values each has.
-        maps: Numbers of the nodes that are maps; the second node below each is that of its keys.
+        node: Number of the node, whose values are maps. The second node behind it is that of their
+            keys.
     """
-    n: cython.Py_ssize_t
-    at: cython.Py_ssize_t
-    key: cython.Py_ssize_t
+    at: cython.Py_ssize_t = nodes[node * tables.NODE_WIDTH + tables.DATA]
+    key: cython.Py_ssize_t = (node + 2) * tables.NODE_WIDTH
     row: cython.Py_ssize_t
     found: cython.bint = False
-    count: cython.Py_ssize_t = maps.shape[0] if cython.compiled else len(maps)
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(bytes_[0])
         w: cython.pointer[cython.const[cython.int]] = cython.address(ints[0])
@@ -1065,14 +1064,11 @@ def has_equal_keys(
     else:
         p, w, numbers = bytes_, ints, nodes
     with cython.nogil:
-        for n in range(count):
-            at = numbers[maps[n] * tables.NODE_WIDTH + tables.DATA]
-            key = (maps[n] + 2) * tables.NODE_WIDTH
-            for row in range(counts[maps[n]]):
+        for row in range(counts[node]):
+            if w[at + row + 1] - w[at + row] > 1:
+                found = _is_any_equal(p, w, numbers, key, w[at + row], w[at + row + 1])
                 if found:
                     break
-                if w[at + row + 1] - w[at + row] > 1:
-                    found = _is_any_equal(p, w, numbers, key, w[at + row], w[at + row + 1])
     return found
 
 

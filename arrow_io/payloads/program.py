@@ -90,11 +90,10 @@ class Program:
         return bytes(pa.types.is_boolean(each.type) for each in self.shape.walk())
 
     @cached_property
-    def maps(self) -> memoryview:
+    def maps(self) -> tuple[int, ...]:
         """The nodes that are maps."""
-        types = [each.type for each in self.shape.walk()]
-        return memoryview(
-            array("q", [n for n, type_ in enumerate(types) if pa.types.is_map(type_)])
+        return tuple(
+            node for node, each in enumerate(self.shape.walk()) if pa.types.is_map(each.type)
         )
 
     @cached_property

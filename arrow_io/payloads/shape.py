@@ -54,12 +54,12 @@ class Shape:
         below = node + 1
         for child in self.children:
             yield child, below
-            below += sum(1 for _ in child.walk())
+            below += child.node_count
 
     @cached_property
-    def has_maps(self) -> bool:
-        """Whether it is a map, or has one inside."""
-        return any(pa.types.is_map(each.type) for each in self.walk())
+    def node_count(self) -> int:
+        """How many nodes it takes: its own, and those of its children."""
+        return 1 + sum(child.node_count for child in self.children)
 
     @property
     def is_record(self) -> bool:

@@ -17,7 +17,7 @@ from arrow_io.payloads.program import POWERS_OF_TEN
 from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from arrow_io.payloads.program import Program
     from arrow_io.payloads.shape import Shape
@@ -143,16 +143,18 @@ class Shredding:
             self._program.habits[node] = (values / rows, used / rows)
         program = self._program
         whole, words = self._views[0], self._views[3]
-        has_equal_keys = self._arena.has_equal_keys(
-            whole, self._views[2], self._nodes, self._counts, program.maps
-        )
+        maps = [
+            node
+            for node in program.maps
+            if self._arena.has_equal_keys(whole, self._views[2], self._nodes, self._counts, node)
+        ]
         whole[_SCRATCH_BYTES : self._first] = program.message_begin
         self._arena.make_message(
             whole, words, self._nodes, self._counts, program.booleans, _SCRATCH_BYTES, self._first
         )
         message = self._buffer.slice(_SCRATCH_BYTES)
         values = pa.ipc.read_record_batch(message, program.schema).column(0)
-        return _with_last_of_equal(values, program.shape) if has_equal_keys else values
+        return _with_last_of_equal(values, program.shape, 0, maps) if maps else values
 
     # The arena
 
@@ -311,34 +313,38 @@ def _numbers(numbers: Iterable[int]) -> array[int]:
     return array("q", numbers)
 
 
-def _with_last_of_equal(values: pa.Array, shape: Shape) -> pa.Array:
+def _with_last_of_equal(
+    values: pa.Array, shape: Shape, node: int, maps: Collection[int]
+) -> pa.Array:
     """Keep only the last of the entries of a map with the same key, as every language's map does.
 
     Args:
         values: Values of a shape, or of a part of it, and not a slice of them.
         shape: The shape.
+        node: Number of its node.
+        maps: Numbers of the nodes whose maps may have a key twice.
     """
+    if not any(node <= each < node + shape.node_count for each in maps):
+        return values
     if pa.types.is_map(values.type):
-        _, below = shape.children[0].children
-        if below.has_maps:
-            before = values.items
-            items = _with_last_of_equal(before, below)
-            if items is not before:
-                values = _map_of(values, values.buffers()[1], [values.keys, items])
-        return _without_equal_keys(values)
+        _, (below, number) = shape.children[0].children_at(node + 1)
+        before = values.items
+        items = _with_last_of_equal(before, below, number, maps)
+        if items is not before:
+            values = _map_of(values, values.buffers()[1], [values.keys, items])
+        return _without_equal_keys(values) if node in maps else values
     is_list = pa.types.is_list(values.type)
     changed: dict[int, pa.Array] = {}
-    for number, below in enumerate(shape.children):
-        if below.has_maps:
-            before = values.values if is_list else values.field(number)
-            after = _with_last_of_equal(before, below)
-            if after is not before:
-                changed[number] = after
+    for place, (below, number) in enumerate(shape.children_at(node)):
+        before = values.values if is_list else values.field(place)
+        after = _with_last_of_equal(before, below, number, maps)
+        if after is not before:
+            changed[place] = after
     if not changed:
         return values
     children = [
-        changed[number] if number in changed else values.field(number)
-        for number in range(len(shape.children))
+        changed[place] if place in changed else values.field(place)
+        for place in range(len(shape.children))
     ]
     own = values.buffers()[: 2 if is_list else 1]
     return pa.Array.from_buffers(values.type, len(values), own, children=children)

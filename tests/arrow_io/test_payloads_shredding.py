@@ -12,6 +12,7 @@ import pytest
 
 from arrow_io.core.ipc_message import message_begin
 from arrow_io.errors import SchemaError
+from arrow_io.messages import message_columns
 from arrow_io.payloads import shredding, tables
 from arrow_io.payloads.shredding import Misfit
 from tests.support.arenas import GuardedShredding
@@ -260,6 +261,41 @@ def test_maps_with_many_entries() -> None:
     assert shredded(json_text(schema), [text.encode() for text in texts]).rows == expected
     assert shredded(json_text(schema), [b"{}", None, b"{}"]).rows == [{}, None, {}]
     assert shredded(json_text(schema), [None]).rows == [None]
+
+
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize("equal", [(), *"abcd", "ac", "bd", "abcd"])
+def test_only_maps_with_equal_keys_are_rewritten(
+    equal: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The maps of other fields stay as they are in the arena, and so do those around or inside."""
+    names = {"a": "outer", "b": "inner", "c": "one", "d": "listed"}
+    maps = {"type": "map", "values": "int"}
+    schema = record(
+        ("nested", {"type": "map", "values": maps}),
+        ("one", maps),
+        ("list", {"type": "array", "items": record(("n", "int"), ("map", maps), name="S")}),
+    )
+    looked_at: list[str] = []
+
+    def last_of_equal(offsets: pa.Int32Array, keys: pa.Array) -> tuple[Any, ...]:
+        looked_at.append(keys[-1].as_py())
+        return message_columns.last_of_equal(offsets, keys)
+
+    def entries(field: str, value: str) -> str:
+        first = f'"{names[field]}":{value},' * (2 if field in equal else 1)
+        return f'{{{first}"z{names[field]}":{value}}}'
+
+    text = (
+        f'{{"nested":{entries("a", entries("b", "1"))},"one":{entries("c", "2")},'
+        f'"list":[{{"n":3,"map":{entries("d", "4")}}}]}}'
+    )
+    monkeypatch.setattr(shredding, "last_of_equal", last_of_equal)
+
+    found = shredded(json_text(schema), [text.encode()] * 3)
+
+    assert found.rows == [json.loads(text)] * 3
+    assert sorted(looked_at) == sorted(f"z{names[field]}" for field in equal)
 
 
 def test_schema_too_wide_for_a_record_batch() -> None:
