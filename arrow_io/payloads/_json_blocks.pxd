@@ -405,8 +405,8 @@ cdef extern from *:
         const unsigned char* at, long long i, long long stop, long long limit,
         const unsigned char* constants, const long long* positions, long long count,
         unsigned char* to, long long room) noexcept nogil
-    # Decode a Base64 text, which begins at i; the place of its quote, or -1. 16 bytes more than it takes
-    # may be written.
+    # Decode a Base64 text, which begins at i; the place of its quote, or -1. More bytes than it takes may
+    # be written, but never behind the room.
     long long take_base64 "pulsar_offload_json_base64"(
         const unsigned char* at, long long i, long long stop, long long limit,
         unsigned char* to, long long room, long long* length) noexcept nogil

@@ -610,8 +610,11 @@ class Shredder(Arena):
                     self.nodes[node_at + tables.BYTES_CAPACITY] - used,
                     cython.address(length),
                 )
-                if behind >= 0 and (
-                    self.ops[at + tables.A] == tables.ABSENT or self.ops[at + tables.A] == length
+                # Never where the slower way finds no room: both ask for more at the same text.
+                if (
+                    behind >= 0
+                    and behind - i <= self.nodes[node_at + tables.BYTES_CAPACITY] - used
+                    and self.ops[at + tables.A] in (tables.ABSENT, length)
                 ):
                     self._put_taken(node, k, used + length)
                     return behind + 1
@@ -647,8 +650,8 @@ class Shredder(Arena):
             if i < 0:
                 return -1
             if self._is_beyond(node):
-                # The text found no room, so it is looked at when the payload comes again.
-                return i if self._close_bytes(node) else -1
+                # Nothing behind the text may be found wrong before the text itself is.
+                return self._fail(tables.FULL, node, before)
             source = self.a8
             k = first
             last = base + self.used[node]
@@ -728,7 +731,7 @@ class Shredder(Arena):
         if i < 0:
             return -1
         if self._is_beyond(node):
-            return i if self._close_bytes(node) else -1
+            return self._fail(tables.FULL, node, before)
         while link < last:
             if self._is_constant(self.a8, start, self.used[node] - used, self.links[link]):
                 return i if self._close_bytes(node) else -1

@@ -277,6 +277,24 @@ def test_base64_with_any_character_at_each_place(count: int) -> None:
     assert found == list(map(_decoded_or_none, texts))
 
 
+@pytest.mark.parametrize("digits", range(0, 480, 12))
+@pytest.mark.parametrize(
+    ("items", "code"),
+    [
+        ("bytes", tables.BAD_BASE64),
+        ({"type": "enum", "name": "E", "symbols": ["A" * 36]}, tables.BAD_SYMBOL),
+    ],
+)
+def test_what_is_wrong_behind_texts_that_just_fit(items: object, code: int, digits: int) -> None:
+    """What is wrong first is told, however much room the texts before it left."""
+    texts = ["A" * 36] * (digits // 36) + ["A" * (digits % 36)] * (items == "bytes")
+    payload = json.dumps([*texts, "====A"]).replace('A"]', 'A", x]').encode()
+
+    (misfit,) = shredded_alike(json_text({"type": "array", "items": items}), [payload]).misfits
+
+    assert (misfit.code, misfit.offset) == (code, payload.index(b"="))
+
+
 def _decoded_or_none(text: str) -> bytes | None:
     """What Python's decoder makes of it, which takes padding for the end, and needs it."""
     bare = text.removesuffix("=") if len(text) % 4 == 0 else text

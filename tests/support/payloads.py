@@ -104,12 +104,14 @@ def shredded_alike(program: Program, payloads: Sequence[bytes | None]) -> Shredd
     """Read payloads with both builds, after a check that they agree to the bit.
 
     Both have them a byte apart. The compiled build also has them so far apart that it may look at
-    whole blocks of bytes; and each would be longer if what stands behind it were its own.
+    whole blocks of bytes; and each would be longer if what stands behind it were its own. Each has
+    them in an arena with room for them, and in one that has to grow.
     """
     first, *others = [
-        _of_build(name, program, payloads, between)
+        _of_build(name, program, payloads, between, believed_bytes)
         for name in BUILDS
         for between in ((b"\x01", b'7,"]}' * 16) if name == "compiled" else (b"\x01",))
+        for believed_bytes in (None, 0)
     ]
     for other in others:
         assert first.misfits == other.misfits
@@ -118,10 +120,15 @@ def shredded_alike(program: Program, payloads: Sequence[bytes | None]) -> Shredd
 
 
 def _of_build(
-    name: str, program: Program, payloads: Sequence[bytes | None], between: bytes
+    name: str,
+    program: Program,
+    payloads: Sequence[bytes | None],
+    between: bytes,
+    believed_bytes: int | None,
 ) -> Shredded:
+    program.habits.clear()
     with using_build(name):
-        return shredded(program, payloads, between=between)
+        return shredded(program, payloads, believed_bytes=believed_bytes, between=between)
 
 
 def bits(values: pa.Array) -> tuple[object, ...]:
