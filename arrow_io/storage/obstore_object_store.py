@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from obstore import GetOptions, GetResult, ListResult, PutMode
 
     from arrow_io.storage.attempts import Attempts
+    from arrow_io.storage.body_time import BodyTime
     from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.obstore_options import ObstorePlace
-    from arrow_io.storage.request_threads import BodyTime
     from arrow_io.storage.store_uploads import ObjectAttributes, StoreUpload
 
 _Result = TypeVar("_Result")

@@ -9,44 +9,18 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from arrow_io.storage.body_time import BodyTime
 from arrow_io.storage.failures import RequestGivenUpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _Result = TypeVar("_Result")
-
-
-class BodyTime:
-    """The time of one request, which the bytes of its answer extend.
-
-    Args:
-        seconds: Time from now, in seconds; None: as long as it likes.
-        least_bytes_per_s: So many bytes add one second.
-
-    Attributes:
-        is_over: Set when nobody waits for the request any more.
-    """
-
-    def __init__(self, seconds: float | None, least_bytes_per_s: float) -> None:
-        self._end = None if seconds is None else time.monotonic() + seconds
-        self._least_bytes_per_s = least_bytes_per_s
-        self.is_over = False
-
-    def received(self, size_bytes: int) -> None:
-        """Put off the end of the time for bytes that came."""
-        if self._end is not None:
-            self._end += size_bytes / self._least_bytes_per_s
-
-    def left_s(self) -> float | None:
-        """What is left of the time, in seconds; at least 0; None: it has no end."""
-        return None if self._end is None else max(0, self._end - time.monotonic())
 
 
 @dataclass(frozen=True, slots=True)

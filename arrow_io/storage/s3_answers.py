@@ -57,6 +57,7 @@ def watch(client_events: Any) -> None:  # noqa: ANN401 - botocore carries no typ
     """
     client_events.register("before-send.s3", _count_request, f"{__name__}.count")
     client_events.register_last("before-parse.s3", _note_status, f"{__name__}.status")
+    client_events.register("before-parse.s3.GetObject", _leave_out_time, f"{__name__}.time")
     for operation in _ROOTS:
         # Registered for any service, so that it comes ahead of botocore's own handler, which is
         # registered for S3 alone and makes a server error of XML that is cut.
@@ -75,6 +76,12 @@ def _note_status(response_dict: Mapping[str, Any], **_event: object) -> None:
     attempts = _UNDER_WAY.get()
     if attempts is not None:
         attempts.last_status = response_dict["status_code"]
+
+
+def _leave_out_time(response_dict: Mapping[str, Any], **_event: object) -> None:
+    # Botocore takes as long for the date in it as for all other headers; a version needs none.
+    if _UNDER_WAY.get() is not None:
+        response_dict["headers"].pop("last-modified", None)
 
 
 def _check_listing(

@@ -7,7 +7,6 @@ the bytes of a body that was cut are kept, an answer that is not the range asked
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import errno
 import os
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from fsspec.asyn import sync
 
 from arrow_io.errors import StorageError
+from arrow_io.storage.body_time import BodyTime
 from arrow_io.storage.failures import (
     PRECONDITION_FAILED,
     RequestGivenUpError,
@@ -185,11 +185,11 @@ class S3ObjectStore(ObjectStore):
     ) -> ObjectContent:
         """The first `limit_bytes` bytes of an object and its user metadata, by one GET."""
 
-        async def get(limit: asyncio.Timeout) -> ObjectContent:
+        async def get(time: BodyTime) -> ObjectContent:
             response = await self._get(name, version)
             received: list[bytes] = []
             async with response["Body"] as body:
-                await self._receive(body, limit_bytes, received, limit)
+                await self._receive(body, limit_bytes, received, time)
             return _content(response, received)
 
         return self._wait_for(get)
@@ -203,14 +203,14 @@ class S3ObjectStore(ObjectStore):
             StorageError: The answer is another part of the object, or longer than asked for.
         """
 
-        async def get(limit: asyncio.Timeout) -> ObjectContent:
+        async def get(time: BodyTime) -> ObjectContent:
             response = await self._get(name, version, Range=f"bytes={start}-{stop - 1}")
             received: list[bytes] = []
             try:
                 async with response["Body"] as body:
                     if not _answers_range(response, start):
                         raise range_ignored(name, start, stop)
-                    await self._receive(body, stop - start + 1, received, limit)
+                    await self._receive(body, stop - start + 1, received, time)
             except storage_errors():
                 # What came is right as far as it goes, so the next request goes on behind it.
                 if not received:
@@ -238,16 +238,14 @@ class S3ObjectStore(ObjectStore):
         body: Any,  # noqa: ANN401 - aiohttp is not a dependency of ours
         limit_bytes: int,
         received: list[bytes],
-        limit: asyncio.Timeout,
+        time: BodyTime,
     ) -> None:
         """Read up to `limit_bytes` bytes of a body; what comes puts off the end of the time."""
         room = limit_bytes
         while room and (part := await body.read(room)):
             received.append(part)
             room -= len(part)
-            end = limit.when()
-            if end is not None:
-                limit.reschedule(end + len(part) / self._least_bytes_per_s)
+            time.received(len(part))
 
     def put_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
         """Write a whole object, in place of one that has its name: one PUT."""
@@ -338,7 +336,7 @@ class S3ObjectStore(ObjectStore):
         return page, count
 
     def _call(self, method: str, **parameters: object) -> Mapping[str, Any]:
-        async def call(_limit: asyncio.Timeout) -> Mapping[str, Any]:
+        async def call(_time: BodyTime) -> Mapping[str, Any]:
             answer: Mapping[str, Any] = await self._file_system._call_s3(  # noqa: SLF001
                 method, **parameters
             )
@@ -349,7 +347,7 @@ class S3ObjectStore(ObjectStore):
 
     def _wait_for(
         self,
-        send: Callable[[asyncio.Timeout], Awaitable[_Result]],
+        send: Callable[[BodyTime], Awaitable[_Result]],
         sent_bytes: int = 0,
     ) -> _Result:
         """Send a request in the file system's event loop, and give it up when its time is over."""
@@ -358,10 +356,11 @@ class S3ObjectStore(ObjectStore):
             seconds = self._seconds
             if seconds is not None:
                 seconds += sent_bytes / self._least_bytes_per_s
+            time = BodyTime(seconds, self._least_bytes_per_s)
             try:
                 with under_way(self._attempts):
-                    async with asyncio.timeout(seconds) as limit:
-                        return await send(limit)
+                    async with time.bounding() as limit:
+                        return await send(time)
             except TimeoutError:
                 if not limit.expired():
                     raise

@@ -241,6 +241,25 @@ class TestS3:
         assert metadata == expected
         assert trace.counts.requests == 2
 
+    def test_requests_of_others_are_answered_as_ever(self, s3_server: S3Server) -> None:
+        """By the client that both use: only ours leave out when an object was written."""
+        address = s3_server.upload(OBJECTS)
+        location = Location(address.url, address.storage_options)
+        seen: list[bool] = []
+        file_system = location._sender.store()._file_system
+        file_system.s3.meta.events.register(
+            "after-call.s3.GetObject",
+            lambda parsed, **_event: seen.append("LastModified" in parsed),
+        )
+
+        location.read_range("b", 0, 4)
+        bucket = address.url.removeprefix("s3://")
+        answer = file_system.call_s3("get_object", Bucket=bucket, Key="b")
+        location.read_object("b", max_bytes=10)
+
+        assert seen == [False, True, False]
+        assert answer["LastModified"] == file_system.info(f"{bucket}/b")["LastModified"]
+
     def test_the_content_type_is_kept(self, s3_server: S3Server) -> None:
         """The test server holds golden objects as the broker left them."""
         descriptions = json.loads((GOLDEN_SET / "objects.json").read_text())

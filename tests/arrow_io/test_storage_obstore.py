@@ -18,7 +18,7 @@ from arrow_io.errors import (
 from arrow_io.storage.failures import RequestGivenUpError, RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectContent
-from arrow_io.storage.request_threads import BodyTime, TimeLimit
+from arrow_io.storage.request_threads import TimeLimit
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
 from tests.support.faulty_s3 import Fault, S3Faults
@@ -38,6 +38,8 @@ from tests.support.stalling_server import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from http.server import BaseHTTPRequestHandler
+
+    from arrow_io.storage.body_time import BodyTime
 
 GOLDEN_SET = GOLDEN / "pulsar-4.0.7-small"
 _DEADLINE_S = 0.3
