@@ -29,6 +29,7 @@ from arrow_io.storage.object_store import (
     ObjectHead,
     ObjectInfo,
     ObjectStore,
+    RangeContent,
     UnfinishedUpload,
 )
 from arrow_io.storage.obstore_options import check_obstore_writes
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from arrow_io.storage.object_version import ObjectVersion
+    from arrow_io.storage.range_memory import RangeMemory
 
 FIRST_RANGE_BYTES = 1 << 20
 LONGEST_RANGE_BYTES = 3 << 20
@@ -251,7 +253,8 @@ class Location:
         stop: int,
         *,
         version: ObjectVersion | None = None,
-    ) -> ObjectContent:
+        memory: RangeMemory | None = None,
+    ) -> RangeContent:
         """Read at least the first byte of a range of an object, in one request.
 
         Args:
@@ -260,6 +263,7 @@ class Location:
             stop: Byte behind the last one wanted (half-open); greater than `start`.
             version: The version that it must have, if the request can tell: as it was listed or
                 first read. None for any.
+            memory: May have memory for the bytes; None: they have their own.
 
         Returns:
             The first 1 … `stop - start` bytes of the range, as many as the store sent.
@@ -271,16 +275,16 @@ class Location:
             StorageError: The store refused, went on failing, or sent something else than the range.
         """
 
-        def send(store: ObjectStore, wanted: ObjectVersion | None) -> ObjectContent:
+        def send(store: ObjectStore, wanted: ObjectVersion | None) -> RangeContent:
             self.trace.sent(RequestKind.RANGE_GET, name, start, stop)
             try:
                 content = of_version(
-                    name, wanted, lambda: store.get_range(name, start, stop, wanted)
+                    name, wanted, lambda: store.get_range(name, start, stop, wanted, memory)
                 )
             except storage_errors() as error:
                 if http_status(error) != RANGE_NOT_SATISFIABLE:
                     raise
-                content = ObjectContent(b"", None)
+                content = RangeContent(b"", None)
             self.trace.received(RequestKind.RANGE_GET, len(content.data))
             if not content.data:
                 self.trace.sent(RequestKind.HEAD, name)

@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.attempts import Attempts
     from arrow_io.storage.listing_pages import ListingPages
     from arrow_io.storage.object_version import ObjectVersion
+    from arrow_io.storage.range_memory import RangeMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +79,21 @@ class ObjectHead:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectContent:
-    """A whole object, or a range of one."""
+class RangeContent:
+    """A range of an object."""
 
-    data: bytes
+    data: bytes | memoryview
     user_metadata: dict[str, str] | None
     """Names in lower case; None if the store does not give it together with the bytes."""
     version: ObjectVersion | None = field(default=None, compare=False)
     """As `ObjectInfo.version`; None if the store does not give it together with the bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectContent(RangeContent):
+    """A whole object, or its first bytes."""
+
+    data: bytes
 
 
 class ObjectStore:
@@ -190,11 +198,16 @@ class ObjectStore:
             version: The version wanted: a store that can be asked for it alone fails if it is gone.
         """
         content = self._content(name, 0, limit_bytes, version)
-        return replace(content, data=bytes(content.data))
+        return ObjectContent(bytes(content.data), content.user_metadata, content.version)
 
     def get_range(
-        self, name: str, start: int, stop: int, version: ObjectVersion | None = None
-    ) -> ObjectContent:
+        self,
+        name: str,
+        start: int,
+        stop: int,
+        version: ObjectVersion | None = None,
+        memory: RangeMemory | None = None,
+    ) -> RangeContent:
         """The bytes `[start, stop)` of an object, or fewer, as the store answers.
 
         Args:
@@ -202,10 +215,12 @@ class ObjectStore:
             start: First byte.
             stop: Byte behind the last one (half-open).
             version: As of `get_object`.
+            memory: Has memory for the bytes, if they come in parts; None: they have their own.
 
         Raises:
             StorageError: The answer is longer than what was asked for.
         """
+        del memory
         content = self._content(name, start, stop, version)
         if len(content.data) > stop - start:
             raise range_ignored(name, start, stop)
@@ -213,11 +228,11 @@ class ObjectStore:
 
     def _content(
         self, name: str, start: int, stop: int, version: ObjectVersion | None
-    ) -> ObjectContent:
+    ) -> RangeContent:
         del version
         # Not copied: a range may have tens of megabytes, and a file system in memory has them.
         data = self._file_system.cat_file(self._path(name), start=start, end=stop)
-        return ObjectContent(data, None)
+        return RangeContent(data, None)
 
     def put_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
         """Write a whole object, in place of one that has its name."""
@@ -288,7 +303,7 @@ class LocalObjectStore(ObjectStore):
 
     def _content(
         self, name: str, start: int, stop: int, version: ObjectVersion | None
-    ) -> ObjectContent:
+    ) -> RangeContent:
         del version
         with Path(self._path(name)).open("rb") as file:
             file.seek(start)
@@ -296,7 +311,7 @@ class LocalObjectStore(ObjectStore):
             # Asked for behind the bytes, so that it shows whether the file was written meanwhile.
             status = os.fstat(file.fileno())
         modified = datetime.fromtimestamp(status.st_mtime, tz=UTC)
-        return ObjectContent(data, None, WriteTime(status.st_size, modified))
+        return RangeContent(data, None, WriteTime(status.st_size, modified))
 
     def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """Files written aside whose names begin so; no other file is looked at closely."""
@@ -351,14 +366,14 @@ class MemoryObjectStore(_WithoutLeftovers):
 
     def _content(
         self, name: str, start: int, stop: int, version: ObjectVersion | None
-    ) -> ObjectContent:
+    ) -> RangeContent:
         del version
         path = self._path(name)
         file = self._file_system.store.get(path)
         if file is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         data = bytes(file.getbuffer()[start:stop])
-        return ObjectContent(data, None, version_in({"created": file.created}, file.size))
+        return RangeContent(data, None, version_in({"created": file.created}, file.size))
 
     def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
         """Begin an object that is written in parts."""

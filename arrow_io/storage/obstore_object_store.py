@@ -24,6 +24,7 @@ from arrow_io.storage.object_store import (
     ObjectHead,
     ObjectInfo,
     ObjectStore,
+    RangeContent,
     UnfinishedUpload,
     range_ignored,
 )
@@ -36,6 +37,8 @@ from arrow_io.storage.obstore_errors import (
 )
 from arrow_io.storage.obstore_options import NO_UPLOADS_LISTED
 from arrow_io.storage.obstore_upload import PART_BYTES, ObstoreUpload
+from arrow_io.storage.range_memory import RangeMemory
+from arrow_io.storage.received_range import ReceivedRange
 from arrow_io.storage.request_threads import TimeLimit
 from arrow_io.storage.store_kinds import StoreKind
 from arrow_io.wording import counted
@@ -299,8 +302,7 @@ class ObstoreObjectStore(ObjectStore):
             return obstore.get(self._clients.reads, path, options={"head": True})
 
         answer = self._wait_for(head)
-        size_bytes = answer.meta["size"]
-        return ObjectHead(size_bytes, _user_metadata(answer), version_in(answer.meta, size_bytes))
+        return ObjectHead(answer.meta["size"], _user_metadata(answer), _version(answer))
 
     def get_object(
         self, name: str, limit_bytes: int, version: ObjectVersion | None = None
@@ -310,36 +312,42 @@ class ObstoreObjectStore(ObjectStore):
         def get(time: BodyTime) -> ObjectContent:
             answer = self._get(name, version, {})
             received: list[bytes] = []
-            self._receive(answer, limit_bytes, received, time)
-            return _content(answer, b"".join(received)[:limit_bytes])
+            self._receive(answer, limit_bytes, received.append, time)
+            data = b"".join(received)[:limit_bytes]
+            return ObjectContent(data, _user_metadata(answer), _version(answer))
 
         return self._wait_for(get)
 
     def get_range(
-        self, name: str, start: int, stop: int, version: ObjectVersion | None = None
-    ) -> ObjectContent:
+        self,
+        name: str,
+        start: int,
+        stop: int,
+        version: ObjectVersion | None = None,
+        memory: RangeMemory | None = None,
+    ) -> RangeContent:
         """The bytes `[start, stop)` of an object, or those that came before the body was cut.
 
         Raises:
             StorageError: The answer is something else.
         """
 
-        def get(time: BodyTime) -> ObjectContent:
+        def get(time: BodyTime) -> RangeContent:
             answer = self._get(name, version, {"range": (start, stop)})
-            received: list[bytes] = []
             try:
-                self._receive(answer, stop - start, received, time)
+                self._receive(answer, stop - start, received.add, time)
             except OBSTORE_ERRORS:
                 # What came is right as far as it goes, so the next request goes on behind it.
-                if not received:
+                if not received.received_bytes:
                     raise
-            return _content(answer, b"".join(received))
+            return RangeContent(received.data(), _user_metadata(answer), _version(answer))
 
+        received = ReceivedRange(stop - start, memory or RangeMemory())
         try:
             content = self._wait_for(get)
         except OtherBytesError:
             raise range_ignored(name, start, stop) from None
-        if len(content.data) > stop - start:
+        if received.is_too_long:
             raise range_ignored(name, start, stop)
         return content
 
@@ -350,12 +358,12 @@ class ObstoreObjectStore(ObjectStore):
         return obstore.get(self._clients.reads, self._path(name), options=options)
 
     def _receive(
-        self, answer: GetResult, limit_bytes: int, received: list[bytes], time: BodyTime
+        self, answer: GetResult, limit_bytes: int, add: Callable[[bytes], None], time: BodyTime
     ) -> None:
         """Read about `limit_bytes` bytes of a body; what comes puts off the end of the time."""
         room = limit_bytes
         for part in answer.stream(min_chunk_size=0):
-            received.append(part)
+            add(part)
             time.received(len(part))
             room -= len(part)
             if room <= 0 or time.is_over:
@@ -461,9 +469,8 @@ def _user_metadata(answer: GetResult) -> dict[str, str]:
     return {name.lower(): value for name, value in attributes if name not in _NOT_METADATA}
 
 
-def _content(answer: GetResult, data: bytes) -> ObjectContent:
-    version = version_in(answer.meta, answer.meta["size"])
-    return ObjectContent(data, _user_metadata(answer), version)
+def _version(answer: GetResult) -> ObjectVersion | None:
+    return version_in(answer.meta, answer.meta["size"])
 
 
 def _sent(attributes: ObjectAttributes) -> dict[str, str]:

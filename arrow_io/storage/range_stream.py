@@ -17,7 +17,7 @@ from arrow_io.storage.request_errors import check_version
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
-    from arrow_io.storage.object_store import ObjectContent
+    from arrow_io.storage.object_store import RangeContent
     from arrow_io.storage.ranges import ByteSpan
 
 _EMPTY = memoryview(b"")
@@ -45,7 +45,7 @@ class RangeStream:
         self._current = _EMPTY  # the first range held, if there is one; it begins there
         self._closed = False
         self._is_unsure = False  # whether an answer did not say its version
-        self.first: ObjectContent | None = None
+        self.first: RangeContent | None = None
         """What the first answer said of the object, without its bytes; None until it came."""
 
     def __enter__(self) -> Self:

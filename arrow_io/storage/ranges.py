@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError, StorageError, TruncatedObjectError
-from arrow_io.storage.object_store import ObjectContent
+from arrow_io.storage.object_store import RangeContent
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_version import ObjectVersion
+    from arrow_io.storage.range_memory import RangeMemory
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,17 @@ class RangeReader:
                 `offset` is the first byte missing.
             OptionError: `start` is negative, or greater than `stop`.
         """
-        return self.read_content(start, stop).data
+        return bytes(self.read_content(start, stop).data)
 
-    def read_content(self, start: int, stop: int) -> ObjectContent:
+    def read_content(
+        self, start: int, stop: int, memory: RangeMemory | None = None
+    ) -> RangeContent:
         """As `read`: the bytes, and what the first answer said of the object.
+
+        Args:
+            start: As of `read`.
+            stop: As of `read`.
+            memory: May have memory for the bytes; None: each range has its own.
 
         Raises:
             TruncatedObjectError: As `read`.
@@ -76,14 +84,16 @@ class RangeReader:
             OptionError: As `read`.
         """
         self._check_range(start, stop)
-        content = ObjectContent(b"", None, self.version)
-        parts: list[bytes] = []
+        content = RangeContent(b"", None, self.version)
+        parts: list[bytes | memoryview] = []
         retry, begun, first = self.location.retry, self.location.retry.clock(), start
         while start < stop:
             request_stop = min(start + self.location.longest_range_bytes, stop)
             # A range that comes in pieces is of one version, whatever brings the next piece.
             version = self.version or content.version
-            part = self.location.read_range(self.name, start, request_stop, version=version)
+            part = self.location.read_range(
+                self.name, start, request_stop, version=version, memory=memory
+            )
             content = content if parts else part
             parts.append(part.data)
             start += len(part.data)

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Self
 
+from arrow_io.storage.range_memory import RangeMemory
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from arrow_io.storage.location import Location
-    from arrow_io.storage.object_store import ObjectContent
+    from arrow_io.storage.object_store import RangeContent
     from arrow_io.storage.ranges import ByteSpan
 
 DEFAULT_AHEAD_BYTES: Final = 120 << 20
@@ -44,7 +46,7 @@ class Request:
 
     start: int
     stop: int
-    future: Future[ObjectContent] | None = None
+    future: Future[RangeContent] | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -110,6 +112,7 @@ class RangesAhead:
         self._count = 0  # requests that were not taken
         self._bytes = 0  # that they ask for
         self._executor: ThreadPoolExecutor | None = None
+        self._memory = RangeMemory()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -137,7 +140,7 @@ class RangesAhead:
         self.skip_to(self._planned[0], span.start)
         return self._planned[0]
 
-    def next_range(self, planned: Planned) -> tuple[Request, ObjectContent]:
+    def next_range(self, planned: Planned) -> tuple[Request, RangeContent]:
         """The next range of a span, until it is `taken`.
 
         One that fails stays the next, so the next call fails likewise.
@@ -151,7 +154,7 @@ class RangesAhead:
         self._request_ahead(planned)
         request = planned.requests[0]
         if request.future is None:
-            return request, _fetched(planned.span, request.start, request.stop)
+            return request, self._fetched(planned.span, request)
         return request, request.future.result()
 
     def taken(self, planned: Planned) -> None:
@@ -189,6 +192,7 @@ class RangesAhead:
         self._plan = iter(())
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
+        self._memory.close()
 
     def _pull(self) -> Planned | None:
         """The next planned span."""
@@ -254,18 +258,18 @@ class RangesAhead:
             self._executor = ThreadPoolExecutor(
                 span.reader.location.max_connections, thread_name_prefix="pulsar-offload-range"
             )
-        request.future = self._executor.submit(_fetched, span, request.start, request.stop)
+        request.future = self._executor.submit(self._fetched, span, request)
+
+    def _fetched(self, span: ByteSpan, request: Request) -> RangeContent:
+        """A range; if it is all of the span, and its answer tells no version, that is asked for."""
+        start, stop = request.start, request.stop
+        content = span.reader.read_content(start, stop, self._memory)
+        if content.version is None and (start, stop) == (span.start, span.stop):
+            span.reader.check_version()
+            return replace(content, version=span.reader.version)
+        return content
 
 
 def _most_requests(location: Location) -> int:
     """Most requests that are sent and not taken; with a single connection, none is sent ahead."""
     return location.max_connections + location.max_connections // 4
-
-
-def _fetched(span: ByteSpan, start: int, stop: int) -> ObjectContent:
-    """A range; if it is all of the span, and its answer tells no version, that is asked for."""
-    content = span.reader.read_content(start, stop)
-    if content.version is None and (start, stop) == (span.start, span.stop):
-        span.reader.check_version()
-        return replace(content, version=span.reader.version)
-    return content

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from arrow_io.errors import (
     MissingObjectError,
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from arrow_io.storage.attempts import Attempts
-    from arrow_io.storage.object_store import ObjectContent, ObjectHead
+    from arrow_io.storage.object_store import ObjectHead, RangeContent
     from arrow_io.storage.object_version import ObjectVersion
 
+_Content = TypeVar("_Content", bound="RangeContent")
 _PACKAGES: Final[Mapping[StoreKind | None, tuple[str, str]]] = {
     StoreKind.S3: ("s3fs", "s3"),
     StoreKind.GCS: ("gcsfs", "gcs"),
@@ -114,9 +115,7 @@ def check_version(name: str, wanted: ObjectVersion | None, found: ObjectVersion 
         raise _changed(name)
 
 
-def of_version(
-    name: str, wanted: ObjectVersion | None, get: Callable[[], ObjectContent]
-) -> ObjectContent:
+def of_version(name: str, wanted: ObjectVersion | None, get: Callable[[], _Content]) -> _Content:
     """What a request gives, if its version is the one wanted, or one of the two is not known.
 
     Raises:

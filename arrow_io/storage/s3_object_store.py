@@ -28,6 +28,7 @@ from arrow_io.storage.object_store import (
     ObjectHead,
     ObjectInfo,
     ObjectStore,
+    RangeContent,
     UnfinishedUpload,
     lower_names,
     range_ignored,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.attempts import Attempts
     from arrow_io.storage.listing_pages import ListingPages
     from arrow_io.storage.object_version import ObjectVersion
+    from arrow_io.storage.range_memory import RangeMemory
 
 _Result = TypeVar("_Result")
 _HTTP_CONFLICT = 409
@@ -195,15 +197,22 @@ class S3ObjectStore(ObjectStore):
         return self._wait_for(get)
 
     def get_range(
-        self, name: str, start: int, stop: int, version: ObjectVersion | None = None
-    ) -> ObjectContent:
+        self,
+        name: str,
+        start: int,
+        stop: int,
+        version: ObjectVersion | None = None,
+        memory: RangeMemory | None = None,
+    ) -> RangeContent:
         """The bytes `[start, stop)` of an object, or those that came before the body was cut.
 
         Raises:
             StorageError: The answer is another part of the object, or longer than asked for.
         """
+        # Its parts lie in memory of Python's, which is used again as it is.
+        del memory
 
-        async def get(time: BodyTime) -> ObjectContent:
+        async def get(time: BodyTime) -> RangeContent:
             response = await self._get(name, version, Range=f"bytes={start}-{stop - 1}")
             received: list[bytes] = []
             try:

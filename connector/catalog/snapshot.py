@@ -47,7 +47,7 @@ def begins_snapshot(location: Location, name: str) -> bool:
         name: Name of the object.
     """
     try:
-        return begins_file(location.read_range(name, 0, _BEGINNING_BYTES).data)
+        return begins_file(bytes(location.read_range(name, 0, _BEGINNING_BYTES).data))
     except (FormatError, MissingObjectError, StorageError):
         return False
 

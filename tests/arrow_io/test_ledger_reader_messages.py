@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from arrow_io.messages.encryption import DecryptionKeys
-    from arrow_io.storage.object_store import ObjectContent
+    from arrow_io.storage.object_store import RangeContent
 
 pytestmark = pytest.mark.usefixtures("build")
 
@@ -251,7 +251,7 @@ def _tell(monkeypatch: pytest.MonkeyPatch, user_metadata: dict[str, str] | None)
     """Let a store that tells no user metadata with a range tell some."""
     original = Location.read_range
 
-    def read_range(*args: Any, **options: Any) -> ObjectContent:  # noqa: ANN401
+    def read_range(*args: Any, **options: Any) -> RangeContent:  # noqa: ANN401
         return replace(original(*args, **options), user_metadata=user_metadata)
 
     monkeypatch.setattr(Location, "read_range", read_range)

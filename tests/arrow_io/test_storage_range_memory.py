@@ -1,0 +1,230 @@
+"""Memory of ranges is used again when nothing refers to it, and never before."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from arrow_io.storage.location import Location
+from arrow_io.storage.range_memory import RangeMemory
+from arrow_io.storage.range_stream import RangeStream
+from arrow_io.storage.ranges import RangeReader
+from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.received_range import ReceivedRange
+from tests.support.s3_server import S3Server, running_s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server."""
+    with running_s3_server() as server:
+        yield server
+
+
+def _received(memory: RangeMemory, data: bytes) -> memoryview:
+    received = ReceivedRange(len(data), memory)
+    received.add(data)
+    return received.data()
+
+
+def test_what_was_dropped_is_used_again() -> None:
+    """By a range that is as long, or shorter."""
+    memory = RangeMemory()
+    first = _received(memory, bytes(1000))
+    del first
+    assert memory.unused_bytes() == 1000
+
+    second = _received(memory, b"x" * 999)
+
+    assert memory.unused_bytes() == 0
+    assert second == b"x" * 999
+
+
+def test_a_part_of_a_view_keeps_its_bytes() -> None:
+    """Also if the view and whoever received it are gone."""
+    memory = RangeMemory()
+    part = _received(memory, b"0123456789")[3:6]
+
+    others = [_received(memory, b"x" * 10) for _ in range(3)]
+
+    assert bytes(part) == b"345"
+    assert part.readonly
+    del others
+    assert memory.unused_bytes() == 30
+
+
+def test_memory_that_became_too_short_is_not_kept() -> None:
+    """Whether it was dropped before longer ranges came, or after."""
+    memory = RangeMemory()
+    kept = _received(memory, bytes(10))
+    _received(memory, bytes(10))
+    assert memory.unused_bytes() == 10
+
+    _received(memory, bytes(20))
+    del kept
+
+    assert memory.unused_bytes() == 20
+
+
+def test_nothing_is_kept_behind_the_end() -> None:
+    """Neither what waited, nor what is dropped later; what is in use stays as it is."""
+    memory = RangeMemory()
+    _received(memory, bytes(10))
+    in_use = _received(memory, b"0123456789")
+
+    memory.close()
+
+    assert memory.unused_bytes() == 0
+    assert bytes(in_use) == b"0123456789"
+    del in_use
+    assert memory.unused_bytes() == 0
+
+
+def test_a_range_that_failed_leaves_its_memory() -> None:
+    """Nobody asked for a view of it."""
+    memory = RangeMemory()
+    received = ReceivedRange(10, memory)
+    received.add(b"012")
+    del received
+
+    assert memory.unused_bytes() == 10
+
+
+def test_more_than_was_asked_for_is_dropped() -> None:
+    """And told; what stands behind the range in memory is never written."""
+    memory = RangeMemory()
+    received = ReceivedRange(4, memory)
+    received.add(b"012")
+    assert not received.is_too_long
+
+    received.add(b"34")
+
+    assert received.is_too_long
+    assert received.data() == b"012"
+
+
+class _Ranges(RuleBasedStateMachine):
+    """Ranges come, are cut and dropped in any order; those that are left keep their bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = RangeMemory()
+        self.views: list[tuple[memoryview, bytes]] = []
+        self.most = 0
+        self.is_open = True
+
+    @rule(data=st.binary(max_size=40), spare=st.integers(0, 9))
+    def receive(self, data: bytes, spare: int) -> None:
+        received = ReceivedRange(len(data) + spare, self.memory)
+        for start in range(0, len(data), 7):
+            received.add(data[start : start + 7])
+        self.views.append((received.data(), data))
+        self.most = max(self.most, len(self.views))
+
+    @rule(place=st.integers(0, 9), start=st.integers(0, 40))
+    def cut(self, place: int, start: int) -> None:
+        if place < len(self.views):
+            view, data = self.views[place]
+            self.views[place] = view[start:], data[start:]
+
+    @rule(place=st.integers(0, 9))
+    def drop(self, place: int) -> None:
+        del self.views[place : place + 1]
+
+    @rule()
+    def close(self) -> None:
+        self.memory.close()
+        self.is_open = False
+
+    @invariant()
+    def bytes_stay(self) -> None:
+        for view, data in self.views:
+            assert view == data
+
+    @invariant()
+    def no_more_waits_than_was_in_use(self) -> None:
+        assert self.memory.unused_bytes() <= (self.most * 49 if self.is_open else 0)
+
+
+test_ranges_in_any_order = _Ranges.TestCase
+
+
+def test_garbage_may_be_collected_anywhere() -> None:
+    """Blocks that only a cycle refers to go back in the middle of what this thread does."""
+    memory = RangeMemory()
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for number in range(300):
+            data = bytes([number % 251]) * 100
+            view = _received(memory, data)
+            cycle: list[object] = [view]
+            cycle.append(cycle)
+            other = _received(memory, data)
+            assert view == other == data
+            del cycle
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_threads_share_it() -> None:
+    """Each finds its own bytes, whoever takes and drops beside it."""
+    memory = RangeMemory()
+    wrong: list[int] = []
+    begin = threading.Barrier(4)
+
+    def work(number: int) -> None:
+        begin.wait()
+        held: list[tuple[memoryview, bytes]] = []
+        for turn in range(500):
+            data = bytes([number * 50 + turn % 50]) * (64 + turn % 3)
+            held.append((_received(memory, data), data))
+            if len(held) > 5:
+                view, expected = held.pop(turn % 5)
+                if view != expected:
+                    wrong.append(turn)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert wrong == []
+    assert memory.unused_bytes() <= 4 * 7 * 66
+
+
+def test_a_read_uses_memory_again_and_leaves_none(s3_server: S3Server) -> None:
+    """Of a client that gives bytes in parts; the bytes are those of the object."""
+    data = bytes(index * 7 % 251 for index in range(10_000))
+    address = s3_server.upload({"a": data})
+    options = address.storage_options | {"client": "obstore", "max_connections": 2}
+    location = Location(address.url, options, range_bytes=1000)
+    span = RangeReader(location, "a", len(data)).span(0, len(data))
+
+    with RangesAhead([span]) as ahead, RangeStream(span, ahead) as stream:
+        memory = weakref.ref(ahead._memory)
+        read = b""
+        for start in range(0, len(data), 100):
+            view, index = stream.at(start, 100)
+            read += view[index : index + 100]
+        del view
+        most = ahead._memory.unused_bytes()
+        kept, _ = stream.at(len(data) - 1, 1)
+        expected = bytes(kept)
+    del ahead, stream
+
+    assert read == data
+    assert 0 < most <= 4000
+    assert kept == expected
+    del kept, span, location
+    gc.collect()
+    assert memory() is None
