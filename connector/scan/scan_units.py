@@ -43,12 +43,19 @@ if TYPE_CHECKING:
 
 _FEW_THREADS: Final = 4
 _DECODED_BYTES: Final = 64 << 20
-"""About how much memory record batches take that are made ahead, however many threads do it."""
+"""About how much memory record batches take that are made ahead by few threads."""
+_DECODED_BY_MANY_BYTES: Final = 48 << 20
+"""And by many, however many they are: what each keeps besides adds up."""
+
+
+def decoded_ahead_bytes() -> int:
+    """About how many bytes record batches take that are made ahead by `rows_ahead`, in all."""
+    return _DECODED_BY_MANY_BYTES if _are_many() else _DECODED_BYTES
 
 
 def limits_ahead(limits: BatchLimits) -> BatchLimits:
     """Limits of record batches, or less: so many are made ahead by `rows_ahead`."""
-    return limits.within(_DECODED_BYTES // most_units(_threads()))
+    return limits.within(decoded_ahead_bytes() // most_units(_threads()))
 
 
 def rows_ahead(
@@ -80,9 +87,13 @@ def _threads() -> int:
     return os.cpu_count() or 1
 
 
+def _are_many() -> bool:
+    return _threads() > _FEW_THREADS
+
+
 def _memory() -> AbstractContextManager[None]:
     """Where memory comes from: the system, if so many threads keep too much of Arrow's."""
-    return of_the_system() if _threads() > _FEW_THREADS else nullcontext()
+    return of_the_system() if _are_many() else nullcontext()
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,17 +118,20 @@ def test_what_stands_between_a_transaction_and_its_end_is_fetched_once_more(
 
 
 @pytest.mark.parametrize("threads", [1, 2, 16, 64])
-def test_units_of_all_threads_hold_no_more_than_a_few_do(threads: int) -> None:
+def test_units_of_all_threads_hold_no_more_than_a_few_do(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The more are decoded at once, the smaller they are."""
+    monkeypatch.setattr("os.cpu_count", lambda: threads)
     limits = BatchLimits()
 
-    each = limits.within(scan_units._DECODED_BYTES // most_units(threads))
+    each = scan_units.limits_ahead(limits)
 
     # Entries, what their payloads decompress to, and as many bytes again of columns; and what is
     # noted of each message.
     held = max(3 * each.max_bytes, 2 * 41 * 8 * each.max_rows)
-    assert held * most_units(threads) <= scan_units._DECODED_BYTES
-    assert scan_units._DECODED_BYTES + DEFAULT_AHEAD_BYTES <= 300e6
+    assert held * most_units(threads) <= scan_units.decoded_ahead_bytes()
+    assert scan_units.decoded_ahead_bytes() + DEFAULT_AHEAD_BYTES <= 300e6
     assert each.max_rows * threads >= limits.max_rows // 2
 
 
@@ -142,5 +145,5 @@ def test_scan_with_many_threads_gives_smaller_batches(
     batches = list(dataset.to_batches(["__value__"]))
 
     assert sum(batch.num_rows for batch in batches) == _LEDGERS * _ENTRIES * _MESSAGES
-    most = scan_units._DECODED_BYTES // most_units(16)
+    most = scan_units.decoded_ahead_bytes() // most_units(16)
     assert max(batch.nbytes for batch in batches) <= most // 2
