@@ -21,7 +21,7 @@ else:
     from arrow_io.messages.copies import copy_literals, copy_match
 
 # Where in the scratch stands what: tables by the next bits, and for longer codes how many there are
-# of each length, and their symbols in order.
+# of each length, and their symbols in order; then lengths of codes, and which are not 0.
 _LITERAL_BITS = cython.declare(cython.Py_ssize_t, 10)
 _DISTANCE_BITS = cython.declare(cython.Py_ssize_t, 8)
 _LITERALS = cython.declare(cython.Py_ssize_t, 0)
@@ -32,7 +32,10 @@ _DISTANCE_COUNTS = cython.declare(cython.Py_ssize_t, 1584)
 _DISTANCE_SYMBOLS = cython.declare(cython.Py_ssize_t, 1600)
 _LENGTHS = cython.declare(cython.Py_ssize_t, 1632)
 _STARTS = cython.declare(cython.Py_ssize_t, 1952)
-SCRATCH_WIDTH = 1968
+_CODED = cython.declare(cython.Py_ssize_t, 1968)
+SCRATCH_WIDTH = 2288
+# An entry of a table has the length of a code in its 6 lowest bits, which is all that a shift looks
+# at, and the symbol above them.
 
 
 @cython.cfunc
@@ -112,26 +115,26 @@ def inflate(
         else:
             return False
         while True:
-            if bits < 48:
-                if cython.compiled and stop - i >= 8:
-                    hold |= word(p + i) << bits
-                    i += (63 - bits) >> 3
-                    bits |= 56
-                else:
-                    while bits <= 56 and i < stop:
-                        byte = p[i]
-                        hold |= byte << bits
-                        bits += 8
-                        i += 1
+            if cython.compiled and stop - i >= 8:
+                # Each time, because whether bits are missing cannot be foretold.
+                hold |= word(p + i) << bits
+                i += (63 - bits) >> 3
+                bits |= 56
+            elif bits < 48:
+                while bits <= 56 and i < stop:
+                    byte = p[i]
+                    hold |= byte << bits
+                    bits += 8
+                    i += 1
             entry = s[_LITERALS + (hold & 1023)]
             if entry == 0:
                 entry = _long_code(s, _LITERAL_COUNTS, _LITERAL_SYMBOLS, hold)
-            extra = entry & 15
+            hold >>= entry & 63
+            extra = entry & 63
             if extra == 0 or extra > bits:
                 return False
-            hold >>= extra
             bits -= extra
-            symbol = entry >> 4
+            symbol = entry >> 6
             if symbol < 256:
                 if o >= end:
                     return False
@@ -157,12 +160,12 @@ def inflate(
             entry = s[_DISTANCES + (hold & 255)]
             if entry == 0:
                 entry = _long_code(s, _DISTANCE_COUNTS, _DISTANCE_SYMBOLS, hold)
-            extra = entry & 15
+            hold >>= entry & 63
+            extra = entry & 63
             if extra == 0 or extra > bits:
                 return False
-            hold >>= extra
             bits -= extra
-            symbol = entry >> 4
+            symbol = entry >> 6
             if symbol < 4:
                 offset = symbol + 1
             elif symbol > 29:
@@ -194,14 +197,30 @@ def _fixed(s: cython.pointer[cython.int]):
     k: cython.int
     for k in range(288):
         s[_LENGTHS + k] = 8 if k < 144 else 9 if k < 256 else 7 if k < 280 else 8
-    if _construct(s, 0, 288, _LITERAL_BITS, _LITERALS, _LITERAL_COUNTS, _LITERAL_SYMBOLS) != 0:
+    k = _note_coded(s, 288)
+    if _construct(s, 0, k, 0, _LITERAL_BITS, _LITERALS, _LITERAL_COUNTS, _LITERAL_SYMBOLS) != 0:
         return False
+    # Two of the 32 codes are never used. Those that are were noted among the others.
     for k in range(30):
         s[_LENGTHS + k] = 5
-    # Two of the 32 codes are never used.
     return (
-        _construct(s, 0, 30, _DISTANCE_BITS, _DISTANCES, _DISTANCE_COUNTS, _DISTANCE_SYMBOLS) >= 0
+        _construct(s, 0, 30, 0, _DISTANCE_BITS, _DISTANCES, _DISTANCE_COUNTS, _DISTANCE_SYMBOLS)
+        >= 0
     )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def _note_coded(s: cython.pointer[cython.int], n: cython.int):
+    """Note which of `n` symbols have a code, by the lengths of these; gives how many."""
+    k: cython.int
+    coded: cython.int = 0
+    for k in range(n):
+        s[_CODED + coded] = k
+        coded += s[_LENGTHS + k] != 0
+    return coded
 
 
 @cython.cfunc
@@ -227,6 +246,8 @@ def _dynamic(
     entry: cython.int
     symbol: cython.int
     before: cython.int
+    coded: cython.int = 0
+    split: cython.int
     k: cython.int
     n: cython.int
     if bits < 14:
@@ -260,7 +281,8 @@ def _dynamic(
         s[_LENGTHS + n] = hold & 7
         hold >>= 3
         bits -= 3
-    if _construct(s, 0, 19, 7, _LITERALS, _LITERAL_COUNTS, _LITERAL_SYMBOLS) != 0:
+    n = _note_coded(s, 19)
+    if _construct(s, 0, n, 0, 7, _LITERALS, _LITERAL_COUNTS, _LITERAL_SYMBOLS) != 0:
         return -1
     k = 0
     while k < literals + distances:
@@ -271,14 +293,16 @@ def _dynamic(
                 bits += 8
                 i += 1
         entry = s[_LITERALS + (hold & 127)]
-        n = entry & 15
+        hold >>= entry & 63
+        n = entry & 63
         if n == 0 or n > bits:
             return -1
-        hold >>= n
         bits -= n
-        symbol = entry >> 4
+        symbol = entry >> 6
         if symbol < 16:
             s[_LENGTHS + k] = symbol
+            s[_CODED + coded] = k
+            coded += symbol != 0
             k += 1
             continue
         before = 0
@@ -305,16 +329,22 @@ def _dynamic(
             return -1
         while n > 0:
             s[_LENGTHS + k] = before
+            s[_CODED + coded] = k
+            coded += before != 0
             k += 1
             n -= 1
     if s[_LENGTHS + 256] == 0:
         return -1
+    split = coded
+    while split > 0 and s[_CODED + split - 1] >= literals:
+        split -= 1
     if (
-        _construct(s, 0, literals, _LITERAL_BITS, _LITERALS, _LITERAL_COUNTS, _LITERAL_SYMBOLS) != 0
+        _construct(s, 0, split, 0, _LITERAL_BITS, _LITERALS, _LITERAL_COUNTS, _LITERAL_SYMBOLS) != 0
         or _construct(
             s,
+            split,
+            coded,
             literals,
-            distances,
             _DISTANCE_BITS,
             _DISTANCES,
             _DISTANCE_COUNTS,
@@ -334,18 +364,21 @@ def _dynamic(
 @cython.returns(cython.longlong)
 def _construct(
     s: cython.pointer[cython.int],
+    begin: cython.int,
+    end: cython.int,
     first: cython.int,
-    n: cython.int,
     root: cython.int,
     table: cython.int,
     counts: cython.int,
     symbols: cython.int,
 ):
-    """Make the tables of `n` codes from their lengths, which begin at `_LENGTHS + first`.
+    """Make the tables of the codes that are noted at `_CODED + begin` up to `_CODED + end`.
 
-    Gives how many codes of 15 bits are left over: less than 0 if there are too many codes.
+    The symbols are what is noted there, less `first`. Gives how many codes of 15 bits are left
+    over: less than 0 if there are too many codes.
     """
     k: cython.int
+    m: cython.int
     length: cython.int
     left: cython.int = 1
     index: cython.int = 0
@@ -354,8 +387,8 @@ def _construct(
     size: cython.int
     for k in range(16):
         s[counts + k] = 0
-    for k in range(n):
-        s[counts + s[_LENGTHS + first + k]] += 1
+    for m in range(begin, end):
+        s[counts + s[_LENGTHS + s[_CODED + m]]] += 1
     s[_STARTS + 1] = 0
     for length in range(1, 16):
         left = 2 * left - s[counts + length]
@@ -363,11 +396,11 @@ def _construct(
             return left
         if length < 15:
             s[_STARTS + length + 1] = s[_STARTS + length] + s[counts + length]
-    for k in range(n):
-        length = s[_LENGTHS + first + k]
-        if length != 0:
-            s[symbols + s[_STARTS + length]] = k
-            s[_STARTS + length] += 1
+    for m in range(begin, end):
+        k = s[_CODED + m]
+        length = s[_LENGTHS + k]
+        s[symbols + s[_STARTS + length]] = k - first
+        s[_STARTS + length] += 1
     # Codes stand with their highest bit first, so they are counted from the other end. What stands
     # at the end of a shorter code stands at that of each longer number that ends in it.
     s[table] = 0
@@ -378,7 +411,7 @@ def _construct(
         else:
             s[table + size : table + 2 * size] = s[table : table + size]
         for _ in range(s[counts + length]):
-            s[table + code] = s[symbols + index] << 4 | length
+            s[table + code] = s[symbols + index] << 6 | length
             index += 1
             step = size
             while code & step != 0:
@@ -406,7 +439,7 @@ def _long_code(
         code |= hold & 1
         hold >>= 1
         if code - s[counts + length] < first:
-            return s[symbols + index + code - first] << 4 | length
+            return s[symbols + index + code - first] << 6 | length
         index += s[counts + length]
         first = (first + s[counts + length]) << 1
         code <<= 1
