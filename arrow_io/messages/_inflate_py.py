@@ -34,8 +34,8 @@ _LENGTHS = cython.declare(cython.Py_ssize_t, 1632)
 _STARTS = cython.declare(cython.Py_ssize_t, 1952)
 _CODED = cython.declare(cython.Py_ssize_t, 1968)
 SCRATCH_WIDTH = 2288
-# An entry of a table has the length of a code in its 6 lowest bits, which is all that a shift looks
-# at, and the symbol above them.
+# An entry of a table has the length of a code in its 6 lowest bits, by which a processor shifts
+# without a mask, and the symbol above them.
 
 
 @cython.cfunc
@@ -200,7 +200,7 @@ def _fixed(s: cython.pointer[cython.int]):
     k = _note_coded(s, 288)
     if _construct(s, 0, k, 0, _LITERAL_BITS, _LITERALS, _LITERAL_COUNTS, _LITERAL_SYMBOLS) != 0:
         return False
-    # Two of the 32 codes are never used. Those that are were noted among the others.
+    # Two of the 32 codes are never used. The first 30 symbols were noted above, for all 288 were.
     for k in range(30):
         s[_LENGTHS + k] = 5
     return (

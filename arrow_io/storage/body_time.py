@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -48,13 +47,13 @@ class BodyTime:
         looking: asyncio.TimerHandle | None = None
 
         def look() -> None:
-            # To move the end for each part of a body would take as long as all else that is done
-            # with that part. So it is moved when it would come, by who looks just before.
+            # To move a timer for each part of a body would take as long as all else that is done
+            # with that part. So it looks for what has come when it would have ended.
             nonlocal looking
-            left_s = self.left_s() or 0
-            end = loop.time() + left_s
-            limit.reschedule(math.nextafter(end, math.inf))
-            looking = loop.call_at(end, look) if left_s else None
+            left_s = self.left_s()
+            looking = loop.call_later(left_s, look) if left_s else None
+            if looking is None:
+                limit.reschedule(loop.time())
 
         async with asyncio.timeout(None) as limit:
             if self._end is not None:

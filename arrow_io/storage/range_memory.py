@@ -17,8 +17,9 @@ class RangeMemory:
     What waits to be used again is never more than was in use at a time. Nothing waits behind
     `close`, nor when the last block is dropped that refers to this.
 
-    Any thread may take blocks and drop them, and Python may drop some wherever it collects garbage:
-    so nothing is locked here, and each step is one call of a `deque`.
+    Any thread may take blocks and drop them, and Python may drop some wherever it collects garbage.
+    So nothing is locked here: memory changes hands by one call of a `deque`, and all else may be
+    out of date.
     """
 
     def __init__(self) -> None:
@@ -30,13 +31,13 @@ class RangeMemory:
         """A block of so many bytes, which are not set."""
         # Ranges grow while a topic is read: memory that is too short now will be so later.
         self._longest_bytes = max(self._longest_bytes, size_bytes)
-        try:
-            memory = self._unused.pop()
-        except IndexError:
-            memory = None
-        if memory is None or memory.size < size_bytes:
-            memory = pa.allocate_buffer(size_bytes, memory_pool=pa.system_memory_pool())
-        return RangeBlock(memory, self)
+        while True:
+            try:
+                memory = self._unused.pop()
+            except IndexError:
+                memory = pa.allocate_buffer(size_bytes, memory_pool=pa.system_memory_pool())
+            if memory.size >= size_bytes:
+                return RangeBlock(memory, self)
 
     def give_back(self, memory: pa.Buffer) -> None:
         """Take back the memory of a block that nothing refers to any more."""

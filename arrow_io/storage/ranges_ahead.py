@@ -154,7 +154,7 @@ class RangesAhead:
         self._request_ahead(planned)
         request = planned.requests[0]
         if request.future is None:
-            return request, self._fetched(planned.span, request)
+            return request, _fetched(planned.span, request.start, request.stop, self._memory)
         return request, request.future.result()
 
     def taken(self, planned: Planned) -> None:
@@ -258,18 +258,21 @@ class RangesAhead:
             self._executor = ThreadPoolExecutor(
                 span.reader.location.max_connections, thread_name_prefix="pulsar-offload-range"
             )
-        request.future = self._executor.submit(self._fetched, span, request)
-
-    def _fetched(self, span: ByteSpan, request: Request) -> RangeContent:
-        """A range; if it is all of the span, and its answer tells no version, that is asked for."""
-        start, stop = request.start, request.stop
-        content = span.reader.read_content(start, stop, self._memory)
-        if content.version is None and (start, stop) == (span.start, span.stop):
-            span.reader.check_version()
-            return replace(content, version=span.reader.version)
-        return content
+        request.future = self._executor.submit(
+            _fetched, span, request.start, request.stop, self._memory
+        )
 
 
 def _most_requests(location: Location) -> int:
     """Most requests that are sent and not taken; with a single connection, none is sent ahead."""
     return location.max_connections + location.max_connections // 4
+
+
+def _fetched(span: ByteSpan, start: int, stop: int, memory: RangeMemory) -> RangeContent:
+    """A range; if it is all of the span, and its answer tells no version, that is asked for."""
+    # It knows nothing of its request: the error of one that nobody takes would keep that.
+    content = span.reader.read_content(start, stop, memory)
+    if content.version is None and (start, stop) == (span.start, span.stop):
+        span.reader.check_version()
+        return replace(content, version=span.reader.version)
+    return content

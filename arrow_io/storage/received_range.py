@@ -17,7 +17,8 @@ class ReceivedRange:
 
     Attributes:
         received_bytes: How many bytes have come.
-        is_too_long: Whether more came than the range has. They were dropped.
+        is_too_long: Whether more came than the range has. What came then was dropped, and all that
+            came behind it.
     """
 
     def __init__(self, size_bytes: int, memory: RangeMemory) -> None:
@@ -29,9 +30,8 @@ class ReceivedRange:
     def add(self, part: bytes) -> None:
         """Put what came next behind what came before."""
         stop = self.received_bytes + len(part)
-        if stop > self._size_bytes:
-            self.is_too_long = True
-        else:
+        self.is_too_long |= stop > self._size_bytes
+        if not self.is_too_long:
             self._block.set(self.received_bytes, part)
             self.received_bytes = stop
 

@@ -6,8 +6,9 @@ The clock is the test's: it goes on by as much as the event loop would wait.
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -43,11 +44,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
 
 @pytest.fixture
 def run(clock: _Clock) -> Iterator[Callable[[Awaitable[bool]], bool]]:
-    """Runs something in an event loop of the same clock."""
+    """Runs something in an event loop of the same clock; nothing of it may be left there."""
     loop = asyncio.SelectorEventLoop(clock)
     loop.time = clock.monotonic  # type: ignore[method-assign]
+    errors: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _loop, error: errors.append(error))
     yield loop.run_until_complete
+    left = [each for each in loop._scheduled if not each.cancelled()]  # type: ignore[attr-defined]
     loop.close()
+    assert (left, errors) == ([], [])
 
 
 async def _is_given_up(time: BodyTime, parts: list[tuple[float, int]]) -> bool:
@@ -96,23 +101,30 @@ def test_bytes_put_off_the_end(
         assert passed_s == pytest.approx(given_up_s)
 
 
+def test_timers_of_a_loop_may_be_coarse(
+    clock: _Clock, run: Callable[[Awaitable[bool]], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As uvloop's, which fall on milliseconds, in the order in which they were set."""
+    call_at = asyncio.SelectorEventLoop.call_at
+
+    def rounded(
+        loop: asyncio.SelectorEventLoop,
+        when: float,
+        *what: Any,  # noqa: ANN401 - as of `call_at`
+        **context: Any,  # noqa: ANN401
+    ) -> asyncio.TimerHandle:
+        return call_at(loop, math.ceil(when * 1000) / 1000, *what, **context)
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "call_at", rounded)
+
+    assert not run(_is_given_up(BodyTime(10.0004, least_bytes_per_s=10), [(9, 100), (10.9, 0)]))
+    assert run(_is_given_up(BodyTime(10.0004, least_bytes_per_s=10), [(9, 100), (11.1, 0)]))
+    assert clock.now_s == pytest.approx(1000 + 19.9 + 20, abs=0.002)
+
+
 def test_no_time_is_no_bound(run: Callable[[Awaitable[bool]], bool]) -> None:
     """Nothing is cancelled, however long it takes."""
     assert not run(_is_given_up(BodyTime(None, least_bytes_per_s=1), [(1e6, 0), (1e6, 1)]))
-
-
-def test_nothing_is_left_to_the_event_loop(
-    clock: _Clock, run: Callable[[Awaitable[bool]], bool]
-) -> None:
-    """Behind the context no timer goes on."""
-
-    async def wait() -> bool:
-        given_up = await _is_given_up(BodyTime(10, least_bytes_per_s=10), [(1, 10)])
-        await asyncio.sleep(100)
-        return given_up
-
-    assert not run(wait())
-    assert clock.now_s == pytest.approx(1101)
 
 
 def test_a_cancellation_of_somebody_else_stays_one(

@@ -128,7 +128,7 @@ def test_executors_open_only_their_own_objects(tmp_path: Path) -> None:
 
 
 def test_batches_are_of_the_size_that_spark_likes(bucket: str) -> None:
-    """The first record batch is small, and none has more than 8 MiB or so of data."""
+    """The first record batch is small, and none has more than 5 MiB or so of data."""
     sizes = [
         (batch.num_rows, batch.nbytes)
         for batch in read_as_executors_do(reader_of(open_topic(bucket, "multi-block")))
@@ -139,7 +139,7 @@ def test_batches_are_of_the_size_that_spark_likes(bucket: str) -> None:
 
     assert len(sizes) > 1
     assert sizes[0][0] <= 2048
-    assert max(size for _, size in sizes) < 9 * MIB
+    assert max(size for _, size in sizes) < 6 * MIB
     assert len(first) <= 10
 
 
