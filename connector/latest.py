@@ -27,7 +27,7 @@ from arrow_io.extras import install_command
 from arrow_io.option_names import option_name
 from arrow_io.read_report import ReadReport
 from connector.filters import BothFilters
-from connector.scan.scan_units import limits_ahead, rows_ahead
+from connector.scan.scan_units import rows_ahead
 from connector.scan.topic_read import EntryRange
 from connector.scan.topic_scan import DEFAULT_TASK_BYTES
 from connector.topic_report import TopicReport
@@ -222,7 +222,6 @@ def _options_of_keys(options: ReadOptions) -> ReadOptions:
         projection=projection([*_POSITION, _KEY, _VALUE]),
         filterable=every_column(),
         row_filter=None,
-        limits=limits_ahead(options.limits),
     )
 
 

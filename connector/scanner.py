@@ -15,14 +15,13 @@ from arrow_io.errors import UnusedStatisticsWarning
 from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
 from connector.scan.execution import count, execute, tell
-from connector.scan.scan_units import limits_ahead, rows_ahead
+from connector.scan.scan_units import rows_ahead
 from connector.scan.topic_read import EntryRange
 from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from arrow_io.messages.message_reader import BatchLimits
     from connector.scan.topic_read import TopicRead
     from connector.scan.topic_scan import Scan
 
@@ -60,9 +59,8 @@ class TopicScanner:
         They are decoded ahead, in as many threads as there are cores. Nothing is read before the
         first is asked for, and little beyond the last one asked for.
         """
-        scan = self._limited(limits_ahead)
-        self.report = self._begun(scan)
-        with self._counting() as counts, closing(rows_ahead(scan.plan(), counts)) as batches:
+        self.report = self._begun(self.scan)
+        with self._counting() as counts, closing(rows_ahead(self.scan.plan(), counts)) as batches:
             yield from batches
         self._tell()
 
@@ -81,9 +79,10 @@ class TopicScanner:
             OptionError: `num_rows` is not a whole number.
         """
         check_whole_number("num_rows", num_rows, -sys.maxsize, sys.maxsize)
-        scan = self._limited(
-            lambda limits: replace(limits, first_rows=max(1, min(num_rows, limits.first_rows)))
-        )
+        options = self.scan.options
+        first_rows = max(1, min(num_rows, options.limits.first_rows))
+        limits = replace(options.limits, first_rows=first_rows)
+        scan = replace(self.scan, options=replace(options, limits=limits))
         self.report = self._begun(scan)
         batches = []
         missing = num_rows
@@ -140,10 +139,6 @@ class TopicScanner:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def _limited(self, limited: Callable[[BatchLimits], BatchLimits]) -> Scan:
-        options = self.scan.options
-        return replace(self.scan, options=replace(options, limits=limited(options.limits)))
 
     def _begun(self, scan: Scan) -> TopicReport:
         """The report of a read that begins: what was lost before, and what statistics spare."""

@@ -26,7 +26,7 @@ from connector.live.opening import live_tails, partitions_of_brokers
 from connector.message_ids import MessageId
 from connector.options.topic_request import TopicRequest, check_with_catalog
 from connector.pulsar_time import duration
-from connector.scan.read_options import ReadOptions
+from connector.scan.read_options import ReadOptions, most_rows
 from connector.scan.topic_scan import Scan
 from connector.statistics.store import open_statistics
 from connector.topic_name import topic_names
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from connector.catalog.schemas.loading import SchemaSource
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.decryption_keys import KeySource
-
-_MAX_BATCH_CELLS = 8 << 20
 
 
 def open_topic(
@@ -358,8 +356,7 @@ def _value_columns(schema: TopicSchema | None, value: str, time_unit: str) -> Va
 def _limits(values: ValueColumns | None, batch_rows: int, batch_bytes: int) -> BatchLimits:
     """The limits asked for; fewer rows if the schema has so many fields that batches grow large."""
     limits = BatchLimits()
-    if values is not None:
-        batch_rows = min(batch_rows, max(1, _MAX_BATCH_CELLS // values.node_count))
+    batch_rows = min(batch_rows, most_rows(values))
     return replace(
         limits,
         first_rows=min(limits.first_rows, batch_rows),

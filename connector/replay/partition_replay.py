@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import OpenTransactionError
@@ -15,7 +15,7 @@ from connector.replay.outgoing import base64_keys, outgoing
 from connector.replay.places import entry_of, eras_of, message_id_of
 from connector.replay.routes import partition_of
 from connector.replay.sender import Sender
-from connector.scan.scan_units import limits_ahead, rows_ahead
+from connector.scan.scan_units import rows_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -152,8 +152,6 @@ class PartitionReplay:
         summary: ReplaySummary,
         told: Callable[[int], object],
     ) -> None:
-        limits = limits_ahead(read.options.limits)
-        read = replace(read, options=replace(read.options, limits=limits))
         # In one task: a message in chunks is given by the task where it begins, and stands where
         # it ends, which would be out of order between two.
         with closing(rows_ahead([read.task(read.ranges)], summary.report)) as batches:

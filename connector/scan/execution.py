@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from arrow_io.columns import Assembly
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.message_columns import MessageColumns
+    from arrow_io.messages.message_reader import BatchLimits
     from arrow_io.storage.ranges import ByteSpan
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
@@ -176,6 +177,8 @@ def bound_rows(
     stream: EntryStream,
     runs: Iterator[EntryRun],
     decryptor: PayloadDecryptor,
+    *,
+    limits: BatchLimits,
 ) -> Iterator[MessageColumns]:
     """The rows of a task's entries, or of the last of them, by rules that need them in order.
 
@@ -185,6 +188,7 @@ def bound_rows(
         stream: Where the entries come from.
         runs: The entries, with their checksums compared.
         decryptor: Decrypts payloads.
+        limits: How large the message columns grow.
     """
     options = task.read.options
     outcomes = (
@@ -197,7 +201,7 @@ def bound_rows(
             outcomes or runs,
             options.needs,
             tally,
-            limits=options.limits,
+            limits=limits,
             lookback=ChunkLookback(stream.before, task.read.is_read),
             is_wanted=task.read.is_read,
             skip_gap=(outcomes or stream).skip_gap,
@@ -211,5 +215,6 @@ def _rows(
     task: ScanTask, tally: Tally, ahead: RangesAhead, gatherer: PassingGatherer | None = None
 ) -> Iterator[MessageColumns]:
     stream = EntryStream(task, tally, ahead, gatherer=gatherer)
-    decryptor = PayloadDecryptor(task.read.options.decryption_keys)
-    return bound_rows(task, tally, stream, iter(stream), decryptor)
+    options = task.read.options
+    decryptor = PayloadDecryptor(options.decryption_keys)
+    return bound_rows(task, tally, stream, iter(stream), decryptor, limits=options.limits)

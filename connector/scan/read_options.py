@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arrow_io.messages.encryption import DecryptionKeys
 from arrow_io.messages.message_reader import BatchLimits, Needs
@@ -13,7 +13,19 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from arrow_io.columns import Projection
+    from arrow_io.payloads.value_columns import ValueColumns
     from connector.filters import RowFilter
+
+_MOST_CELLS: Final = 8 << 20
+
+
+def most_rows(values: ValueColumns | None) -> int:
+    """How many rows are decoded together at the most: the fewer, the more fields values have.
+
+    Args:
+        values: How values are decoded; None: they are given as bytes.
+    """
+    return _MOST_CELLS if values is None else max(1, _MOST_CELLS // values.node_count)
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,13 @@ from arrow_io.errors import PulsarOffloadError
 from arrow_io.memory import of_the_system
 from arrow_io.messages import layout
 from arrow_io.messages.encryption import PayloadDecryptor
-from arrow_io.messages.message_reader import MessageReader
+from arrow_io.messages.message_reader import BatchLimits, MessageReader
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.ranges_ahead import RangesAhead
 from connector.read_ahead import most_units, read_ahead
 from connector.scan.entry_stream import EntryStream
 from connector.scan.execution import RowGiver, bound_rows, byte_spans, tally_of
+from connector.scan.read_options import most_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.entry_run import EntryRun, MeasuredRun
     from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.messages.message_reader import BatchLimits
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask
 
@@ -53,9 +53,24 @@ def decoded_ahead_bytes() -> int:
     return _DECODED_BY_MANY_BYTES if _are_many() else _DECODED_BYTES
 
 
-def limits_ahead(limits: BatchLimits) -> BatchLimits:
-    """Limits of record batches, or less: so many are made ahead by `rows_ahead`."""
-    return limits.within(decoded_ahead_bytes() // most_units(_threads()))
+def batch_limits(options: ReadOptions) -> BatchLimits:
+    """How large the record batches are that `rows_ahead` makes: as asked for, or smaller."""
+    return options.limits.within(_unit_bytes())
+
+
+def unit_limits(options: ReadOptions) -> BatchLimits:
+    """How much a unit decodes at the most: as many whole record batches as there is memory for.
+
+    So what a hand-over to another thread costs does not grow if record batches are small.
+    """
+    each = batch_limits(options)
+    rows, size_bytes = most_rows(options.filterable.values), _unit_bytes()
+    most = BatchLimits(max_rows=rows, max_bytes=size_bytes).within(size_bytes)
+    return replace(
+        each,
+        max_rows=max(1, most.max_rows // each.max_rows) * each.max_rows,
+        max_bytes=max(1, most.max_bytes // each.max_bytes) * each.max_bytes,
+    )
 
 
 def rows_ahead(
@@ -85,6 +100,10 @@ def rows_ahead(
 
 def _threads() -> int:
     return os.cpu_count() or 1
+
+
+def _unit_bytes() -> int:
+    return decoded_ahead_bytes() // most_units(_threads())
 
 
 def _are_many() -> bool:
@@ -135,13 +154,13 @@ def scan_units(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanU
 
 def _cut(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanUnit, None, None]:
     with RangesAhead(byte_spans(tasks)) as ahead:
-        limits = tasks[0].read.options.limits if tasks else None
+        is_first = True
         for task in tasks:
             reading = ReadReport()
             try:
-                for unit in _Cutter(task, reading, ahead).units(limits):
+                for unit in _Cutter(task, reading, ahead).units(is_first=is_first):
                     yield unit
-                    limits = None
+                    is_first = False
             finally:
                 report.add(reading)
 
@@ -152,16 +171,17 @@ class _Cutter:
     def __init__(self, task: ScanTask, report: ReadReport, ahead: RangesAhead) -> None:
         self._task = task
         self._options = task.read.options
+        self._limits = batch_limits(self._options)
+        self._unit_limits = unit_limits(self._options)
         self._tally = tally_of(self._options, report)
         self._stream = EntryStream(task, self._tally, ahead, verify_owned=False)
         self._decryptor = PayloadDecryptor(self._options.decryption_keys)
         self._giver = RowGiver.of(task.read)
 
-    def units(self, first_limits: BatchLimits | None) -> Iterator[ScanUnit]:
-        """The units; the first with limits of its own, if they are given."""
+    def units(self, *, is_first: bool) -> Iterator[ScanUnit]:
+        """The units; the record batches of the first begin small if it is the first of all."""
         runs = iter(self._stream)
-        limits = self._options.limits
-        taken = _Taken(limits)
+        taken = _Taken(self._unit_limits)
         bound: Iterator[EntryRun] = iter(())
         try:
             for run in runs:
@@ -173,31 +193,31 @@ class _Cutter:
                     self._stream.skip_gap()
                 for part in self._parts(run) if run.owned else ():
                     if not taken.has_room(part):
-                        yield self._decoding(taken, None)
-                        taken = _Taken(limits)
+                        yield self._decoding(taken)
+                        taken = _Taken(self._unit_limits)
                     taken.add(part)
-                    if first_limits is not None:
-                        yield self._decoding(taken, first_limits)
-                        taken, first_limits = _Taken(limits), None
+                    if is_first:
+                        yield self._decoding(taken, begins_small=True)
+                        taken, is_first = _Taken(self._unit_limits), False
         except PulsarOffloadError:
             if taken.runs:
-                yield self._decoding(taken, None)
+                yield self._decoding(taken)
             raise
         if taken.runs:
-            yield self._decoding(taken, None)
+            yield self._decoding(taken)
         yield from self._bound_units(bound)
 
     def _parts(self, run: EntryRun) -> Iterator[MeasuredRun]:
-        limits, needs = self._options.limits, self._options.needs
+        limits, needs = self._unit_limits, self._options.needs
         return run.parts(
             limits.max_rows, limits.max_bytes, members=needs.members, payload=needs.payload
         )
 
-    def _decoding(self, taken: _Taken, limits: BatchLimits | None) -> ScanUnit:
-        if limits is None:
-            whole = self._options.limits
-            rows = min(max(taken.messages, 1), whole.max_rows)
-            limits = replace(whole, first_rows=rows, first_bytes=whole.max_bytes)
+    def _decoding(self, taken: _Taken, *, begins_small: bool = False) -> ScanUnit:
+        limits = self._limits
+        if not begins_small:
+            rows = min(max(taken.messages, 1), limits.max_rows)
+            limits = replace(limits, first_rows=rows, first_bytes=limits.max_bytes)
         return partial(_decoded, self._giver, taken.runs, limits, self._decryptor)
 
     def _bound_units(self, runs: Iterator[EntryRun]) -> Iterator[ScanUnit]:
@@ -207,6 +227,7 @@ class _Cutter:
             self._stream,
             _verified(runs, self._options),
             self._decryptor,
+            limits=self._limits,
         )
         for each in rows:
             yield partial(_given, self._giver, each)
@@ -222,7 +243,7 @@ class _Taken:
         self._bytes = 0
 
     def has_room(self, more: MeasuredRun) -> bool:
-        """Whether one record batch has room for another run too; the first is always taken."""
+        """Whether there is room for another run too; the first is always taken."""
         return not self.runs or (
             self.messages + more.message_count <= self._limits.max_rows
             and self._bytes + more.counted_bytes <= self._limits.max_bytes

@@ -9,6 +9,7 @@ import duckdb
 import pyarrow.compute as pc
 import pytest
 
+from arrow_io.columns import every_column, projection
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES
@@ -16,6 +17,7 @@ from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
 from connector.read_ahead import most_units
 from connector.scan import execution, scan_units
+from connector.scan.read_options import ReadOptions
 from tests.support.buckets import TOPIC, memory_bucket, object_name, offload, offload_ledger
 from tests.support.entries import Message, encode_entry, encode_marker
 from tests.support.reference import TXN_COMMIT
@@ -118,21 +120,25 @@ def test_what_stands_between_a_transaction_and_its_end_is_fetched_once_more(
 
 
 @pytest.mark.parametrize("threads", [1, 2, 16, 64])
+@pytest.mark.parametrize("rows", [1, 700, 65_536, 1 << 30])
+@pytest.mark.parametrize("size_bytes", [1, 100_000, 5 << 20, 1 << 40])
 def test_units_of_all_threads_hold_no_more_than_a_few_do(
-    threads: int, monkeypatch: pytest.MonkeyPatch
+    threads: int, rows: int, size_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The more are decoded at once, the smaller they are."""
+    """The more are decoded at once, the smaller they are, whatever record batches are asked for."""
     monkeypatch.setattr("os.cpu_count", lambda: threads)
-    limits = BatchLimits()
+    limits = BatchLimits(max_rows=rows, max_bytes=size_bytes)
+    options = ReadOptions(projection=projection(), filterable=every_column(), limits=limits)
 
-    each = scan_units.limits_ahead(limits)
+    each = scan_units.unit_limits(options)
 
     # Entries, what their payloads decompress to, and as many bytes again of columns; and what is
     # noted of each message.
     held = max(3 * each.max_bytes, 2 * 41 * 8 * each.max_rows)
     assert held * most_units(threads) <= scan_units.decoded_ahead_bytes()
     assert scan_units.decoded_ahead_bytes() + DEFAULT_AHEAD_BYTES <= 300e6
-    assert each.max_rows * threads >= limits.max_rows // 2
+    assert each.max_rows * threads >= BatchLimits().max_rows // 4
+    assert each.max_bytes * most_units(threads) >= scan_units.decoded_ahead_bytes() // 6
 
 
 def test_scan_with_many_threads_gives_smaller_batches(

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,9 +17,11 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptBlockError, PulsarOffloadError
 from arrow_io.memory import allocate
+from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
+from connector.scan import scan_units as cutting
 from connector.scan.execution import execute
 from connector.scan.scan_units import scan_units
 from tests.support.buckets import (
@@ -152,7 +155,10 @@ def test_damage_is_met_by_units_as_by_one_thread(
 
 
 def test_first_unit_is_small_and_the_others_fill_record_batches() -> None:
-    """Rows come soon; then as many go together as one record batch has room for."""
+    """Rows come soon; then as many go together as one record batch has room for.
+
+    Of a unit only the last record batch has fewer: what is left of it.
+    """
     entry = encode_entry([Message(payload=bytes(80))] * 10, batched=True)
     with memory_bucket(offload_ledger(object_name(1), [entry] * 400)) as bucket:
         scan = open_topic(bucket.url, TOPIC, value="raw", range_bytes=4000).scan
@@ -164,10 +170,27 @@ def test_first_unit_is_small_and_the_others_fill_record_batches() -> None:
 
     assert next(iter(first)).num_rows == 10
     assert sum(batch.num_rows for batch in first) <= 40
-    sizes = [[batch.num_rows for batch in each] for each in others]
-    assert all(len(each) == 1 for each in sizes)
-    assert all(900 < rows <= 1000 for rows, *_ in sizes[:-1])
+    sizes = [batch.num_rows for each in others for batch in each[:-1]]
+    assert len(sizes) >= 3
+    assert all(900 < rows <= 1000 for rows in sizes)
     assert sum(batch.num_rows for each in (first, *others) for batch in each) == 4000
+
+
+@pytest.mark.parametrize("smaller", [{"batch_rows": 7}, {"batch_bytes": 2000}], ids=str)
+def test_small_record_batches_are_no_small_units(smaller: dict[str, Any]) -> None:
+    """A hand-over to another thread takes longer than a few rows do."""
+    entry = encode_entry([Message(payload=bytes(80))] * 10, batched=True)
+    with memory_bucket(offload_ledger(object_name(1), [entry] * 400)) as bucket:
+        found: dict[str, list[Sequence[pa.RecordBatch]]] = {}
+        for name, options in (("all", {}), ("smaller", smaller)):
+            tasks = open_topic(bucket.url, TOPIC, value="raw", **options).scan.plan()
+            found[name] = [unit().batches for unit in scan_units(tasks, ReadReport())]
+
+    assert len(found["smaller"]) == len(found["all"])
+    batches = [batch for each in found["smaller"] for batch in each]
+    assert len(batches) > 150
+    assert max(batch.num_rows for batch in batches) <= 20
+    assert sum(batch.num_rows for batch in batches) == 4000
 
 
 @pytest.mark.parametrize("columns", [None, ["__entry_id__"], ["__key__"]], ids=str)
@@ -175,9 +198,15 @@ def test_first_unit_is_small_and_the_others_fill_record_batches() -> None:
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_unit_has_as_many_bytes_as_a_record_batch(
-    columns: list[str] | None, codec: Codec, *, batched: bool, encrypted: bool
+    columns: list[str] | None,
+    codec: Codec,
+    *,
+    batched: bool,
+    encrypted: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever is asked for, and however it stands there: none gives a batch and a rest."""
+    """If memory has room for one only; whatever is asked for, none gives a batch and a rest."""
+    monkeypatch.setattr(cutting, "unit_limits", cutting.batch_limits)
     pair = key_pair()
     entry = encode_entry(
         [Message(payload=bytes(200), partition_key="k")] * (5 if batched else 1),
@@ -248,9 +277,10 @@ def test_no_tasks_are_no_units() -> None:
     entries=st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=30),
     max_rows=st.integers(1, 60),
     max_bytes=st.sampled_from((1, 100, 5000, 1 << 20)),
+    times=st.sampled_from((1, 2, 7)),
 )
-def test_units_hold_no_more_than_record_batches(
-    entries: list[tuple[int, bool]], max_rows: int, max_bytes: int
+def test_units_hold_no_more_than_they_may(
+    entries: list[tuple[int, bool]], max_rows: int, max_bytes: int, times: int
 ) -> None:
     """Or else one entry: however much the entries that were fetched together decompress to."""
     encoded = [
@@ -263,17 +293,21 @@ def test_units_hold_no_more_than_record_batches(
     ]
     with memory_bucket(offload_ledger(object_name(1), encoded)) as bucket:
         scan = open_topic(bucket.url, TOPIC, value="raw").scan
-        limits = replace(scan.options.limits, max_rows=max_rows, max_bytes=max_bytes)
+        limits = BatchLimits(first_rows=max_rows, max_rows=max_rows, max_bytes=max_bytes)
         scan = replace(scan, options=replace(scan.options, limits=limits))
-        found = [unit().batches for unit in scan_units(scan.plan(), ReadReport())]
+        most = replace(limits, max_rows=times * max_rows, max_bytes=times * max_bytes)
+        with patch.object(cutting, "unit_limits", lambda _: most):
+            found = [unit().batches for unit in scan_units(scan.plan(), ReadReport())]
 
-    rows = [
-        [row for each in batches for row in each["__entry_id__"].to_pylist()] for batches in found
-    ]
+    batches = [[batch["__entry_id__"].to_pylist() for batch in each] for each in found]
+    assert all(len(batch) <= max_rows for each in batches for batch in each)
+    rows = [[row for batch in each for row in batch] for each in batches]
     expected = [entry for entry, (messages, _) in enumerate(entries) for _ in range(messages)]
     assert [row for each in rows for row in each] == expected
     for each in rows:
-        assert len(set(each)) == 1 or (len(each) <= max_rows and 100 * len(each) <= max_bytes)
+        assert len(set(each)) == 1 or (
+            len(each) <= most.max_rows and 100 * len(each) <= most.max_bytes
+        )
 
 
 def _ledger(
