@@ -30,6 +30,11 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
+    from cython.cimports.arrow_io.core._prefetch import (
+        CACHE_LINE_BYTES,
+        PREFETCHED_BYTES,
+        prefetch,
+    )
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
     from cython.cimports.arrow_io.messages._checksum import choose_crc32c, crc32c
@@ -81,6 +86,7 @@ def read_entries(
     found: cython.longlong
     status: cython.longlong = layout.DONE
     needed: cython.longlong = 0
+    line: cython.Py_ssize_t
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
         t: cython.pointer[cython.longlong] = cython.address(table[0])
@@ -111,6 +117,13 @@ def read_entries(
                 break
             i += _ENTRY_HEADER_BYTES
             _read_frame(p, i, i + length, t, count * layout.ENTRY_WIDTH, entry_id)
+            if cython.compiled and length < PREFETCHED_BYTES:
+                # Where the entries behind begin is not known yet, so all lines are fetched; of
+                # longer ones that takes longer than to wait for their headers.
+                line = 0
+                while line < length:
+                    prefetch(p + i + line + 4 * PREFETCHED_BYTES)
+                    line += CACHE_LINE_BYTES
             i += length
             count += 1
             entry_id += 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import fsspec
 import pyarrow as pa
+import zstandard
 
 from arrow_io.columns import projection
 from arrow_io.format.object_names import LedgerObjectName
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
     from tests.support.benchmark_ledgers import BenchmarkLedger
 
 _CODECS = {1: pa.Codec("lz4_raw"), 3: pa.Codec("zstd")}
+_LIBRARIES = {
+    layout.LZ4: _CODECS[1].decompress,
+    layout.ZLIB: lambda data, size: zlib.decompressobj().decompress(data, size),
+    layout.ZSTD: zstandard.ZstdDecompressor().decompress,
+    layout.SNAPPY: pa.Codec("snappy").decompress,
+}
 _HEAVY = ("__value__", "__properties__")
 
 BLOCK_RANGE_BYTES = 64 << 20
@@ -124,5 +132,17 @@ def decompress_all(found: list[tuple[int, memoryview, int]]) -> None:
     for compression, data, size in found:
         if compression:
             _CODECS[compression].decompress(data, size)
+        else:
+            bytes(data)
+
+
+def decompress_each(found: list[tuple[int, memoryview, int]]) -> None:
+    """Decompress every payload by a call of its library, whose context is used again if it can be.
+
+    For small payloads Arrow's ZSTD, a context for each, would take longer than what it is used for.
+    """
+    for compression, data, size in found:
+        if compression:
+            _LIBRARIES[compression](data, size)
         else:
             bytes(data)
