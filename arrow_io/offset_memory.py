@@ -6,7 +6,7 @@ object and its length, because a ledger that was offloaded again stands elsewher
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import OrderedDict, deque
 from threading import Lock
 
@@ -50,7 +50,7 @@ class OffsetMemory:
             key, entry_id, offset = self._told.popleft()
             offsets = self._objects.setdefault(key, [])
             self._objects.move_to_end(key)
-            index = bisect_left(offsets, entry_id, key=_entry_id)
+            index = bisect_left(offsets, (entry_id,))
             is_known = index < len(offsets) and offsets[index][0] == entry_id
             if not is_known and len(offsets) < self._max_per_object:
                 offsets.insert(index, (entry_id, offset))
@@ -70,9 +70,5 @@ class OffsetMemory:
         with self._lock:
             self._take_in()
             offsets = self._objects.get(key, [])
-            index = bisect_right(offsets, entry_id, key=_entry_id)
+            index = bisect_left(offsets, (entry_id + 1,))
             return offsets[index - 1] if index else None
-
-
-def _entry_id(remembered: tuple[int, int]) -> int:
-    return remembered[0]

@@ -73,7 +73,7 @@ class BatchLimits:
     first_rows: int = 2048
     max_rows: int = 65_536
     first_bytes: int = 512 << 10
-    max_bytes: int = 5 << 20
+    max_bytes: int = 4 << 20
 
     def within(self, size_bytes: int) -> BatchLimits:
         """The same, or less: for columns that take about so many bytes while they are made.

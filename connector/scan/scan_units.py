@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 _FEW_THREADS: Final = 4
-_DECODED_BYTES: Final = 64 << 20
+_DECODED_BYTES: Final = 96 << 20
 """About how much memory record batches take that are made ahead by few threads."""
 _DECODED_BY_MANY_BYTES: Final = 48 << 20
 """And by many, however many they are: what each keeps besides adds up."""
