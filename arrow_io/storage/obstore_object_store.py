@@ -39,8 +39,9 @@ from arrow_io.storage.obstore_options import NO_UPLOADS_LISTED
 from arrow_io.storage.obstore_upload import PART_BYTES, ObstoreUpload
 from arrow_io.storage.range_memory import RangeMemory
 from arrow_io.storage.received_range import ReceivedRange
-from arrow_io.storage.request_threads import TimeLimit
+from arrow_io.storage.request_threads import wait_for
 from arrow_io.storage.store_kinds import StoreKind
+from arrow_io.storage.time_limit import BodyTime, TimeLimit
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from obstore import GetOptions, GetResult, ListResult, PutMode
 
     from arrow_io.storage.attempts import Attempts
-    from arrow_io.storage.body_time import BodyTime
     from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.obstore_options import ObstorePlace
     from arrow_io.storage.store_uploads import ObjectAttributes, StoreUpload
@@ -461,7 +461,7 @@ class ObstoreObjectStore(ObjectStore):
                 # Its own text is long, and may hold what must not be shown.
                 raise known from None
 
-        return (limit or self._limit).wait_for(told, sent_bytes)
+        return wait_for(told, (limit or self._limit).begin(sent_bytes))
 
 
 def _user_metadata(answer: GetResult) -> dict[str, str]:

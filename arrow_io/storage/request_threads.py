@@ -10,57 +10,44 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import Future
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from arrow_io.storage.body_time import BodyTime
 from arrow_io.storage.failures import RequestGivenUpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from arrow_io.storage.time_limit import BodyTime
+
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLimit:
-    """How long requests may take, each by itself."""
+def wait_for(send: Callable[[BodyTime], _Result], body_time: BodyTime) -> _Result:
+    """Send a request in another thread, and wait for what it gives.
 
-    seconds: float | None = None
-    """None: as long as they like."""
-    least_bytes_per_s: float = 1.0
-    """So many bytes of a body, received or to be sent, add one second."""
+    Args:
+        send: Sends the request; is told what puts off the end of its time.
+        body_time: The time, which has begun.
 
-    def wait_for(self, send: Callable[[BodyTime], _Result], sent_bytes: int = 0) -> _Result:
-        """Send a request in another thread, and wait for what it gives.
-
-        Args:
-            send: Sends the request; is told what puts off the end of its time.
-            sent_bytes: Length of the body that it sends, in bytes.
-
-        Raises:
-            RequestGivenUpError: Its time was over.
-            Exception: What `send` raised.
-        """
-        seconds = self.seconds
-        if seconds is not None:
-            seconds += sent_bytes / self.least_bytes_per_s
-        body_time = BodyTime(seconds, self.least_bytes_per_s)
-        answer = _threads.run(lambda: send(body_time))
-        try:
-            while True:
-                try:
-                    return answer.result(body_time.left_s())
-                except TimeoutError:
-                    if answer.done():
-                        raise
-                    if body_time.left_s():
-                        continue
-                message = f"no sound and whole answer within {seconds:.3g} s"
-                raise RequestGivenUpError(message)
-        finally:
-            body_time.is_over = True
+    Raises:
+        RequestGivenUpError: The time was over.
+        Exception: What `send` raised.
+    """
+    answer = _threads.run(lambda: send(body_time))
+    try:
+        while True:
+            try:
+                return answer.result(body_time.left_s())
+            except TimeoutError:
+                if answer.done():
+                    raise
+                if body_time.left_s():
+                    continue
+            message = f"no sound and whole answer within {body_time.seconds:.3g} s"
+            raise RequestGivenUpError(message)
+    finally:
+        body_time.is_over = True
 
 
 class _Threads:

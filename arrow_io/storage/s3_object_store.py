@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from fsspec.asyn import sync
 
 from arrow_io.errors import StorageError
-from arrow_io.storage.body_time import BodyTime
 from arrow_io.storage.failures import (
     PRECONDITION_FAILED,
     RequestGivenUpError,
@@ -36,6 +35,7 @@ from arrow_io.storage.object_store import (
 from arrow_io.storage.object_version import ETag, etag_in, modified_in
 from arrow_io.storage.s3_answers import under_way, watch
 from arrow_io.storage.store_uploads import ObjectAttributes, S3Upload, StoreUpload
+from arrow_io.storage.time_limit import BodyTime, TimeLimit
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class S3ObjectStore(ObjectStore):
     def __init__(self, file_system: AsyncFileSystem, root: str) -> None:
         super().__init__(file_system, root)
         self._attempts: Attempts | None = None
-        self._seconds: float | None = None
-        self._least_bytes_per_s = 1.0
+        self._limit = TimeLimit()
         self._pages_of_listing: ListingPages | None = None
 
     def connect(self) -> None:
@@ -87,7 +86,7 @@ class S3ObjectStore(ObjectStore):
         """
         limited = copy.copy(self)
         limited._attempts = attempts  # noqa: SLF001
-        limited._seconds, limited._least_bytes_per_s = seconds, least_bytes_per_s  # noqa: SLF001
+        limited._limit = TimeLimit(seconds, least_bytes_per_s)  # noqa: SLF001
         return limited
 
     def in_pages(self, pages: ListingPages) -> Self:
@@ -362,10 +361,7 @@ class S3ObjectStore(ObjectStore):
         """Send a request in the file system's event loop, and give it up when its time is over."""
 
         async def limited() -> _Result:
-            seconds = self._seconds
-            if seconds is not None:
-                seconds += sent_bytes / self._least_bytes_per_s
-            time = BodyTime(seconds, self._least_bytes_per_s)
+            time = self._limit.begin(sent_bytes)
             try:
                 with under_way(self._attempts):
                     async with time.bounding() as limit:
@@ -374,7 +370,7 @@ class S3ObjectStore(ObjectStore):
                 if not limit.expired():
                     raise
                 message = (
-                    f"no sound and whole answer within {seconds:.3g} s, with all that s3fs and"
+                    f"no sound and whole answer within {time.seconds:.3g} s, with all that s3fs and"
                     " botocore sent again"
                 )
                 raise RequestGivenUpError(message) from None

@@ -18,7 +18,8 @@ from arrow_io.errors import (
 from arrow_io.storage.failures import RequestGivenUpError, RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectContent
-from arrow_io.storage.request_threads import TimeLimit
+from arrow_io.storage.request_threads import wait_for
+from arrow_io.storage.time_limit import BodyTime, TimeLimit
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
 from tests.support.faulty_s3 import Fault, S3Faults
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from http.server import BaseHTTPRequestHandler
 
-    from arrow_io.storage.body_time import BodyTime
 
 GOLDEN_SET = GOLDEN / "pulsar-4.0.7-small"
 _DEADLINE_S = 0.3
@@ -339,7 +339,7 @@ def test_a_forked_process_hears_that_obstore_does_not_follow(s3_server: S3Server
     assert os.waitpid(child, 0)[1] == 0
 
 
-class TestTimeLimit:
+class TestWaitFor:
     """A request that blocks ends for whoever waits for it."""
 
     def test_what_is_late_is_given_up(self) -> None:
@@ -351,9 +351,9 @@ class TestTimeLimit:
             heard.append(time.is_over)
 
         with pytest.raises(RequestGivenUpError, match=r"within 0\.01 s"):
-            TimeLimit(0.01).wait_for(send)
+            wait_for(send, TimeLimit(0.01).begin())
         free.set()
-        TimeLimit().wait_for(send)
+        wait_for(send, TimeLimit().begin())
         while len(heard) < 2:
             threading.Event().wait(0.001)
         assert sorted(heard) == [False, True]
@@ -366,7 +366,7 @@ class TestTimeLimit:
             time.received(1000)
             return time.left_s() or 0
 
-        assert 1000 < limit.wait_for(send, sent_bytes=100) <= 1100
+        assert 1000 < wait_for(send, limit.begin(100)) <= 1100
 
     def test_an_error_is_raised_as_it_is(self) -> None:
         """One of a time that is over too, if the time is not."""
@@ -375,5 +375,5 @@ class TestTimeLimit:
             raise TimeoutError
 
         with pytest.raises(TimeoutError) as raised:
-            TimeLimit(60).wait_for(send)
+            wait_for(send, TimeLimit(60).begin())
         assert not isinstance(raised.value, RequestGivenUpError)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arrow_io.storage.body_time import BodyTime
+from arrow_io.storage.time_limit import BodyTime
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -38,7 +38,7 @@ class _Clock(selectors.DefaultSelector):
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     """The clock of `BodyTime`."""
     clock = _Clock()
-    monkeypatch.setattr("arrow_io.storage.body_time.time", clock)
+    monkeypatch.setattr("arrow_io.storage.time_limit.time", clock)
     return clock
 
 

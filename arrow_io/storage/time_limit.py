@@ -1,14 +1,32 @@
-"""The time of one request, which the bytes of its body extend."""
+"""How long requests may take: each has a time, which the bytes of its body extend."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """How long requests may take, each by itself."""
+
+    seconds: float | None = None
+    """None: as long as they like."""
+    least_bytes_per_s: float = 1.0
+    """So many bytes of a body, received or to be sent, add one second."""
+
+    def begin(self, sent_bytes: int = 0) -> BodyTime:
+        """The time, from now on, of a request that sends a body of so many bytes."""
+        seconds = self.seconds
+        if seconds is not None:
+            seconds += sent_bytes / self.least_bytes_per_s
+        return BodyTime(seconds, self.least_bytes_per_s)
 
 
 class BodyTime:
@@ -19,10 +37,12 @@ class BodyTime:
         least_bytes_per_s: So many bytes add one second.
 
     Attributes:
+        seconds: What it was when it began.
         is_over: Set when nobody waits for the request any more.
     """
 
     def __init__(self, seconds: float | None, least_bytes_per_s: float) -> None:
+        self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
         self._least_bytes_per_s = least_bytes_per_s
         self.is_over = False
