@@ -10,5 +10,7 @@ cdef extern from *:
     void prefetch "pulsar_offload_prefetch"(const void* address) noexcept nogil
 cdef enum:
     PREFETCH_AHEAD = 12  # rows
-    PREFETCHED_BYTES = 2048  # ahead, of what stands back to back
+    PREFETCHED_BYTES = 2048  # ahead, of messages that stand back to back
+    PREFETCHED_ENTRY_BYTES = 8192  # ahead, of entries: they come from farther away
+    LONGEST_PREFETCHED = 2048  # bytes of an entry; to wait for longer ones takes less
     CACHE_LINE_BYTES = 64

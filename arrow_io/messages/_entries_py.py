@@ -32,7 +32,8 @@ except ImportError:
 if cython.compiled:
     from cython.cimports.arrow_io.core._prefetch import (
         CACHE_LINE_BYTES,
-        PREFETCHED_BYTES,
+        LONGEST_PREFETCHED,
+        PREFETCHED_ENTRY_BYTES,
         prefetch,
     )
     from cython.cimports.arrow_io.messages import _layout as layout
@@ -117,12 +118,11 @@ def read_entries(
                 break
             i += _ENTRY_HEADER_BYTES
             _read_frame(p, i, i + length, t, count * layout.ENTRY_WIDTH, entry_id)
-            if cython.compiled and length < PREFETCHED_BYTES:
-                # Where the entries behind begin is not known yet, so all lines are fetched; of
-                # longer ones that takes longer than to wait for their headers.
+            if cython.compiled and length < LONGEST_PREFETCHED:
+                # Where the entries behind begin is not known yet, so all their bytes are fetched.
                 line = 0
                 while line < length:
-                    prefetch(p + i + line + 4 * PREFETCHED_BYTES)
+                    prefetch(p + i + line + PREFETCHED_ENTRY_BYTES)
                     line += CACHE_LINE_BYTES
             i += length
             count += 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.core import builds
-from arrow_io.errors import CorruptEntryError
+from arrow_io.errors import CorruptEntryError, PulsarOffloadError
 from arrow_io.messages import layout
 from arrow_io.messages.bodies import decompress_bodies
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
@@ -81,9 +81,11 @@ class BatchLimits:
         Args:
             size_bytes: Bytes of entries, of what is known of each, and of the columns.
         """
+        rows = max(1, min(self.max_rows, size_bytes // 2 // _ROW_BYTES))
         return replace(
             self,
-            max_rows=max(1, min(self.max_rows, size_bytes // 2 // _ROW_BYTES)),
+            first_rows=min(self.first_rows, rows),
+            max_rows=rows,
             max_bytes=min(self.max_bytes, size_bytes // 3),
         )
 
@@ -144,6 +146,8 @@ class MessageReader:
     def __iter__(self) -> Iterator[MessageColumns]:
         """Message columns with at least one row each.
 
+        All rows that stand before an error are given before it.
+
         Raises:
             CorruptEntryError: An entry cannot be decoded (counted instead when salvaging).
             ChecksumError: Its CRC32C does not match (likewise).
@@ -152,6 +156,14 @@ class MessageReader:
             OptionError: A private key that was looked up cannot be used.
             PulsarOffloadError: The entries cannot be read.
         """
+        try:
+            yield from self._read()
+        except PulsarOffloadError:
+            if self._columns.count:
+                yield self._columns
+            raise
+
+    def _read(self) -> Iterator[MessageColumns]:
         for run in self._runs:
             if run.owned:
                 self._tally.report.entries += run.count

@@ -41,7 +41,7 @@ def wait_for(send: Callable[[BodyTime], _Result], body_time: BodyTime) -> _Resul
                 return answer.result(body_time.left_s())
             except TimeoutError:
                 if answer.done():
-                    raise
+                    return answer.result()
                 if body_time.left_s():
                     continue
             message = f"no sound and whole answer within {body_time.seconds:.3g} s"

@@ -37,7 +37,7 @@ class BodyTime:
         least_bytes_per_s: So many bytes add one second.
 
     Attributes:
-        seconds: What it was when it began.
+        seconds: The time that it began with; what is received does not add to it.
         is_over: Set when nobody waits for the request any more.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -23,9 +24,9 @@ def most_rows(values: ValueColumns | None) -> int:
     """How many rows are decoded together at the most: the fewer, the more fields values have.
 
     Args:
-        values: How values are decoded; None: they are given as bytes.
+        values: How values are decoded; None: they are given as bytes, of any number of rows.
     """
-    return _MOST_CELLS if values is None else max(1, _MOST_CELLS // values.node_count)
+    return sys.maxsize if values is None else max(1, _MOST_CELLS // values.node_count)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ _DECODED_BYTES: Final = 96 << 20
 """About how much memory record batches take that are made ahead by few threads."""
 _DECODED_BY_MANY_BYTES: Final = 48 << 20
 """And by many, however many they are: what each keeps besides adds up."""
+_COLUMN_BYTES: Final = 1024
+"""About how much memory a column of a record batch takes, or a field in it, besides its rows."""
 
 
 def decoded_ahead_bytes() -> int:
@@ -64,12 +66,14 @@ def unit_limits(options: ReadOptions) -> BatchLimits:
     So what a hand-over to another thread costs does not grow if record batches are small.
     """
     each = batch_limits(options)
-    rows, size_bytes = most_rows(options.filterable.values), _unit_bytes()
-    most = BatchLimits(max_rows=rows, max_bytes=size_bytes).within(size_bytes)
+    values, size_bytes = options.filterable.values, _unit_bytes()
+    most = BatchLimits(max_rows=most_rows(values), max_bytes=size_bytes).within(size_bytes)
+    columns = len(options.projection.columns) + (0 if values is None else values.node_count)
+    batches = max(1, size_bytes // 4 // (columns * _COLUMN_BYTES))
     return replace(
         each,
-        max_rows=max(1, most.max_rows // each.max_rows) * each.max_rows,
-        max_bytes=max(1, most.max_bytes // each.max_bytes) * each.max_bytes,
+        max_rows=max(1, min(batches, most.max_rows // each.max_rows)) * each.max_rows,
+        max_bytes=max(1, min(batches, most.max_bytes // each.max_bytes)) * each.max_bytes,
     )
 
 
@@ -94,6 +98,9 @@ def rows_ahead(
             for done in ahead:
                 report.add(done.report)
                 yield from done.batches
+                if done.error is not None:
+                    raise done.error
+                del done
     finally:
         report.add(reading)
 
@@ -122,10 +129,12 @@ class Done:
     Attributes:
         batches: Its rows, in order; none of them is empty.
         report: What was counted as they were made.
+        error: Why there are no more of them, if there should be.
     """
 
     batches: Sequence[pa.RecordBatch] = ()
     report: ReadReport = field(default_factory=ReadReport)
+    error: PulsarOffloadError | None = None
 
 
 def scan_units(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanUnit, None, None]:
@@ -140,7 +149,8 @@ def scan_units(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanU
 
     Raises:
         PulsarOffloadError: Data cannot be read, or decoded where rows depend on other entries. The
-            rows of the units before stand before it.
+            rows of the units before stand before it. Any other error stands in what comes of a
+            unit.
     """
     with closing(_cut(tasks, report)) as units:
         while True:
@@ -191,7 +201,8 @@ class _Cutter:
                 if run.before_gap or not run.owned:
                     # Nothing that began is open.
                     self._stream.skip_gap()
-                for part in self._parts(run) if run.owned else ():
+                limits = self._limits if is_first else self._unit_limits
+                for part in self._parts(run, limits) if run.owned else ():
                     if not taken.has_room(part):
                         yield self._decoding(taken)
                         taken = _Taken(self._unit_limits)
@@ -207,8 +218,8 @@ class _Cutter:
             yield self._decoding(taken)
         yield from self._bound_units(bound)
 
-    def _parts(self, run: EntryRun) -> Iterator[MeasuredRun]:
-        limits, needs = self._unit_limits, self._options.needs
+    def _parts(self, run: EntryRun, limits: BatchLimits) -> Iterator[MeasuredRun]:
+        needs = self._options.needs
         return run.parts(
             limits.max_rows, limits.max_bytes, members=needs.members, payload=needs.payload
         )
@@ -278,12 +289,20 @@ def _decoded(
     verified = _verified(runs, options)
     with _memory():
         reader = MessageReader(verified, options.needs, tally, limits=limits, decryptor=decryptor)
-        batches = (giver.give(rows, tally) for rows in reader)
-        return Done([each for each in batches if each is not None], report)
+        return _done((giver.give(rows, tally) for rows in reader), report)
 
 
 def _given(giver: RowGiver, rows: MessageColumns) -> Done:
     report = ReadReport()
+    tally = tally_of(giver.options, report)
     with _memory():
-        batch = giver.give(rows, tally_of(giver.options, report))
-    return Done([] if batch is None else [batch], report)
+        return _done((giver.give(each, tally) for each in (rows,)), report)
+
+
+def _done(batches: Iterator[pa.RecordBatch | None], report: ReadReport) -> Done:
+    made: list[pa.RecordBatch] = []
+    try:
+        made.extend(each for each in batches if each is not None)
+    except PulsarOffloadError as error:
+        return Done(made, report, error)
+    return Done(made, report)

@@ -84,7 +84,8 @@ class MeasuredSingles:
     Attributes:
         codec: What their values are compressed by.
         seconds: CPU time of all columns.
-        library_seconds: CPU time of the library that decompresses them, called once a message.
+        library_seconds: CPU time of the library that decompresses them, called once a message; of
+            a copy of each if they are not compressed.
     """
 
     codec: str

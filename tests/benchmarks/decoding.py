@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from connector import TopicDataset
     from tests.support.benchmark_ledgers import BenchmarkLedger
 
-_CODECS = {1: pa.Codec("lz4_raw"), 3: pa.Codec("zstd")}
+_CODECS = {layout.LZ4: pa.Codec("lz4_raw"), layout.ZSTD: pa.Codec("zstd")}
 _LIBRARIES = {
-    layout.LZ4: _CODECS[1].decompress,
+    layout.LZ4: _CODECS[layout.LZ4].decompress,
     layout.ZLIB: lambda data, size: zlib.decompressobj().decompress(data, size),
     layout.ZSTD: zstandard.ZstdDecompressor().decompress,
     layout.SNAPPY: pa.Codec("snappy").decompress,
@@ -137,9 +137,10 @@ def decompress_all(found: list[tuple[int, memoryview, int]]) -> None:
 
 
 def decompress_each(found: list[tuple[int, memoryview, int]]) -> None:
-    """Decompress every payload by a call of its library, whose context is used again if it can be.
+    """Decompress every payload by a call of its library.
 
-    For small payloads Arrow's ZSTD, a context for each, would take longer than what it is used for.
+    ZSTD's context is used again. Arrow makes one for each call, which takes longer than to
+    decompress a small payload.
     """
     for compression, data, size in found:
         if compression:

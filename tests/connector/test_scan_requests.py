@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+import json
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow.compute as pc
 import pytest
 
-from arrow_io.columns import every_column, projection
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES
@@ -26,6 +26,7 @@ from tests.support.slow_store import SlowStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from arrow_io.columns import Projection
     from connector import TopicDataset
 
 _LEDGERS = 12
@@ -119,26 +120,52 @@ def test_what_stands_between_a_transaction_and_its_end_is_fetched_once_more(
     assert trace.counts.range_bytes <= largest + sum(map(len, between)) + (3 << 20)
 
 
+@cache
+def _every_column(fields: int) -> Projection:
+    """All columns: with values of so many fields, or as bytes if there are none."""
+    names = [{"name": f"f{number}", "type": "long"} for number in range(fields)]
+    schema = {"type": "record", "name": "r", "fields": names}
+    with memory_bucket(
+        offload_ledger(object_name(1), [encode_entry([Message(payload=b"{}")], batched=False)])
+    ) as bucket:
+        typed: dict[str, Any] = {"schema": {"type": "JSON", "data": json.dumps(schema)}}
+        options: dict[str, Any] = typed if fields else {"value": "raw"}
+        return open_topic(bucket.url, TOPIC, **options).scan.options.projection
+
+
 @pytest.mark.parametrize("threads", [1, 2, 16, 64])
-@pytest.mark.parametrize("rows", [1, 700, 65_536, 1 << 30])
-@pytest.mark.parametrize("size_bytes", [1, 100_000, 5 << 20, 1 << 40])
+@pytest.mark.parametrize("rows", [1, 700, 2000, 65_536, 1 << 30])
+@pytest.mark.parametrize("size_bytes", [1, 100_000, 4 << 20, 1 << 40])
+@pytest.mark.parametrize("fields", [0, 300, 5000])
 def test_units_of_all_threads_hold_no_more_than_a_few_do(
-    threads: int, rows: int, size_bytes: int, monkeypatch: pytest.MonkeyPatch
+    threads: int, rows: int, size_bytes: int, fields: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The more are decoded at once, the smaller they are, whatever record batches are asked for."""
     monkeypatch.setattr("os.cpu_count", lambda: threads)
+    every = _every_column(fields)
     limits = BatchLimits(max_rows=rows, max_bytes=size_bytes)
-    options = ReadOptions(projection=projection(), filterable=every_column(), limits=limits)
+    options = ReadOptions(projection=every, filterable=every, limits=limits)
 
-    each = scan_units.unit_limits(options)
+    batch = scan_units.batch_limits(options)
+    unit = scan_units.unit_limits(options)
 
-    # Entries, what their payloads decompress to, and as many bytes again of columns; and what is
-    # noted of each message.
-    held = max(3 * each.max_bytes, 2 * 41 * 8 * each.max_rows)
-    assert held * most_units(threads) <= scan_units.decoded_ahead_bytes()
+    # Entries, what their payloads decompress to, and as many bytes again of columns; what is noted
+    # of each message; and what a record batch takes besides.
+    most = scan_units.decoded_ahead_bytes() // most_units(threads)
+    batches = unit.max_rows // batch.max_rows
+    assert max(3 * unit.max_bytes, 2 * 41 * 8 * unit.max_rows) <= most
+    assert batches == 1 or batches * (len(every.columns) + fields) * 1024 <= most // 4
+    assert unit.max_rows == batches * batch.max_rows
+    assert unit.max_bytes % batch.max_bytes == 0
+    assert batch.max_rows <= rows
+    assert batch.max_bytes <= size_bytes
+    assert batch.first_rows <= batch.max_rows
     assert scan_units.decoded_ahead_bytes() + DEFAULT_AHEAD_BYTES <= 300e6
-    assert each.max_rows * threads >= BatchLimits().max_rows // 4
-    assert each.max_bytes * most_units(threads) >= scan_units.decoded_ahead_bytes() // 6
+    assert batches == 1 or unit.max_rows * fields <= 8 << 20
+    if not fields and rows >= 65_536:
+        assert unit.max_rows >= most // 2000
+    if not fields and size_bytes >= 4 << 20:
+        assert unit.max_bytes >= most // 3 // 2
 
 
 def test_scan_with_many_threads_gives_smaller_batches(
@@ -152,4 +179,20 @@ def test_scan_with_many_threads_gives_smaller_batches(
 
     assert sum(batch.num_rows for batch in batches) == _LEDGERS * _ENTRIES * _MESSAGES
     most = scan_units.decoded_ahead_bytes() // most_units(16)
+    assert max(batch.nbytes for batch in batches) <= most // 2
+
+
+def test_messages_of_transactions_are_in_smaller_batches_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are put together by one thread, and wait for many."""
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    ids: dict[str, Any] = {"txnid_most_bits": 1, "txnid_least_bits": 2}
+    opened = encode_entry([Message(payload=bytes(1000))] * 100, batched=True, **ids)
+    entries = [opened] * 20 + [encode_marker(TXN_COMMIT, txn_id=(1, 2))]
+    with memory_bucket(offload_ledger(object_name(1), entries)) as bucket:
+        batches = list(open_topic(bucket.url, TOPIC, value="raw").to_batches(["__value__"]))
+
+    assert sum(batch.num_rows for batch in batches) == 2000
+    most = scan_units.decoded_ahead_bytes() // most_units(64)
     assert max(batch.nbytes for batch in batches) <= most // 2

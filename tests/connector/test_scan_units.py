@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.errors import CorruptBlockError, PulsarOffloadError
+from arrow_io.errors import ChecksumError, CorruptBlockError, PulsarOffloadError
 from arrow_io.memory import allocate
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.read_report import ReadReport, Unit
@@ -38,8 +38,9 @@ from tests.support.golden import GOLDEN, golden_topics
 from tests.support.golden_datasets import open_golden
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from connector import TopicDataset
     from connector.scan.scan_units import ScanUnit
     from connector.scan.topic_read import ScanTask
     from tests.support.codecs import Codec
@@ -88,19 +89,14 @@ def _by_units(tasks: Sequence[ScanTask], chance: random.Random) -> Result:
         units.extend(scan_units(tasks, report))
     except PulsarOffloadError as error:
         failure = repr(error)
-    done: dict[int, Any] = {}
-    for number in chance.sample(range(len(units)), len(units)):
-        try:
-            done[number] = units[number]()
-        except PulsarOffloadError as error:
-            done[number] = error
+    done = {number: units[number]() for number in chance.sample(range(len(units)), len(units))}
     batches: list[pa.RecordBatch] = []
     for number in range(len(units)):
-        if isinstance(done[number], PulsarOffloadError):
-            failure = repr(done[number])
-            break
         report.add(done[number].report)
         batches += done[number].batches
+        if done[number].error is not None:
+            failure = repr(done[number].error)
+            break
     assert all(batch.num_rows for batch in batches)
     return _result(tasks, batches, failure, report)
 
@@ -123,6 +119,8 @@ def test_units_give_what_one_thread_gives(
     on_corruption=st.sampled_from(("raise", "salvage")),
     columns=st.sampled_from((None, ["__entry_id__"], ["__publish_time__"])),
     range_bytes=st.sampled_from((100, 1000, 1 << 20)),
+    batch_rows=st.sampled_from((1, 3, 65_536)),
+    batch_bytes=st.sampled_from((1, 1000, 1 << 22)),
     place=st.floats(0, 1, exclude_max=True),
     seed=st.randoms(use_true_random=False),
 )
@@ -132,6 +130,8 @@ def test_damage_is_met_by_units_as_by_one_thread(
     on_corruption: str,
     columns: list[str] | None,
     range_bytes: int,
+    batch_rows: int,
+    batch_bytes: int,
     place: float,
     seed: random.Random,
 ) -> None:
@@ -142,16 +142,15 @@ def test_damage_is_met_by_units_as_by_one_thread(
     changed = bytes([objects[name][at] ^ 1 << seed.randrange(8)])
     objects[name] = objects[name][:at] + changed + objects[name][at + 1 :]
     options = _OPTIONS | {"on_corruption": on_corruption, "columns": columns}
+    options |= {"range_bytes": range_bytes, "batch_rows": batch_rows, "batch_bytes": batch_bytes}
 
     with memory_bucket(objects) as bucket:
-        dataset = open_topic(bucket.url, topic.name, range_bytes=range_bytes, **options)
-        tasks = dataset.scan.plan()
+        tasks = open_topic(bucket.url, topic.name, **options).scan.plan()
         rows, failure, counts = _in_turn(tasks)
         by_units, *told = _by_units(tasks, seed)
 
     assert told == [failure, counts]
-    # What one thread has put together when it meets an error is not given; units before it are.
-    assert rows.equals(by_units.slice(0, rows.num_rows) if failure else by_units)
+    assert rows.equals(by_units)
 
 
 def test_first_unit_is_small_and_the_others_fill_record_batches() -> None:
@@ -176,6 +175,51 @@ def test_first_unit_is_small_and_the_others_fill_record_batches() -> None:
     assert sum(batch.num_rows for each in (first, *others) for batch in each) == 4000
 
 
+def test_only_the_first_unit_of_all_is_small() -> None:
+    """A read of many tasks, which may be small ledgers, begins small once."""
+    entry = encode_entry([Message(payload=bytes(80))] * 10, batched=True)
+    objects = offload_ledger(object_name(1), [entry] * 40) | offload_ledger(
+        object_name(2), [entry] * 40
+    )
+    with memory_bucket(objects) as bucket:
+        tasks = open_topic(bucket.url, TOPIC, value="raw", batch_rows=20).scan.plan(1)
+        rows = [
+            sum(batch.num_rows for batch in unit().batches)
+            for unit in scan_units(tasks, ReadReport())
+        ]
+
+    assert len(tasks) == 2
+    assert rows == [20, 380, 400]
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_rows": 30}, {"batch_bytes": 3000}], ids=str)
+def test_all_rows_before_a_bad_checksum_are_given(options: dict[str, Any]) -> None:
+    """However many record batches of its unit they are in; then the error is raised."""
+    entry = encode_entry([Message(payload=bytes(80))] * 10, batched=True)
+    name = object_name(1)
+    objects = offload_ledger(name, [entry] * 400)
+    data = bytearray(objects[name.data_name])
+    data[data.index(entry) + 301 * (12 + len(entry)) - 13] ^= 1
+    objects[name.data_name] = bytes(data)
+
+    for read in (_of_one_thread, _ahead):
+        given_rows: list[int] = []
+        with memory_bucket(objects) as bucket:
+            dataset = open_topic(bucket.url, TOPIC, value="raw", **options)
+            with pytest.raises(ChecksumError, match="entry 300"):
+                given_rows.extend(batch.num_rows for batch in read(dataset))
+        assert sum(given_rows) == 3000
+
+
+def _of_one_thread(dataset: TopicDataset) -> Iterator[pa.RecordBatch]:
+    for task in dataset.scan.plan():
+        yield from execute(task, ReadReport())
+
+
+def _ahead(dataset: TopicDataset) -> Iterator[pa.RecordBatch]:
+    return dataset.to_batches()
+
+
 @pytest.mark.parametrize("smaller", [{"batch_rows": 7}, {"batch_bytes": 2000}], ids=str)
 def test_small_record_batches_are_no_small_units(smaller: dict[str, Any]) -> None:
     """A hand-over to another thread takes longer than a few rows do."""
@@ -186,7 +230,8 @@ def test_small_record_batches_are_no_small_units(smaller: dict[str, Any]) -> Non
             tasks = open_topic(bucket.url, TOPIC, value="raw", **options).scan.plan()
             found[name] = [unit().batches for unit in scan_units(tasks, ReadReport())]
 
-    assert len(found["smaller"]) == len(found["all"])
+    assert len(found["smaller"]) <= len(found["all"]) + 3
+    assert sum(batch.num_rows for batch in found["smaller"][0]) <= 20
     batches = [batch for each in found["smaller"] for batch in each]
     assert len(batches) > 150
     assert max(batch.num_rows for batch in batches) <= 20

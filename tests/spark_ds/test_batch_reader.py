@@ -128,7 +128,7 @@ def test_executors_open_only_their_own_objects(tmp_path: Path) -> None:
 
 
 def test_batches_are_of_the_size_that_spark_likes(bucket: str) -> None:
-    """The first record batch is small, and none has more than 5 MiB or so of data."""
+    """The first record batch is small, and none has more than 4 MiB or so of data."""
     sizes = [
         (batch.num_rows, batch.nbytes)
         for batch in read_as_executors_do(reader_of(open_topic(bucket, "multi-block")))
