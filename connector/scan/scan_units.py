@@ -68,7 +68,7 @@ def unit_limits(options: ReadOptions) -> BatchLimits:
     each = batch_limits(options)
     values, size_bytes = options.filterable.values, _unit_bytes()
     most = BatchLimits(max_rows=most_rows(values), max_bytes=size_bytes).within(size_bytes)
-    columns = len(options.projection.columns) + (0 if values is None else values.node_count)
+    columns = 1 + len(options.projection.columns) + (0 if values is None else values.node_count)
     batches = max(1, size_bytes // 4 // (columns * _COLUMN_BYTES))
     return replace(
         each,
