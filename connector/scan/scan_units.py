@@ -46,6 +46,7 @@ _DECODED_BYTES: Final = 96 << 20
 """About how much memory record batches take that are made ahead by few threads."""
 _DECODED_BY_MANY_BYTES: Final = 48 << 20
 """And by many, however many they are: what each keeps besides adds up."""
+_MOST_BATCHES: Final = 1 << 20
 _COLUMN_BYTES: Final = 1024
 """About how much memory a column of a record batch takes, or a field in it, besides its rows."""
 
@@ -140,7 +141,8 @@ class Done:
 def scan_units(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanUnit, None, None]:
     """Cut tasks into units; whoever takes a unit has it done, in any thread.
 
-    The first unit is small, so that its rows come soon.
+    The first unit is small, so that its rows come soon, and each has at most twice as many record
+    batches as the one before, so that little is done in vain if no more rows are wanted.
 
     Args:
         tasks: The tasks, in the order of their rows.
@@ -164,21 +166,36 @@ def scan_units(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanU
 
 def _cut(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanUnit, None, None]:
     with RangesAhead(byte_spans(tasks)) as ahead:
-        is_first = True
+        growth = _Growth()
         for task in tasks:
             reading = ReadReport()
             try:
-                for unit in _Cutter(task, reading, ahead).units(is_first=is_first):
-                    yield unit
-                    is_first = False
+                yield from _Cutter(task, reading, ahead, growth).units()
             finally:
                 report.add(reading)
+
+
+class _Growth:
+    """How many record batches the next unit of a read may have, in whatever task."""
+
+    def __init__(self) -> None:
+        self.batches = 1
+        self.is_first = True
+
+    def grow(self) -> None:
+        """A unit was given."""
+        if not self.is_first:
+            self.batches = min(2 * self.batches, _MOST_BATCHES)
+        self.is_first = False
 
 
 class _Cutter:
     """Cuts one task into units."""
 
-    def __init__(self, task: ScanTask, report: ReadReport, ahead: RangesAhead) -> None:
+    def __init__(
+        self, task: ScanTask, report: ReadReport, ahead: RangesAhead, growth: _Growth
+    ) -> None:
+        self._growth = growth
         self._task = task
         self._options = task.read.options
         self._limits = batch_limits(self._options)
@@ -188,10 +205,10 @@ class _Cutter:
         self._decryptor = PayloadDecryptor(self._options.decryption_keys)
         self._giver = RowGiver.of(task.read)
 
-    def units(self, *, is_first: bool) -> Iterator[ScanUnit]:
-        """The units; the record batches of the first begin small if it is the first of all."""
+    def units(self) -> Iterator[ScanUnit]:
+        """The units; the record batches of the first of all begin small."""
         runs = iter(self._stream)
-        taken = _Taken(self._unit_limits)
+        taken = self._begin()
         bound: Iterator[EntryRun] = iter(())
         try:
             for run in runs:
@@ -201,15 +218,14 @@ class _Cutter:
                 if run.before_gap or not run.owned:
                     # Nothing that began is open.
                     self._stream.skip_gap()
-                limits = self._limits if is_first else self._unit_limits
-                for part in self._parts(run, limits) if run.owned else ():
+                for part in self._parts(run, taken.limits) if run.owned else ():
                     if not taken.has_room(part):
                         yield self._decoding(taken)
-                        taken = _Taken(self._unit_limits)
+                        taken = self._begin()
                     taken.add(part)
-                    if is_first:
-                        yield self._decoding(taken, begins_small=True)
-                        taken, is_first = _Taken(self._unit_limits), False
+                    if self._growth.is_first:
+                        yield self._decoding(taken)
+                        taken = self._begin()
         except PulsarOffloadError:
             if taken.runs:
                 yield self._decoding(taken)
@@ -224,11 +240,22 @@ class _Cutter:
             limits.max_rows, limits.max_bytes, members=needs.members, payload=needs.payload
         )
 
-    def _decoding(self, taken: _Taken, *, begins_small: bool = False) -> ScanUnit:
+    def _begin(self) -> _Taken:
+        most, each, batches = self._unit_limits, self._limits, self._growth.batches
+        return _Taken(
+            replace(
+                most,
+                max_rows=min(most.max_rows, batches * each.max_rows),
+                max_bytes=min(most.max_bytes, batches * each.max_bytes),
+            )
+        )
+
+    def _decoding(self, taken: _Taken) -> ScanUnit:
         limits = self._limits
-        if not begins_small:
+        if not self._growth.is_first:
             rows = min(max(taken.messages, 1), limits.max_rows)
             limits = replace(limits, first_rows=rows, first_bytes=limits.max_bytes)
+        self._growth.grow()
         return partial(_decoded, self._giver, taken.runs, limits, self._decryptor)
 
     def _bound_units(self, runs: Iterator[EntryRun]) -> Iterator[ScanUnit]:
@@ -250,14 +277,14 @@ class _Taken:
     def __init__(self, limits: BatchLimits) -> None:
         self.runs: list[EntryRun] = []
         self.messages = 0
-        self._limits = limits
+        self.limits = limits
         self._bytes = 0
 
     def has_room(self, more: MeasuredRun) -> bool:
         """Whether there is room for another run too; the first is always taken."""
         return not self.runs or (
-            self.messages + more.message_count <= self._limits.max_rows
-            and self._bytes + more.counted_bytes <= self._limits.max_bytes
+            self.messages + more.message_count <= self.limits.max_rows
+            and self._bytes + more.counted_bytes <= self.limits.max_bytes
         )
 
     def add(self, more: MeasuredRun) -> None:
