@@ -115,10 +115,7 @@ class _Followed:
             limits=options.limits,
             decryptor=self._decryptor,
         )
-        for each in messages:
-            batch = self._giver.give(each, tally)
-            if batch is not None:
-                yield batch
+        yield from self._giver.batches(messages, tally)
 
     def _messages(self) -> Iterator[_pulsar.Message]:
         count = 0

@@ -1,4 +1,4 @@
-# What C has and Python has not: a hint that some bytes will be read soon.
+# What C has and Python has not: a hint that some bytes will be read soon. It may point anywhere.
 cdef extern from *:
     """
     #if defined(__GNUC__)
@@ -14,3 +14,10 @@ cdef enum:
     PREFETCHED_ENTRY_BYTES = 8192  # ahead, of entries: they come from farther away
     LONGEST_PREFETCHED = 2048  # bytes of an entry; to wait for longer ones takes less
     CACHE_LINE_BYTES = 64
+
+
+cdef inline void prefetch_lines(const unsigned char* at, Py_ssize_t length) noexcept nogil:
+    cdef Py_ssize_t line = 0
+    while line < length:
+        prefetch(at + line)
+        line += CACHE_LINE_BYTES

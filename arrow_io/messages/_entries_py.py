@@ -31,10 +31,9 @@ except ImportError:
 
 if cython.compiled:
     from cython.cimports.arrow_io.core._prefetch import (
-        CACHE_LINE_BYTES,
         LONGEST_PREFETCHED,
         PREFETCHED_ENTRY_BYTES,
-        prefetch,
+        prefetch_lines,
     )
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
@@ -87,7 +86,6 @@ def read_entries(
     found: cython.longlong
     status: cython.longlong = layout.DONE
     needed: cython.longlong = 0
-    line: cython.Py_ssize_t
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
         t: cython.pointer[cython.longlong] = cython.address(table[0])
@@ -120,10 +118,7 @@ def read_entries(
             _read_frame(p, i, i + length, t, count * layout.ENTRY_WIDTH, entry_id)
             if cython.compiled and length < LONGEST_PREFETCHED:
                 # Where the entries behind begin is not known yet, so all their bytes are fetched.
-                line = 0
-                while line < length:
-                    prefetch(p + i + line + PREFETCHED_ENTRY_BYTES)
-                    line += CACHE_LINE_BYTES
+                prefetch_lines(p + i + PREFETCHED_ENTRY_BYTES, length)
             i += length
             count += 1
             entry_id += 1

@@ -15,11 +15,7 @@ except ImportError:
     from arrow_io.core import _no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.arrow_io.core._prefetch import (
-        CACHE_LINE_BYTES,
-        PREFETCHED_BYTES,
-        prefetch,
-    )
+    from cython.cimports.arrow_io.core._prefetch import PREFETCHED_BYTES, prefetch_lines
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
     from cython.cimports.arrow_io.messages._wire import (
@@ -302,9 +298,7 @@ def split_batches(
                 )
                 if cython.compiled and length < PREFETCHED_BYTES // 4:
                     # Where the messages behind begin is not known yet, so all lines are fetched.
-                    while i < begin + length:
-                        prefetch(p + i + PREFETCHED_BYTES)
-                        i += CACHE_LINE_BYTES
+                    prefetch_lines(p + i + PREFETCHED_BYTES, begin + length - i)
                 i = begin + length
                 batch_index += 1
                 row += kept

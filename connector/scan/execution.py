@@ -51,12 +51,8 @@ def execute(
     """
     counted = ReadReport() if report is None else report
     tally = tally_of(task.read.options, counted)
-    give = RowGiver.of(task.read).give
     with RangesAhead(byte_spans([task])) as ahead:
-        for rows in _rows(task, tally, ahead, gatherer):
-            batch = give(rows, tally)
-            if batch is not None:
-                yield batch
+        yield from RowGiver.of(task.read).batches(_rows(task, tally, ahead, gatherer), tally)
     if report is None:
         tell(counted, task.read.origin.topic)
 
@@ -78,11 +74,11 @@ def count(tasks: Sequence[ScanTask], report: ReadReport) -> int:
             options = task.read.options
             giver = None if options.row_filter is None else RowGiver.of(task.read)
             tally = tally_of(options, report)
-            for rows in _rows(task, tally, ahead):
-                if giver is not None:
-                    batch = giver.give(rows, tally)
-                    total += 0 if batch is None else batch.num_rows
-                    continue
+            columns = _rows(task, tally, ahead)
+            if giver is not None:
+                total += sum(batch.num_rows for batch in giver.batches(columns, tally))
+                continue
+            for rows in columns:
                 kept = options.bounds.kept(rows)
                 found = rows.count if kept is None else len(kept)
                 report.rows += found
@@ -137,6 +133,18 @@ class RowGiver:
             options.filterable.select(looked_at).assembly(read.origin),
             options.projection.select(others).assembly(read.origin),
         )
+
+    def batches(self, found: Iterable[MessageColumns], tally: Tally) -> Iterator[pa.RecordBatch]:
+        """What `give` leaves of each, if it leaves any row.
+
+        Raises:
+            PulsarOffloadError: A value cannot be decoded (counted instead when salvaging), or
+                `found` raised it.
+        """
+        for rows in found:
+            batch = self.give(rows, tally)
+            if batch is not None:
+                yield batch
 
     def give(self, rows: MessageColumns, tally: Tally) -> pa.RecordBatch | None:
         """Apply the bounds, then the filter; decode the other columns of what is left; count that.

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.entry_run import EntryRun, MeasuredRun
     from arrow_io.messages.message_columns import MessageColumns
+    from arrow_io.tally import Tally
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask
 
@@ -310,26 +311,23 @@ def _verified(runs: Iterable[EntryRun], options: ReadOptions) -> Iterator[EntryR
 def _decoded(
     giver: RowGiver, runs: Sequence[EntryRun], limits: BatchLimits, decryptor: PayloadDecryptor
 ) -> Done:
-    report = ReadReport()
     options = giver.options
-    tally = tally_of(options, report)
+    tally = tally_of(options, ReadReport())
     verified = _verified(runs, options)
     with _memory():
         reader = MessageReader(verified, options.needs, tally, limits=limits, decryptor=decryptor)
-        return _done((giver.give(rows, tally) for rows in reader), report)
+        return _done(giver, reader, tally)
 
 
 def _given(giver: RowGiver, rows: MessageColumns) -> Done:
-    report = ReadReport()
-    tally = tally_of(giver.options, report)
     with _memory():
-        return _done((giver.give(each, tally) for each in (rows,)), report)
+        return _done(giver, [rows], tally_of(giver.options, ReadReport()))
 
 
-def _done(batches: Iterator[pa.RecordBatch | None], report: ReadReport) -> Done:
+def _done(giver: RowGiver, found: Iterable[MessageColumns], tally: Tally) -> Done:
     made: list[pa.RecordBatch] = []
     try:
-        made.extend(each for each in batches if each is not None)
+        made.extend(giver.batches(found, tally))
     except PulsarOffloadError as error:
-        return Done(made, report, error)
-    return Done(made, report)
+        return Done(made, tally.report, error)
+    return Done(made, tally.report)

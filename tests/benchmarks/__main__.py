@@ -20,11 +20,11 @@ from arrow_io.core import builds
 from tests.benchmarks import copying, querying, spark_copying, threads
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
+    LIBRARIES,
     SCANS,
     TYPED_SCANS,
     StoredLedger,
     decompress_all,
-    decompress_each,
     payloads,
     scan,
     store,
@@ -156,7 +156,7 @@ def measure_singles(*, messages: int | None = None, rounds: int = 7) -> list[Mea
         dataset = stored.open(BLOCK_RANGE_BYTES)
         seconds = _least(partial(scan, dataset, SCANS["all columns"]), rounds)
         found = payloads(dataset)
-        library_seconds = _least(partial(decompress_each, found), rounds)
+        library_seconds = _least(partial(decompress_all, found, LIBRARIES), rounds)
         rows.append(MeasuredSingles(ledger.codec, seconds, library_seconds))
         del found
         ResidentFileSystem.objects.clear()

@@ -21,16 +21,23 @@ from connector.scan.execution import execute
 from tests.support.encoded_ledgers import encode_ledger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from connector import TopicDataset
     from tests.support.benchmark_ledgers import BenchmarkLedger
 
-_CODECS = {layout.LZ4: pa.Codec("lz4_raw"), layout.ZSTD: pa.Codec("zstd")}
-_LIBRARIES = {
-    layout.LZ4: _CODECS[layout.LZ4].decompress,
-    layout.ZLIB: lambda data, size: zlib.decompressobj().decompress(data, size),
-    layout.ZSTD: zstandard.ZstdDecompressor().decompress,
+_ARROW = {
+    layout.LZ4: pa.Codec("lz4_raw").decompress,
+    layout.ZSTD: pa.Codec("zstd").decompress,
     layout.SNAPPY: pa.Codec("snappy").decompress,
 }
+LIBRARIES = _ARROW | {
+    layout.ZLIB: lambda data, size: zlib.decompressobj().decompress(data, size),
+    layout.ZSTD: zstandard.ZstdDecompressor().decompress,
+}
+"""By codec. ZSTD's context is used again: Arrow makes one for each call, which takes longer than to
+decompress a small payload."""
+
 _HEAVY = ("__value__", "__properties__")
 
 BLOCK_RANGE_BYTES = 64 << 20
@@ -127,23 +134,13 @@ def payloads(dataset: TopicDataset) -> list[tuple[int, memoryview, int]]:
     return found
 
 
-def decompress_all(found: list[tuple[int, memoryview, int]]) -> None:
+def decompress_all(
+    found: list[tuple[int, memoryview, int]],
+    by: Mapping[int, Callable[[memoryview, int], object]] = _ARROW,
+) -> None:
     """The floor: decompress every payload (copy it if it is not compressed), and nothing else."""
     for compression, data, size in found:
         if compression:
-            _CODECS[compression].decompress(data, size)
-        else:
-            bytes(data)
-
-
-def decompress_each(found: list[tuple[int, memoryview, int]]) -> None:
-    """Decompress every payload by a call of its library.
-
-    ZSTD's context is used again. Arrow makes one for each call, which takes longer than to
-    decompress a small payload.
-    """
-    for compression, data, size in found:
-        if compression:
-            _LIBRARIES[compression](data, size)
+            by[compression](data, size)
         else:
             bytes(data)

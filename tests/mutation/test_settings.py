@@ -23,6 +23,7 @@ def test_equivalent_mutations_are_of_code_that_is_there(number: int) -> None:
 
     source = " ".join((ROOT / listed["module"]).read_text("utf-8").split())
     assert listed["module"] in MODULES
+    assert f"def {listed['function'].rpartition('.')[2]}(" in source
     assert listed["from"] in source
     assert listed["from"] != listed["to"]
     assert len(listed["reason"].split()) > 3
