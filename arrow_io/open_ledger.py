@@ -9,6 +9,7 @@ from arrow_io.columns import Origin, projection
 from arrow_io.errors import EntryNotInLedgerError
 from arrow_io.messages import layout
 from arrow_io.messages.chunks import ChunkLookback
+from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
@@ -125,8 +126,8 @@ class OpenLedger:
 
         Raises:
             OptionError: There is no column of a name.
-            PulsarOffloadError: What `entry_runs`, `MessageReader` or `Assembly.record_batch`
-                raises.
+            PulsarOffloadError: What `entry_runs`, `Delivery`, `MessageReader` or
+                `Assembly.record_batch` raises.
         """
         wanted = projection(columns)
         assembly = wanted.assembly(Origin())
@@ -140,10 +141,14 @@ class OpenLedger:
             return self.data.entry_runs(first, last, tally.uncounted(), verify_checksums=verify)
 
         entries = self.data.entry_runs(0, last, tally, verify_checksums=verify)
-        runs = TransactionLookahead(entries, behind)
-        lookback = ChunkLookback(lambda _: iter(()))
         decryptor = PayloadDecryptor(decryption_keys)
-        reader = MessageReader(runs, wanted.needs, tally, lookback=lookback, decryptor=decryptor)
-        for rows in reader:
+        runs = Delivery(
+            TransactionLookahead(entries, behind),
+            tally,
+            decryptor,
+            join_payloads=wanted.needs.payload,
+            lookback=ChunkLookback(lambda _: iter(())),
+        )
+        for rows in MessageReader(runs, wanted.needs, tally, decryptor=decryptor):
             tally.report.rows += rows.count
             yield assembly.record_batch(rows, tally)

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.columns import Origin
+from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from connector.increments.increment import Increments, execute_increment
@@ -108,8 +109,9 @@ class _Followed:
             report,
             has_binary_keys=has_binary_keys(options.filterable.values),
         )
+        runs = entries.runs(by_entry(self._messages()))
         messages = MessageReader(
-            entries.runs(by_entry(self._messages())),
+            Delivery(runs, tally, self._decryptor),
             options.needs,
             tally,
             limits=options.limits,

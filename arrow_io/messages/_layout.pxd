@@ -49,8 +49,9 @@ cdef enum:
     HAS_BROKER_INDEX = 1024
     ALONE = 2048
     MIXED = 4096
-    SPECIAL = 248
-    BOUND = 168
+    LEFT_OUT = 8192
+    SPECIAL = 200
+    BOUND = 176
     LZ4 = 1
     ZLIB = 2
     ZSTD = 3

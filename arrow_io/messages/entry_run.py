@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +41,9 @@ class EntryRun:
         before_gap: Whether it is the last before entries that are not owned.
         seen: Flags that an entry may have, and `MIXED`; all, until it is known better. `ALONE` is
             not among them.
+        is_verified: Whether checksums were compared.
+        joined: By entry id, the payload of a message whose last chunk stands in that entry: that of
+            all chunks, decrypted and still compressed.
     """
 
     ledger_id: int
@@ -52,6 +55,8 @@ class EntryRun:
     owned: bool = True
     before_gap: bool = False
     seen: int = -1
+    is_verified: bool = False
+    joined: dict[int, bytes] = field(default_factory=dict)
 
     def fields(self, index: int) -> list[int]:
         """All numbers of one entry."""
@@ -143,6 +148,16 @@ class EntryRun:
         is_last = self.before_gap and stop == self.count
         return replace(self, table=table, count=stop - first, before_gap=is_last)
 
+    def without(self, mask: int) -> EntryRun:
+        """The entries that have no flag of `mask`.
+
+        They stand in the same table, of which the run itself cannot be read any more.
+        """
+        kept: int = builds.in_use.entries.move_unflagged(self.table, self.count, mask)
+        if kept == self.count:
+            return self
+        return replace(self, table=self.table[: kept * layout.ENTRY_WIDTH], count=kept)
+
     def without_bytes(self, index: int) -> EntryRun:
         """What the table says of one entry; keeps neither the buffer nor the table."""
         own = self.part(index, index + 1).with_own_table()
@@ -183,6 +198,10 @@ class EntryRun:
         ):
             self.table[base + layout.FLAGS] |= flag
 
+    def join(self, index: int, payload: bytes) -> None:
+        """Say that a message stands in the place of its last chunk."""
+        self.joined[self.number(index, layout.ENTRY_ID)] = payload
+
     def set_body(self, index: int, body: memoryview | None) -> None:
         """Say that one entry's body is all of a buffer; None: it has none."""
         position = layout.ABSENT if body is None else len(body)
@@ -204,8 +223,13 @@ class EntryRun:
         return self.data[start : start + (position & 0xFFFFFFFF)]
 
     def verify_checksums(self) -> None:
-        """Compare the CRC32C of each entry that has one; if it differs, mark the entry `BROKEN`."""
-        self.seen = builds.in_use.entries.mark_bad_checksums(self.data, self.table, self.count)
+        """Compare the CRC32C of each entry that has one; if it differs, mark the entry `BROKEN`.
+
+        Does nothing if that was done.
+        """
+        if not self.is_verified:
+            self.seen = builds.in_use.entries.mark_bad_checksums(self.data, self.table, self.count)
+            self.is_verified = True
 
     def error(self, index: int) -> CorruptEntryError:
         """The typed error of a `BROKEN` entry."""

@@ -79,10 +79,12 @@ ALONE = 1 << 11
 """The payload is not decompressed together with those of other entries."""
 MIXED = 1 << 12
 """Of a run, not of an entry: its entries are not all of one kind (`end_of_kind`)."""
-SPECIAL = BROKEN | MARKER | TRANSACTION | ENCRYPTED | CHUNKED
+LEFT_OUT = 1 << 13
+"""No client is given a message in the place of the entry."""
+SPECIAL = BROKEN | ENCRYPTED | CHUNKED
 """An entry with none of these is read together with its neighbours."""
-BOUND = BROKEN | TRANSACTION | CHUNKED
-"""With none of these, an entry's rows do not depend on other entries."""
+BOUND = MARKER | TRANSACTION | CHUNKED
+"""With none of these, nothing depends on other entries, and no other entry on this one."""
 
 # COMPRESSION, as PulsarApi.proto has it.
 LZ4 = 1

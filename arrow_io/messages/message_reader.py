@@ -1,8 +1,4 @@
-"""Entries of one topic partition, in order → message columns, by the rules of Pulsar's client.
-
-A row is a message that a client would be given: markers, aborted transactions and duplicate chunks
-never become rows; chunked messages are joined, and stand where their last chunk stands.
-"""
+"""Entries whose messages a client of Pulsar is given (`Delivery`), in order → message columns."""
 
 from __future__ import annotations
 
@@ -13,17 +9,14 @@ from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError, PulsarOffloadError
 from arrow_io.messages import layout
 from arrow_io.messages.bodies import decompress_bodies
-from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.messages.codecs import decompress
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_columns import MessageColumns, Place
-from arrow_io.messages.transactions import Outcome, TransactionLookahead
 from arrow_io.read_report import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-    from arrow_io.messages.beyond import Beyond
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.tally import Tally
 
@@ -94,21 +87,11 @@ class MessageReader:
     """Reads the messages of consecutive entries.
 
     Args:
-        runs: Entries of one partition, in order; those not `owned` are read only as long as a
-            chunked message is open. A `TransactionLookahead` leaves out messages of transactions
-            that were not committed; any other iterable gives them all.
+        runs: The entries.
         needs: How deep to look.
         tally: Says whether damage is raised, or counted in its report, which receives all counts.
         limits: How large the message columns grow.
-        lookback: Finds the first chunks of a message that began before the first entry; None if
-            such a message belongs to another reader.
-        is_wanted: Whether the row of a message that ends at an entry which is not `owned` is to be
-            given, by ledger and entry id; None: any is.
-        skip_gap: Makes `runs` go on with the next that is `owned`; called behind a run that is not,
-            or that is `before_gap`, if nothing is open. None: all are given.
         decryptor: Decrypts payloads; by default it has no key.
-        beyond: Whoever knows what became behind the last entry of transactions and of messages in
-            chunks; None: nobody.
     """
 
     def __init__(
@@ -118,28 +101,15 @@ class MessageReader:
         tally: Tally,
         *,
         limits: BatchLimits | None = None,
-        lookback: ChunkLookback | None = None,
-        is_wanted: Callable[[int, int], bool] | None = None,
-        skip_gap: Callable[[], None] | None = None,
         decryptor: PayloadDecryptor | None = None,
-        beyond: Beyond | None = None,
     ) -> None:
         self._runs = runs
-        self._beyond = beyond
-        self._later_outcomes: dict[tuple[int, int], Outcome] = {}
-        self._is_wanted = is_wanted
-        self._skip_gap = skip_gap
-        self._outcomes = runs if isinstance(runs, TransactionLookahead) else None
-        self._open_transactions: set[tuple[int, int]] = set()
         self._needs = needs
         # How often an entry counts of which nothing is decompressed or decrypted.
         self._times_plain = 1 + needs.payload
         self._tally = tally
         self._limits = limits or BatchLimits()
         self._decryptor = decryptor or PayloadDecryptor()
-        self._chunks = ChunkAssembler(
-            tally, join_payloads=needs.payload, decryptor=self._decryptor, lookback=lookback
-        )
         self._columns = MessageColumns(self._limits.first_rows)
         self._max_bytes = min(self._limits.first_bytes, self._limits.max_bytes)
 
@@ -167,36 +137,9 @@ class MessageReader:
         for run in self._runs:
             if run.owned:
                 self._tally.report.entries += run.count
-                yield from self._read_run(run)
-            else:
-                yield from self._close_chunks(run)
-            is_gap = run.before_gap or not run.owned
-            if is_gap and self._skip_gap is not None and not self._chunks.unfinished:
-                self._chunks.skip()
-                self._skip_gap()
-        yield from self._completed()
-        self._chunks.finish()
-        self._tally.report.open_transactions += len(self._open_transactions)
+            yield from self._read_run(run)
         if self._columns.count:
             yield self._columns
-
-    def _completed(self) -> Iterator[MessageColumns]:
-        """Messages in chunks that end behind the last entry."""
-        if self._beyond is None:
-            return
-        firsts = {(each.ledger_id, each.entry_id): each for each in self._chunks.first_chunks()}
-        for place in [place for place in firsts if self._beyond.adopts(*place)]:
-            self._chunks.complete(firsts.pop(place))
-        if not firsts:
-            return
-        for first_chunk, run in self._beyond.completed(firsts, self._tally.report):
-            self._chunks.complete(firsts[first_chunk])
-            self._tally.report.ended_beyond += 1
-            run.table[layout.SEQUENCE_ID] = firsts[first_chunk].sequence_id
-            run.table[layout.FLAGS] |= firsts[first_chunk].flags
-            self._read_special(run, 0)
-            if self._is_full():
-                yield self._give()
 
     def _read_run(self, run: EntryRun) -> Iterator[MessageColumns]:
         index = 0
@@ -299,19 +242,6 @@ class MessageReader:
         if self._is_full():
             yield self._give()
 
-    def _close_chunks(self, run: EntryRun) -> Iterator[MessageColumns]:
-        """Outside the ranges whose rows are given, only chunks of what began in them matter."""
-        for index in run.flagged(layout.CHUNKED | layout.BROKEN):
-            if not self._chunks.unfinished:
-                return
-            if not run.number(index, layout.FLAGS) & layout.BROKEN:
-                self._read_special(run, index)
-                if self._is_full():
-                    yield self._give()
-            elif not self._tally.salvage:
-                # It may have been a chunk that is waited for.
-                raise run.error(index)
-
     def _hold(self, run: EntryRun, first: int, stop: int, times: int = 1) -> None:
         """Count the bytes of entries that rows come from, or that earlier rows keep in memory.
 
@@ -348,76 +278,29 @@ class MessageReader:
         try:
             if flags & layout.BROKEN:
                 raise run.error(index)
-            if flags & layout.MARKER:
-                self._tally.report.markers += 1
-            elif self._is_visible(run, index, entry):
-                if flags & layout.BATCHED:
-                    return self._read_batch(run, index, entry)
-                self._read_single(run, index, entry)
+            if flags & layout.BATCHED:
+                return self._read_batch(run, index, entry)
+            self._read_single(run, index, entry)
         except CorruptEntryError as error:
             run.locate(error, index)
             self._tally.lose(Unit.ENTRY, error)
         return None
 
-    def _is_visible(self, run: EntryRun, index: int, entry: list[int]) -> bool:
-        if self._outcomes is None or not entry[layout.FLAGS] & layout.TRANSACTION:
-            return True
-        ids = entry[layout.TXN_MOST], entry[layout.TXN_LEAST]
-        outcome = self._outcomes.outcome(*ids, run.ledger_id)
-        # What is not owned is counted by whoever reads it for itself.
-        messages = builds.in_use.entries.count_messages(run.table, index, index + 1) * run.owned
-        if outcome is Outcome.OPEN:
-            outcome = self._later_outcome(ids, run.ledger_id, entry)
-            self._tally.report.ended_beyond += messages * (outcome is Outcome.COMMITTED)
-        if outcome is Outcome.ABORTED:
-            self._tally.report.aborted_messages += messages
-        elif outcome is Outcome.OPEN:
-            if self._outcomes.damage is not None and not self._tally.salvage:
-                # It may have been the marker.
-                raise self._outcomes.damage
-            self._tally.report.open_messages += messages
-            if run.owned:
-                self._open_transactions.add(ids)
-        return outcome is Outcome.COMMITTED
-
-    def _later_outcome(self, ids: tuple[int, int], ledger_id: int, entry: list[int]) -> Outcome:
-        """What became of a transaction behind the last entry; it has a message in this one."""
-        if self._beyond is None or not self._beyond.reaches(ledger_id, entry[layout.ENTRY_ID]):
-            # Whatever else of it is given: rows must not depend on what is read together.
-            return Outcome.OPEN
-        if ids in self._later_outcomes:
-            return self._later_outcomes[ids]
-        is_chunked = bool(entry[layout.FLAGS] & layout.CHUNKED)
-        if is_chunked and entry[layout.CHUNK_ID]:
-            return Outcome.OPEN
-        is_given = self._beyond.delivers(ledger_id, entry[layout.ENTRY_ID], is_chunked=is_chunked)
-        ends = {None: Outcome.OPEN, True: Outcome.COMMITTED, False: Outcome.ABORTED}
-        if is_given is not None or not is_chunked:
-            self._later_outcomes[ids] = ends[is_given]
-        return ends[is_given]
-
     def _read_single(self, run: EntryRun, index: int, entry: list[int]) -> None:
-        joined = None
-        if entry[layout.FLAGS] & layout.CHUNKED:
-            chunks = self._chunks.add(run, index)
-            position = run.ledger_id, entry[layout.ENTRY_ID]
-            is_given = run.owned or self._is_wanted is None or self._is_wanted(*position)
-            if chunks is None or not is_given:
-                return
-            joined = memoryview(chunks)
-        value = self._value(run, index, entry, joined)
+        value = self._value(run, index, entry)
         run.set_body(index, value)
         self._columns.add_singles(run, index, index + 1, run.data if value is None else value)
         self._columns.size_bytes += 0 if value is None else len(value)
 
-    def _value(
-        self, run: EntryRun, index: int, entry: list[int], joined: memoryview | None = None
-    ) -> memoryview | None:
+    def _value(self, run: EntryRun, index: int, entry: list[int]) -> memoryview | None:
         """The value of a single message, made of its payload; None if it is null or not wanted."""
         flags = entry[layout.FLAGS]
         if not self._needs.payload or flags & layout.NULL_VALUE:
             return None
-        stored = self._decryptor.payload(run, index) if joined is None else joined
+        if flags & layout.CHUNKED:
+            stored = memoryview(run.joined[entry[layout.ENTRY_ID]])
+        else:
+            stored = self._decryptor.payload(run, index)
         return _decompress(entry, stored) if flags & layout.COMPRESSED else stored
 
     def _read_batch(self, run: EntryRun, index: int, entry: list[int]) -> Iterator[MessageColumns]:

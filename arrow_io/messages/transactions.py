@@ -59,6 +59,8 @@ class TransactionLookahead:
         reopen: Gives the entries behind a run, afresh, to the end of what is offloaded.
         skip_gap: Makes `runs` go on with the next that is `owned`; None if all are.
         known: What is known of transactions, by their ids as `__txn_id__` has them.
+        verify: Whether checksums are compared before markers are believed, if they were not yet;
+            then those of whatever is looked at ahead.
         max_kept_bytes: How many bytes of entries and their tables to keep between reader and
             look-ahead.
 
@@ -74,12 +76,14 @@ class TransactionLookahead:
         skip_gap: Callable[[], None] | None = None,
         *,
         known: Mapping[str, KnownOutcome] = _NOTHING,
+        verify: bool = False,
         max_kept_bytes: int = MAX_KEPT_BYTES,
     ) -> None:
         self._runs = runs
         self._reopen = reopen
         self._skip_gap = skip_gap
         self._known = known
+        self._verify = verify
         self._max_kept_bytes = max_kept_bytes
         self._ahead: Iterator[EntryRun] | None = None
         self._kept: deque[EntryRun] = deque()
@@ -98,6 +102,8 @@ class TransactionLookahead:
                 if following is None:
                     return
                 run = following
+                if self._verify and run.next_flagged(0, layout.MARKER) < run.count:
+                    run.verify_checksums()
                 self._note_markers(run)
             yield run
 
@@ -123,6 +129,9 @@ class TransactionLookahead:
         run = next(self._runs if self._ahead is None else self._ahead, None)
         if run is None:
             return False
+        if self._verify:
+            # Any that is broken may have been a marker.
+            run.verify_checksums()
         self._note_markers(run)
         if self._ahead is None:
             self._kept.append(run)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from arrow_io.errors import IncompleteReadWarning
 from arrow_io.messages.chunks import ChunkLookback
+from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from arrow_io.columns import Assembly
-    from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.messages.message_reader import BatchLimits
     from arrow_io.storage.ranges import ByteSpan
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
@@ -179,50 +178,47 @@ class RowGiver:
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def bound_rows(
+def delivered(
     task: ScanTask,
     tally: Tally,
     stream: EntryStream,
-    runs: Iterator[EntryRun],
     decryptor: PayloadDecryptor,
-    *,
-    limits: BatchLimits,
-) -> Iterator[MessageColumns]:
-    """The rows of a task's entries, or of the last of them, by rules that need them in order.
+) -> Delivery:
+    """The entries of a task that hold rows.
 
     Args:
         task: The task.
         tally: Says whether damage is raised, or counted.
         stream: Where the entries come from.
-        runs: The entries, with their checksums compared.
-        decryptor: Decrypts payloads.
-        limits: How large the message columns grow.
+        decryptor: Decrypts chunks.
     """
     options = task.read.options
+    verify = options.compares_checksums
     outcomes = (
         None
         if options.uncommitted
-        else TransactionLookahead(runs, stream.behind, stream.skip_gap, known=task.read.outcomes)
-    )
-    return iter(
-        MessageReader(
-            outcomes or runs,
-            options.needs,
-            tally,
-            limits=limits,
-            lookback=ChunkLookback(stream.before, task.read.is_read),
-            is_wanted=task.read.is_read,
-            skip_gap=(outcomes or stream).skip_gap,
-            decryptor=decryptor,
-            beyond=task.read.beyond,
+        else TransactionLookahead(
+            iter(stream), stream.behind, stream.skip_gap, known=task.read.outcomes, verify=verify
         )
+    )
+    return Delivery(
+        outcomes or stream,
+        tally,
+        decryptor,
+        join_payloads=options.needs.payload,
+        verify=verify,
+        lookback=ChunkLookback(stream.before, task.read.is_read),
+        is_wanted=task.read.is_read,
+        skip_gap=(outcomes or stream).skip_gap,
+        beyond=task.read.beyond,
     )
 
 
 def _rows(
     task: ScanTask, tally: Tally, ahead: RangesAhead, gatherer: PassingGatherer | None = None
 ) -> Iterator[MessageColumns]:
-    stream = EntryStream(task, tally, ahead, gatherer=gatherer)
     options = task.read.options
     decryptor = PayloadDecryptor(options.decryption_keys)
-    return bound_rows(task, tally, stream, iter(stream), decryptor, limits=options.limits)
+    runs = delivered(task, tally, EntryStream(task, tally, ahead, gatherer=gatherer), decryptor)
+    reader = MessageReader(runs, options.needs, tally, limits=options.limits, decryptor=decryptor)
+    return iter(reader)

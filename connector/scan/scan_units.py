@@ -1,9 +1,8 @@
 """A scan as units that any threads can do side by side, in the order of their rows.
 
-One thread reads: it walks the entries, which takes little, and says what belongs together. What
-takes time is done for each unit by itself: checksums, decompression, columns, values. Where rows
-depend on other entries (chunks, transactions, damage), messages are put together by the reading
-thread, and only their columns and values are left to a unit.
+One thread reads: it walks the entries, which takes little, and decides what depends on other
+entries: which transactions were committed, which chunks make a message. What takes time is done for
+each unit by itself: checksums, decompression, columns, values.
 """
 
 from __future__ import annotations
@@ -12,30 +11,26 @@ import os
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.memory import of_the_system
-from arrow_io.messages import layout
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.ranges_ahead import RangesAhead
 from connector.read_ahead import most_units, read_ahead
 from connector.scan.entry_stream import EntryStream
-from connector.scan.execution import RowGiver, bound_rows, byte_spans, tally_of
+from connector.scan.execution import RowGiver, byte_spans, delivered, tally_of
 from connector.scan.read_options import most_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
     from arrow_io.messages.entry_run import EntryRun, MeasuredRun
-    from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.tally import Tally
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask
 
@@ -197,29 +192,21 @@ class _Cutter:
         self, task: ScanTask, report: ReadReport, ahead: RangesAhead, growth: _Growth
     ) -> None:
         self._growth = growth
-        self._task = task
         self._options = task.read.options
         self._limits = batch_limits(self._options)
         self._unit_limits = unit_limits(self._options)
         self._tally = tally_of(self._options, report)
-        self._stream = EntryStream(task, self._tally, ahead, verify_owned=False)
+        stream = EntryStream(task, self._tally, ahead, verify_owned=False)
         self._decryptor = PayloadDecryptor(self._options.decryption_keys)
+        self._delivered = delivered(task, self._tally, stream, self._decryptor)
         self._giver = RowGiver.of(task.read)
 
     def units(self) -> Iterator[ScanUnit]:
         """The units; the record batches of the first of all begin small."""
-        runs = iter(self._stream)
         taken = self._begin()
-        bound: Iterator[EntryRun] = iter(())
         try:
-            for run in runs:
-                if _is_bound(run):
-                    bound = chain([run], runs)
-                    break
-                if run.before_gap or not run.owned:
-                    # Nothing that began is open.
-                    self._stream.skip_gap()
-                for part in self._parts(run, taken.limits) if run.owned else ():
+            for run in self._delivered:
+                for part in self._parts(run, taken.limits):
                     if not taken.has_room(part):
                         yield self._decoding(taken)
                         taken = self._begin()
@@ -233,7 +220,6 @@ class _Cutter:
             raise
         if taken.runs:
             yield self._decoding(taken)
-        yield from self._bound_units(bound)
 
     def _parts(self, run: EntryRun, limits: BatchLimits) -> Iterator[MeasuredRun]:
         needs = self._options.needs
@@ -259,18 +245,6 @@ class _Cutter:
         self._growth.grow()
         return partial(_decoded, self._giver, taken.runs, limits, self._decryptor)
 
-    def _bound_units(self, runs: Iterator[EntryRun]) -> Iterator[ScanUnit]:
-        rows = bound_rows(
-            self._task,
-            self._tally,
-            self._stream,
-            _verified(runs, self._options),
-            self._decryptor,
-            limits=self._limits,
-        )
-        for each in rows:
-            yield partial(_given, self._giver, each)
-
 
 class _Taken:
     """Runs that will be decoded together."""
@@ -295,39 +269,23 @@ class _Taken:
         self._bytes += more.counted_bytes
 
 
-def _is_bound(run: EntryRun) -> bool:
-    """Whether the rows of a run depend on other entries, or may."""
-    return run.next_flagged(0, layout.BOUND) < run.count
-
-
-def _verified(runs: Iterable[EntryRun], options: ReadOptions) -> Iterator[EntryRun]:
-    """The same runs; each is verified when it is asked for, just before its bytes are read."""
-    for run in runs:
-        if run.owned and options.compares_checksums:
-            run.verify_checksums()
-        yield run
-
-
 def _decoded(
     giver: RowGiver, runs: Sequence[EntryRun], limits: BatchLimits, decryptor: PayloadDecryptor
 ) -> Done:
     options = giver.options
     tally = tally_of(options, ReadReport())
-    verified = _verified(runs, options)
-    with _memory():
-        reader = MessageReader(verified, options.needs, tally, limits=limits, decryptor=decryptor)
-        return _done(giver, reader, tally)
-
-
-def _given(giver: RowGiver, rows: MessageColumns) -> Done:
-    with _memory():
-        return _done(giver, [rows], tally_of(giver.options, ReadReport()))
-
-
-def _done(giver: RowGiver, found: Iterable[MessageColumns], tally: Tally) -> Done:
+    entries = map(_verified, runs) if options.compares_checksums else runs
     made: list[pa.RecordBatch] = []
-    try:
-        made.extend(giver.batches(found, tally))
-    except PulsarOffloadError as error:
-        return Done(made, tally.report, error)
+    with _memory():
+        found = MessageReader(entries, options.needs, tally, limits=limits, decryptor=decryptor)
+        try:
+            made.extend(giver.batches(found, tally))
+        except PulsarOffloadError as error:
+            return Done(made, tally.report, error)
     return Done(made, tally.report)
+
+
+def _verified(run: EntryRun) -> EntryRun:
+    """The run; its checksums are compared when it is asked for, just before its bytes are read."""
+    run.verify_checksums()
+    return run

@@ -12,6 +12,8 @@ from arrow_io.columns import Origin, projection
 from arrow_io.core import builds
 from arrow_io.errors import FormatError
 from arrow_io.messages import layout
+from arrow_io.messages.delivery import Delivery
+from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.key_filters import key_filter
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TXN_ABORT, TXN_COMMIT
@@ -47,7 +49,8 @@ def segment_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> Segment
     Args:
         ledger: Its ledger.
         topic: Its topic or partition, as the row names it.
-        runs: Its entries, whose checksums were compared.
+        runs: Its entries, whose checksums were compared; not to be read again, because their tables
+            are changed.
     """
     first, last = runs[0], runs[-1]
     entry_id = first.number(0, layout.ENTRY_ID)
@@ -83,7 +86,7 @@ def segment_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> Segment
 def _of_rows(origin: Origin, runs: Sequence[EntryRun]) -> SegmentRow:
     """What is known of the messages of entries none of which is `_UNTOLD`."""
     tally = Tally()
-    reader = MessageReader(runs, _NEEDS, tally)
+    reader = MessageReader(Delivery(runs, tally, PayloadDecryptor()), _NEEDS, tally)
     assembly = _LOOKED_AT.assembly(origin)
     batches = [assembly.record_batch(rows, tally) for rows in reader]
     table = pa.Table.from_batches(batches, _LOOKED_AT.schema)

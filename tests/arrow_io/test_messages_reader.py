@@ -14,6 +14,7 @@ from arrow_io.errors import (
     EncryptedPayloadError,
 )
 from arrow_io.messages import layout
+from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.messages.transactions import TransactionLookahead
@@ -71,10 +72,11 @@ def _read(
     decryptor: PayloadDecryptor | None = None,
 ) -> list[MessageColumns]:
     counted = Tally() if tally is None else tally
-    reader = MessageReader(
-        runs, needs, counted, limits=limits, skip_gap=skip_gap, decryptor=decryptor
+    keys = decryptor or PayloadDecryptor()
+    delivered = Delivery(
+        runs, counted, keys, join_payloads=needs.payload, verify=True, skip_gap=skip_gap
     )
-    return list(reader)
+    return list(MessageReader(delivered, needs, counted, limits=limits, decryptor=keys))
 
 
 def _values(columns: Iterable[MessageColumns]) -> list[bytes | None]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 from arrow_io.columns import ALL_COLUMNS, Origin, projection
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.messages import layout
+from arrow_io.messages.delivery import Delivery
+from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.payloads import value_columns
 from arrow_io.payloads.value_columns import ValueColumns
@@ -100,7 +102,8 @@ def decode(random: Random) -> int:
     tally = Tally(salvage=True)
     rows = 0
     try:
-        for columns in MessageReader([entry_run(some)], Needs(), tally):
+        runs = Delivery([entry_run(some)], tally, PayloadDecryptor())
+        for columns in MessageReader(runs, Needs(), tally):
             batch = _columns(topic).assembly(Origin()).record_batch(columns, tally)
             batch.validate(full=True)
             rows += batch.num_rows
