@@ -190,7 +190,7 @@ class LedgerData:
     ) -> Iterator[EntryRun]:
         table = self.table
         walk = BlockWalk(self, first, _OFFSETS)
-        length_bytes = 0
+        length_bytes = entries = 0
         last_block = table.block_of(last)
         stream = RangeStream(self._span(walk.position, last), ahead)
         is_misled = False
@@ -202,11 +202,12 @@ class LedgerData:
                     for run in walk.runs(stream, block, last):
                         self._check_data_owner(stream)
                         length_bytes += run.frame_bytes
+                        entries += run.count
                         behind = run.last_entry_id + 1
                         if behind == behind_block:
                             self._check_padding(stream, walk.position, block, tally)
-                        if behind > last:
-                            self._check_length(first, last, length_bytes, tally)
+                        if behind > last and entries == self.last_entry_id + 1:
+                            self._check_length(length_bytes, tally)
                         if verify_checksums:
                             run.verify_checksums()
                         run.owned = owned
@@ -330,9 +331,9 @@ class LedgerData:
             )
             raise CorruptBlockError(message)
 
-    def _check_length(self, first: int, last: int, length_bytes: int, tally: Tally) -> None:
-        whole = first == 0 and last == self.last_entry_id
-        if whole and self.length_bytes not in {0, length_bytes} and not tally.report.lost:
+    def _check_length(self, length_bytes: int, tally: Tally) -> None:
+        """Compare the length of all entries with that of the ledger."""
+        if self.length_bytes not in {0, length_bytes}:
             have = counted(length_bytes, "byte")
             message = f"the entries have {have}, the ledger had {self.length_bytes}"
             error = CorruptIndexError(message, object_key=self.name.index_name)

@@ -102,6 +102,14 @@ class ReadReport:
         self.losses.extend(other.losses[: MAX_KEPT_LOSSES - len(self.losses)])
         return self
 
+    def taken(self) -> ReadReport:
+        """What was counted until now, which is forgotten here."""
+        counts, fresh = ReadReport(), ReadReport()
+        for each in fields(ReadReport):
+            setattr(counts, each.name, getattr(self, each.name))
+            setattr(self, each.name, getattr(fresh, each.name))
+        return counts
+
     def of_values(self, known: ReadReport) -> ReadReport:
         """What only a second reader met, who looked at the values too.
 

@@ -208,19 +208,19 @@ class SegmentedLedger:
             CorruptIndexError: The entries together are not as long as the ledger was.
             PulsarOffloadError: What `LedgerData.entry_runs` raises.
         """
-        wanted, length_bytes = first_entry_id, 0
+        wanted, length_bytes, entries = first_entry_id, 0, 0
         for share, start, end in self._within(first_entry_id, last_entry_id):
             self._lose(wanted, start - 1, tally)
             for run in share.entry_runs(
                 start, end, tally, verify_checksums=verify_checksums, owned=owned, ahead=ahead
             ):
                 length_bytes += run.frame_bytes
+                entries += run.count
                 yield run
             wanted = end + 1
         self._lose(wanted, last_entry_id, tally)
-        is_whole = first_entry_id == 0 and last_entry_id == self.last_entry_id
-        is_told = self.length_bytes in {0, length_bytes}
-        if is_whole and not is_told and not tally.report.lost:
+        is_whole = entries == self.last_entry_id + 1
+        if is_whole and self.length_bytes not in {0, length_bytes}:
             have = counted(length_bytes, "byte")
             message = f"the entries have {have}, the ledger had {self.length_bytes}"
             key = self.shares[-1].name.index_name

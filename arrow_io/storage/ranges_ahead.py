@@ -9,12 +9,14 @@ ranges. What was learned in one object is used in the next.
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Self
 
 from arrow_io.storage.range_memory import RangeMemory
+from arrow_io.threads import SideBySide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,7 +43,8 @@ class Request:
     Attributes:
         start: First byte.
         stop: Byte behind the last one (half-open).
-        future: Its answer; None: it is sent by the consumer's thread when it needs the bytes.
+        future: Its answer; None: the file system is not asynchronous, so the consumer's thread
+            sends it when it needs the bytes.
     """
 
     start: int
@@ -87,7 +90,8 @@ class RangesAhead:
     memory answer faster than a thread can be woken, and others (SFTP, SMB) share one connection,
     which is not safe to use from several threads.
 
-    The consumer may change threads between calls, but only one thread may call at a time.
+    The consumer may change threads between calls, but only one thread may call at a time; `stop`
+    may be called beside it.
 
     Args:
         spans: What streams will read, in this order. A stream of another span is served too, but
@@ -111,7 +115,8 @@ class RangesAhead:
         self._requested_bytes = 0  # since the beginning
         self._count = 0  # requests that were not taken
         self._bytes = 0  # that they ask for
-        self._executor: ThreadPoolExecutor | None = None
+        self._requests: SideBySide | None = None
+        self._is_stopped = False
         self._memory = RangeMemory()
 
     def __enter__(self) -> Self:
@@ -146,8 +151,10 @@ class RangesAhead:
         One that fails stays the next, so the next call fails likewise.
 
         Raises:
+            CancelledError: It was told to stop.
             PulsarOffloadError: As of `RangeReader.read`.
         """
+        self.check_wanted()
         first = planned.requests[0] if planned.requests else None
         if first is None or first.future is None or not first.future.done():
             self._window = _WIDER.get(self._window, self._window * _MUCH_WIDER)
@@ -187,12 +194,26 @@ class RangesAhead:
 
     def close(self) -> None:
         """Drop all that was requested; waits for no request that is under way."""
+        self.stop()
         while self._planned:
             self.end(self._planned[0])
         self._plan = iter(())
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
         self._memory.close()
+
+    def stop(self) -> None:
+        """Send no request any more. Any thread may call this, wherever Python collects garbage."""
+        self._is_stopped = True
+        if self._requests is not None:
+            self._requests.stop()
+
+    def check_wanted(self) -> None:
+        """Do nothing, unless it was told to stop.
+
+        Raises:
+            CancelledError: It was.
+        """
+        if self._is_stopped:
+            raise CancelledError
 
     def _pull(self) -> Planned | None:
         """The next planned span."""
@@ -206,13 +227,12 @@ class RangesAhead:
     def _request_ahead(self, current: Planned) -> None:
         """Request what the current span needs now, and then as much as may be."""
         if not current.requests:
-            # The consumer is about to wait for this one: it needs no thread.
-            self._request(current)
-        is_consumer_sending = current.requests[0].future is None
+            request = self._request(current)
+            if current.span.reader.location.is_async:
+                # Though the consumer waits for it: a thread that sends cannot be stopped.
+                self._submit(current.span, request)
         for each in self._left(current):
-            location = each.span.reader.location
-            most = location.max_connections if is_consumer_sending else _most_requests(location)
-            if not self._has_room(location, most):
+            if not self._has_room(each.span.reader.location):
                 return
             self._submit(each.span, self._request(each))
 
@@ -228,9 +248,9 @@ class RangesAhead:
             while each.next < each.span.sure_stop:
                 yield each
 
-    def _has_room(self, location: Location, most_requests: int) -> bool:
+    def _has_room(self, location: Location) -> bool:
         return (
-            self._count < min(self._window, most_requests)
+            self._count < min(self._window, _most_requests(location))
             and self._bytes + self._range_bytes(location) <= self._max_bytes
             and location.is_async
         )
@@ -254,13 +274,10 @@ class RangesAhead:
         return request
 
     def _submit(self, span: ByteSpan, request: Request) -> None:
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(
-                span.reader.location.max_connections, thread_name_prefix="pulsar-offload-range"
-            )
-        request.future = self._executor.submit(
-            _fetched, span, request.start, request.stop, self._memory
-        )
+        if self._requests is None:
+            self._requests = SideBySide(span.reader.location.max_connections)
+        fetch = partial(_fetched, span, request.start, request.stop, self._memory)
+        request.future = self._requests.submit(fetch)
 
 
 def _most_requests(location: Location) -> int:

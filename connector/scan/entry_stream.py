@@ -133,7 +133,13 @@ class EntryStream:
             self._tally.report.doubts.append(str(error))
 
     def _runs(self, ledger: Ledger, first: int, last: int, tally: Tally) -> Iterator[EntryRun]:
-        return ledger.entry_runs(first, last, tally, verify_checksums=self._verify, owned=False)
+        """Entries that are looked at for the sake of the task's own, until the read is stopped."""
+        for run in ledger.entry_runs(
+            first, last, tally, verify_checksums=self._verify, owned=False
+        ):
+            if self._ahead is not None:
+                self._ahead.check_wanted()
+            yield run
 
     def _owned_runs(self, ledger: Ledger, first: int, last: int) -> Iterator[EntryRun]:
         verified = self._verify_owned

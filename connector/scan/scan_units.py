@@ -89,17 +89,17 @@ def rows_ahead(
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
             salvaging).
     """
-    reading = ReadReport()
-    try:
-        with closing(read_ahead(scan_units(tasks, reading), threads=_threads())) as ahead:
-            for done in ahead:
-                report.add(done.report)
-                yield from done.batches
-                if done.error is not None:
-                    raise done.error
-                del done
-    finally:
-        report.add(reading)
+    ahead = RangesAhead(byte_spans(tasks))
+    units = read_ahead(scan_units(tasks, ahead), threads=_threads(), stop=ahead.stop)
+    with closing(units) as every:
+        for done in every:
+            report.add(done.report)
+            for batch in done.batches:
+                report.rows += batch.num_rows
+                yield batch
+            if done.error is not None:
+                raise done.error
+            del done
 
 
 def _threads() -> int:
@@ -125,7 +125,7 @@ class Done:
 
     Attributes:
         batches: Its rows, in order; none of them is empty.
-        report: What was counted as they were made.
+        report: What was counted up to them since the unit before, besides these rows.
         error: Why there are no more of them, if there should be.
     """
 
@@ -134,23 +134,18 @@ class Done:
     error: PulsarOffloadError | None = None
 
 
-def scan_units(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanUnit, None, None]:
+def scan_units(tasks: Sequence[ScanTask], ahead: RangesAhead) -> Generator[ScanUnit, None, None]:
     """Cut tasks into units; whoever takes a unit has it done, in any thread.
 
     The first unit is small, so that its rows come soon, and each has at most twice as many record
-    batches as the one before, so that little is done in vain if no more rows are wanted.
+    batches as the one before, so that little is done in vain if no more rows are wanted. What
+    cannot be read stands in what comes of the last one.
 
     Args:
         tasks: The tasks, in the order of their rows.
-        report: Receives what is counted while entries are read: of each task when it has been read,
-            or is given up. What units count stands in what comes of them.
-
-    Raises:
-        PulsarOffloadError: Data cannot be read, or decoded where rows depend on other entries. The
-            rows of the units before stand before it. Any other error stands in what comes of a
-            unit.
+        ahead: Sends the requests; closed behind the last unit.
     """
-    with closing(_cut(tasks, report)) as units:
+    with closing(_cut(tasks, ahead)) as units:
         while True:
             # Not while nothing is asked for: what else the thread does then is not ours.
             with _memory():
@@ -160,15 +155,17 @@ def scan_units(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanU
             yield unit
 
 
-def _cut(tasks: Sequence[ScanTask], report: ReadReport) -> Generator[ScanUnit, None, None]:
-    with RangesAhead(byte_spans(tasks)) as ahead:
+def _cut(tasks: Sequence[ScanTask], ahead: RangesAhead) -> Generator[ScanUnit, None, None]:
+    report = ReadReport()
+    with ahead:
         growth = _Growth()
-        for task in tasks:
-            reading = ReadReport()
-            try:
-                yield from _Cutter(task, reading, ahead, growth).units()
-            finally:
-                report.add(reading)
+        try:
+            for task in tasks:
+                yield from _Cutter(task, report, ahead, growth).units()
+        except PulsarOffloadError as error:
+            yield partial(Done, (), report, error)
+        else:
+            yield partial(Done, (), report)
 
 
 class _Growth:
@@ -186,7 +183,14 @@ class _Growth:
 
 
 class _Cutter:
-    """Cuts one task into units."""
+    """Cuts one task into units.
+
+    Args:
+        task: The task.
+        report: Receives what is counted as entries are read, until a unit takes it along.
+        ahead: Sends the requests.
+        growth: How large the next unit may be.
+    """
 
     def __init__(
         self, task: ScanTask, report: ReadReport, ahead: RangesAhead, growth: _Growth
@@ -243,7 +247,8 @@ class _Cutter:
             rows = min(max(taken.messages, 1), limits.max_rows)
             limits = replace(limits, first_rows=rows, first_bytes=limits.max_bytes)
         self._growth.grow()
-        return partial(_decoded, self._giver, taken.runs, limits, self._decryptor)
+        counted = self._tally.report.taken()
+        return partial(_decoded, self._giver, taken.runs, limits, self._decryptor, counted)
 
 
 class _Taken:
@@ -270,19 +275,25 @@ class _Taken:
 
 
 def _decoded(
-    giver: RowGiver, runs: Sequence[EntryRun], limits: BatchLimits, decryptor: PayloadDecryptor
+    giver: RowGiver,
+    runs: Sequence[EntryRun],
+    limits: BatchLimits,
+    decryptor: PayloadDecryptor,
+    counted: ReadReport,
 ) -> Done:
     options = giver.options
-    tally = tally_of(options, ReadReport())
+    tally = tally_of(options, counted)
     entries = map(_verified, runs) if options.compares_checksums else runs
     made: list[pa.RecordBatch] = []
+    error: PulsarOffloadError | None = None
     with _memory():
         found = MessageReader(entries, options.needs, tally, limits=limits, decryptor=decryptor)
         try:
             made.extend(giver.batches(found, tally))
-        except PulsarOffloadError as error:
-            return Done(made, tally.report, error)
-    return Done(made, tally.report)
+        except PulsarOffloadError as met:
+            error = met
+    counted.rows = 0
+    return Done(made, counted, error)
 
 
 def _verified(run: EntryRun) -> EntryRun:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import wait
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arrow_io import threads
 from arrow_io.errors import OptionError, StorageError, TruncatedObjectError
 from arrow_io.storage.location import Location
 from arrow_io.storage.range_stream import RangeStream
@@ -29,10 +30,14 @@ def _take(stream: RangeStream, position: int, length: int) -> bytes:
     return bytes(view[index : index + length])
 
 
+@pytest.fixture(autouse=True)
+def _threads_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_MOST_IDLE_S", 0.0)
+    monkeypatch.setattr(threads, "_threads", threads._Threads())
+
+
 def _prefetch_threads() -> list[threading.Thread]:
-    return [
-        thread for thread in threading.enumerate() if thread.name.startswith("pulsar-offload-range")
-    ]
+    return [thread for thread in threading.enumerate() if thread.name == threads._NAME]
 
 
 def _join_prefetch_threads() -> None:
@@ -217,7 +222,7 @@ class TestStream:
             for count, position in enumerate(range(0, 1000, 10), start=1):
                 stream.at(position, 10)
                 assert len(script.requests) == count
-            assert stream._ahead._executor is None
+            assert stream._ahead._requests is None
 
 
 class TestPrefetch:
@@ -281,13 +286,12 @@ class TestPrefetch:
         assert len(script.requests) == 23
 
     def test_one_connection_prefetches_nothing(self) -> None:
-        """Then each range is asked for when it is needed, by the consumer's thread."""
+        """Then each range is asked for when it is needed."""
         script = FaultScript({NAME: DATA})
 
         with RangeStream(self._reader(script, 1).span(0, 1000)) as stream:
             for position in range(0, 100, 10):
                 stream.at(position, 10)
-            assert stream._ahead._executor is None
         assert len(script.requests) == 10
 
     def test_what_may_not_be_needed_is_not_prefetched(self) -> None:
@@ -319,17 +323,15 @@ class TestPrefetch:
         assert max(script.requests) == (25, 35)
 
     def test_behind_the_last_range_nothing_is_prefetched(self) -> None:
-        """Two ranges are both asked for by the consumer: no thread begins for what is not there."""
+        """Two ranges are two requests: none is sent for what is not there."""
         script = FaultScript({NAME: DATA})
 
         with RangeStream(self._reader(script).span(0, 20)) as stream:
             for position in (0, 10):
                 stream.at(position, 10)
-            assert stream._ahead._executor is None
 
-    @pytest.mark.parametrize("leave", ["skip", "close"])
-    def test_what_waits_for_a_thread_is_never_sent_once_it_is_left(self, leave: str) -> None:
-        """Requests that have not begun are cancelled by a skip over them, and by closing."""
+    def test_what_waits_for_a_thread_is_never_sent_once_it_is_stopped(self) -> None:
+        """Whoever waits for it is told so, as soon as a thread comes to it."""
         released = threading.Event()
 
         def hang_ahead(data: bytes) -> bytes:
@@ -337,22 +339,19 @@ class TestPrefetch:
             return data
 
         script = FaultScript({NAME: DATA}, [hang_ahead] * 20)
-        stream = RangeStream(self._reader(script, 2).span(0, 1000))
-        for position in (0, 10, 500):
-            stream.at(position, 10)
-        script.wait_for_requests(5)
-        stream.at(700, 10)  # both threads are busy: (710, 720) has to wait
-        if leave == "skip":
-            stream.at(900, 10)
-            released.set()
-            stream.at(910, 10)  # a thread answers this one, after all that waited before it
-        stream.close()
-        released.set()
+        span = self._reader(script, 2).span(0, 1000)
+        with RangesAhead() as ahead, RangeStream(span, ahead) as stream:
+            for position in (0, 10, 500):
+                stream.at(position, 10)
+            script.wait_for_requests(5)
+            with ThreadPoolExecutor(1) as consumer:
+                waiting = consumer.submit(stream.at, 700, 10)  # both threads are busy
+                ahead.stop()
+                released.set()
+                assert isinstance(waiting.exception(30), CancelledError)
         _join_prefetch_threads()
 
-        assert sorted(script.requests)[4:6] == [(510, 520), (700, 710)]
-        behind = sorted(start for start, _ in script.requests if start > 700)
-        assert behind[:2] == ([900, 910] if leave == "skip" else [])
+        assert all(start < 700 for start, _ in script.requests)
 
     def test_ranges_under_way_that_are_skipped_are_dropped(self) -> None:
         """A skip over prefetched ranges goes on right where the consumer wants to."""
@@ -406,18 +405,6 @@ class TestPrefetch:
         _join_prefetch_threads()
 
         assert still_waiting
-
-    def test_threads_end_with_the_stream(self) -> None:
-        """No thread of a closed stream stays behind."""
-        script = FaultScript({NAME: DATA})
-        with RangeStream(self._reader(script).span(0, 1000)) as stream:
-            for position in range(0, 300, 10):
-                stream.at(position, 10)
-            threads = _prefetch_threads()
-            assert 1 <= len(threads) <= 8
-        _join_prefetch_threads()
-
-        assert not any(thread.is_alive() for thread in threads)
 
     def test_a_closed_stream_holds_nothing(self) -> None:
         """Neither what was read nor what was prefetched, though somebody keeps the stream."""

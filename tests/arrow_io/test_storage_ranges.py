@@ -155,10 +155,9 @@ class RangeReaderContract:
         assert reader.location.trace.counts == RequestCounts(range_requests=10, range_bytes=1000)
 
     def test_a_stream_of_one_range_is_one_request(self, reader: RangeReader) -> None:
-        """A consumer of a part that fits one range makes one request, and no thread."""
+        """A consumer of a part that fits one range makes one request."""
         with RangeStream(reader.span(430, 530)) as stream:
             assert _take(stream, 430, 100) == DATA[430:530]
-            assert stream._ahead._executor is None
         assert reader.location.trace.counts == RequestCounts(range_requests=1, range_bytes=100)
 
 

@@ -168,7 +168,8 @@ def test_stream_may_begin_further_on_than_planned(stores: list[SlowStore]) -> No
         ahead.next_range(begun)
         assert _all_of(reader.span(35, 100), ahead) == DATA[35:100]
 
-    assert store.flights.count == 10
+    # Those before it may have begun before they were left out.
+    assert 8 <= store.flights.count <= 10
 
 
 def test_blocking_stores_are_asked_for_nothing_ahead() -> None:

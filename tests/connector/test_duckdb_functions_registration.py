@@ -287,7 +287,6 @@ def test_errors_of_reading(con: duckdb.DuckDBPyConnection) -> None:
     assert "ledger 72, entry 0" in text
     assert text.count('File "') == 1
     assert one(con, COUNT) == ORDERS.message_count
-    assert not [t for t in threading.enumerate() if t.name.startswith("pulsar-offload")]
 
 
 def test_damage_is_an_error_or_a_warning() -> None:

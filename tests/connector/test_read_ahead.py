@@ -1,4 +1,4 @@
-"""What units give comes in order, errors in their place, and no thread outlives its reader."""
+"""What units give comes in order, errors in their place, and who has enough waits for nothing."""
 
 from __future__ import annotations
 
@@ -14,32 +14,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from connector.read_ahead import read_ahead
+from connector.read_ahead import most_units, read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_NAME = "pulsar-offload-read-ahead"
 _T = TypeVar("_T")
 
 
-def _ahead(units: Iterator[Callable[[], _T]], threads: int = 4) -> Generator[_T]:
-    items = read_ahead(units, threads=threads)
+def _ahead(
+    units: Iterator[Callable[[], _T]], threads: int = 4, stop: Callable[[], None] | None = None
+) -> Generator[_T]:
+    items = read_ahead(units, threads=threads, stop=stop)
     assert isinstance(items, Generator)
     return items
-
-
-def _threads() -> list[threading.Thread]:
-    return [each for each in threading.enumerate() if each.name.startswith(_NAME)]
-
-
-@pytest.fixture(autouse=True)
-def _no_thread_is_left() -> Iterator[None]:
-    gc.collect()
-    assert _threads() == []
-    yield
-    gc.collect()
-    assert _threads() == []
 
 
 class Units:
@@ -48,7 +36,7 @@ class Units:
     Attributes:
         given: Numbers of the units that were handed out, in order.
         done: Numbers of the units that were done.
-        closed_in: Name of the thread that closed them.
+        closed_in: The thread that closed them.
     """
 
     def __init__(self, count: int, broken: int | None = None) -> None:
@@ -56,7 +44,7 @@ class Units:
         self._broken = broken
         self.given: list[int] = []
         self.done: list[int] = []
-        self.closed_in: str | None = None
+        self.closed_in: threading.Thread | None = None
         self.changed = threading.Condition()
 
     def each(self) -> Iterator[Callable[[], int]]:
@@ -68,7 +56,9 @@ class Units:
                     self.changed.notify_all()
                 yield partial(self._do, number)
         finally:
-            self.closed_in = threading.current_thread().name
+            with self.changed:
+                self.closed_in = threading.current_thread()
+                self.changed.notify_all()
 
     def _do(self, number: int) -> int:
         if number == self._broken:
@@ -93,12 +83,12 @@ def test_items_come_in_order(count: int, threads: int) -> None:
 
 
 def test_nothing_begins_before_the_first_is_asked_for() -> None:
-    """Neither a unit nor a thread."""
+    """Not even the first unit is made."""
     units = Units(10)
 
     _ahead(units.each())
 
-    assert (units.given, _threads()) == ([], [])
+    assert units.given == []
 
 
 def test_first_unit_is_done_alone_and_then_ever_more_up_to_a_bound() -> None:
@@ -165,28 +155,66 @@ def test_errors_between_units_come_in_their_place(error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("taken", [1, 3, 1000])
-def test_closing_ends_the_threads_and_the_units(taken: int) -> None:
-    """A consumer that has enough closes the iterator; units are closed by who asked for them."""
+@pytest.mark.parametrize("way", ["close", "drop"])
+def test_units_are_closed_when_the_consumer_has_enough(taken: int, way: str) -> None:
+    """By who asked for them, in that thread; and few more have been asked for."""
     units = Units(1000)
     items = _ahead(units.each())
     for _ in range(taken):
         next(items)
-    assert _threads() != []
 
-    items.close()
-
-    assert _threads() == []
-    assert units.closed_in == _NAME
-
-
-def test_dropping_ends_the_threads() -> None:
-    """A consumer that forgets the iterator leaves no thread behind."""
-    items = _ahead(Units(1000).each())
-    next(items)
-
+    if way == "close":
+        items.close()
     del items
 
-    assert _threads() == []
+    units.wait_until(lambda: units.closed_in is not None)
+    assert units.closed_in is not threading.current_thread()
+    assert len(units.given) <= taken + most_units(4) + 1
+
+
+@pytest.mark.parametrize("where", ["made", "done"])
+@pytest.mark.parametrize("way", ["close", "drop", "cycle", "error"])
+def test_who_has_enough_waits_for_no_unit(way: str, where: str) -> None:
+    """However long one takes to be made or done; nothing more begins, and `stop` is called."""
+    gate, begun = threading.Event(), threading.Event()
+    asked: list[int] = []
+    stopped: list[bool] = []
+    ended = threading.Event()
+
+    def wait() -> int:
+        begun.set()
+        assert gate.wait(timeout=30)
+        return -1
+
+    def units() -> Iterator[Callable[[], int]]:
+        try:
+            for number in range(100):
+                asked.append(number)
+                if number == 2 and where == "made":
+                    wait()
+                yield wait if number == 2 else partial(int, number)
+        finally:
+            ended.set()
+
+    items = _ahead(units(), threads=2, stop=lambda: stopped.append(True))
+    assert [next(items), next(items)] == [0, 1]
+    assert begun.wait(timeout=30)
+    kept: list[object] = [items]
+    if way == "cycle":
+        kept.append(kept)
+    elif way == "close":
+        items.close()
+    elif way == "error":
+        with pytest.raises(ZeroDivisionError):
+            items.throw(ZeroDivisionError)
+    del items, kept
+    gc.collect()
+
+    assert stopped == [True]
+    assert asked == [0, 1, 2]
+    gate.set()
+    assert ended.wait(timeout=30)
+    assert asked == [0, 1, 2]
 
 
 def test_units_that_cannot_be_closed_are_fine() -> None:
@@ -197,13 +225,13 @@ def test_units_that_cannot_be_closed_are_fine() -> None:
     items.close()
 
 
-def test_interrupted_waiting_ends_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_waiting_ends_the_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the consumer waits leaves no thread that waits for room for ever."""
 
     class Interrupted(SimpleQueue[object]):
         def get(self, block: bool = True, timeout: float | None = None) -> object:  # noqa: FBT002
             item = super().get(block, timeout)
-            if len(units.done) > 1:
+            if len(units.done) > 1 and threading.current_thread() is threading.main_thread():
                 raise KeyboardInterrupt
             return item
 
@@ -215,7 +243,7 @@ def test_interrupted_waiting_ends_the_threads(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(KeyboardInterrupt):
         list(items)
 
-    assert _threads() == []
+    units.wait_until(lambda: units.closed_in is not None)
 
 
 def test_units_run_in_the_context_of_the_consumer() -> None:
@@ -234,7 +262,7 @@ def test_units_run_in_the_context_of_the_consumer() -> None:
 def test_threads_keep_no_program_from_ending() -> None:
     """A program that ends with a read half done does not wait for the rest of it."""
     program = """
-from connector.read_ahead import read_ahead
+from connector.read_ahead import most_units, read_ahead
 items = read_ahead((lambda: number for number in range(10**9)), threads=4)
 print(next(items), flush=True)
 """

@@ -19,10 +19,11 @@ from arrow_io.errors import ChecksumError, CorruptBlockError, PulsarOffloadError
 from arrow_io.memory import allocate
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.read_report import ReadReport, Unit
+from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
 from connector.scan import scan_units as cutting
-from connector.scan.execution import execute
+from connector.scan.execution import byte_spans, execute
 from connector.scan.scan_units import scan_units
 from tests.support.buckets import (
     TOPIC,
@@ -38,7 +39,7 @@ from tests.support.golden import GOLDEN, golden_topics
 from tests.support.golden_datasets import open_golden
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from connector import TopicDataset
     from connector.scan.scan_units import ScanUnit
@@ -80,19 +81,26 @@ def _result(
     return table, failure, {} if failure else _counts(report)
 
 
+def _units(tasks: Sequence[ScanTask]) -> Generator[ScanUnit, None, None]:
+    return scan_units(tasks, RangesAhead(byte_spans(tasks)))
+
+
+def _batches(units: Iterable[ScanUnit]) -> list[Sequence[pa.RecordBatch]]:
+    """Those of each unit that has any: the last one tells of what was lost behind the others."""
+    return [done.batches for unit in units if (done := unit()).batches]
+
+
 def _by_units(tasks: Sequence[ScanTask], chance: random.Random) -> Result:
     """The units are done in any order, those behind an error too."""
     failure = ""
     units: list[ScanUnit] = []
     report = ReadReport()
-    try:
-        units.extend(scan_units(tasks, report))
-    except PulsarOffloadError as error:
-        failure = repr(error)
+    units.extend(_units(tasks))
     done = {number: units[number]() for number in chance.sample(range(len(units)), len(units))}
     batches: list[pa.RecordBatch] = []
     for number in range(len(units)):
         report.add(done[number].report)
+        report.rows += sum(batch.num_rows for batch in done[number].batches)
         batches += done[number].batches
         if done[number].error is not None:
             failure = repr(done[number].error)
@@ -164,8 +172,8 @@ def test_first_unit_is_small_and_the_others_fill_record_batches() -> None:
         limits = replace(scan.options.limits, max_rows=1000, first_rows=10, max_bytes=1 << 20)
         scan = replace(scan, options=replace(scan.options, limits=limits))
 
-        units = scan_units(scan.plan(), ReadReport())
-        first, *others = [unit().batches for unit in units]
+        units = _units(scan.plan())
+        first, *others = _batches(units)
 
     assert next(iter(first)).num_rows == 10
     assert sum(batch.num_rows for batch in first) <= 40
@@ -183,10 +191,7 @@ def test_only_the_first_unit_of_all_is_small() -> None:
     )
     with memory_bucket(objects) as bucket:
         tasks = open_topic(bucket.url, TOPIC, value="raw", batch_rows=20).scan.plan(1)
-        rows = [
-            sum(batch.num_rows for batch in unit().batches)
-            for unit in scan_units(tasks, ReadReport())
-        ]
+        rows = [sum(batch.num_rows for batch in each) for each in _batches(_units(tasks))]
 
     assert len(tasks) == 2
     assert rows == [20, 20, 40, 80, 160, 80, 400]
@@ -228,7 +233,7 @@ def test_small_record_batches_are_no_small_units(smaller: dict[str, Any]) -> Non
         found: dict[str, list[Sequence[pa.RecordBatch]]] = {}
         for name, options in (("all", {}), ("smaller", smaller)):
             tasks = open_topic(bucket.url, TOPIC, value="raw", **options).scan.plan()
-            found[name] = [unit().batches for unit in scan_units(tasks, ReadReport())]
+            found[name] = _batches(_units(tasks))
 
     assert len(found["smaller"]) <= 12
     assert sum(batch.num_rows for batch in found["smaller"][0]) <= 20
@@ -264,7 +269,7 @@ def test_a_unit_has_as_many_bytes_as_a_record_batch(
         options: dict[str, Any] = {"range_bytes": 4000, "batch_bytes": 20_000}
         options |= {"columns": columns, "decryption_keys": pair.keys()}
         tasks = open_topic(bucket.url, TOPIC, value="raw", **options).scan.plan()
-        _, *others = [unit().batches for unit in scan_units(tasks, ReadReport())]
+        _, *others = _batches(_units(tasks))
         of_one_thread = [each.num_rows for task in tasks for each in execute(task, ReadReport())]
 
     rows = [batch.num_rows for batches in others for batch in batches]
@@ -280,7 +285,7 @@ def test_what_many_threads_make_is_memory_of_the_system(
     monkeypatch.setattr("os.cpu_count", lambda: cores)
     entry = encode_entry([Message(payload=bytes(80), partition_key="k")] * 10, batched=True)
     with memory_bucket(offload_ledger(object_name(1), [entry] * 400)) as bucket:
-        units = scan_units(open_topic(bucket.url, TOPIC, value="raw").scan.plan(), ReadReport())
+        units = _units(open_topic(bucket.url, TOPIC, value="raw").scan.plan())
         before = pa.system_memory_pool().bytes_allocated()
         made = [batch for unit in units for batch in unit().batches]
         taken = pa.system_memory_pool().bytes_allocated() - before
@@ -303,7 +308,7 @@ def test_other_memory_of_the_thread_is_not_the_systems(monkeypatch: pytest.Monke
     found = []
     with memory_bucket(offload_ledger(object_name(1), [entry] * 400)) as bucket:
         tasks = open_topic(bucket.url, TOPIC, value="raw", range_bytes=4000).scan.plan()
-        one, other = (scan_units(tasks, ReadReport()) for _ in range(2))
+        one, other = (_units(tasks) for _ in range(2))
         for step in (partial(next, one), partial(next, other), one.close, other.close):
             step()
             before = pool.bytes_allocated()
@@ -315,7 +320,7 @@ def test_other_memory_of_the_thread_is_not_the_systems(monkeypatch: pytest.Monke
 
 def test_no_tasks_are_no_units() -> None:
     """A topic without ledgers."""
-    assert list(scan_units([], ReadReport())) == []
+    assert _batches(_units([])) == []
 
 
 @given(
@@ -342,7 +347,7 @@ def test_units_hold_no_more_than_they_may(
         scan = replace(scan, options=replace(scan.options, limits=limits))
         most = replace(limits, max_rows=times * max_rows, max_bytes=times * max_bytes)
         with patch.object(cutting, "unit_limits", lambda _: most):
-            found = [unit().batches for unit in scan_units(scan.plan(), ReadReport())]
+            found = _batches(_units(scan.plan()))
 
     batches = [[batch["__entry_id__"].to_pylist() for batch in each] for each in found]
     assert all(len(batch) <= max_rows for each in batches for batch in each)
@@ -391,7 +396,7 @@ def test_first_rows_need_no_second_request() -> None:
         tasks = open_topic(
             bucket.url, TOPIC, value="raw", range_bytes=2500, trace=trace
         ).scan.plan()
-        with closing(scan_units(tasks, ReadReport())) as units:
+        with closing(_units(tasks)) as units:
             assert [batch.num_rows for batch in next(units)().batches] == [2]
             assert trace.counts.range_requests == 1
 
@@ -405,9 +410,13 @@ def test_what_stands_between_ranges_is_not_read_for_want_of_the_last_entry() -> 
         scan = open_topic(bucket.url, TOPIC, value="raw", **options).scan
         tasks = scan.where(pc.field("__ledger_id__") != 2).plan()
         report = ReadReport()
-        rows = [row for unit in scan_units(tasks, report) for row in unit().batches]
+        rows = 0
+        for unit in _units(tasks):
+            done = unit()
+            rows += sum(batch.num_rows for batch in done.batches)
+            report.add(done.report)
 
-    assert sum(batch.num_rows for batch in rows) == 6
+    assert rows == 6
     assert report.lost == {(Unit.ENTRY, "MissingEntriesError"): 2}
     assert trace.counts.range_requests < 12
 

@@ -1,0 +1,135 @@
+"""Threads that keep no program from ending, and are used again.
+
+A thread that waits for a store cannot be stopped. So nobody waits for it who need not: it ends by
+itself, and the interpreter ends without it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Result = TypeVar("_Result")
+
+_NAME: Final = "pulsar-offload"
+_MOST_IDLE_S: Final = 10.0
+"""After so long without a call a thread ends."""
+
+
+def in_thread(call: Callable[[], _Result]) -> Future[_Result]:
+    """Have a thread call something, at once, in a copy of the context."""
+    return _threads.run(partial(copy_context().run, call))
+
+
+class SideBySide:
+    """Calls in threads, in order, of which so many are under way at a time.
+
+    Args:
+        most: So many.
+
+    Attributes:
+        is_stopped: Whether no call begins any more.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self.is_stopped = False
+
+    def submit(self, call: Callable[[], _Result]) -> Future[_Result]:
+        """Have a thread call something when it is its turn, in a copy of the context.
+
+        The result may be cancelled until then.
+        """
+        result: Future[_Result] = Future()
+        self._calls.put((partial(copy_context().run, call), result))
+        with self._lock:
+            is_busy = self._under_way == self._most
+            self._under_way += not is_busy
+        if not is_busy:
+            in_thread(self._work)
+        return result
+
+    def stop(self) -> None:
+        """Begin no call any more; those that did not begin are cancelled.
+
+        Waits for nothing, so it may be called wherever Python collects garbage.
+        """
+        self.is_stopped = True
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                try:
+                    call, result = self._calls.get_nowait()
+                except Empty:
+                    self._under_way -= 1
+                    return
+            if self.is_stopped:
+                result.cancel()
+            _answer(call, result)
+            # What was read is not kept until the next call.
+            del call, result
+
+
+def _answer(call: Callable[[], _Result], result: Future[_Result]) -> None:
+    if not result.set_running_or_notify_cancel():
+        return
+    try:
+        result.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+        result.set_exception(error)
+    finally:
+        # The error keeps this frame, which would keep the error and all that the call is about.
+        del call, result
+
+
+class _Threads:
+    """Threads that each take the next call when they are done with one."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+
+    def run(self, call: Callable[[], _Result]) -> Future[_Result]:
+        """Have a thread call something."""
+        result: Future[_Result] = Future()
+        self._calls.put((call, result))
+        if not self._idle.acquire(blocking=False):
+            threading.Thread(target=self._work, name=_NAME, daemon=True).start()
+        return result
+
+    def _work(self) -> None:
+        while True:
+            try:
+                call, result = self._calls.get(timeout=_MOST_IDLE_S)
+            except Empty:
+                # Unless somebody counts on this thread by now.
+                if self._idle.acquire(blocking=False):
+                    return
+                continue
+            _answer(call, result)
+            del call, result
+            self._idle.release()
+
+
+_threads = _Threads()
+
+
+def _forget_threads() -> None:
+    global _threads  # noqa: PLW0603 - there is one of them in a process
+    _threads = _Threads()
+
+
+# None of them followed into the child.
+os.register_at_fork(after_in_child=_forget_threads)
