@@ -50,6 +50,7 @@ cdef class Arena:
     cdef void _zero(self, Py_ssize_t node, long long k) noexcept nogil
     cdef bint _put(self, Py_ssize_t node, long long value) noexcept nogil
     cdef bint _put_double(self, Py_ssize_t node, double value, Py_ssize_t offset) noexcept nogil
+    cdef bint _is_tie(self, Py_ssize_t node, double value) noexcept nogil
     cdef bint _put_int128(self, Py_ssize_t node, unsigned long long high, unsigned long long low) noexcept nogil
     cdef bint _add_bytes(self, Py_ssize_t node, const unsigned char* source, Py_ssize_t start, long long length) noexcept nogil
     cdef bint _add_byte(self, Py_ssize_t node, long long byte) noexcept nogil

@@ -463,6 +463,25 @@ class Arena:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
+    def _is_tie(self, node: cython.Py_ssize_t, value: cython.double) -> cython.bint:
+        """Whether a node has floats of four bytes, and this is the middle of two of them.
+
+        If the number was rounded to it, to round it once more may give the wrong one of the two.
+        """
+        error: cython.double
+        if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] != tables.INT32:
+            return False
+        # The first bytes of the arena serve to see the nearest float.
+        self.f32[0] = value
+        error = value - self.f32[0]
+        value += error
+        self.f32[0] = value
+        return error != 0 and self.f32[0] == value
+
+    @cython.final
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
     def _put_int128(
         self, node: cython.Py_ssize_t, high: cython.ulonglong, low: cython.ulonglong
     ) -> cython.bint:

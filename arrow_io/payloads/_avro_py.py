@@ -19,6 +19,7 @@ else:
 
 _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
+_MAX_EXACT = cython.declare(cython.longlong, 1 << 53)
 
 
 @cython.final
@@ -254,7 +255,14 @@ class Shredder(Arena):
             i = self._long(i, stop)
             if i < 0:
                 return self._blame(node)
-            value = self.number
+            k = self.number
+            if (k > _MAX_EXACT or k < -_MAX_EXACT) and (
+                self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.INT32
+            ):
+                # A double that is odd if it is not exact is no middle of two floats, so that only
+                # the float is rounded.
+                k = ((k >> 11) | ((k & 0x7FF) != 0)) * 2048
+            value = k
             return i if self._put_double(node, value, before) else -1
         if opcode == tables.AVRO_MEMBER:
             i = self._avro(a, i, stop, depth)

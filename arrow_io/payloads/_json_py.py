@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from math import inf, nextafter
+
 try:
     import cython
 except ImportError:
@@ -92,7 +95,7 @@ class Shredder(Arena):
         elif opcode == tables.JSON_FLOAT:
             behind = self._json_point(i, stop)
             if behind >= 0:
-                return behind if self._put_number(node, self.value, i) else -1
+                return behind if self._put_number(node, self.value, i, behind) else -1
         elif opcode == tables.JSON_RECORD and self.p[i] == 0x7B:
             return self._json_record(at, i + 1, stop)
         return self._json_other(at, i, stop)
@@ -490,7 +493,42 @@ class Shredder(Arena):
                 value = float(bytes(self.p[start:i]))
             if value - value != 0:
                 return self._fail(tables.OUT_OF_RANGE, node, start)
-        return i if self._put_double(node, value, start) else -1
+        return i if self._put_rounded(node, value, start, i) else -1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _put_rounded(
+        self,
+        node: cython.Py_ssize_t,
+        value: cython.double,
+        start: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """As `_put_double`, of the double nearest to the number that stands at `[start, stop)`."""
+        if self._is_tie(node, value) and not self._is_number(node, value, start, stop):
+            with cython.gil:
+                value = _beside_tie(value, bytes(self.p[start:stop]))
+        return self._put_double(node, value, start)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _is_number(
+        self,
+        node: cython.Py_ssize_t,
+        tie: cython.double,
+        start: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+    ) -> cython.bint:
+        """Whether the number at `[start, stop)` is the middle of two floats, as far as is cheap."""
+        mantissa: cython.double
+        self._json_number(node, start, stop)
+        if self.is_cut or self.mantissa > _MAX_EXACT or not (-12 <= self.exponent <= 0):
+            return False
+        # The 25 bits of such a middle, times the 28 of 5¹² at most, are exact.
+        mantissa = self.mantissa
+        return tie * self.powers[-self.exponent] == (-mantissa if self.negative else mantissa)
 
     @cython.cfunc
     @cython.nogil
@@ -1169,18 +1207,31 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _put_number(
-        self, node: cython.Py_ssize_t, value: cython.double, offset: cython.Py_ssize_t
+        self,
+        node: cython.Py_ssize_t,
+        value: cython.double,
+        start: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
     ) -> cython.bint:
-        """As `_put_double`."""
+        """As `_put_rounded`."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         k: cython.longlong
         if self.nodes[at + tables.STORAGE] != tables.INT64:
-            return self._put_double(node, value, offset)
+            return self._put_rounded(node, value, start, stop)
         k = self._place(node)
         if k < 0:
             return False
         self.f64[self.nodes[at + tables.DATA] + k] = value
         return True
+
+
+def _beside_tie(tie: float, text: bytes) -> float:
+    """The middle of two floats if a number is just that, else the double next to it on its side."""
+    number = Decimal(text.decode())
+    exact = Decimal.from_float(tie)  # noqa: FURB164 - a context may forbid `Decimal(tie)`
+    if number == exact:
+        return tie
+    return nextafter(tie, inf if number > exact else -inf)
 
 
 # ----------------------------------------------------------------------------
