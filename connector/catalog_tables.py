@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from arrow_io.format.index_block import CLUSTER_NAME_KEY
 from arrow_io.wording import counted
 from connector.catalog.segment_copies import SegmentedCopy
 from connector.pulsar_time import time_of
+from connector.read_warnings import warn_of_read
 from connector.statistics.data_objects import DataObjects
 from connector.statistics.segments import SEGMENT_SCHEMA
 from connector.statistics.store import UNUSABLE, open_statistics
@@ -242,7 +242,7 @@ def segments_table(
         except UNUSABLE as error:
             problems.append(str(error))
     for problem in problems:
-        warnings.warn(problem, UnusedStatisticsWarning, stacklevel=2)
+        warn_of_read(problem, UnusedStatisticsWarning)
     order = ("topic", "ledger_id", "first_entry_id")
     return pa.concat_tables(tables).sort_by([(name, "ascending") for name in order])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections import deque
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ import pyarrow as pa
 from arrow_io.errors import UnusedStatisticsWarning
 from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
+from connector.read_warnings import warn_of_read
 from connector.scan.execution import count, execute, tell
 from connector.scan.scan_units import rows_ahead
 from connector.scan.topic_read import EntryRange
@@ -144,7 +144,7 @@ class TopicScanner:
         """The report of a read that begins: what was lost before, and what statistics spare."""
         skipped = scan.skipped()
         for problem in skipped.problems:
-            warnings.warn(problem, UnusedStatisticsWarning, stacklevel=3)
+            warn_of_read(problem, UnusedStatisticsWarning)
         report = TopicReport(
             skipped_segments=skipped.segments,
             skipped_bytes=skipped.bytes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -26,6 +25,7 @@ from connector.live.opening import live_tails, partitions_of_brokers
 from connector.message_ids import MessageId
 from connector.options.topic_request import TopicRequest, check_with_catalog
 from connector.pulsar_time import duration
+from connector.read_warnings import warn_of_read
 from connector.scan.read_options import ReadOptions, most_rows
 from connector.scan.topic_scan import Scan
 from connector.statistics.store import open_statistics
@@ -372,11 +372,10 @@ def _tell_undecoded(schema: TopicSchema | None, name: str) -> None:
         if schema is None
         else "a PROTOBUF schema does not say how to read its payloads, a descriptor set does"
     )
-    warnings.warn(
+    warn_of_read(
         f"values are given as bytes, in {name}: {reason}; give {option_name('schema')} for typed"
         f" columns, or {option_name('value', 'raw')} for bytes",
         UndecodedValuesWarning,
-        stacklevel=4,
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Self
 
 from arrow_io.errors import PulsarOffloadError, UnusedStatisticsWarning
+from connector.read_warnings import warn_of_read
 from connector.statistics.analysis import unknown_ledgers
 from connector.statistics.segment_writer import SegmentWriter
 
@@ -110,7 +110,7 @@ class CopyAnalysis:
         except PulsarOffloadError as error:
             self._has_failed = True
             message = f"statistics of what was copied are not written: {error}"
-            warnings.warn(message, UnusedStatisticsWarning, stacklevel=2)
+            warn_of_read(message, UnusedStatisticsWarning)
 
 
 def _is_as_long(ledger: Ledger, parts: Iterable[LedgerPart]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.tally import Tally
+from connector.read_warnings import warn_of_read
 from connector.scan.entry_stream import EntryStream
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def count(tasks: Sequence[ScanTask], report: ReadReport) -> int:
 def tell(report: ReadReport, topic: str) -> None:
     """Warn of what a read had to leave out, if it did."""
     for notice in report.notices():
-        warnings.warn(f"{topic}: {notice}", IncompleteReadWarning, stacklevel=3)
+        warn_of_read(f"{topic}: {notice}", IncompleteReadWarning)
 
 
 def byte_spans(tasks: Iterable[ScanTask]) -> Iterator[ByteSpan]:
