@@ -155,18 +155,15 @@ def _written_at_other_times(topic: TopicLedgers, asked: Asked, slack: timedelta)
         slack: How much earlier or later they may have been published.
     """
     slack_ms = min(slack // timedelta(milliseconds=1), layout.MAX_MILLISECONDS // 2)
-    # Two brokers may have written it, whose clocks are not the same.
     times = [
-        (
-            each.ledger_id,
-            1000 * (min(created, closed) - slack_ms),
-            1000 * (max(created, closed) + slack_ms),
-        )
+        (each.ledger_id, 1000 * (created - slack_ms), 1000 * (closed + slack_ms))
         for each in topic.states
         if each.copy is not None and each.copy.ledger is not None and each.info is not None
         if (metadata := each.copy.ledger.ledger_metadata) is not None
         if (created := metadata.ctime_ms) is not None
         if (closed := each.info.timestamp_ms) is not None
+        # Between two clocks, one of which has it closed before it was created, anything may lie.
+        if created <= closed
         if abs(created) < layout.MAX_MILLISECONDS // 2 > abs(closed)
     ]
     if not times:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import tempfile
-import time
 from array import array
 from dataclasses import dataclass, replace
 from tempfile import SpooledTemporaryFile
@@ -65,13 +64,16 @@ class LedgerStager:
         self.warnings: list[str] = []
         """What went wrong, yet does no harm, each once."""
 
-    def stage(self, spool: EntrySpool, managed_ledger: str, *, closed_ms: int) -> StagedLedger:
+    def stage(
+        self, spool: EntrySpool, managed_ledger: str, *, created_ms: int, closed_ms: int
+    ) -> StagedLedger:
         """Stage a ledger.
 
         Args:
             spool: Its entries, at least one.
             managed_ledger: Name of the managed ledger.
-            closed_ms: When it counts as closed, ms since the epoch.
+            created_ms: When it counts as created, ms since the epoch.
+            closed_ms: When it counts as closed, likewise.
 
         Raises:
             OptionError: Its id is taken.
@@ -79,10 +81,10 @@ class LedgerStager:
             StorageError: The store refused, or went on failing; or the temporary file cannot be
                 read.
         """
-        ledger_id, now_ms = self._ids.next_id(), time.time_ns() // 1_000_000
+        ledger_id = self._ids.next_id()
         uuid = ledger_uuid(self._mark)
         metadata = new_ledger_metadata(
-            spool.lengths_bytes, managed_ledger=managed_ledger, ctime_ms=now_ms
+            spool.lengths_bytes, managed_ledger=managed_ledger, ctime_ms=created_ms
         )
         # Before it is written, lest an interrupt fall between the two; nothing there is no error.
         self._staged.append((ledger_id, uuid))
@@ -133,7 +135,7 @@ class LedgerFiller:
         self._managed_ledger = managed_ledger
         self._limits = limits
         self._spool = EntrySpool(limits.in_memory_bytes)
-        self._closed_ms = _EARLIEST_MS
+        self._published_ms: tuple[int, int] | None = None
         self.ledgers: list[StagedLedger] = []
         """The ledgers that were staged, in order."""
 
@@ -142,26 +144,32 @@ class LedgerFiller:
 
         Args:
             entry: Its bytes.
-            publish_time_ms: When its messages were published. A ledger counts as closed at the
-                greatest of these: a broker that seeks a time stops at the first ledger that was
-                closed behind it (PersistentMessageFinder), and its retention counts from there.
+            publish_time_ms: When its messages were published. A ledger counts as created at the
+                least of these, and as closed at the greatest: a broker that seeks a time stops at
+                the first ledger that was closed behind it (PersistentMessageFinder), and its
+                retention counts from there.
         """
         spool, limits = self._spool, self._limits
         is_full = len(spool) >= limits.entries or spool.size_bytes + len(entry) > limits.size_bytes
         if is_full and len(spool):
             self.close_ledger()
         self._spool.add(entry)
-        self._closed_ms = max(self._closed_ms, publish_time_ms)
+        least, greatest = self._published_ms or (publish_time_ms, publish_time_ms)
+        self._published_ms = min(least, publish_time_ms), max(greatest, publish_time_ms)
 
     def close_ledger(self) -> None:
         """Stage what is kept aside, if there is any; errors are those of `LedgerStager.stage`."""
-        if len(self._spool):
+        if self._published_ms is not None:
+            created_ms, closed_ms = self._published_ms
             ledger = self._stager.stage(
-                self._spool, self._managed_ledger, closed_ms=self._closed_ms
+                self._spool,
+                self._managed_ledger,
+                created_ms=created_ms,
+                closed_ms=max(_EARLIEST_MS, closed_ms),
             )
             self.ledgers.append(ledger)
             self._spool.clear()
-            self._closed_ms = _EARLIEST_MS
+            self._published_ms = None
 
     def __enter__(self) -> Self:
         return self

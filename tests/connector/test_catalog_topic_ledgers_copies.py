@@ -296,6 +296,26 @@ def test_salvaging_takes_a_copy_that_nothing_speaks_against(
     assert _topic(_info(UUID(int=1)), copy).substitutes == (copy.ledger,)
 
 
+def test_ledgers_that_were_written_without_a_broker_do_not_tell_the_order_of_times() -> None:
+    """They have the times of their messages, which may be older than any, or still to come."""
+    lost, copy = _info(UUID(int=1)), under(golden()[_COPY], UUID(int=9))
+    for place, time_ms in ((0, 10**13), (-1, 1)):
+        written = golden()[place]
+        there = [changed(_without_bookies(written), ctime_ms=time_ms), copy, *golden()[1:_COPY]]
+        there += golden()[_COPY + 1 : -1]
+        infos = tuple(
+            lost
+            if each.name.ledger_id == _ID
+            else replace(told(each), timestamp_ms=time_ms)
+            if each is written
+            else told(each)
+            for each in golden()
+        )
+        topic = from_metadata(TopicMetadata(topic=TOPIC, ledgers=infos), there, lambda _: None)
+
+        assert topic.substitutes == (copy.ledger,)
+
+
 def test_a_ledger_was_not_created_after_it_was_closed() -> None:
     """Which the metadata tells of the only ledger of a topic, but for a minute between clocks."""
     info = _info(UUID(int=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,11 +10,16 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
-from connector import open_topic
+from connector import open_topic, write_messages
+from connector.catalog.ledger_origin import ledger_metadata_of
+from tests.support.buckets import TOPIC, MemoryBucket
 
 if TYPE_CHECKING:
+    from connector.catalog.topic_ledgers import TopicLedger
     from connector.dataset import TopicDataset
 
 _GOLDEN: Final = "tests/data/golden/pulsar-4.0.7"
@@ -69,6 +75,44 @@ def test_slack_widens_the_time_of_a_ledger() -> None:
     assert _read_ledgers(_opened(clock_slack="1h", start=late)) == set()
     for slack in ("3h", "3w", "999999999s", "1000w"):
         assert _read_ledgers(_opened(clock_slack=slack, start=late)) != set()
+
+
+def _closed_early(state: TopicLedger) -> TopicLedger:
+    """The ledger as if the clock of the broker that closed it were an hour behind."""
+    metadata = None if state.copy is None else ledger_metadata_of(state.copy)
+    if metadata is None or metadata.ctime_ms is None or state.info is None:
+        return state
+    return replace(state, info=replace(state.info, timestamp_ms=metadata.ctime_ms - 3_600_000))
+
+
+def test_a_ledger_that_was_closed_before_it_was_created_is_read() -> None:
+    """Two clocks are not to be trusted, so its times prove nothing."""
+    scan = _opened(clock_slack="1s", start=_middle().as_py() + timedelta(days=1)).scan
+    [topic] = scan.topics
+    doubtful = replace(topic, states=tuple(map(_closed_early, topic.states)))
+
+    assert not [read for read in scan.reads() if read.ranges]
+    assert [read for read in replace(scan, topics=(doubtful,)).reads() if read.ranges]
+
+
+@given(times_s=st.lists(st.integers(0, 4_000_000_000), min_size=1, max_size=8), at=st.integers(0))
+def test_ledgers_that_were_written_without_a_broker_have_the_times_of_their_messages(
+    times_s: list[int], at: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever those are, past or to come, the shortest slack costs no row."""
+    bucket, metadata = MemoryBucket(), tmp_path_factory.mktemp("metadata")
+    times = pa.array(times_s, pa.int64()).cast(pa.timestamp("s")).cast(pa.timestamp("us", "UTC"))
+    rows = pa.table({"__value__": [b""] * len(times), "__publish_time__": times})
+    write_messages(bucket.url, TOPIC, rows, metadata_folder=metadata, ledger_entries=2)
+    middle = times[at % len(times)].cast(pa.timestamp("ms", "UTC"))
+
+    def count(filter_: pc.Expression, slack: str | None) -> int:
+        options: Any = {"metadata": metadata, "value": "raw", "clock_slack": slack}
+        return open_topic(bucket.url, TOPIC, **options).count_rows(filter=filter_)
+
+    for filter_ in (_time < middle, _time == middle, _time > middle):
+        assert count(filter_, "1s") == count(filter_, None)
+    bucket.drop()
 
 
 def test_without_metadata_nothing_is_spared() -> None:
