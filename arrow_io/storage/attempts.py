@@ -22,6 +22,8 @@ class Attempts:
     """Whether there may be more than one."""
     count: int = 0
     """How many there were."""
+    failure_count: int = 0
+    """How many of them failed in a way whose number the policy bounds."""
     sent_requests: int = 0
     """How many requests that were, with all that libraries sent again; 0 if it is not known."""
     last_status: int | None = None
@@ -49,17 +51,17 @@ class Attempts:
 
         Example:
             >>> from arrow_io.storage.failures import RetryPolicy
-            >>> Attempts(RetryPolicy(), count=5).advice()
+            >>> Attempts(RetryPolicy(), count=5, failure_count=5).advice()
             '; the storage option request_attempts, now 5, allows more attempts'
         """
-        if self.is_late or (self.can_repeat and self.count < self.retry.attempts):
+        if self.is_late or (self.can_repeat and self.failure_count < self.retry.most_failures):
             return (
                 f"; the storage option {DEADLINE_OPTION}, now {self.retry.deadline_s:g},"
                 " allows more time"
             )
         if self.can_repeat:
             return (
-                f"; the storage option {ATTEMPTS_OPTION}, now {self.retry.attempts},"
+                f"; the storage option {ATTEMPTS_OPTION}, now {self.retry.most_failures},"
                 " allows more attempts"
             )
         return ""

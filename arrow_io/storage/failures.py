@@ -24,7 +24,7 @@ no credentials, unusable bucket name        botocore `BotoCoreError`; **not** an
 from __future__ import annotations
 
 import errno
-import itertools
+import random
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -83,8 +83,23 @@ RANGE_NOT_SATISFIABLE: Final = 416
 """HTTP status of an object that ends before the range that was asked for."""
 PRECONDITION_FAILED: Final = 412
 """HTTP status of an object that is not of the version that a request is for."""
+DEFAULT_ATTEMPTS: Final = 5
 _HTTP_SERVER_ERRORS = 500
-_HTTP_TRANSIENT_CLIENT_ERRORS = (408, 429)
+_HTTP_REQUEST_TIMEOUT = 408
+_HTTP_TRY_LATER = frozenset({429, 503})
+_TRY_LATER_CODES = frozenset(
+    {
+        "BandwidthLimitExceeded",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+        "TooManyRequestsException",
+    }
+)
+"""Codes with which stores that speak S3 say it, some of them with another status."""
 
 
 def storage_errors() -> tuple[type[Exception], ...]:
@@ -113,10 +128,17 @@ def is_transient(error: BaseException) -> bool:
         return True
     if isinstance(error, tuple(_loaded_classes(_TRANSIENT_LIBRARY_ERRORS))):
         return True
+    if says_try_later(error):
+        return True
     status = http_status(error)
     if status is not None:
-        return status >= _HTTP_SERVER_ERRORS or status in _HTTP_TRANSIENT_CLIENT_ERRORS
+        return status >= _HTTP_SERVER_ERRORS or status == _HTTP_REQUEST_TIMEOUT
     return isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNOS
+
+
+def says_try_later(error: BaseException) -> bool:
+    """Whether the store answered that it is asked for too much now, and nothing is wrong."""
+    return http_status(error) in _HTTP_TRY_LATER or s3_error_code(error) in _TRY_LATER_CODES
 
 
 def http_status(error: BaseException) -> int | None:
@@ -142,6 +164,11 @@ def _s3_response(error: BaseException) -> Mapping[str, Mapping[str, object]]:
     return {}
 
 
+def _any_share(longest_s: float) -> float:
+    """A time between nothing and so many seconds."""
+    return random.uniform(0, longest_s)  # noqa: S311 - it is no secret
+
+
 class RequestGivenUpError(ConnectionAbortedError):
     """A request whose time was over before it was answered."""
 
@@ -150,12 +177,17 @@ class RequestGivenUpError(ConnectionAbortedError):
 class RetryPolicy:
     """How often and after which pauses a request that failed is sent again, and for how long.
 
+    An answer that says to try later is no failure of the store: it is waited for until the
+    deadline, unless `attempts` is given. Pauses after such an answer are random, so that requests
+    that were refused together do not come back together.
+
     Libraries send some requests again by themselves (botocore up to five times, s3fs each of those
     up to five times): `attempts` counts none of that, `deadline_s` bounds it all.
     """
 
-    attempts: int = 5
-    """Greatest number of times that a request is sent, the first time included; at least 1."""
+    attempts: int | None = None
+    """Greatest number of times that a request is sent, the first time included; at least 1. None:
+    5, without those that were answered by "try later"."""
     first_delay_s: float = 0.1
     """Pause before the second attempt, in seconds; doubled before each further one."""
     max_delay_s: float = 5.0
@@ -169,6 +201,17 @@ class RetryPolicy:
     """What waits for a number of seconds."""
     clock: Callable[[], float] = time.monotonic
     """A clock, in seconds from any beginning."""
+    jitter: Callable[[float], float] = _any_share
+    """Makes, of the longest pause after "try later", the one that is kept; both in seconds."""
+
+    @property
+    def most_failures(self) -> int:
+        """How many failures that count end a request."""
+        return DEFAULT_ATTEMPTS if self.attempts is None else self.attempts
+
+    def counts(self, error: BaseException) -> bool:
+        """Whether a failure is one of those whose number is bounded."""
+        return self.attempts is not None or not says_try_later(error)
 
     def call(self, request: Callable[[], _Result]) -> _Result:
         """Send a request, and send it again as long as it fails in a way that may pass.
@@ -203,7 +246,8 @@ class RetryPolicy:
         stop = self.clock() + self.deadline_s + body_s
         delay_s = self.first_delay_s
         failure: Exception | None = None
-        for attempt in itertools.count(1):
+        failure_count = 0
+        while True:
             try:
                 return request(stop - self.clock() - body_s)
             except storage_errors() as error:
@@ -211,12 +255,14 @@ class RetryPolicy:
                     raise
                 if failure is None or not isinstance(error, RequestGivenUpError):
                     failure = error
-            pause_s = min(delay_s, self.max_delay_s)
-            if attempt >= self.attempts or self.clock() + pause_s >= stop:
+                failure_count += self.counts(error)
+                pause_s = min(delay_s, self.max_delay_s)
+                if says_try_later(error):
+                    pause_s = self.jitter(pause_s)
+            if failure_count >= self.most_failures or self.clock() + pause_s >= stop:
                 raise failure
             self.sleep(pause_s)
             delay_s *= 2
-        raise AssertionError
 
     def is_too_late(self, begun: float, received_bytes: int) -> bool:
         """Whether what began at a time of `clock` has brought too few bytes until now."""

@@ -145,13 +145,13 @@ class _Clients:
     @cached_property
     def pages(self) -> Any:  # noqa: ANN401 - one of three classes
         """Sends each page of a listing again, and gives it up, by itself."""
-        return self._client({"timeout": self._deadline}, self._retry.attempts - 1)
+        return self._client({"timeout": self._deadline}, self._retry.most_failures - 1)
 
     @cached_property
     def parts(self) -> Any:  # noqa: ANN401 - one of three classes
         """Sends each part of an upload again, and gives it up, by itself."""
         body = timedelta(seconds=PART_BYTES / self._retry.least_bytes_per_s)
-        return self._client({"timeout": self._deadline + body}, self._retry.attempts - 1)
+        return self._client({"timeout": self._deadline + body}, self._retry.most_failures - 1)
 
     def _client(self, limits: Mapping[str, timedelta], retries: int = 0) -> Any:  # noqa: ANN401 - as above
         options = {

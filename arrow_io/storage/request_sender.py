@@ -80,8 +80,9 @@ class RequestSender:
             attempts.count += 1
             try:
                 return send(store.within(seconds, self._retry.least_bytes_per_s, attempts))
-            except RequestGivenUpError:
-                attempts.is_late = True
+            except storage_errors() as error:
+                attempts.is_late = isinstance(error, RequestGivenUpError)
+                attempts.failure_count += self._retry.counts(error)
                 raise
 
         try:

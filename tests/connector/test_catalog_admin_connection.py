@@ -24,6 +24,7 @@ from tests.support.admin_server import (
     Certificates,
     running_admin_server,
 )
+from tests.support.faulty_storage import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ def _dripping(beginning: bytes, permits: threading.Semaphore) -> Iterator[str]:
 def _connection(url: str, **options: object) -> tuple[AdminConnection, list[float]]:
     """A connection, and the pauses that it makes, which take no time."""
     pauses_s: list[float] = []
-    retry = RetryPolicy(attempts=3, sleep=pauses_s.append)
+    retry = RetryPolicy(attempts=3, sleep=pauses_s.append, jitter=whole)
     return AdminConnection(url, parse_options(options), retry), pauses_s
 
 

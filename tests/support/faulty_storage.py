@@ -54,6 +54,11 @@ def instead(data: bytes) -> Fault:
     return lambda _data: data
 
 
+def whole(longest_s: float) -> float:
+    """Pause as long as may be, for tests that say how long that is."""
+    return longest_s
+
+
 class FaultScript:
     """Objects, and what goes wrong in the requests for ranges of them, in their order.
 
@@ -72,7 +77,7 @@ class FaultScript:
     def location(self, *, is_async: bool = False, attempts: int = 5, **options: object) -> Location:
         """The folder with the objects; pauses between attempts are noted in `pauses_s`, no more."""
         protocol = "faulty-async" if is_async else "faulty"
-        retry = RetryPolicy(attempts=attempts, sleep=self.pauses_s.append)
+        retry = RetryPolicy(attempts=attempts, sleep=self.pauses_s.append, jitter=whole)
         return Location(f"{protocol}://folder", {"script": self, **options}, retry)
 
     def answer(self, path: str, start: int, stop: int) -> bytes:
@@ -223,7 +228,7 @@ class FakeS3:
 
     def location(self, *, attempts: int = 5) -> Location:
         """The bucket; pauses between attempts are noted in `pauses_s`, not made."""
-        retry = RetryPolicy(attempts=attempts, sleep=self.pauses_s.append)
+        retry = RetryPolicy(attempts=attempts, sleep=self.pauses_s.append, jitter=whole)
         return Location("fake-s3://bucket", {"store": self}, retry)
 
 

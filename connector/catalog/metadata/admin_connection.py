@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from arrow_io.errors import FormatError, OptionError, StorageError
-from arrow_io.storage.failures import RetryPolicy, http_status, is_transient
+from arrow_io.storage.failures import DEFAULT_ATTEMPTS, RetryPolicy, http_status, is_transient
 from arrow_io.storage.hidden import HiddenText
 from arrow_io.storage.redaction import redacted, redacted_urls
 from arrow_io.wording import counted
@@ -113,7 +113,7 @@ class AdminConnection:
     ) -> None:
         self.url = redacted_urls(url.rstrip("/"))
         self.options = options
-        self._retry = retry or RetryPolicy()
+        self._retry = retry or RetryPolicy(attempts=DEFAULT_ATTEMPTS)
         self._clock = clock
         self._received_values = 0
         self._lock = threading.Lock()
@@ -248,7 +248,7 @@ class AdminConnection:
     def _failure(self, path: str, error: Exception, token: str | None) -> str:
         what = f"request to {self.url}{path} failed"
         if is_transient(error):
-            what = f"{what}, after {counted(self._retry.attempts, 'attempt')}"
+            what = f"{what}, after {counted(self._retry.most_failures, 'attempt')}"
         message = f"{what}: {type(error).__name__}: {error}"
         if isinstance(error, _StatusError):
             message = f"{what}: {error}"
