@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, TypeVar
 
 from arrow_io.errors import ObjectChangedError
@@ -20,11 +22,14 @@ class ServedVersions:
 
     Some stores list another ETag than they serve, for instance that of encrypted objects. If an
     object seems to be of another version, a new listing and a HEAD show whether it was replaced.
+    Of several threads that need to know it of one object, the first asks.
     """
 
     def __init__(self) -> None:
         self._served: dict[tuple[str, ObjectVersion], ObjectVersion] = {}
         self._relisted: dict[str, ObjectVersion | None] = {}
+        # By process too: a forked child has none of the threads that will answer.
+        self._asked: dict[tuple[int, str, ObjectVersion], Future[ObjectVersion | None]] = {}
 
     def forget_listings(self) -> None:
         """Forget what was listed until now: it no longer shows that an object was replaced."""
@@ -60,11 +65,43 @@ class ServedVersions:
             served = self._served_version(name, version, relist, head)
             if served is None:
                 raise
-        result = read(served)
-        self._served[name, version] = served
-        return result
+        return read(served)
 
     def _served_version(
+        self,
+        name: str,
+        version: ObjectVersion,
+        relist: Callable[[], Iterable[ObjectInfo]],
+        head: Callable[[], ObjectHead],
+    ) -> ObjectVersion | None:
+        """As which version the store serves the one that is listed; None if that is gone.
+
+        The thread that asks needs no other for it, and holds no lock meanwhile.
+        """
+        key = os.getpid(), name, version
+        answer: Future[ObjectVersion | None] = Future()
+        try:
+            first = self._asked.setdefault(key, answer)
+            if first is answer:
+                # Somebody else may have learned it after this thread had read.
+                served = self._served.get((name, version)) or self._ask(name, version, relist, head)
+                if served is not None:
+                    self._served[name, version] = served
+                answer.set_result(served)
+        except Exception as error:  # noqa: BLE001 - raised below, and by all who wait
+            answer.set_exception(error)
+        finally:
+            if self._asked.get(key) is answer:
+                del self._asked[key]
+            # If an interrupt left it without a result.
+            answer.cancel()
+        try:
+            return first.result()
+        except CancelledError:
+            # The interrupt was for the other thread.
+            return self._served_version(name, version, relist, head)
+
+    def _ask(
         self,
         name: str,
         version: ObjectVersion,

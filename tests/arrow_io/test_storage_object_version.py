@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from arrow_io.errors import ObjectChangedError, OptionError
+from arrow_io.errors import ObjectChangedError, OptionError, StorageError
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectHead, ObjectInfo
 from arrow_io.storage.object_version import (
@@ -25,6 +28,7 @@ from arrow_io.storage.trace import RequestTrace
 from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, s3_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from arrow_io.storage.object_version import ObjectVersion
@@ -209,6 +213,96 @@ def test_an_object_that_is_replaced_again_is_listed_anew() -> None:
         read(listed="three", relisted="three", served="3")
     versions.forget_listings()
     assert read(listed="three", relisted="three", served="3") == "3"
+
+
+class _ListedOtherwise:
+    """A folder that lists other ETags than it serves, read by several threads."""
+
+    def __init__(self) -> None:
+        self.versions = ServedVersions()
+        self.listings = 0
+        self.heads = 0
+
+    def read(
+        self,
+        name: str = "a",
+        *,
+        refused: Callable[[], object] = lambda: None,
+        listed: Callable[[], object] = lambda: None,
+    ) -> str:
+        """Read an object; `refused` and `listed` are called before the answers of their names."""
+
+        def get(version: ObjectVersion | None) -> str:
+            if version != ETag("served"):
+                refused()
+                raise ObjectChangedError("replaced")
+            return name
+
+        def relist() -> list[ObjectInfo]:
+            self.listings += 1
+            listed()
+            return [ObjectInfo(name, 4, None, ETag("listed"))]
+
+        def head() -> ObjectHead:
+            self.heads += 1
+            return ObjectHead(4, None, ETag("served"))
+
+        return self.versions.read(name, ETag("listed"), get, relist=relist, head=head)
+
+
+def test_threads_that_meet_another_version_ask_once() -> None:
+    """The others take what the first learns, whether they come before it knows or after."""
+    folder, barrier = _ListedOtherwise(), threading.Barrier(16)
+
+    with ThreadPoolExecutor(16) as executor:
+        reads = [executor.submit(folder.read, refused=barrier.wait) for _ in range(16)]
+
+        assert [read.result(30) for read in reads] == ["a"] * 16
+    assert (folder.listings, folder.heads) == (1, 1)
+
+
+def test_threads_do_not_wait_for_what_another_object_is() -> None:
+    """Each object is asked for by itself."""
+    folder, is_read = _ListedOtherwise(), threading.Event()
+
+    with ThreadPoolExecutor(1) as executor:
+        first = executor.submit(folder.read, "a", listed=partial(is_read.wait, 30))
+        assert folder.read("b") == "b"
+        is_read.set()
+        assert first.result(30) == "a"
+
+
+@pytest.mark.parametrize("error", [StorageError("busy"), KeyboardInterrupt()])
+def test_nobody_waits_for_an_answer_that_failed(error: BaseException) -> None:
+    """Its error is that of all who waited for it, or they ask themselves; later reads ask anew."""
+    folder, barrier = _ListedOtherwise(), threading.Barrier(8)
+
+    def fail() -> None:
+        raise error
+
+    with ThreadPoolExecutor(8) as executor:
+        reads = [executor.submit(folder.read, refused=barrier.wait, listed=fail) for _ in range(8)]
+        for read in reads:
+            assert read.exception(30) is error
+    assert folder.read() == "a"
+
+
+def test_who_waits_for_one_that_was_interrupted_asks_itself() -> None:
+    """An interrupt is for the thread that it comes to."""
+    folder, is_listing, may_end = _ListedOtherwise(), threading.Event(), threading.Event()
+
+    def interrupted() -> None:
+        is_listing.set()
+        may_end.wait(30)
+        raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(2) as executor:
+        first = executor.submit(folder.read, listed=interrupted)
+        is_listing.wait(30)
+        second = executor.submit(folder.read, refused=may_end.set)
+
+        assert isinstance(first.exception(30), KeyboardInterrupt)
+        assert second.result(30) == "a"
 
 
 @pytest.mark.parametrize("sure_stop", [0, None])
