@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _NAME: Final = "pulsar-offload"
-_MOST_IDLE_S: Final = 10.0
+_MOST_IDLE_S: float = 10.0
 """After so long without a call a thread ends."""
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from arrow_io import threads
 from arrow_io.payloads import decoder
 from tests.support.arenas import GuardedShredding
 
@@ -34,6 +35,9 @@ settings.register_profile(
 # To know that a test fails is enough, if nobody reads with what.
 settings.register_profile("mutation", settings.get_profile("default"), phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# Tests that look for threads that were left behind wait for those that only may be used again.
+threads._MOST_IDLE_S = 0.1
 
 # Spark would take the first `python3` on the PATH, which knows nothing of this project.
 os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -39,18 +38,6 @@ def _take(stream: RangeStream, position: int, length: int) -> bytes:
     view, index = stream.at(position, length)
     assert view.readonly
     return bytes(view[index : index + length])
-
-
-def _prefetch_threads() -> list[threading.Thread]:
-    return [
-        thread for thread in threading.enumerate() if thread.name.startswith("pulsar-offload-range")
-    ]
-
-
-def _join_prefetch_threads() -> None:
-    for thread in _prefetch_threads():
-        thread.join(30)
-        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,13 @@ MESSAGES = 2000
 
 
 def test_measure_copies_each_message(spark: SparkSession) -> None:
-    """All messages are copied, and Spark takes some CPU time for it."""
+    """All messages are copied.
+
+    Times are not looked at: a process of an earlier test that ends meanwhile takes its own along.
+    """
     row = measure_spark_copy(spark, messages=MESSAGES, rounds=1)
 
     assert row.rows == MESSAGES
-    assert min(row.first_seconds, row.warm_seconds) > 0
 
 
 def test_the_cpu_time_of_all_processes_counts() -> None:
