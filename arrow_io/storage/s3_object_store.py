@@ -7,10 +7,12 @@ the bytes of a body that was cut are kept, an answer that is not the range asked
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import errno
 import os
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from fsspec.asyn import sync
 
@@ -361,19 +363,22 @@ class S3ObjectStore(ObjectStore):
         """Send a request in the file system's event loop, and give it up when its time is over."""
 
         async def limited() -> _Result:
-            time = self._limit.begin(sent_bytes)
-            try:
-                with under_way(self._attempts):
-                    async with time.bounding() as limit:
-                        return await send(time)
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-                message = (
-                    f"no sound and whole answer within {time.seconds:.3g} s, with all that s3fs and"
-                    " botocore sent again"
-                )
-                raise RequestGivenUpError(message) from None
+            # All readers in a process share the client, and a wait for the others is not the
+            # store's time.
+            async with _connections_of(self._file_system):
+                time = self._limit.begin(sent_bytes)
+                try:
+                    with under_way(self._attempts):
+                        async with time.bounding() as limit:
+                            return await send(time)
+                except TimeoutError:
+                    if not limit.expired():
+                        raise
+                    message = (
+                        f"no sound and whole answer within {time.seconds:.3g} s, with all that s3fs"
+                        " and botocore sent again"
+                    )
+                    raise RequestGivenUpError(message) from None
 
         result: _Result = sync(self._file_system.loop, limited)
         return result
@@ -382,6 +387,18 @@ class S3ObjectStore(ObjectStore):
         # Not the whole path: from a `?versionId=` in a name on, s3fs would cut it off.
         bucket, folder, _ = self._file_system.split_path(self._folder)
         return {"Bucket": bucket, "Key": folder + name}
+
+
+_connections: WeakKeyDictionary[AsyncFileSystem, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def _connections_of(file_system: AsyncFileSystem) -> asyncio.Semaphore:
+    """As many as the client's pool has; to be asked for in the file system's event loop."""
+    found = _connections.get(file_system)
+    if found is None:
+        pool = file_system.s3.meta.config.max_pool_connections
+        found = _connections[file_system] = asyncio.Semaphore(pool)
+    return found
 
 
 class _UploadPages:
