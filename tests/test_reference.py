@@ -21,6 +21,7 @@ from tests.support.benchmark_ledgers import (
     ORDER_SCHEMA,
     PROTOBUF_LZ4,
     READING_SCHEMA,
+    SINGLES,
     BenchmarkLedger,
 )
 from tests.support.entries import Message, encode_entry
@@ -233,6 +234,16 @@ def test_benchmark_ledger_has_its_shape(ledger: BenchmarkLedger, *, broker_metad
     assert all(bool(m.key and m.event_time_ms and m.properties) for m in messages) == (
         ledger.name == "json-lz4"
     )
+
+
+def test_benchmark_transactions_are_committed() -> None:
+    """Each behind its last message."""
+    entries = list(SINGLES[-1].entries(250))
+
+    messages = decode_topic([(1, entries)])
+
+    assert [message.sequence_id for message in messages] == list(range(250))
+    assert len(entries) == 253
 
 
 def test_benchmark_ledger_always_has_the_same_bytes() -> None:

@@ -82,13 +82,13 @@ class MeasuredSingles:
     """One row of the table of messages that are not batched.
 
     Attributes:
-        codec: What their values are compressed by.
+        name: What the ledger is called.
         seconds: CPU time of all columns.
         library_seconds: CPU time of the library that decompresses them, called once a message; of
             a copy of each if they are not compressed.
     """
 
-    codec: str
+    name: str
     seconds: float
     library_seconds: float
 
@@ -157,7 +157,7 @@ def measure_singles(*, messages: int | None = None, rounds: int = 7) -> list[Mea
         seconds = _least(partial(scan, dataset, SCANS["all columns"]), rounds)
         found = payloads(dataset)
         library_seconds = _least(partial(decompress_all, found, LIBRARIES), rounds)
-        rows.append(MeasuredSingles(ledger.codec, seconds, library_seconds))
+        rows.append(MeasuredSingles(ledger.name, seconds, library_seconds))
         del found
         ResidentFileSystem.objects.clear()
     return rows
@@ -315,10 +315,10 @@ def _print_table(rows: list[Measured]) -> None:
 
 
 def _print_singles(rows: list[MeasuredSingles]) -> None:
-    lines = [("single messages", "all columns", "ratio to uncompressed", "ratio to the library")]
+    lines = [("not batched", "all columns", "ratio to uncompressed", "ratio to the library")]
     lines.extend(
         (
-            row.codec,
+            row.name,
             f"{row.seconds:.3f} s",
             f"{row.seconds / rows[0].seconds:.1f}×",
             f"{row.seconds / row.library_seconds:.2f}×",

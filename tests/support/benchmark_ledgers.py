@@ -20,6 +20,7 @@ import itertools
 import json
 import random
 import struct
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,6 +78,8 @@ class BenchmarkLedger:
             batched.
         schema_type: Name of the payloads' `SchemaType`.
         schema: Data of their schema; None: the type has none.
+        transaction_size: So many messages, which are not batched, are of one transaction, which is
+            committed behind them; None: of none.
     """
 
     name: str
@@ -86,6 +89,7 @@ class BenchmarkLedger:
     members: Callable[[], Iterator[tuple[bytes, bytes]]]
     schema_type: str = "BYTES"
     schema: str | None = None
+    transaction_size: int | None = None
 
     def entries(
         self, message_count: int | None = None, *, broker_metadata: bool = False
@@ -102,7 +106,7 @@ class BenchmarkLedger:
         wanted = self.message_count if message_count is None else message_count
         members = itertools.islice(self.members(), wanted)
         if self.batch_size is None:
-            frames = _single_frames(members, self.codec)
+            frames = _single_frames(members, self.codec, self.transaction_size)
         else:
             frames = _batch_frames(members, self.batch_size, self.codec)
         for last_index, frame in frames:
@@ -414,19 +418,27 @@ def _batch_frames(
 
 
 def _single_frames(
-    members: Iterator[tuple[bytes, bytes]], codec: Codec
+    members: Iterator[tuple[bytes, bytes]], codec: Codec, transaction_size: int | None
 ) -> Iterator[tuple[int, bytes]]:
-    """Give `(number of the message, entry without broker metadata)` of each message."""
+    """Give `(number of the message, entry without broker metadata)` of each message and marker."""
     compression = b"" if codec == "NONE" else b"\x40%c" % COMPRESSION_TYPES[codec]
-    for sequence_id, (own_metadata, payload) in enumerate(members):
-        metadata = (
-            _required_fields(sequence_id)
-            + own_metadata
-            + compression
-            + b"\x48"
-            + _varint(len(payload))
-        )
-        yield sequence_id, _frame(metadata, compress(codec, payload))
+    for first in itertools.count(0, transaction_size or sys.maxsize):
+        together = itertools.islice(members, transaction_size)
+        transaction = b"\xb0\x01" + _varint(first) + b"\xb8\x01\x07" if transaction_size else b""
+        last = None
+        for last, (own_metadata, payload) in enumerate(together, start=first):
+            metadata = (
+                _required_fields(last)
+                + own_metadata
+                + compression
+                + b"\x48"
+                + _varint(len(payload))
+                + transaction
+            )
+            yield last, _frame(metadata, compress(codec, payload))
+        if last is None or not transaction_size:
+            return
+        yield last, _frame(_required_fields(last) + b"\xa0\x01\x15" + transaction, b"")
 
 
 def _required_fields(sequence_id: int) -> bytes:
@@ -490,8 +502,14 @@ BENCHMARK_LEDGERS: Final = (
     SINGLE_UNCOMPRESSED,
 )
 
-SINGLES: Final = tuple(
-    BenchmarkLedger(f"single-{codec.lower()}", 100_000, None, codec, _three_orders)
-    for codec in CODECS
+SINGLES: Final = (
+    *(
+        BenchmarkLedger(f"single-{codec.lower()}", 100_000, None, codec, _three_orders)
+        for codec in CODECS
+    ),
+    BenchmarkLedger(
+        "single-transactions", 100_000, None, "NONE", _three_orders, transaction_size=100
+    ),
 )
-"""Messages that are not batched, three orders as JSON in each, uncompressed and by each codec."""
+"""Messages that are not batched, three orders as JSON in each, uncompressed and by each codec; and,
+uncompressed, of transactions."""

@@ -192,7 +192,11 @@ class FakeS3FileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     protocol = "fake-s3"
     cachable = False
-    s3 = SimpleNamespace(meta=SimpleNamespace(events=HierarchicalEmitter()))
+    s3 = SimpleNamespace(
+        meta=SimpleNamespace(
+            events=HierarchicalEmitter(), config=SimpleNamespace(max_pool_connections=32)
+        )
+    )
     session = SimpleNamespace(get_component=lambda _name: HierarchicalEmitter())
 
     def __init__(self, store: FakeS3, **options: object) -> None:
