@@ -32,6 +32,8 @@ def in_thread(call: Callable[[], _Result]) -> Future[_Result]:
 class SideBySide:
     """Calls in threads, in order, of which so many are under way at a time.
 
+    The same threads do them all: what each keeps of the memory it allocates adds up.
+
     Args:
         most: So many.
 
@@ -41,9 +43,9 @@ class SideBySide:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._under_way = 0
+        self._threads = 0
         self.is_stopped = False
 
     def submit(self, call: Callable[[], _Result]) -> Future[_Result]:
@@ -53,10 +55,14 @@ class SideBySide:
         """
         result: Future[_Result] = Future()
         self._calls.put((partial(copy_context().run, call), result))
+        if self.is_stopped:
+            # Perhaps no thread comes to it.
+            result.cancel()
+            return result
         with self._lock:
-            is_busy = self._under_way == self._most
-            self._under_way += not is_busy
-        if not is_busy:
+            is_one_more = self._threads < self._most
+            self._threads += is_one_more
+        if is_one_more:
             in_thread(self._work)
         return result
 
@@ -66,20 +72,27 @@ class SideBySide:
         Waits for nothing, so it may be called wherever Python collects garbage.
         """
         self.is_stopped = True
+        for _ in range(self._most):
+            self._calls.put(None)
 
     def _work(self) -> None:
         while True:
-            with self._lock:
-                try:
-                    call, result = self._calls.get_nowait()
-                except Empty:
-                    self._under_way -= 1
-                    return
+            try:
+                item = self._calls.get(timeout=_MOST_IDLE_S)
+            except Empty:
+                with self._lock:
+                    if self._calls.empty():
+                        self._threads -= 1
+                        return
+                continue
+            if item is None:
+                return
+            call, result = item
             if self.is_stopped:
                 result.cancel()
             _answer(call, result)
             # What was read is not kept until the next call.
-            del call, result
+            del item, call, result
 
 
 def _answer(call: Callable[[], _Result], result: Future[_Result]) -> None:
