@@ -23,6 +23,7 @@ class Build:
 
     Attributes:
         entries: The walk of entries.
+        delivery: Which entries hold messages for a client.
         metadata: The metadata of entries and messages.
         codecs: The decompression of payloads.
         columns: What stands in the metadata of rows.
@@ -40,6 +41,7 @@ class Build:
     def __init__(self, suffix: str) -> None:
         self._suffix = suffix
         self.entries = self._module("arrow_io.messages._entries")
+        self.delivery = self._module("arrow_io.messages._delivery")
         self.metadata = self._module("arrow_io.messages._metadata")
         self.codecs = self._module("arrow_io.messages._codecs")
         self.columns = self._module("arrow_io.messages._columns")

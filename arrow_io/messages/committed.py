@@ -137,7 +137,7 @@ class KnownTransactions:
 
     def apply(self, run: EntryRun, first: int) -> int:
         """Leave out what is not given of a run's entries from one on; gives the first undecided."""
-        undecided: int = builds.in_use.entries.leave_out(
+        undecided: int = builds.in_use.delivery.leave_out(
             run.table, first, run.count, self._undecided, self._numbers
         )
         return undecided

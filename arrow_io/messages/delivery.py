@@ -110,7 +110,7 @@ class Delivery:
             self._transactions.finish()
 
     def _owned(self, run: EntryRun) -> Iterator[EntryRun]:
-        if run.next_flagged(0, layout.BOUND) == run.count:
+        if not run.has(layout.BOUND):
             yield run
             return
         if self._verify:

@@ -153,7 +153,7 @@ class EntryRun:
 
         They stand in the same table, of which the run itself cannot be read any more.
         """
-        kept: int = builds.in_use.entries.move_unflagged(self.table, self.count, mask)
+        kept: int = builds.in_use.delivery.move_unflagged(self.table, self.count, mask)
         if kept == self.count:
             return self
         return replace(self, table=self.table[: kept * layout.ENTRY_WIDTH], count=kept)
@@ -173,6 +173,10 @@ class EntryRun:
         while index < self.count:
             yield index
             index = self.next_flagged(index + 1, mask)
+
+    def has(self, mask: int) -> bool:
+        """Whether any entry has any flag of `mask`."""
+        return self.next_flagged(0, mask) < self.count
 
     def next_flagged(self, first: int, mask: int) -> int:
         """Index of the first entry from `first` on that has any flag of `mask`; `count` if none."""

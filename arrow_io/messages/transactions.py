@@ -102,7 +102,7 @@ class TransactionLookahead:
                 if following is None:
                     return
                 run = following
-                if self._verify and run.next_flagged(0, layout.MARKER) < run.count:
+                if self._verify and run.has(layout.MARKER):
                     run.verify_checksums()
                 self._note_markers(run)
             yield run

@@ -169,13 +169,13 @@ def test_the_core_leaves_out_what_is_known(
         for transaction, is_left_out in known.items():
             numbers.extend((7, transaction, layout.LEFT_OUT * is_left_out, 0))
 
-        found = build.entries.leave_out(table, first, len(entries), undecided, numbers)
+        found = build.delivery.leave_out(table, first, len(entries), undecided, numbers)
 
         assert found == stop
         assert list(table[layout.FLAGS :: layout.ENTRY_WIDTH]) == expected
         assert list(numbers[3::4]) == list(counts.values())
         mask = layout.LEFT_OUT | layout.MARKER
-        kept = build.entries.move_unflagged(table, len(entries), mask)
+        kept = build.delivery.move_unflagged(table, len(entries), mask)
         left = [place for place, flags in enumerate(expected) if not flags & mask]
         assert list(table[: kept * layout.ENTRY_WIDTH][:: layout.ENTRY_WIDTH]) == left
 
