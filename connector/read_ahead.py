@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from arrow_io.threads import SideBySide, in_thread
 
+_T = TypeVar("_T")
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from concurrent.futures import Future
 
-_T = TypeVar("_T")
-
-if TYPE_CHECKING:
     _Done: TypeAlias = SimpleQueue[Future[_T] | BaseException | "_Finished"]
     """What comes of units, and what ended them."""
 
@@ -74,7 +73,6 @@ def read_ahead(
     done: _Done[_T] = SimpleQueue()
     room: SimpleQueue[None] = SimpleQueue()  # for a unit each
     side_by_side = SideBySide(threads)
-
     room.put(None)
     in_thread(partial(_feed, units, room, side_by_side, done))
     window = 1

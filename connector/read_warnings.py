@@ -10,8 +10,18 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _BETWEEN: Final = frozenset(
-    {"arrow_io", "connector", "spark_ds", "concurrent", "contextlib", "duckdb", "pandas", "polars"}
-    | {"pyarrow", "threading"}
+    {
+        "arrow_io",
+        "concurrent",
+        "connector",
+        "contextlib",
+        "duckdb",
+        "pandas",
+        "polars",
+        "pyarrow",
+        "spark_ds",
+        "threading",
+    }
 )
 """The packages whose frames stand between a read and the line that asks for it."""
 
