@@ -392,7 +392,8 @@ def _block_rows(topic: TopicLedgers, ledger: AnyLedger) -> Iterable[Row]:
 def _object_rows(copy: LedgerCopy | SegmentCopy, ledger_id: int | None = None) -> Iterator[Row]:
     place: Row = {"uuid": str(copy.name.uuid), "ledger_id": ledger_id}
     if copy.topic is not None:
-        place |= {"topic": str(copy.topic), "partition": copy.topic.partition}
+        partition = copy.topic.partition if isinstance(copy.topic, TopicName) else None
+        place |= {"topic": str(copy.topic), "partition": partition}
     for info, kind in ((copy.index, "index"), (copy.data, "data")):
         if info is not None:
             yield _object_row(info, kind) | place

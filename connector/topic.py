@@ -367,11 +367,12 @@ def _limits(values: ValueColumns | None, batch_rows: int, batch_bytes: int) -> B
 
 def _tell_undecoded(schema: TopicSchema | None, name: str) -> None:
     """Warn that values are given as bytes though that was not asked for."""
-    reason = (
-        "no schema is given"
-        if schema is None
-        else "a PROTOBUF schema does not say how to read its payloads, a descriptor set does"
-    )
+    if schema is None:
+        reason = "no schema is given"
+    elif schema.reader.type == "EXTERNAL":
+        reason = "the schema is EXTERNAL, so another registry than Pulsar's has it"
+    else:
+        reason = "a PROTOBUF schema does not say how to read its payloads, a descriptor set does"
     warn_of_read(
         f"values are given as bytes, in {name}: {reason}; give {option_name('schema')} for typed"
         f" columns, or {option_name('value', 'raw')} for bytes",

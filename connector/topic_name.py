@@ -13,6 +13,9 @@ one partition                any of these, with `-partition-2` behind it
 managed ledger               `sales/eu/persistent/orders`, the local name URL-encoded;
                              with a cluster `sales/cluster/eu/persistent/orders`
 ============================ ================================================================
+
+Pulsar 5.0 also has managed ledgers of the segments of scalable topics (`SegmentTopicName`):
+`sales/eu/segment/orders/0000-7fff-1`. They are recognized here, and not read (`ForeignTopic`).
 """
 
 from __future__ import annotations
@@ -31,11 +34,17 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 _DOMAIN = "persistent"
+_SCALABLE_DOMAIN = "topic"
+_SEGMENT_DOMAIN = "segment"
+_FOREIGN_DOMAINS = frozenset({_SCALABLE_DOMAIN, _SEGMENT_DOMAIN, "non-persistent"})
 _DEFAULT_NAMESPACE = "public/default"
 
 # As Pulsar reads it: no sign, no leading zero; "orders-partition-01" is a name like any other.
 _PARTITION = re.compile(r"(?P<base>.+)-partition-(?P<number>0|[1-9][0-9]{0,9})", re.DOTALL)
 _MAX_PARTITION = 2**31 - 1
+
+# First and last hash, both inclusive, and the number of the segment.
+_SEGMENT = re.compile(r"[0-9a-f]{4}-[0-9a-f]{4}-(?:0|[1-9][0-9]*)", re.ASCII)
 
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
 _SYSTEM_TOPICS = (
@@ -82,6 +91,12 @@ class TopicName:
         domain, is_full, rest = name.partition("://")
         if not is_full:
             domain, rest = _DOMAIN, name if "/" in name else f"{_DEFAULT_NAMESPACE}/{name}"
+        if is_scalable(name):
+            message = (
+                f"topic {_shown(name)}: scalable topics of Pulsar 5.0 and their segments cannot be"
+                f" read yet; {_DOMAIN}:// topics can"
+            )
+            raise OptionError(message)
         if domain != _DOMAIN:
             message = f"topic {_shown(name)}: only {_DOMAIN}:// topics are offloaded"
             raise OptionError(message)
@@ -108,6 +123,9 @@ class TopicName:
         Raises:
             FormatError: The name is of something else, or Pulsar never writes it so: only a name
                 that encoding gives back is read, so that two ledgers cannot pass for one topic.
+
+        A name that is also that of a segment is a segment's: Pulsar 5.0 refuses names with a
+        cluster.
         """
         parts = name.split("/")
         local_name = unquote_plus(parts[-1])
@@ -118,7 +136,8 @@ class TopicName:
             case [tenant, cluster, namespace, _, _]:
                 topic = cls(tenant, namespace, local_name, cluster)
         # Encoding writes the domain `persistent`, so names of other domains differ here.
-        if topic is None or not all(parts) or topic.managed_ledger_name != name:
+        is_exact = topic is not None and all(parts) and topic.managed_ledger_name == name
+        if topic is None or not is_exact or _names_segment(parts):
             message = f"{_shown(name)} is not the managed ledger of a persistent topic"
             raise FormatError(message)
         return topic
@@ -136,10 +155,7 @@ class TopicName:
     @property
     def managed_ledger_name(self) -> str:
         """The persistence name, under which the topic's ledgers are kept."""
-        # Java's URLEncoder encodes a tilde and no asterisk; Python's quote does it the other way.
-        # A half of a surrogate pair, which UTF-8 cannot hold, is a question mark in Java too.
-        local_name = quote_plus(self.local_name, safe="*", errors="replace").replace("~", "%7E")
-        return f"{self.full_namespace}/{_DOMAIN}/{local_name}"
+        return f"{self.full_namespace}/{_DOMAIN}/{_encoded(self.local_name)}"
 
     @property
     def partition(self) -> int:
@@ -176,6 +192,90 @@ class TopicName:
             and fnmatchcase(self.namespace, pattern.namespace)
             and fnmatchcase(self.base.local_name, pattern.local_name)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTopic:
+    """A topic of another domain than `persistent`, whose ledgers a bucket may have as well.
+
+    Example:
+        >>> str(managed_ledger_owner("sales/eu/segment/a%3Ab/0000-7fff-1"))
+        'segment://sales/eu/a:b/0000-7fff-1'
+    """
+
+    domain: str
+    tenant: str
+    namespace: str
+    """Namespace, without the tenant."""
+    local_name: str
+    """The scalable topic of a segment; else everything after the namespace."""
+    segment: str | None = None
+    """First and last hash (both inclusive) and number of a segment; None for other domains."""
+
+    def __str__(self) -> str:
+        """The full name."""
+        segment = "" if self.segment is None else f"/{self.segment}"
+        return f"{self.domain}://{self.tenant}/{self.namespace}/{self.local_name}{segment}"
+
+    @classmethod
+    def from_managed_ledger_name(cls, name: str) -> ForeignTopic | None:
+        """Return the topic whose managed ledger has a name; None if no such topic has.
+
+        Args:
+            name: `tenant/namespace/<domain>/<encoded local name>`, or the same with a segment, as
+                Pulsar writes it.
+        """
+        parts = name.split("/")
+        if not all(parts):
+            return None
+        match parts:
+            case [tenant, namespace, domain, local_name] if domain in _FOREIGN_DOMAINS:
+                found = cls(domain, tenant, namespace, unquote_plus(local_name))
+            case [tenant, namespace, domain, local_name, segment] if _names_segment(parts):
+                found = cls(domain, tenant, namespace, unquote_plus(local_name), segment)
+            case _:
+                return None
+        return found if found.managed_ledger_name == name else None
+
+    @property
+    def managed_ledger_name(self) -> str:
+        """The persistence name, under which its ledgers are kept."""
+        parts = (self.tenant, self.namespace, self.domain, _encoded(self.local_name))
+        return "/".join(parts if self.segment is None else (*parts, self.segment))
+
+    @property
+    def migrated_topic(self) -> TopicName | None:
+        """The persistent topic that a segment continues if it was migrated; None for no segment."""
+        is_segment = self.segment is not None
+        return TopicName(self.tenant, self.namespace, self.local_name) if is_segment else None
+
+
+def managed_ledger_owner(name: str) -> TopicName | ForeignTopic:
+    """Return the topic whose managed ledger has a name, as index objects and user metadata give it.
+
+    Raises:
+        FormatError: Pulsar writes no name of a managed ledger so.
+    """
+    return ForeignTopic.from_managed_ledger_name(name) or TopicName.from_managed_ledger_name(name)
+
+
+def is_scalable(name: str) -> bool:
+    """Return whether a full name is that of a scalable topic, or of a segment (Pulsar 5.0)."""
+    return name.startswith((f"{_SCALABLE_DOMAIN}://", f"{_SEGMENT_DOMAIN}://"))
+
+
+def _names_segment(parts: Sequence[str]) -> bool:
+    """Return whether the parts of a managed ledger's name are those of a segment."""
+    match parts:
+        case [_, _, domain, _, segment]:
+            return domain == _SEGMENT_DOMAIN and _SEGMENT.fullmatch(segment) is not None
+    return False
+
+
+def _encoded(local_name: str) -> str:
+    # Java's URLEncoder encodes a tilde and no asterisk; Python's quote does it the other way.
+    # A half of a surrogate pair, which UTF-8 cannot hold, is a question mark in Java too.
+    return quote_plus(local_name, safe="*", errors="replace").replace("~", "%7E")
 
 
 def topic_names(wanted: object) -> list[str]:

@@ -23,6 +23,8 @@ class TopicReport(ReadReport):
         unknown_topics: Topics that the metadata does not know; read as the bucket shows them.
         unlisted_ledgers: Ledgers in the bucket that were not read, because the metadata does not
             list them as offloaded. Retention does not explain them: the metadata may be older.
+        segment_ledgers: Ledgers in the bucket of the scalable topics (Pulsar 5.0) that continue
+            these topics; they were not read.
         skipped_segments: Segments that were not read, because statistics show that no row of them
             is asked for.
         skipped_bytes: How many bytes of data objects they have.
@@ -38,6 +40,7 @@ class TopicReport(ReadReport):
     substituted_ledgers: int = 0
     unknown_topics: int = 0
     unlisted_ledgers: int = 0
+    segment_ledgers: int = 0
     skipped_segments: int = 0
     skipped_bytes: int = 0
     unknown_ledgers: int = 0
@@ -80,5 +83,12 @@ class TopicReport(ReadReport):
                 f"the metadata does not list {counted(self.unlisted_ledgers, 'ledger')} in the"
                 f" bucket as offloaded, so {agreeing(self.unlisted_ledgers, 'it was', 'they were')}"
                 " not read; the metadata may be older"
+            )
+        if self.segment_ledgers:
+            said.append(
+                "the topic was migrated to a scalable topic of Pulsar 5.0, where its history"
+                f" continues: {counted(self.segment_ledgers, 'ledger')} of its segments"
+                f" {agreeing(self.segment_ledgers, 'is', 'are')} in the bucket, and cannot be read"
+                " yet"
             )
         return said

@@ -53,13 +53,19 @@ def version_number(version: bytes | None) -> int | None:
 
 
 def is_decodable(schema: TopicSchema) -> bool:
-    """Whether it says how payloads are read: PROTOBUF does only if a descriptor came with it."""
+    """Return whether a schema says how payloads are read.
+
+    EXTERNAL never does, and PROTOBUF only if a descriptor came with it.
+    """
     info = schema.reader
     parts = (info.key, info.value) if info.type == "KEY_VALUE" else (info,)
-    return all(
-        each is None or each.type != "PROTOBUF" or "fileDescriptorSet" in each.data
-        for each in parts
-    )
+    return all(each is None or _is_described(each) for each in parts)
+
+
+def _is_described(info: SchemaInfo) -> bool:
+    if info.type == "PROTOBUF":
+        return "fileDescriptorSet" in info.data
+    return info.type != "EXTERNAL"
 
 
 class PayloadDecoder:

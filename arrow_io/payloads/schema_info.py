@@ -29,9 +29,12 @@ SCHEMA_TYPES = {
     "LOCAL_TIME": 18,
     "LOCAL_DATE_TIME": 19,
     "PROTOBUF_NATIVE": 20,
+    "EXTERNAL": 22,
     "BYTES": -1,
 }
-"""Names and numbers of Pulsar's `SchemaType`. The others are modes of a client, never stored."""
+"""Names and numbers of Pulsar's `SchemaType`. The others are modes of a client, never stored.
+
+EXTERNAL (PIP-420) stands for a schema in another registry, of which Pulsar keeps nothing."""
 
 
 @dataclass(frozen=True, slots=True)

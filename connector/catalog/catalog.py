@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -298,6 +299,12 @@ class Catalog:
             return error
 
     def _find_ledgers(
+        self, topic: TopicName, metadata: TopicMetadata | FormatError | None
+    ) -> TopicLedgers:
+        found = self._ledgers_by(topic, metadata)
+        return replace(found, segment_ledgers=self._copies.segment_ledgers(topic))
+
+    def _ledgers_by(
         self, topic: TopicName, metadata: TopicMetadata | FormatError | None
     ) -> TopicLedgers:
         if metadata is None:

@@ -18,13 +18,14 @@ from arrow_io.errors import (
 )
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
-from connector.topic_name import TopicName
+from connector.topic_name import managed_ledger_owner
 
 if TYPE_CHECKING:
     from arrow_io.format.object_names import LedgerObjectName, SegmentName, ShareName
     from arrow_io.segment_reader import AnyLedger
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
+    from connector.topic_name import ForeignTopic, TopicName
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -46,7 +47,7 @@ class LedgerCopy:
     name: LedgerObjectName | ShareName
     index: ObjectInfo
     data: ObjectInfo | None
-    topic: TopicName | None
+    topic: TopicName | ForeignTopic | None
     ledger: AnyLedger | None
     error: PulsarOffloadError | None = None
     cut: AnyLedger | None = None
@@ -137,7 +138,7 @@ def read_copy(
         managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
     if managed_ledger is not None:
         try:
-            topic = TopicName.from_managed_ledger_name(managed_ledger)
+            topic = managed_ledger_owner(managed_ledger)
         except FormatError as unsound:
             error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
     if data is None and error is None:

@@ -54,6 +54,8 @@ def count_left_out(
         report.pending_entries += sum(ledger.entries or 0 for ledger in pending)
         unlisted = [ledger for ledger in each.unknown if ledger.ledger_id in asked_for]
         report.unlisted_ledgers += len(unlisted)
+    successors = {each.topic.base: each.segment_ledgers for each in chosen}
+    report.segment_ledgers += sum(successors.values())
     if catalog.source is not None:
         report.unknown_topics += len(by_bucket)
         report.doubts += _doubts(catalog.source, chosen)

@@ -101,7 +101,9 @@ def file_of(snapshot: Snapshot) -> bytes:
             "elsewhere": {name: str(each.location) for name, each in snapshot.elsewhere.items()},
             "copies": len(copies),
             "ledgers": len({copy.name.ledger_id for copy in copies}),
-            "offloaded_topics": len({copy.topic.base for copy in copies if copy.topic}),
+            "offloaded_topics": len(
+                {copy.topic.base for copy in copies if isinstance(copy.topic, TopicName)}
+            ),
             "topics": topics,
         }
     )
@@ -123,6 +125,7 @@ def _add_topic(
             "pages": [states[first].ledger_id for first in firsts],
             "unread": [at for at, each in enumerate(states) if not each.state.is_readable],
             "unlisted": [at for at, each in enumerate(states) if each.info is None],
+            "segment_ledgers": topic.segment_ledgers,
         }
     )
     for first in firsts:
@@ -222,7 +225,10 @@ class SavedCatalog:
             partial(self._read_ledger, frozenset(unread), frozenset(unlisted)),
         )
         ledgers = Picked(pages, unread, _offloaded_of)
-        found = gathered(topic, ledgers, pages, pages.keep(unread))
+        found = replace(
+            gathered(topic, ledgers, pages, pages.keep(unread)),
+            segment_ledgers=_count(value["segment_ledgers"]),
+        )
         if value["metadata"] is None:
             return found
         infos = Picked(pages, unlisted, _info_of)

@@ -22,7 +22,7 @@ from arrow_io.lazy import cached_property
 from arrow_io.segment_reader import OffloadedSegment, SegmentedOffload
 from arrow_io.segmented_ledger import SegmentedLedger
 from connector.catalog.ledger_copy import LedgerCopy, are_same, object_versions
-from connector.topic_name import TopicName
+from connector.topic_name import managed_ledger_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.metadata.topic_metadata import OffloadSegment
+    from connector.topic_name import ForeignTopic, TopicName
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class SegmentCopy:
     name: SegmentName
     index: ObjectInfo
     data: ObjectInfo | None
-    topic: TopicName | None
+    topic: TopicName | ForeignTopic | None
     segment: OffloadedSegment | None
     error: PulsarOffloadError | None = None
 
@@ -130,7 +131,7 @@ class SegmentedCopy(LedgerCopy):
         """Bytes of all objects that the ledger takes."""
         return sum(each.stored_bytes(self.name.ledger_id) for each in self.segments)
 
-    def of_topic(self, topic: TopicName) -> SegmentedCopy:
+    def of_topic(self, topic: TopicName | ForeignTopic) -> SegmentedCopy:
         """The same copy, which the metadata says is of a topic, if it does not name one itself."""
         return self if self.topic is not None else replace(self, topic=topic)
 
@@ -256,7 +257,7 @@ def read_segment(
             metadata = location.user_metadata(name.index_name) or {}
             managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
         if managed_ledger is not None:
-            topic = TopicName.from_managed_ledger_name(managed_ledger)
+            topic = managed_ledger_owner(managed_ledger)
     except (FormatError, MissingObjectError) as unsound:
         error, segment = unsound.located(object_key=name.index_name), None
     return SegmentCopy(name, index, data, topic, segment, error)

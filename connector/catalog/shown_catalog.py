@@ -9,10 +9,12 @@ from arrow_io.wording import counted
 from connector.catalog.segment_copies import SegmentedCopy
 from connector.plain_text import size_text
 from connector.shown_html import html_table
+from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from connector.catalog.bucket import Bucket
+    from connector.topic_name import ForeignTopic
 
 
 def catalog_line(bucket: Bucket, *, has_metadata: bool) -> str:
@@ -22,7 +24,7 @@ def catalog_line(bucket: Bucket, *, has_metadata: bool) -> str:
         bucket: What was listed.
         has_metadata: Whether the catalog has metadata too, which is not asked.
     """
-    bases = {copy.topic.base for copy in bucket.opened if copy.topic is not None}
+    bases = {copy.topic.base for copy in bucket.opened if isinstance(copy.topic, TopicName)}
     return counted_line(
         bucket.listing.location,
         topics=len(bases) if bucket.is_opened else None,
@@ -63,13 +65,17 @@ def catalog_table(caption: str, bucket: Bucket) -> str:
     for attempt in bucket.listing.indexes:
         topic = topics.get(attempt)
         untold = "(topic not known)" if attempt in topics else "(index object not read)"
-        shown = untold if topic is None else str(topic.base)
+        shown = untold if topic is None else _shown(topic)
         data = bucket.listing.data.get(attempt)
         ledgers[shown].add(attempt.ledger_id)
         sizes[shown] += 0 if data is None else data.size_bytes
     for copy in (each for each in opened if isinstance(each, SegmentedCopy)):
-        shown = "(topic not known)" if copy.topic is None else str(copy.topic.base)
+        shown = "(topic not known)" if copy.topic is None else _shown(copy.topic)
         ledgers[shown].add(copy.name.ledger_id)
         sizes[shown] += copy.data_bytes or 0
     rows = [(shown, len(ids), size_text(sizes[shown])) for shown, ids in sorted(ledgers.items())]
     return html_table(caption, ["topic", "ledgers", "bytes"], rows)
+
+
+def _shown(topic: TopicName | ForeignTopic) -> str:
+    return str(topic.base if isinstance(topic, TopicName) else topic)

@@ -35,23 +35,25 @@ from connector.catalog.snapshot_values import (
     base64_text,
     error_json,
     info_json,
+    owner_json,
     read_base64,
     read_error,
     read_info,
     read_number,
+    read_owner,
     read_text,
     read_texts,
     read_told_flag,
     read_whole,
 )
 from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger
-from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from arrow_io.storage.location import Location
     from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.topic_name import TopicName
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
             "name": _name(copy.name),
             "segments": [str(each.name.uuid) for each in copy.segments],
             "named": list(map(offload_segment_json, copy.named)),
-            "topic": copy.topic and str(copy.topic),
+            "topic": owner_json(copy.topic),
         }
     ledger = copy.ledger or copy.cut
     value: dict[str, Any] = {
@@ -145,7 +147,7 @@ def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
         "name": _name(copy.name),
         "index": info_json(copy.index),
         "data": copy.data and info_json(copy.data),
-        "topic": copy.topic and str(copy.topic),
+        "topic": owner_json(copy.topic),
         "error": copy.error and error_json(copy.error),
         "block": None,
         "cut_bytes": None,
@@ -268,10 +270,10 @@ def read_copy_json(
     if "segments" in value:
         return read_segmented_json(value, segments())
     name = read_name_json(value["name"])
-    data, topic, error = value["data"], value["topic"], value["error"]
+    data, error = value["data"], value["error"]
     index = read_info(value["index"], name.index_name)
     data = None if data is None else read_info(data, name.data_name)
-    topic = None if topic is None else TopicName.parse(topic)
+    topic = read_owner(value["topic"])
     error = None if error is None else read_error(*error)
     ledger = None if value["block"] is None else _read_offloaded(value, name, location)
     if ledger is not None:

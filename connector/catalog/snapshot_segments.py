@@ -16,16 +16,17 @@ from connector.catalog.snapshot_values import (
     base64_text,
     error_json,
     info_json,
+    owner_json,
     read_base64,
     read_error,
     read_info,
     read_number,
+    read_owner,
     read_text,
     read_texts,
     read_told_flag,
     read_whole,
 )
-from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,7 @@ def segment_copy_json(copy: SegmentCopy) -> dict[str, Any]:
         "uuid": str(copy.name.uuid),
         "index": info_json(copy.index),
         "data": copy.data and info_json(copy.data),
-        "topic": copy.topic and str(copy.topic),
+        "topic": owner_json(copy.topic),
         "error": copy.error and error_json(copy.error),
         "block": None,
     }
@@ -70,7 +71,7 @@ def offload_segment_json(segment: OffloadSegment) -> dict[str, Any]:
 
 def _read_segment_copy(value: dict[str, Any], location: Location) -> SegmentCopy:
     name = SegmentName(UUID(read_text(value["uuid"])))
-    data, topic, error = value["data"], value["topic"], value["error"]
+    data, error = value["data"], value["error"]
     index = read_info(value["index"], name.index_name)
     data = None if data is None else read_info(data, name.data_name)
     segment = None
@@ -97,7 +98,7 @@ def _read_segment_copy(value: dict[str, Any], location: Location) -> SegmentCopy
         name,
         index,
         data,
-        None if topic is None else TopicName.parse(topic),
+        read_owner(value["topic"]),
         segment,
         None if error is None else read_error(*error),
     )
@@ -138,4 +139,5 @@ def read_segmented_json(
     copy = segmented_copy(
         read_number(ledger_id), mine, tuple(map(read_offload_segment, value["named"]))
     )
-    return copy if value["topic"] is None else copy.of_topic(TopicName.parse(value["topic"]))
+    topic = read_owner(value["topic"])
+    return copy if topic is None else copy.of_topic(topic)

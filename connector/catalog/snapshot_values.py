@@ -14,6 +14,7 @@ from arrow_io.errors import CorruptSnapshotError, PulsarOffloadError
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.storage.object_store import ObjectInfo
 from arrow_io.storage.object_version import ETag, ObjectVersion, WriteTime
+from connector.topic_name import ForeignTopic, TopicName
 
 
 def info_json(info: ObjectInfo) -> list[Any]:
@@ -90,6 +91,21 @@ def read_time(value: object) -> datetime:
 def read_texts(value: dict[str, Any]) -> dict[str, str]:
     """Read texts by name."""
     return {name: read_text(text) for name, text in value.items()}
+
+
+def owner_json(owner: TopicName | ForeignTopic | None) -> str | None:
+    """The topic that a copy names, as `json` takes it."""
+    if isinstance(owner, ForeignTopic):
+        return owner.managed_ledger_name
+    return None if owner is None else str(owner)
+
+
+def read_owner(value: object) -> TopicName | ForeignTopic | None:
+    """Read what `owner_json` gave."""
+    if value is None:
+        return None
+    name = read_text(value)
+    return ForeignTopic.from_managed_ledger_name(name) or TopicName.parse(name)
 
 
 def read_info(value: list[Any], expected: str | None = None) -> ObjectInfo:

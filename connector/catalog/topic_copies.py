@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import PulsarOffloadError
 from connector.catalog.segment_copies import SegmentedCopy
+from connector.topic_name import ForeignTopic, TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.topic_name import TopicName
 
-    CopiesByTopic = Mapping[TopicName | None, list[LedgerCopy]]
+    CopiesByTopic = Mapping[TopicName | ForeignTopic | None, list[LedgerCopy]]
 
 _FEW: Final = 16
 """Up to so many strays are read; only for more, other namespaces are listed to spare that."""
@@ -99,7 +100,7 @@ class TopicCopies:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
         self._ask_about(namespaces)
-        return {topic for topic in self._of_strays() if topic is not None}
+        return {topic for topic in self._of_strays() if isinstance(topic, TopicName)}
 
     def nameless_strays(self) -> list[LedgerCopy]:
         """The copies that name no topic, of those that the metadata of no topic names.
@@ -108,6 +109,25 @@ class TopicCopies:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
         return self._of_strays().get(None, [])
+
+    def segment_ledgers(self, topic: TopicName) -> int:
+        """Return how many ledgers the segments of a topic's scalable successor have (Pulsar 5.0).
+
+        They are counted among the copies that the metadata of no topic names, for no metadata names
+        those of segments.
+
+        Args:
+            topic: A topic or partition.
+
+        Raises:
+            StorageError: An index object cannot be read for a reason that lies in the store.
+        """
+        base = topic.base
+        return sum(
+            len({copy.name.ledger_id for copy in copies})
+            for owner, copies in self._of_strays().items()
+            if isinstance(owner, ForeignTopic) and owner.migrated_topic == base
+        )
 
     def look_at_all(self) -> bool:
         """Take every copy for a stray from now on; gives whether that changes anything.
@@ -178,7 +198,7 @@ class TopicCopies:
 
 def _by_topic(copies: Iterable[LedgerCopy]) -> CopiesByTopic:
     """Copies of each topic's ledgers, in their order; under None, those that name no topic."""
-    grouped: dict[TopicName | None, list[LedgerCopy]] = defaultdict(list)
+    grouped: dict[TopicName | ForeignTopic | None, list[LedgerCopy]] = defaultdict(list)
     for copy in copies:
         grouped[copy.topic].append(copy)
     return dict(grouped)

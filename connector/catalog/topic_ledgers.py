@@ -127,6 +127,8 @@ class TopicLedgers:
         unread: Those of them that are not among `ledgers`.
         metadata: What its cluster says; None if nothing is known.
         metadata_error: Why that cannot be read, if it is there.
+        segment_ledgers: How many ledgers the bucket has of the scalable topic that continues this
+            one since Pulsar 5.0.
     """
 
     topic: TopicName
@@ -137,6 +139,7 @@ class TopicLedgers:
     unread: Sequence[TopicLedger] = ()
     metadata: TopicMetadata | None = None
     metadata_error: PulsarOffloadError | None = None
+    segment_ledgers: int = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled by its fields, for `data` follows from them."""

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import FormatError
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
-from connector.topic_name import TopicName
+from connector.topic_name import managed_ledger_owner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.storage.location import Location
+    from connector.topic_name import ForeignTopic, TopicName
 
 
 class UnfinishedOffloads:
@@ -26,7 +27,7 @@ class UnfinishedOffloads:
         self._location = location
         self._known: dict[LedgerObjectName, Mapping[str, str] | None] = {}
 
-    def topic(self, name: LedgerObjectName) -> TopicName | None:
+    def topic(self, name: LedgerObjectName) -> TopicName | ForeignTopic | None:
         """The topic of an unfinished offload; None if nothing names it.
 
         Raises:
@@ -35,7 +36,7 @@ class UnfinishedOffloads:
         """
         managed_ledger = (self.user_metadata(name) or {}).get(MANAGED_LEDGER_NAME_KEY)
         try:
-            return TopicName.from_managed_ledger_name(managed_ledger) if managed_ledger else None
+            return managed_ledger_owner(managed_ledger) if managed_ledger else None
         except FormatError:
             return None
 

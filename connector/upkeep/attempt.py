@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import ObjectContent, ObjectInfo
     from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadSegment
     from connector.offloader import IndexObject
-    from connector.topic_name import TopicName
+    from connector.topic_name import ForeignTopic, TopicName
 
 MADE_ANEW: Final = "made anew"
 """Where the metadata of a ledger comes from if nothing has it: see docs/command-line.md."""
@@ -48,7 +48,7 @@ class Attempt:
     data: ObjectInfo | None
     index: ObjectInfo | None
     problem: str | None
-    topic: TopicName | None = None
+    topic: TopicName | ForeignTopic | None = None
     refusal: str | None = None
 
     def old_index(self, location: Location) -> ObjectContent | None:

@@ -18,6 +18,7 @@ from connector.catalog.segment_copies import SegmentedCopy
 from connector.catalog.snapshot import begins_snapshot, is_snapshot
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.pulsar_time import time_of
+from connector.topic_name import ForeignTopic, TopicName
 from connector.upkeep.deletability import Deletability
 from connector.upkeep.findings import (
     NO_TOPIC,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
-    from connector.topic_name import TopicName
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,14 @@ class Audit:
         findings: Ordered by topic and ledger; what belongs to no topic comes last.
         has_metadata: Whether there was metadata to compare with.
         taken: When the bucket was listed.
+        segment_ledgers: How many ledgers the bucket has of scalable topics (Pulsar 5.0), which are
+            not compared with anything.
     """
 
     findings: tuple[Finding, ...]
     has_metadata: bool
     taken: datetime
+    segment_ledgers: int = 0
 
     @property
     def losses(self) -> tuple[Finding, ...]:
@@ -95,7 +98,9 @@ def audit(
     found += [each for of in catalog.contents.segments for each in segments.of_segment(of)]
     found = _kept_where_messages_are_lost(found)
     found.sort(key=_place)
-    return Audit(tuple(found), catalog.source is not None, catalog.taken)
+    foreign = (each for each in catalog.contents.copies if isinstance(each.topic, ForeignTopic))
+    ledger_ids = {each.name.ledger_id for each in foreign}
+    return Audit(tuple(found), catalog.source is not None, catalog.taken, len(ledger_ids))
 
 
 def _place(finding: Finding) -> tuple[str, int, tuple[str, ...]]:
@@ -109,11 +114,13 @@ def _kept_where_messages_are_lost(findings: list[Finding]) -> list[Finding]:
 
     What would be deleted may be all that is left to mend the topic with.
     """
-    lossy = {each.topic.base for each in findings if each.is_loss and each.topic is not None}
+    lossy = {
+        each.topic.base for each in findings if each.is_loss and isinstance(each.topic, TopicName)
+    }
     doubt = "messages of the topic cannot be read, which the audit reports too"
     return [
         doubted(each, doubt)
-        if each.deletable and each.topic is not None and each.topic.base in lossy
+        if each.deletable and isinstance(each.topic, TopicName) and each.topic.base in lossy
         else each
         for each in findings
     ]
@@ -255,14 +262,13 @@ class _Auditor:
             if copy is not None
         }
         for copy in self._catalog.contents.copies:
-            if copy.name not in listed and not isinstance(copy, SegmentedCopy):
-                kind = (
-                    FindingKind.INDEX_WITHOUT_DATA
-                    if copy.data is None
-                    else FindingKind.FORMAT_MISMATCH
-                )
-                found = _finding(kind, str(copy.error), copy, copy.topic)
-                yield replace(found, is_loss=self._catalog.source is None)
+            if copy.name in listed or copy.error is None or isinstance(copy, SegmentedCopy):
+                continue
+            kind = FindingKind.FORMAT_MISMATCH
+            if copy.data is None:
+                kind = FindingKind.INDEX_WITHOUT_DATA
+            found = _finding(kind, str(copy.error), copy, copy.topic)
+            yield replace(found, is_loss=self._catalog.source is None)
         # What an upload to a folder writes aside is reported with the uploads.
         aside = {aside_path(each.name, each.upload_id) for each in uploads}
         named = {SegmentName(uuid).data_name for uuid in self.deletability.named}
@@ -311,7 +317,9 @@ class _Auditor:
         if topic is None and len(owners) == 1:
             topic = owners[0].topic
         found = replace(found, topic=topic)
-        known = self._topics.get(topic) if topic else None
+        known = self._topics.get(topic) if isinstance(topic, TopicName) else None
+        if isinstance(topic, ForeignTopic):
+            return doubted(found, "it is of a scalable topic (Pulsar 5.0)")
         if known is None:
             return found if self._catalog.source is None else doubted(found, NO_TOPIC)
         repairable = replace(found, text=f"{found.text}; {REPAIRABLE}")
@@ -360,7 +368,10 @@ def _of_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
 
 
 def _finding(
-    kind: FindingKind, text: str, copy: LedgerCopy | None, topic: TopicName | None = None
+    kind: FindingKind,
+    text: str,
+    copy: LedgerCopy | None,
+    topic: TopicName | ForeignTopic | None = None,
 ) -> Finding:
     if copy is None:
         return Finding(kind=kind, text=text, topic=topic)

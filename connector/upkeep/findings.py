@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.topic_name import TopicName
+    from connector.topic_name import ForeignTopic, TopicName
 
 
 class FindingKind(StrEnum):
@@ -79,7 +79,7 @@ class Finding:
     """What it is, in words."""
     objects: tuple[str, ...] = ()
     """Names of the objects that it is about, the index object first."""
-    topic: TopicName | None = None
+    topic: TopicName | ForeignTopic | None = None
     ledger_id: int | None = None
     stored_bytes: int = 0
     """Bytes of these objects."""
@@ -145,7 +145,10 @@ def doubted(found: Finding, doubt: str) -> Finding:
 
 
 def of_objects(
-    kind: FindingKind, text: str, infos: Sequence[ObjectInfo], topic: TopicName | None
+    kind: FindingKind,
+    text: str,
+    infos: Sequence[ObjectInfo],
+    topic: TopicName | ForeignTopic | None,
 ) -> Finding:
     """A finding about some objects, index object first."""
     times = [info.modified for info in infos if info.modified is not None]

@@ -30,7 +30,7 @@ from arrow_io.ledger_writer import new_ledger_metadata
 from arrow_io.storage.ranges import RangeReader
 from arrow_io.wording import counted
 from connector.offloader import IndexObject, index_user_metadata
-from connector.topic_name import TopicName
+from connector.topic_name import managed_ledger_owner
 from connector.upkeep.attempt import (
     FROM_DAMAGED,
     FROM_METADATA,
@@ -92,7 +92,7 @@ class _Rebuilding:
             FormatError: What is there contradicts itself, or lacks something.
         """
         table = self._walked.table
-        topic = TopicName.from_managed_ledger_name(self._managed_ledger)
+        topic = managed_ledger_owner(self._managed_ledger)
         attempt = replace(self._attempt, topic=topic)
         ledger = RebuiltLedger(self._name.ledger_id, table.entry_count, table.block_count)
         self._check_told()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         TopicMetadata,
     )
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.topic_name import TopicName
+    from connector.topic_name import ForeignTopic, TopicName
 
 NO_INDEX: Final = "there is no index object"
 _UNDER_WAY: Final = "the metadata says that this offload is under way, or failed"
@@ -114,7 +114,7 @@ class _KnownLedgers:
         data: ObjectInfo | None,
         index: ObjectInfo | None,
         problem: str | None,
-        topic: TopicName | None,
+        topic: TopicName | ForeignTopic | None,
     ) -> LedgerAttempt:
         others = [each for each in self._sound[name.ledger_id] if each.name != name]
         known = self._owner(name, others)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from connector.catalog.segment_copies import SegmentedCopy
 from connector.catalog.topic_ledgers import LedgerStanding
+from connector.topic_name import TopicName
 from connector.upkeep.findings import (
     NO_TOPIC,
     REPAIRABLE,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.segment_copies import SegmentCopy
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.topic_name import TopicName
     from connector.upkeep.deletability import Deletability
     from connector.upkeep.findings import Finding
 
@@ -110,8 +110,10 @@ class SegmentAuditor:
 
     def _owner(self, copy: LedgerCopy) -> TopicLedgers | None:
         """The topic of a ledger in a segment: the one it names, or that has a ledger of its id."""
-        if copy.topic is not None:
+        if isinstance(copy.topic, TopicName):
             return self._topics.get(copy.topic)
+        if copy.topic is not None:
+            return None
         owners = self._deletability.owners.get(copy.name.ledger_id, [])
         return owners[0] if len(owners) == 1 else None
 

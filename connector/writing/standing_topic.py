@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from arrow_io.errors import OptionError
 from arrow_io.option_names import option_name
 from arrow_io.wording import counted
+from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import TopicMetadata
-    from connector.topic_name import TopicName
 
 
 def check_new(topic: TopicName, copies: Iterable[LedgerCopy]) -> None:
@@ -28,7 +28,7 @@ def check_new(topic: TopicName, copies: Iterable[LedgerCopy]) -> None:
     """
     for copy in copies:
         found = copy.topic
-        if found is not None and (found in (topic, topic.base) or found.base == topic):
+        if isinstance(found, TopicName) and (found in (topic, topic.base) or found.base == topic):
             message = (
                 f"the bucket has ledgers of {found} already: give {option_name('append')} to write"
                 " more, whose sequence ids and broker indexes start anew"
@@ -39,7 +39,7 @@ def check_new(topic: TopicName, copies: Iterable[LedgerCopy]) -> None:
 def check_appendable(
     topic: TopicName,
     names: Sequence[TopicName],
-    copies: Iterable[LedgerCopy],
+    copies: Collection[LedgerCopy],
     metadata: Collection[TopicMetadata] | None,
 ) -> set[int]:
     """Check that what is appended fits what is there.
@@ -57,10 +57,10 @@ def check_appendable(
         OptionError: The topic has another number of partitions; or there is metadata to be written,
             and it lacks ledgers that the bucket has.
     """
-    kin = [each for each in copies if each.topic is not None and each.topic.base == topic.base]
-    standing = {copy.topic.partition for copy in kin if copy.topic is not None}
+    owners = {copy.topic for copy in copies if isinstance(copy.topic, TopicName)}
+    standing = {each.partition for each in owners if each.base == topic.base}
     check_partitions(topic, names, standing, "the bucket", is_whole=not metadata)
-    ours = [copy for copy in kin if copy.topic in names]
+    ours = [copy for copy in copies if copy.topic in names]
     ids = {copy.name.ledger_id for copy in ours}
     if metadata is None:
         return ids

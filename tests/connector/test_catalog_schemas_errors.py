@@ -40,7 +40,7 @@ _KV: Final = {"type": "KEY_VALUE", "version": 1}
         ("auto_consume", "'AUTO_CONSUME' is a mode of Pulsar's clients"),
         ({"type": -3, "data": ""}, "-3 is a mode of Pulsar's clients"),
         ({"type": "AUTO", "data": ""}, "mode of Pulsar's clients"),
-        ({"type": 22, "data": ""}, "unknown schema type 22; known are NONE"),
+        ({"type": 23, "data": ""}, "unknown schema type 23; known are NONE"),
         ({"type": "DELETE", "data": ""}, "unknown schema type 'DELETE'"),
         ({"type": True, "data": ""}, "unknown schema type True"),
         ({"type": None, "data": ""}, "unknown schema type None"),

@@ -102,7 +102,7 @@ def test_a_dictionary_has_the_same(  # noqa: PLR0917 - Hypothesis names them
 def test_a_compacted_topic_has_the_same(name: str, tmp_path: Path) -> None:
     """The table has the rows that a broker compacted the topic to, for Pulsar's own client."""
     golden = golden_topic(name)
-    url, metadata = str(golden.objects_folder), str(golden.objects_folder.parent)
+    url, metadata = str(golden.objects_folder), str(golden.folder.parent)
     copy_latest(url, tmp_path, "delta", name, metadata=metadata, sizes=SMALL)
     with table_in(tmp_path, "delta") as table:
         rows = read_back(table).to_pylist()

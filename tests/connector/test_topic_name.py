@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
-from connector.topic_name import TopicName, namespaces_of, select_topics
+from connector.topic_name import (
+    ForeignTopic,
+    TopicName,
+    managed_ledger_owner,
+    namespaces_of,
+    select_topics,
+)
 from tests.support.golden import GoldenTopic, golden_topics
 
 PARTS = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1)
@@ -161,6 +167,7 @@ class TestManagedLedgerName:
             "public/default/persistent/~",
             "public/default/persistent/\ud800",
             "public/default/persistent/\x00",
+            "public/default/segment/persistent/0000-ffff-0",
         ],
     )
     def test_other_names_are_refused(self, name: str) -> None:
@@ -180,6 +187,72 @@ class TestManagedLedgerName:
     def test_half_a_character_does_not_break_the_encoding(self) -> None:
         """A lone surrogate, which Java writes as a question mark, is written so here."""
         assert TopicName("a", "b", "\ud800").managed_ledger_name == "a/b/persistent/%3F"
+
+
+class TestForeignTopic:
+    """Topics of other domains than persistent."""
+
+    @pytest.mark.parametrize(
+        ("managed_ledger", "name"),
+        [
+            (
+                "public/default/segment/orders/0000-7fff-1",
+                "segment://public/default/orders/0000-7fff-1",
+            ),
+            (
+                "t/n/segment/odd+%C3%A9t%C3%A9%3A2026/0000-ffff-0",
+                "segment://t/n/odd été:2026/0000-ffff-0",
+            ),
+            ("t/n/segment/persistent/8000-ffff-12", "segment://t/n/persistent/8000-ffff-12"),
+            ("t/n/topic/orders", "topic://t/n/orders"),
+            ("t/n/non-persistent/orders", "non-persistent://t/n/orders"),
+        ],
+    )
+    def test_managed_ledgers_of_other_domains(self, managed_ledger: str, name: str) -> None:
+        """A well-formed name of another domain is that of a foreign topic, and comes back."""
+        owner = managed_ledger_owner(managed_ledger)
+        assert isinstance(owner, ForeignTopic)
+        assert str(owner) == name
+        assert owner.managed_ledger_name == managed_ledger
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "t/n/segment/orders/0000-7fff",
+            "t/n/segment/orders/0000-7FFF-1",
+            "t/n/segment/orders/0000-7fff-01",
+            "t/n/segment/a:b/0000-7fff-1",
+            "t/n/segment//0000-7fff-1",
+            "t/n/persistens/orders",
+            "t/n/segment/persistent/0000-ffff-x0/more",
+        ],
+    )
+    def test_malformed_names_are_refused(self, name: str) -> None:
+        """What Pulsar would not write is damage, whatever it resembles."""
+        with pytest.raises(FormatError, match="is not the managed ledger"):
+            managed_ledger_owner(name)
+
+    def test_topic_of_a_cluster_named_as_a_segment(self) -> None:
+        """A name of Pulsar's first version stays one if its last part is not that of a segment."""
+        owner = managed_ledger_owner("t/n/segment/persistent/orders")
+        assert owner == TopicName("t", "segment", "orders", "n")
+
+    @given(st.text() | st.text("ab/%2FfE9+~ 0-f").map("t/n/segment/".__add__))
+    def test_no_two_names_are_one_topic(self, name: str) -> None:
+        """Whatever stands in a bucket is refused, or is exactly the name of the owner read."""
+        try:
+            owner = managed_ledger_owner(name)
+        except FormatError:
+            return
+        assert owner.managed_ledger_name == name
+
+    @pytest.mark.parametrize(
+        "name", ["topic://public/default/orders", "segment://public/default/orders/0000-7fff-1"]
+    )
+    def test_names_are_refused_by_name(self, name: str) -> None:
+        """Who asks for a scalable topic learns that it is one."""
+        with pytest.raises(OptionError, match=r"scalable topics of Pulsar 5\.0"):
+            TopicName.parse(name)
 
 
 class TestPartition:

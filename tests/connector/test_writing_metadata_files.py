@@ -62,7 +62,7 @@ class TestWhatWasNotWrittenHere:
         """A broker's own answers and value are not written over."""
         folder = tmp_path / "public__default__orders"
         shutil.copytree(
-            golden_topic("json-orders").objects_folder.parent / "public__default__json-orders",
+            golden_topic("json-orders").folder.parent / "public__default__json-orders",
             folder,
         )
         before = files_below(tmp_path)

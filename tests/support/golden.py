@@ -6,11 +6,14 @@ with their offloaded ledgers, in order, and the rows of `messages.jsonl.gz`.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import functools
 import gzip
 import json
 import re
+import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GOLDEN: Final = Path(__file__).parents[1] / "data" / "golden"
+SCALABLE_SET: Final = "pulsar-5.0.1"
+"""The set with segments of scalable topics, and with the topic that was migrated to one."""
 GOLDEN_SETS: Final = ("pulsar-4.0.7", "pulsar-4.0.7-small", "pulsar-4.0.7-clients")
 
 _DATA_OBJECT: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-(\d+)")
@@ -98,8 +103,11 @@ class GoldenTopic:
 
     @property
     def objects_folder(self) -> Path:
-        """The bucket of the whole set: objects of all its topics, flat."""
-        return GOLDEN / self.set_name / "objects"
+        """The bucket of the whole set: objects of all its topics, flat.
+
+        Ledgers of scalable topics lie among them, as after an upgrade of the cluster to Pulsar 5.0.
+        """
+        return _upgraded_bucket(self.set_name)
 
     def offloaded_objects(self) -> list[tuple[int, Path, Path]]:
         """Give `(ledger_id, data_object, index_object)` of each offloaded ledger, in order."""
@@ -171,6 +179,30 @@ def _uuids_of_ledgers(objects: Path) -> dict[int, str]:
             assert ledger_id not in uuids, path
             uuids[ledger_id] = match[1]
     return uuids
+
+
+@functools.cache
+def _upgraded_bucket(set_name: str) -> Path:
+    """A folder for this process with the objects of a set and those of segments."""
+    folder = Path(tempfile.mkdtemp(prefix="golden-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    described = json.loads((GOLDEN / SCALABLE_SET / "objects.json").read_text(encoding="utf-8"))
+    segments = [
+        GOLDEN / SCALABLE_SET / "objects" / name
+        for name, each in described.items()
+        if "/segment/" in each["user_metadata"]["managedledgername"]
+    ]
+    for path in (*(GOLDEN / set_name / "objects").iterdir(), *segments):
+        _link(path, folder / path.name)
+    return folder
+
+
+def _link(path: Path, name: Path) -> None:
+    try:
+        name.hardlink_to(path)
+    except OSError:
+        # The folder may be of another file system.
+        shutil.copy2(path, name)
 
 
 @functools.cache

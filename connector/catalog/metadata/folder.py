@@ -48,7 +48,7 @@ from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.catalog.metadata.manifest import MANIFEST_FILE, Manifest, read_manifest
 from connector.catalog.metadata.merge import merge_metadata
 from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
-from connector.topic_name import TopicName
+from connector.topic_name import TopicName, is_scalable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -419,6 +419,8 @@ def _locations_by_file(root: Location) -> dict[TopicName, Location]:
     found: dict[TopicName, Location] = {}
     for name, each in answer.items():
         folder = each.get("dir") if isinstance(each, Mapping) else None
+        if is_scalable(name):
+            continue
         if not isinstance(folder, str) or {"", ".", ".."}.intersection(folder.split("/")):
             message = f"{root}/{TOPICS_FILE} has no folder below it for the topic {name[:200]!r}"
             raise CorruptMetadataError(message)

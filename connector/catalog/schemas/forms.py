@@ -47,7 +47,7 @@ CLIENT_MODES: Final = frozenset(
 DEFINED_TYPES: Final = frozenset({"AVRO", "JSON", "KEY_VALUE", "PROTOBUF", "PROTOBUF_NATIVE"})
 """Schema types that say nothing without their definition."""
 
-BARE_TYPES: Final = tuple(sorted(set(SCHEMA_TYPES) - DEFINED_TYPES - {"NONE"}))
+BARE_TYPES: Final = tuple(sorted(set(SCHEMA_TYPES) - DEFINED_TYPES - {"NONE", "EXTERNAL"}))
 """Schema types that need no definition."""
 
 _CLIENT_MODE_NUMBERS: Final = frozenset({-2, -3, -4, 21})
