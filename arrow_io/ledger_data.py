@@ -14,6 +14,7 @@ from arrow_io.errors import (
     CorruptBlockError,
     CorruptIndexError,
     MissingEntriesError,
+    MissingObjectError,
     PulsarOffloadError,
     TruncatedObjectError,
     UnknownFormatError,
@@ -164,14 +165,17 @@ class LedgerData:
             return
         last_stored = self._last_stored(last_entry_id)
         if first_entry_id <= last_stored:
-            yield from self._stored_runs(
-                first_entry_id,
-                last_stored,
-                tally,
-                verify_checksums=verify_checksums,
-                owned=owned,
-                ahead=ahead,
-            )
+            try:
+                yield from self._stored_runs(
+                    first_entry_id,
+                    last_stored,
+                    tally,
+                    verify_checksums=verify_checksums,
+                    owned=owned,
+                    ahead=ahead,
+                )
+            except MissingObjectError as missing:
+                raise self._without_data() from missing
         if last_stored < last_entry_id:
             lost_from = max(first_entry_id, last_stored + 1)
             message = "the offloader lost this entry and those behind it"
@@ -230,6 +234,19 @@ class LedgerData:
                 owned=owned,
                 ahead=ahead,
             )
+
+    def _without_data(self) -> PulsarOffloadError:
+        """Return the error for a data object that is missing, by what there is of the index object.
+
+        Whether retention deleted them, only the metadata of the topic can tell.
+        """
+        message = "the data object is missing, its index object is there"
+        if not self.location.exists(self.name.index_name):
+            message = (
+                "both objects of the ledger were deleted since the topic was opened: open the topic"
+                " again"
+            )
+        return self._located(MissingObjectError(message))
 
     def position_of(self, entry_id: int) -> int | None:
         """Where the header of an entry begins in the data object, if that is remembered."""

@@ -55,9 +55,10 @@ def new_in_bucket(catalog: Catalog, wanted: Sequence[str], scan: Scan) -> NewRow
         nonlocal progress
         increments.refresh()
         increment = increments.next_increment(progress)
-        for read in increment.reads:
-            for task in read.tasks(DEFAULT_TASK_BYTES):
-                yield from execute_increment(task, report)
+        with increments.catalog.explaining():
+            for read in increment.reads:
+                for task in read.tasks(DEFAULT_TASK_BYTES):
+                    yield from execute_increment(task, report)
         progress = increment.after
 
     return new_rows

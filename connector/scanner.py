@@ -132,7 +132,8 @@ class TopicScanner:
         scan, known = scan.counted()
         self.report = self._begun(scan)
         self.report.rows += known
-        rows = known + count(scan.plan(), self.report)
+        with self.scan.explaining():
+            rows = known + count(scan.plan(), self.report)
         self._tell()
         return rows
 
@@ -158,11 +159,13 @@ class TopicScanner:
     def _counting(self) -> Iterator[ReadReport]:
         """Counts of a read, which are added to the report; with a view, it is the second."""
         if self.scan.view is None:
-            yield self.report
+            with self.scan.explaining():
+                yield self.report
             return
         counts = ReadReport()
         try:
-            yield counts
+            with self.scan.explaining():
+                yield counts
         finally:
             self.report.add(counts.of_values(self.report))
 

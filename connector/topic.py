@@ -231,7 +231,7 @@ def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> Topi
         if name in dict(options.projection.columns):
             _tell_undecoded(given, name)
     folder = known.statistics if request.statistics is None else request.statistics
-    scan = Scan(tuple(topics), options)
+    scan = Scan(tuple(topics), options, catalog=known)
     if folder is not None:
         segments = open_statistics(folder, storage_options, trace=known.location.trace)
         scan = replace(scan, statistics=segments)

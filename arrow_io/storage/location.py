@@ -331,17 +331,28 @@ class Location:
         """
         return self._head(name).user_metadata
 
+    def find(self, name: str) -> ObjectInfo | None:
+        """Ask for one object by its name, as it is now, by a HEAD request.
+
+        Returns:
+            What a listing would say of it; None if there is no such object, or it is a folder.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        try:
+            head = self._head(name)
+        except MissingObjectError:
+            return None
+        return ObjectInfo(name, head.size_bytes, head.modified, head.version)
+
     def exists(self, name: str) -> bool:
         """Whether there is an object of this name; a folder is not one.
 
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        try:
-            self._head(name)
-        except MissingObjectError:
-            return False
-        return True
+        return self.find(name) is not None
 
     def write_object(
         self,

@@ -76,6 +76,8 @@ class ObjectHead:
     """Names in lower case; None if the store has no user metadata."""
     version: ObjectVersion | None = None
     """As `ObjectInfo.version`."""
+    modified: datetime | None = None
+    """As `ObjectInfo.modified`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,8 @@ class ObjectStore:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         size_bytes = int(info["size"])
         version = version_in(info, size_bytes)
-        return ObjectHead(size_bytes, lower_names(info.get("metadata")), version)
+        metadata = lower_names(info.get("metadata"))
+        return ObjectHead(size_bytes, metadata, version, modified_in(info))
 
     def get_object(
         self, name: str, limit_bytes: int, version: ObjectVersion | None = None

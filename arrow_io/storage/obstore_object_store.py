@@ -302,7 +302,8 @@ class ObstoreObjectStore(ObjectStore):
             return obstore.get(self._clients.reads, path, options={"head": True})
 
         answer = self._wait_for(head)
-        return ObjectHead(answer.meta["size"], _user_metadata(answer), _version(answer))
+        size_bytes, modified = answer.meta["size"], modified_in(answer.meta)
+        return ObjectHead(size_bytes, _user_metadata(answer), _version(answer), modified)
 
     def get_object(
         self, name: str, limit_bytes: int, version: ObjectVersion | None = None

@@ -181,6 +181,7 @@ class S3ObjectStore(ObjectStore):
             response["ContentLength"],
             lower_names(response.get("Metadata", {})),
             etag_in(response),
+            modified_in(response),
         )
 
     def get_object(

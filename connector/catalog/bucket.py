@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import (
@@ -24,12 +24,16 @@ from connector.catalog.ledger_copy import LedgerCopy, age_rank, read_copy
 from connector.catalog.segment_copies import SegmentedCopy, read_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.segment_copies import SegmentCopy
+
+
+_MOST_BY_NAME: Final = 256
+"""More attempts are not asked for one by one: the bucket is listed again."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,22 @@ class BucketListing:
     def streaming(self) -> tuple[ObjectInfo, ...]:
         """Data objects of streaming offload that have no index object."""
         return tuple(info for name, info in self.segment_data.items() if name not in self.segments)
+
+    def has_whole(self, name: LedgerObjectName) -> bool:
+        """Whether both objects of an attempt were listed."""
+        return name in self.indexes and name in self.data
+
+    def with_objects(
+        self,
+        indexes: Mapping[LedgerObjectName, ObjectInfo],
+        data: Mapping[LedgerObjectName, ObjectInfo],
+    ) -> BucketListing:
+        """The same listing with objects that were found later; none that it has is left out."""
+        return replace(
+            self,
+            indexes=_in_order({**indexes, **self.indexes}),
+            data={**data, **self.data},
+        )
 
     @cached_property
     def places(self) -> Mapping[LedgerObjectName, int]:
@@ -157,6 +177,7 @@ class Bucket:
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._contents: BucketContents | None = None
+        self._has_looked = False
         self._deleted: set[LedgerObjectName] = set()
         self._known_segments: dict[SegmentName, SegmentCopy] = {}
         self._segments: tuple[SegmentCopy, ...] | None = None
@@ -218,14 +239,53 @@ class Bucket:
         """Data objects of streaming offload that have no index object."""
         return self.listing.streaming
 
+    def look_again(self, names: Collection[LedgerObjectName] | None) -> bool:
+        """Ask for attempts that were not listed whole, as they are now: they may have come since.
+
+        Args:
+            names: The attempts; None: any, because nothing names them.
+
+        Returns:
+            Whether the bucket has objects that were not known.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        with self._lock:
+            listing = self.listing
+            if names is not None:
+                names = {each for each in names if not listing.has_whole(each)} - self._deleted
+            if names is None or len(names) > _MOST_BY_NAME:
+                indexes, data = _list_objects(listing.location)
+            else:
+                indexes, data = _find_objects(listing.location, names)
+            self.listing = listing.with_objects(indexes, data)
+            changed = indexes.keys() - listing.indexes.keys() | data.keys() - listing.data.keys()
+            for name in changed:
+                self._copies.pop(name, None)
+            if changed:
+                self._contents = None
+            return bool(changed)
+
     def open_all(self) -> BucketContents:
         """Read every index object that was not read until now, and give what the bucket holds.
+
+        A data object without an index object may have got one since the bucket was listed: each is
+        asked for once. If objects were deleted since, the bucket is listed again: a topic may have
+        been made anew.
 
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
+        if not self._has_looked:
+            self._has_looked = True
+            self.look_again({each.name for each in self.unfinished})
         if self._contents is None:
-            listing, copies = self.listing, tuple(self.copies(self.names))
+            names = self.names
+            copies = tuple(self.copies(names))
+            if self.names != names:
+                copies = tuple(self.copies(self.names))
+            listing = self.listing
             self._contents = BucketContents(
                 listing.location,
                 copies,
@@ -293,9 +353,20 @@ class Bucket:
 
         with ThreadPoolExecutor(min(len(names), listing.location.max_connections)) as executor:
             read_now = list(executor.map(read, names))
-        if any(isinstance(copy.error, MissingObjectError) and copy.data for copy in read_now):
-            still = {info.name for info in listing.location.list_objects()}
-            self._deleted |= {name for name in names if name.index_name not in still}
+        # Objects come and go one after the other: half of an attempt may have been listed, or read.
+        lacking = {copy.name for copy in read_now if isinstance(copy.error, MissingObjectError)}
+        halves = [name for name in names if name in lacking]
+        if halves:
+            still, data = _find_objects(listing.location, halves)
+            if len(still) < len(halves):
+                # A store that goes on listing what it does not give has lost it.
+                indexes, _ = later = _list_objects(listing.location)
+                self._deleted |= {name for name in halves if name not in {*still, *indexes}}
+                listing = listing.with_objects(*later)
+            whole = [name for name in halves if name in still and name in data]
+            listing = self.listing = listing.with_objects({}, data)
+            read_now = [copy for copy in read_now if copy.name not in whole]
+            read_now += map(read, whole)
         self._copies |= {copy.name: copy for copy in read_now if copy.name not in self._deleted}
 
     def _read_segments(self) -> tuple[SegmentCopy, ...]:
@@ -322,6 +393,49 @@ class Bucket:
         return found
 
 
+def _find_objects(
+    location: Location, names: Collection[LedgerObjectName]
+) -> tuple[dict[LedgerObjectName, ObjectInfo], dict[LedgerObjectName, ObjectInfo]]:
+    """Ask for the objects of attempts by their names.
+
+    Returns:
+        The index objects and the data objects that there are.
+    """
+
+    def find(name: LedgerObjectName) -> tuple[ObjectInfo | None, ObjectInfo | None]:
+        index = location.find(name.index_name)
+        # Without an index object, which is written last, it does not matter what else there is.
+        return index, None if index is None else location.find(name.data_name)
+
+    if not names:
+        return {}, {}
+    with ThreadPoolExecutor(min(len(names), location.max_connections)) as executor:
+        found = list(zip(names, executor.map(find, names), strict=True))
+    return (
+        {name: index for name, (index, _) in found if index is not None},
+        {name: data for name, (_, data) in found if data is not None},
+    )
+
+
+def _list_objects(
+    location: Location,
+) -> tuple[Mapping[LedgerObjectName, ObjectInfo], Mapping[LedgerObjectName, ObjectInfo]]:
+    """List the index objects and the data objects that there are; none if the bucket is gone."""
+    try:
+        listing = list_bucket(location)
+    except MissingObjectError:
+        return {}, {}
+    return listing.indexes, listing.data
+
+
+def _in_order(
+    indexes: Mapping[LedgerObjectName, ObjectInfo],
+) -> dict[LedgerObjectName, ObjectInfo]:
+    """Index objects by ledger id, then from the newest to the oldest."""
+    newest_first = sorted(indexes.items(), key=lambda each: age_rank(*each), reverse=True)
+    return dict(sorted(newest_first, key=lambda each: each[0].ledger_id))
+
+
 def in_order(copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:
     """Copies by ledger id, then from the newest to the oldest."""
     newest_first = sorted(copies, key=lambda copy: age_rank(copy.name, copy.index), reverse=True)
@@ -338,15 +452,13 @@ def list_bucket(location: Location) -> BucketListing:
     listed = [(info, parse_object_name(info.name)) for info in location.list_objects()]
     named = [(info, parsed) for info, parsed in listed if parsed is not None]
     ours = [(info, each) for info, each in named if not each.is_streaming]
-    indexes = [(each.ledger_object_name, info) for info, each in ours if each.is_index]
-    indexes.sort(key=lambda each: age_rank(*each), reverse=True)
-    indexes.sort(key=lambda each: each[0].ledger_id)
+    indexes = {each.ledger_object_name: info for info, each in ours if each.is_index}
     streaming = [(SegmentName(each.uuid), info, each) for info, each in named if each.is_streaming]
     segments = [(name, info) for name, info, each in streaming if each.is_index]
     segments.sort(key=lambda each: age_rank(*each), reverse=True)
     return BucketListing(
         location,
-        dict(indexes),
+        _in_order(indexes),
         {each.ledger_object_name: info for info, each in ours if not each.is_index},
         dict(segments),
         {name: info for name, info, each in streaming if not each.is_index},

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
-from arrow_io.format.object_names import MAX_LEDGER_ID
+from arrow_io.errors import (
+    FormatError,
+    MissingObjectError,
+    OptionError,
+    StorageError,
+    TopicNotFoundError,
+    TrimmedEntriesError,
+)
+from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName
 from arrow_io.lazy import cached_property
 from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
@@ -38,14 +46,14 @@ from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.payloads.schema_info import TopicSchema
     from connector.catalog.bucket import BucketContents
     from connector.catalog.catalog_options import CatalogOptions
     from connector.catalog.metadata.source import MetadataSource
-    from connector.catalog.metadata.topic_metadata import TopicMetadata
+    from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.statistics.analysis import Analyzer
 
     MorePartitions: TypeAlias = Callable[
@@ -53,6 +61,8 @@ if TYPE_CHECKING:
     ]
 
 _CONCURRENT_TOPICS = 8
+_MOST_LOOKS = 10
+"""After so many looks at a topic whose ledgers come and go between them, that is an error."""
 
 
 def _place_of(statistics: str | os.PathLike[str]) -> str:
@@ -292,9 +302,9 @@ class Catalog:
             len(self.bucket.unfinished) if None in known else 0,
         )
 
-    def _told(self, topic: TopicName) -> TopicMetadata | FormatError | None:
+    def _told(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | FormatError | None:
         try:
-            return self.metadata(topic)
+            return self.metadata(topic, again=again)
         except FormatError as error:
             return error
 
@@ -311,18 +321,82 @@ class Catalog:
             return from_bucket(topic, self._copies.of_bucket(topic))
         if isinstance(metadata, FormatError):
             return from_bucket(topic, self._copies.of_bucket(topic)).doubted(metadata)
+        for _ in range(_MOST_LOOKS):
+            found = self._compared(metadata)
+            if found.missing and self._look_again(found.missing):
+                found = self._compared(metadata)
+            if not found.missing or self.source is None or not self.source.is_live:
+                return found
+            newer = self._told(topic, again=True)
+            if newer is None or isinstance(newer, FormatError):
+                return self._ledgers_by(topic, newer)
+            if {*found.missing} <= {*newer.ledgers}:
+                return found
+            metadata = newer
+        message = f"the ledgers of {topic} changed faster than they could be looked for: try again"
+        raise StorageError(message)
+
+    def _compared(self, metadata: TopicMetadata) -> TopicLedgers:
+        """Compare the metadata of a topic with what the buckets are known to have."""
         copies = self._copies.of_metadata(metadata)
         self._elsewhere.open_ahead(metadata, copies)
-        return from_metadata(metadata, copies, partial(self._elsewhere.find, topic))
+        return from_metadata(metadata, copies, partial(self._elsewhere.find, metadata.topic))
 
-    def metadata(self, topic: TopicName) -> TopicMetadata | None:
+    def _look_again(self, missing: Collection[LedgerInfo]) -> bool:
+        """Ask for ledgers that the metadata has and the buckets had not when they were listed."""
+        offloads = {each.ledger_id: each.offload for each in missing if each.offload}
+        names = {
+            LedgerObjectName(each.uuid, ledger_id)
+            for ledger_id, each in offloads.items()
+            if each.uuid is not None and not each.segments
+        }
+        is_new = self.bucket.look_again(names if len(names) == len(offloads) else None)
+        return self._elsewhere.look_again(missing) or is_new
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Explain objects that are missing while topics of this catalog are read.
+
+        Retention may delete a ledger between any two requests. Only a live cluster can tell: it is
+        asked again.
+
+        Raises:
+            TrimmedEntriesError: An object was missing, and the cluster has trimmed its ledger.
+        """
+        try:
+            yield
+        except MissingObjectError as missing:
+            if missing.ledger_id is None or not self._is_trimmed(missing.ledger_id):
+                raise
+            message = "the cluster trimmed the ledger since the topic was opened: open it again"
+            raise TrimmedEntriesError(
+                message, object_key=missing.object_key, ledger_id=missing.ledger_id
+            ) from missing
+
+    def _is_trimmed(self, ledger_id: int) -> bool:
+        """Whether a live cluster does not list a ledger any more that it listed before."""
+        if self.source is None or not self.source.is_live:
+            return False
+        for topic, known in self._ledgers.items():
+            if known.metadata is not None and known.metadata.has(ledger_id):
+                newer = self._told(topic, again=True)
+                return newer is None or (
+                    not isinstance(newer, FormatError) and not newer.has(ledger_id)
+                )
+        return False
+
+    def metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """What the cluster says of one topic or partition; None if nothing is known.
+
+        Args:
+            topic: The topic or partition.
+            again: Whether a live cluster is asked anew.
 
         Raises:
             FormatError: The metadata is malformed.
             StorageError: It cannot be read.
         """
-        return self.source.topic_metadata(topic) if self.source else None
+        return self.source.topic_metadata(topic, again=again) if self.source else None
 
     def schema(
         self, topics: Iterable[TopicName], schema_version: int | None = None

@@ -95,6 +95,19 @@ class OtherBuckets:
             with suppress(PulsarOffloadError):
                 self._copies(bucket, ids)
 
+    def look_again(self, missing: Iterable[LedgerInfo]) -> bool:
+        """List the buckets in which ledgers may be once more; return whether they have more now.
+
+        What cannot be listed has nothing new.
+        """
+        names = {name for info in missing for name in self._buckets_of(info)}
+        known = [self._found.get(name) for name in names]
+        is_new = False
+        for bucket in (each for each in known if isinstance(each, Bucket)):
+            with suppress(PulsarOffloadError):
+                is_new |= bucket.look_again(None)
+        return is_new
+
     def find(self, topic: TopicName, info: LedgerInfo) -> LedgerCopy | PulsarOffloadError | None:
         """The copy of an offloaded ledger of a topic in the bucket that the metadata names.
 

@@ -358,6 +358,7 @@ class SavedBucket(Bucket):
         self._saved = saved
         self._name = name
         self._start()
+        self._has_looked = True
 
     @cached_property
     def _told(self) -> BucketContents:
@@ -386,6 +387,11 @@ class SavedBucket(Bucket):
         return {
             copy.name: copy for copy in self._told.copies if isinstance(copy.name, LedgerObjectName)
         }
+
+    def look_again(self, names: Collection[LedgerObjectName] | None) -> bool:
+        """A snapshot stays what it is."""
+        del names
+        return False
 
     def _read_segments(self) -> tuple[SegmentCopy, ...]:
         return self._told.segments
@@ -428,8 +434,9 @@ class SnapshotSource:
             if namespaces is None or topic.full_namespace in namespaces
         ]
 
-    def topic_metadata(self, topic: TopicName) -> TopicMetadata | None:
+    def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """What was known of a topic; None if nothing was."""
+        del again
         return self._saved.ledgers(topic).metadata
 
     def named_attempts(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.metadata.topic_metadata import TopicMetadata
-    from connector.topic_name import TopicName
 
     CopiesByTopic = Mapping[TopicName | ForeignTopic | None, list[LedgerCopy]]
 
@@ -47,7 +46,7 @@ class TopicCopies:
         self._knows_all = False
         self._strays = bucket.names
         self._stray_copies: tuple[Collection[object], CopiesByTopic] = ((), {})
-        self._every_copy: CopiesByTopic | None = None
+        self._every_copy: tuple[object, CopiesByTopic] = (None, {})
 
     def of_metadata(self, metadata: TopicMetadata) -> list[LedgerCopy]:
         """The copies of a topic that has metadata; those of one ledger from the newest on.
@@ -86,9 +85,10 @@ class TopicCopies:
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        if self._every_copy is None:
-            self._every_copy = _by_topic(self._bucket.open_all().copies)
-        return self._every_copy.get(topic, [])
+        contents = self._bucket.open_all()
+        if self._every_copy[0] is not contents:
+            self._every_copy = contents, _by_topic(contents.copies)
+        return self._every_copy[1].get(topic, [])
 
     def stray_topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
         """The topics that are named by copies which the metadata of no topic names.

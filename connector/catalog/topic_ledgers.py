@@ -199,6 +199,18 @@ class TopicLedgers:
             if each.info and each.info.offload and each.info.offload.uuids
         ]
 
+    @property
+    def missing(self) -> list[LedgerInfo]:
+        """What the metadata says of ledgers whose objects are not there, though they should be."""
+        return [
+            each.info
+            for each in self.unread
+            if each.info is not None
+            and each.info.offload is not None
+            and each.info.offload.complete is not False
+            and isinstance(each.error, MissingObjectError)
+        ]
+
     def salvaged(self) -> TopicLedgers:
         """The same topic, to be read as far as its data objects go."""
         found = {ledger.ledger_id: ledger for ledger in (*self.cut, *self.substitutes)}

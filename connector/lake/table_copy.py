@@ -269,10 +269,11 @@ class TableCopy:
         tasks = [task for each in increment.reads for task in each.tasks(self.sizes.task_bytes)]
         written: list[WrittenTask] = []
         try:
-            for each in self.executor(writer, tasks):
-                written.append(each)
-                read_bytes += each.data_bytes
-                told(read_bytes)
+            with self.increments.catalog.explaining():
+                for each in self.executor(writer, tasks):
+                    written.append(each)
+                    read_bytes += each.data_bytes
+                    told(read_bytes)
         except BaseException as error:
             for each in written:
                 writer.discard(each, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import add
@@ -16,10 +17,12 @@ from connector.scan.topic_read import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     import pyarrow.compute as pc
 
     from arrow_io.read_report import ReadReport
+    from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.filters import RowFilter
     from connector.live.tail import LiveTail
@@ -55,6 +58,7 @@ class Scan:
         statistics: What is known of segments; None if nothing is.
         view: Which messages there are; None: all.
         tails: What of each topic only its brokers have, of those that have such a tail.
+        catalog: Where the topics are, to explain objects that are missing; not pickled.
     """
 
     topics: tuple[TopicLedgers, ...]
@@ -62,10 +66,15 @@ class Scan:
     statistics: Statistics | None = None
     view: View | None = None
     tails: Mapping[TopicName, LiveTail] = field(default_factory=dict)
+    catalog: Catalog | None = field(default=None, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled by its fields; what was planned is planned anew."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"catalog": None}
+
+    def explaining(self) -> AbstractContextManager[None]:
+        """Explain objects that are missing while the topics are read (`Catalog.explaining`)."""
+        return nullcontext() if self.catalog is None else self.catalog.explaining()
 
     def select(self, columns: Iterable[str]) -> Scan:
         """Give only these columns, in this order; any that `filterable` has.

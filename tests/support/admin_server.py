@@ -27,7 +27,7 @@ from connector.topic_name import TopicName
 from tests.support.golden import golden_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 Parts = tuple[str, ...]
@@ -63,6 +63,7 @@ class AdminServer:
         asked: The requests, in the order in which they came.
         fails_unknown_info: Whether it answers 500 to internal-info of a topic that it does not
             know, as brokers do.
+        before_answer: Called before each answer; it may change the answers.
     """
 
     url: str
@@ -71,9 +72,11 @@ class AdminServer:
     script: deque[Answer] = field(default_factory=deque)
     asked: list[Asked] = field(default_factory=list)
     fails_unknown_info: bool = False
+    before_answer: Callable[[], object] = lambda: None
 
     def answer(self, path: str, token: str | None) -> Answer:
         """Note a request and answer it."""
+        self.before_answer()
         self.asked.append(Asked(path, token))
         if self.script:
             return self.script.popleft()

@@ -11,6 +11,7 @@ import errno
 import io
 import itertools
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +24,9 @@ _PROTOCOL: Final = "model"
 
 Clock = Callable[[], int]
 """Gives the time, ms since the epoch."""
+
+_lock: Final = threading.RLock()
+"""One request at a time, so that a bucket changes between requests and never within one."""
 
 _numbers = itertools.count()
 _buckets: dict[str, ModelBucket] = {}
@@ -50,6 +54,8 @@ class ModelBucket:
         self.url = f"{_PROTOCOL}://{self.name}"
         self.objects: dict[str, StoredObject] = {}
         self.tells_times = tells_times
+        self.before_request: Callable[[], object] = lambda: None
+        """Called before each request that reads; it may change the bucket."""
         self._clock = clock
         _buckets[self.name] = self
 
@@ -77,7 +83,7 @@ class ModelFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:  # noqa: ANN401, FBT002 - the base class's signature
         """List a folder, or a file as itself."""
         bucket, name = _split(path)
-        objects = _objects(bucket)
+        objects = _arrive(bucket)
         full = f"{bucket}/{name}" if name else bucket
         if name in objects:
             return [_entry(full, objects[name])] if detail else [full]
@@ -95,7 +101,7 @@ class ModelFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no
     def info(self, path: str, **_: Any) -> dict[str, Any]:  # noqa: ANN401
         """What is known of a file or folder."""
         bucket, name = _split(path)
-        objects = _objects(bucket)
+        objects = _arrive(bucket)
         if name in objects:
             return _entry(f"{bucket}/{name}", objects[name])
         if any(each.startswith(f"{name}/" if name else "") for each in objects):
@@ -111,7 +117,7 @@ class ModelFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no
     ) -> bytes:
         """The bytes of a file, or a range of them."""
         bucket, name = _split(path)
-        stored = _objects(bucket).get(name)
+        stored = _arrive(bucket).get(name)
         if stored is None:
             raise _not_there(path)
         return stored.data[start:end]
@@ -155,6 +161,14 @@ class _WrittenFile(io.BytesIO):
 def _split(path: str) -> tuple[str, str]:
     bucket, _, name = ModelFileSystem._strip_protocol(path).partition("/")
     return bucket, name
+
+
+def _arrive(bucket: str) -> dict[str, StoredObject]:
+    """The objects that a request meets which arrives now; it meets them unchanged to its end."""
+    with _lock:
+        if bucket in _buckets:
+            _buckets[bucket].before_request()
+        return dict(_objects(bucket))
 
 
 def _objects(bucket: str) -> dict[str, StoredObject]:

@@ -243,10 +243,14 @@ def damage_snapshot(world: ModelWorld, saved: SavedMetadata, damage: Damage) -> 
 
 def ask_live(world: ModelWorld, owner: Owner, server: AdminServer) -> SavedMetadata:
     """Let a server answer for a cluster as it is now."""
-    server.answers.clear()
-    server.answers.update(_answers(owner))
+    answer_for(owner, server)
     known = {name: topic.known for name, topic in sorted(owner.topics.items())}
     return SavedMetadata(owner, server.url, world.step, known)
+
+
+def answer_for(owner: Owner, server: AdminServer) -> None:
+    """Let a server answer as a cluster would now."""
+    server.answers = _answers(owner)
 
 
 def _answers(owner: Owner) -> dict[Parts, bytes]:

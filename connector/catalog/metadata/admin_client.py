@@ -122,14 +122,20 @@ class AdminApi:
             found = set(chain.from_iterable(executor.map(self._topics_of, set(namespaces))))
         return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
 
-    def topic_metadata(self, topic: TopicName) -> TopicMetadata | None:
+    def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """The ledgers of one topic or partition; None if the cluster does not know it.
+
+        Args:
+            topic: The topic or partition.
+            again: Whether to ask anew; the answer replaces the one before.
 
         Raises:
             CorruptMetadataError: An answer is malformed.
             StorageError: The cluster cannot be reached, or refuses, or no admin API answers at the
                 URL.
         """
+        if again:
+            self._metadata.forget(topic)
         return self._metadata.get(topic, lambda: self._ask_for(topic)).metadata
 
     def named_attempts(
@@ -322,6 +328,10 @@ class _Kept(Generic[_Key, _Value]):
             if key not in self._values:
                 self._values[key] = make()
             return self._values[key]
+
+    def forget(self, key: _Key) -> None:
+        """Make the value anew when it is asked for next."""
+        self._values.pop(key, None)
 
     def known(self, key: _Key) -> _Value | None:
         """The value, if it was made; makes none."""

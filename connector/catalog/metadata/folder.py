@@ -139,7 +139,7 @@ class MetadataFolder:
             raise OptionError(message)
         return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
 
-    def topic_metadata(self, topic: TopicName) -> TopicMetadata | None:
+    def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """The ledgers of one topic or partition; None if there is no folder of it.
 
         Raises:
@@ -149,6 +149,7 @@ class MetadataFolder:
             OptionError: Nothing says which topic a folder is of.
             StorageError: The files cannot be read.
         """
+        del again
         folder = self._folders.get(topic) or self._folders.get(topic.base)
         return None if folder is None else folder.metadata.get(topic)
 
@@ -418,9 +419,9 @@ def _locations_by_file(root: Location) -> dict[TopicName, Location]:
     answer = read_answer(root.read_object(TOPICS_FILE, max_bytes=MAX_METADATA_BYTES).data)
     found: dict[TopicName, Location] = {}
     for name, each in answer.items():
-        folder = each.get("dir") if isinstance(each, Mapping) else None
         if is_scalable(name):
             continue
+        folder = each.get("dir") if isinstance(each, Mapping) else None
         if not isinstance(folder, str) or {"", ".", ".."}.intersection(folder.split("/")):
             message = f"{root}/{TOPICS_FILE} has no folder below it for the topic {name[:200]!r}"
             raise CorruptMetadataError(message)

@@ -54,8 +54,12 @@ class MetadataSource(Protocol):
             PulsarOffloadError: The source cannot be read.
         """
 
-    def topic_metadata(self, topic: TopicName) -> TopicMetadata | None:
+    def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """The ledgers of one topic or partition; None if the source does not know it.
+
+        Args:
+            topic: The topic or partition.
+            again: Whether to ask anew if the source is live; its answer replaces the one before.
 
         Raises:
             CorruptMetadataError: What the source says is malformed, or contradicts itself.

@@ -136,6 +136,11 @@ class TopicMetadata:
             for uuid in info.offload.uuids
         }
 
+    def has(self, ledger_id: int) -> bool:
+        """Return whether a ledger of this id is listed."""
+        place = bisect_left(self.ledgers, ledger_id, key=lambda ledger: ledger.ledger_id)
+        return place < len(self.ledgers) and self.ledgers[place].ledger_id == ledger_id
+
     def lacks(self, ledger_id: int) -> bool:
         """Whether there are ledgers before and behind an id, but none with it.
 

@@ -1,0 +1,183 @@
+"""A cluster that goes on working while somebody reads: it moves between any two requests.
+
+Nothing is ever lost in it. So whatever a reader, an audit or a copy calls lost is a false verdict.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from tests.support.cluster_model import ModelTopic, ModelWorld, Stage
+from tests.support.saved_metadata import answer_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.admin_server import AdminServer
+    from tests.support.cluster_model import ModelLedger
+
+ORDERS: Final = "persistent://public/default/orders"
+OTHER: Final = "persistent://public/default/other"
+_LEDGERS: Final = 3
+
+
+class Move(StrEnum):
+    """What the cluster does to the topic that is read."""
+
+    OFFLOAD = "offload"
+    """A ledger is filled and offloaded."""
+    OFFLOAD_IN_STEPS = "offload in steps"
+    """The same; its index object comes a request after its data object."""
+    TRIM = "trim"
+    """Retention takes the oldest ledger."""
+    TRIM_IN_STEPS = "trim in steps"
+    """The same; its data object goes a request after it, and its index object another one after."""
+    ROLL = "roll"
+    """A ledger is filled and closed, and stays in BookKeeper."""
+    TERMINATE = "terminate"
+    """The topic ends."""
+    RECREATE = "recreate"
+    """The topic is deleted and made anew, with a ledger that is offloaded."""
+
+
+class MovingCluster:
+    """A cluster with two topics, offloaded but for their last ledgers.
+
+    Args:
+        server: Answers for it.
+    """
+
+    def __init__(self, server: AdminServer) -> None:
+        self.world = ModelWorld()
+        self.server = server
+        self.trimmed: set[int] = set()
+        self.log: list[str] = []
+        self._lock = threading.RLock()
+        self._steps: deque[Callable[[], object]] = deque()
+        self.orders = self.world.create(self.world.first, ORDERS)
+        other = self.world.create(self.world.first, OTHER)
+        for _ in range(_LEDGERS):
+            self._offload(self.orders)
+            self._offload(other)
+        self._offloaded = {each.ledger_id: each for each in self.orders.ledgers if each.rows}
+        answer_for(self.world.first, server)
+
+    @property
+    def url(self) -> str:
+        """The bucket."""
+        return self.world.bucket.url
+
+    @property
+    def kept(self) -> dict[int, list[str]]:
+        """Rows of each ledger that was offloaded at the beginning, and is not trimmed until now."""
+        with self._lock:
+            return {
+                ledger_id: ledger.rows
+                for ledger_id, ledger in self._offloaded.items()
+                if ledger_id not in self.trimmed
+            }
+
+    @contextmanager
+    def moving(self, moves: Iterator[Move | None]) -> Iterator[None]:
+        """Take the next of some moves before each request; None: the cluster rests."""
+
+        def move() -> None:
+            with self._lock:
+                self.log.append("request")
+                if self._steps:
+                    self._steps.popleft()()
+                else:
+                    self._move(next(moves, None))
+                answer_for(self.world.first, self.server)
+
+        self.world.bucket.before_request = self.server.before_answer = move
+        try:
+            yield
+        finally:
+            self.world.bucket.before_request = self.server.before_answer = lambda: None
+
+    def settle(self) -> None:
+        """Finish what was begun."""
+        while self._steps:
+            self._steps.popleft()()
+        answer_for(self.world.first, self.server)
+
+    def _move(self, move: Move | None) -> None:
+        if move is None:
+            return
+        self.log.append(move.value)
+        if self.orders.is_terminated and move in {Move.OFFLOAD, Move.OFFLOAD_IN_STEPS, Move.ROLL}:
+            return
+        match move:
+            case Move.OFFLOAD:
+                self._offload(self.orders)
+            case Move.OFFLOAD_IN_STEPS:
+                attempt = self.world.begin_offload(self._filled(self.orders), Stage.DATA)
+                self._steps.append(lambda: self.world.finish_offload(attempt))
+            case Move.TRIM | Move.TRIM_IN_STEPS:
+                self._trim(in_steps=move is Move.TRIM_IN_STEPS)
+            case Move.ROLL:
+                self._filled(self.orders)
+            case Move.TERMINATE:
+                self.world.terminate(self.orders)
+            case Move.RECREATE:
+                self._recreate()
+
+    def _trim(self, *, in_steps: bool) -> None:
+        if len(self.orders.ledgers) > 1:
+            ledger = self.orders.ledgers[0]
+            self.world.trim(self.orders, remove=False)
+            self._delete(ledger, in_steps=in_steps)
+
+    def _recreate(self) -> None:
+        ledgers = list(self.orders.ledgers)
+        self.world.delete_topic(self.orders, remove=False)
+        for ledger in ledgers:
+            self._delete(ledger, in_steps=False)
+        self.orders = self.world.create(self.world.first, ORDERS)
+        self._offload(self.orders)
+
+    def _filled(self, topic: ModelTopic) -> ModelLedger:
+        """Close the open ledger with two messages in it, and give the oldest to be offloaded."""
+        self.world.produce(topic, 2)
+        self.world.roll(topic)
+        return next(each for each in topic.ledgers if each.is_closed and not each.is_offloaded)
+
+    def _offload(self, topic: ModelTopic) -> None:
+        """Offload all that is closed, the oldest first, as Pulsar does."""
+        self._filled(topic)
+        for each in topic.ledgers:
+            if each.is_closed and not each.is_offloaded:
+                self.world.offload(each)
+
+    def _delete(self, ledger: ModelLedger, *, in_steps: bool) -> None:
+        """Delete the objects of a ledger that no metadata lists any more."""
+        self.trimmed.add(ledger.ledger_id)
+        attempt = ledger.attempt
+        if attempt is None:
+            return
+        names = (attempt.name.data_name, attempt.name.index_name)
+        if in_steps:
+            self._steps.extend(partial(self.world.bucket.delete, name) for name in names)
+        else:
+            self.world.bucket.delete(*names)
+
+
+def one_move(move: Move, at: int) -> Iterator[Move | None]:
+    """One move before the request of a number, counted from 0."""
+    yield from [None] * at
+    yield move
+
+
+def many_moves(seed: int) -> Iterator[Move | None]:
+    """Moves at random, before about every third request."""
+    source = random.Random(seed)
+    moves = [*Move, Move.OFFLOAD, Move.OFFLOAD, Move.OFFLOAD_IN_STEPS, Move.TRIM]
+    for _ in range(60):
+        yield source.choice(moves) if source.random() < 1 / 3 else None
