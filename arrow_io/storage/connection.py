@@ -12,6 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from arrow_io.storage.hidden import shown_to_library
 from arrow_io.storage.object_store import (
+    BlockingObjectStore,
     ClosingObjectStore,
     LocalObjectStore,
     MemoryObjectStore,
@@ -22,8 +23,11 @@ from arrow_io.storage.obstore_options import obstore_place
 from arrow_io.storage.own_options import uses_obstore, without_ours
 from arrow_io.storage.s3_object_store import S3ObjectStore
 from arrow_io.storage.store_kinds import StoreKind, store_kind
+from arrow_io.storage.turns import turns_of
 
 if TYPE_CHECKING:
+    from fsspec.spec import AbstractFileSystem
+
     from arrow_io.storage.failures import RetryPolicy
 
 
@@ -50,7 +54,11 @@ def open_store(
         return _open_obstore(url, of_library, max_connections, retry)
     # fsspec keeps file systems by the text of their options, which hidden ones would share.
     options = _with_pool(url, shown_to_library(of_library), max_connections)
-    file_system, root = url_to_fs(str(url), **options)
+    return _store(*url_to_fs(str(url), **options))
+
+
+def _store(file_system: AbstractFileSystem, root: str) -> ObjectStore:
+    """Return the store of a folder of a file system."""
     if isinstance(file_system, AsyncFileSystem) and hasattr(file_system, "_call_s3"):
         return S3ObjectStore(file_system, root)
     if isinstance(file_system, MemoryFileSystem):
@@ -59,6 +67,8 @@ def open_store(
         return LocalObjectStore(file_system, root)
     if ClosingObjectStore.PROTOCOLS.intersection(protocols(file_system)):
         return ClosingObjectStore(file_system, root)
+    if (turns := turns_of(file_system)) is not None:
+        return BlockingObjectStore(file_system, root, turns)
     return ObjectStore(file_system, root)
 
 

@@ -40,10 +40,13 @@ _LIBRARY_ERRORS = {
     "azure.core.exceptions": ("AzureError",),
     "botocore.exceptions": ("BotoCoreError", "ClientError"),
     "botocore.parsers": ("ResponseParserError",),
+    "builtins": ("EOFError",),
+    "ftplib": ("Error",),
     "gcsfs.retry": ("HttpError", "ChecksumError"),
     "google.auth.exceptions": ("GoogleAuthError",),
     "http.client": ("HTTPException",),
     "obstore.exceptions": ("BaseError",),
+    "paramiko.ssh_exception": ("SSHException",),
 }
 """Base classes of the errors of each storage library that are not an `OSError`, by module."""
 

@@ -32,14 +32,18 @@ from arrow_io.storage.store_uploads import (
     parse_aside_name,
     remove,
 )
+from arrow_io.storage.turns import send_at_once
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from fsspec.spec import AbstractFileSystem
 
     from arrow_io.storage.attempts import Attempts
     from arrow_io.storage.listing_pages import ListingPages
     from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.range_memory import RangeMemory
+    from arrow_io.storage.turns import SendRequest, Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,15 @@ class ObjectStore:
     def is_async(self) -> bool:
         """Whether the file system sends requests from an event loop of its own."""
         return bool(self._file_system.async_impl)
+
+    def turn(self, patience_s: float) -> AbstractContextManager[SendRequest]:
+        """Wait for the turn of a request; most stores take any number at once.
+
+        Args:
+            patience_s: Longest wait for a request that was given up and still runs, in seconds.
+        """
+        del patience_s
+        return contextlib.nullcontext(send_at_once)
 
     def within(self, seconds: float, least_bytes_per_s: float, attempts: Attempts) -> Self:
         """The same store. Most can neither give up a request that is under way nor watch it."""
@@ -297,6 +310,29 @@ class ObjectStore:
     def abort_upload(self, name: str, upload_id: str) -> None:
         """Remove what was written of an object that is not complete, if it is there."""
         remove(self._file_system, aside_path(self._path(name), upload_id))
+
+
+class BlockingObjectStore(ObjectStore):
+    """A folder of a file system that several threads must not use at once.
+
+    Args:
+        file_system: The file system.
+        root: The folder's path in it, without protocol.
+        turns: The turns of its requests.
+    """
+
+    def __init__(self, file_system: AbstractFileSystem, root: str, turns: Turns) -> None:
+        super().__init__(file_system, root)
+        self._turns = turns
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the file system sends requests from an event loop of its own: it does not."""
+        return False
+
+    def turn(self, patience_s: float) -> AbstractContextManager[SendRequest]:
+        """Wait until no other request to the file system is under way."""
+        return self._turns.turn(patience_s)
 
 
 class LocalObjectStore(ObjectStore):

@@ -13,7 +13,9 @@ from arrow_io.storage.failures import RequestGivenUpError, storage_errors
 from arrow_io.storage.listing_pages import ListingPages
 from arrow_io.storage.request_errors import RequestErrors
 from arrow_io.storage.s3_object_store import S3ObjectStore
+from arrow_io.storage.time_limit import TimeLimit
 from arrow_io.storage.trace import RequestKind
+from arrow_io.storage.turns import LISTING_DEADLINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,8 +80,13 @@ class RequestSender:
 
         def attempt(seconds: float) -> _Result:
             attempts.count += 1
+            least = self._retry.least_bytes_per_s
+            limit = TimeLimit(seconds * (LISTING_DEADLINES if name is None else 1), least)
             try:
-                return send(store.within(seconds, self._retry.least_bytes_per_s, attempts))
+                return send_in_turn(
+                    partial(send, store.within(seconds, least, attempts)),
+                    partial(limit.begin, sent_bytes),
+                )
             except storage_errors() as error:
                 attempts.is_late = isinstance(error, RequestGivenUpError)
                 attempts.failure_count += self._retry.counts(error)
@@ -87,7 +94,8 @@ class RequestSender:
 
         try:
             retry = self._retry if repeat else replace(self._retry, attempts=1)
-            return retry.call_within(attempt, sent_bytes)
+            with store.turn(self._retry.deadline_s) as send_in_turn:
+                return retry.call_within(attempt, sent_bytes)
         except storage_errors() as error:
             # Not chained: a traceback would print the library's own text, which may hold secrets.
             raise self._errors.typed(error, name, offset, attempts) from None

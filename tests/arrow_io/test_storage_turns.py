@@ -1,0 +1,106 @@
+"""Requests to a file system that blocks take turns, and are given up when their time is over."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import fsspec
+import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+from arrow_io.errors import StorageError
+from arrow_io.storage.location import Location
+from arrow_io.storage.turns import turns_of
+from tests.support.faulty_storage import FaultScript, FaultyAsyncFileSystem, FaultyFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.faulty_storage import Fault
+
+SHORT_S: Final = 0.05
+
+
+@pytest.fixture
+def resumed() -> Iterator[threading.Event]:
+    """Set to have stalled requests answered; it is at the latest when the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def _stalled(resumed: threading.Event) -> Fault:
+    def fault(data: bytes) -> bytes:
+        assert resumed.wait(60)
+        return data
+
+    return fault
+
+
+class _CachedFileSystem(FaultyFileSystem):
+    """Of which fsspec gives a thread one for each script."""
+
+    protocol = "faulty-cached"
+    cachable = True
+
+
+fsspec.register_implementation(_CachedFileSystem.protocol, _CachedFileSystem, clobber=True)
+
+
+def _locations(script: FaultScript, *deadlines_s: float) -> list[Location]:
+    """Locations with one file system and these deadlines."""
+    locations = [
+        Location("faulty-cached://folder", {"script": script, "request_deadline_s": deadline_s})
+        for deadline_s in deadlines_s
+    ]
+    # Connected in this thread, because fsspec gives each thread file systems of its own.
+    assert [each.is_async for each in locations] == [False] * len(locations)
+    return locations
+
+
+def test_a_request_is_given_up_in_time(resumed: threading.Event) -> None:
+    """A request that is not answered ends with an error that names the option."""
+    script = FaultScript({"a": b"data"}, [_stalled(resumed)])
+    with pytest.raises(StorageError, match=r"within 0\.05 s; .*request_deadline_s, now 0\.05"):
+        script.location(request_deadline_s=SHORT_S).read_range("a", 0, 4)
+
+
+def test_requests_after_one_that_was_given_up(resumed: threading.Event) -> None:
+    """They wait for the connection: until it is free, or their own time is over."""
+    script = FaultScript({"a": b"data"}, [_stalled(resumed)])
+    location, patient = _locations(script, SHORT_S, 60)
+    for reason in ("no sound and whole answer", "an earlier request on the same connection"):
+        with pytest.raises(StorageError, match=reason):
+            location.read_range("a", 0, 4)
+    assert len(script.requests) == 1, "the second was not sent"
+    resumed.set()
+    assert patient.read_range("a", 1, 4).data == b"ata"
+
+
+def test_a_wait_for_others_takes_no_time(resumed: threading.Event) -> None:
+    """A request whose turn comes late has all of its time, because each has its own."""
+    script = FaultScript({"a": b"data"}, [_stalled(resumed)])
+    first, second = _locations(script, 60, SHORT_S)
+    with ThreadPoolExecutor(2) as threads:
+        stalled = threads.submit(first.read_range, "a", 0, 4)
+        script.wait_for_requests(1)
+        waiting = threads.submit(second.read_range, "a", 1, 4)
+        with pytest.raises(TimeoutError):
+            waiting.result(timeout=4 * SHORT_S)
+        resumed.set()
+        assert (stalled.result().data, waiting.result().data) == (b"data", b"ata")
+
+
+def test_which_file_systems_take_turns() -> None:
+    """Those that block do, by themselves and under a folder or archive; the others do not."""
+    script = FaultScript({})
+    blocking, other = FaultyFileSystem(script), FaultyFileSystem(script)
+    assert turns_of(blocking) is turns_of(blocking) is turns_of(DirFileSystem("a", blocking))
+    assert turns_of(blocking) is not turns_of(other)
+    for free in (LocalFileSystem(), MemoryFileSystem(), FaultyAsyncFileSystem(script)):
+        assert turns_of(free) is None
+        assert turns_of(DirFileSystem("a", free)) is None
