@@ -12,7 +12,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from arrow_io.storage.hidden import shown_to_library
 from arrow_io.storage.object_store import (
-    BlockingObjectStore,
     ClosingObjectStore,
     LocalObjectStore,
     MemoryObjectStore,
@@ -22,6 +21,7 @@ from arrow_io.storage.object_store import (
 from arrow_io.storage.obstore_options import obstore_place
 from arrow_io.storage.own_options import uses_obstore, without_ours
 from arrow_io.storage.s3_object_store import S3ObjectStore
+from arrow_io.storage.server_object_stores import BlockingObjectStore, HttpObjectStore
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 from arrow_io.storage.turns import turns_of
 
@@ -65,8 +65,9 @@ def _store(file_system: AbstractFileSystem, root: str) -> ObjectStore:
         return MemoryObjectStore(file_system, root)
     if isinstance(file_system, LocalFileSystem):
         return LocalObjectStore(file_system, root)
-    if ClosingObjectStore.PROTOCOLS.intersection(protocols(file_system)):
-        return ClosingObjectStore(file_system, root)
+    for store in (ClosingObjectStore, HttpObjectStore):
+        if store.PROTOCOLS.intersection(protocols(file_system)):
+            return store(file_system, root)
     if (turns := turns_of(file_system)) is not None:
         return BlockingObjectStore(file_system, root, turns)
     return ObjectStore(file_system, root)

@@ -45,8 +45,12 @@ _LIBRARY_ERRORS = {
     "gcsfs.retry": ("HttpError", "ChecksumError"),
     "google.auth.exceptions": ("GoogleAuthError",),
     "http.client": ("HTTPException",),
+    "lzma": ("LZMAError",),
     "obstore.exceptions": ("BaseError",),
     "paramiko.ssh_exception": ("SSHException",),
+    "tarfile": ("TarError",),
+    "zipfile": ("BadZipFile",),
+    "zlib": ("error",),
 }
 """Base classes of the errors of each storage library that are not an `OSError`, by module."""
 

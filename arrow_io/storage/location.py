@@ -94,7 +94,8 @@ class Location:
         Raises:
             OptionError: The URL is not text, is empty, names no bucket, holds credentials that
                 belong in the options, has a `?` on S3, from which on s3fs would cut it off, or
-                leads through a cache; or one of our options has a value that it cannot have.
+                leads through a cache or references; or one of our options has a value that it
+                cannot have.
         """
         object.__setattr__(self, "url", path_or_url("url", self.url))
         if not isinstance(self.storage_options or {}, Mapping):
@@ -202,6 +203,8 @@ class Location:
     def child(self, name: str) -> Location:
         """The folder of this name in this one, reached in the same way."""
         first, chain, inner = self.url.partition("::")
+        if chain and "://" not in first:
+            first = f"{first}://"
         slash = "" if first.endswith("/") else "/"
         return replace(self, url=f"{first}{slash}{name}{chain}{inner}")
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.listing_pages import ListingPages
     from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.range_memory import RangeMemory
-    from arrow_io.storage.turns import SendRequest, Turns
+    from arrow_io.storage.turns import SendRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,11 @@ class ObjectStore:
     def __init__(self, file_system: AbstractFileSystem | None, root: str) -> None:
         self._file_system: Any = file_system
         self._root = root
-        self._folder = root.rstrip("/") + "/"
+        # The root of an archive has no name, and names in it begin with no slash.
+        self._folder = root.rstrip("/") + "/" if root else self._root_marker()
+
+    def _root_marker(self) -> str:
+        return "" if self._file_system is None else str(self._file_system.root_marker)
 
     @property
     def is_async(self) -> bool:
@@ -153,7 +157,7 @@ class ObjectStore:
     def list_folders(self) -> list[str]:
         """Names of the folders directly in the folder, in the store's order."""
         names = (entry["name"] for entry in self._entries() if entry["type"] == "directory")
-        relative = (name.removeprefix(self._folder).rstrip("/") for name in names)
+        relative = (self._relative(name).rstrip("/") for name in names)
         # Some stores list the folder itself too.
         return [name for name in relative if name and "/" not in name]
 
@@ -168,13 +172,18 @@ class ObjectStore:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return entries
 
+    def _relative(self, path: str) -> str:
+        name = path.removeprefix(self._folder)
+        # In the home folder of SFTP, which has no name either, listed names begin with a slash.
+        return name if self._folder else name.removeprefix("/")
+
     def _is_object(self, entry: Mapping[str, Any]) -> bool:
         # On S3 a key that ends in a slash stands for an empty folder.
         name = entry["name"]
         return entry["type"] == "file" and name.startswith(self._folder) and not name.endswith("/")
 
     def _object_info(self, entry: Mapping[str, Any]) -> ObjectInfo:
-        name = entry["name"].removeprefix(self._folder)
+        name = self._relative(entry["name"])
         size_bytes = entry["size"]
         version = version_in(entry, size_bytes)
         if size_bytes is None:
@@ -198,6 +207,8 @@ class ObjectStore:
         info = self._file_system.info(path)
         if info["type"] == "directory":
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if info["size"] is None:
+            raise StorageError("the server does not say how long the object is", object_key=name)
         size_bytes = int(info["size"])
         version = version_in(info, size_bytes)
         metadata = lower_names(info.get("metadata"))
@@ -310,29 +321,6 @@ class ObjectStore:
     def abort_upload(self, name: str, upload_id: str) -> None:
         """Remove what was written of an object that is not complete, if it is there."""
         remove(self._file_system, aside_path(self._path(name), upload_id))
-
-
-class BlockingObjectStore(ObjectStore):
-    """A folder of a file system that several threads must not use at once.
-
-    Args:
-        file_system: The file system.
-        root: The folder's path in it, without protocol.
-        turns: The turns of its requests.
-    """
-
-    def __init__(self, file_system: AbstractFileSystem, root: str, turns: Turns) -> None:
-        super().__init__(file_system, root)
-        self._turns = turns
-
-    @property
-    def is_async(self) -> bool:
-        """Whether the file system sends requests from an event loop of its own: it does not."""
-        return False
-
-    def turn(self, patience_s: float) -> AbstractContextManager[SendRequest]:
-        """Wait until no other request to the file system is under way."""
-        return self._turns.turn(patience_s)
 
 
 class LocalObjectStore(ObjectStore):

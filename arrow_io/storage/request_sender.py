@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from arrow_io.errors import OptionError
 from arrow_io.storage.attempts import Attempts
 from arrow_io.storage.connection import open_store
 from arrow_io.storage.failures import RequestGivenUpError, storage_errors
@@ -47,6 +48,7 @@ class RequestSender:
         max_connections: int,
     ) -> None:
         self._url = url
+        self._shown_url = shown_url
         self._storage_options = storage_options
         self._retry = retry
         self._max_connections = max_connections
@@ -96,6 +98,9 @@ class RequestSender:
             retry = self._retry if repeat else replace(self._retry, attempts=1)
             with store.turn(self._retry.deadline_s) as send_in_turn:
                 return retry.call_within(attempt, sent_bytes)
+        except NotImplementedError:
+            message = f"{self._shown_url}: its file system is only read, not written to"
+            raise OptionError(message) from None
         except storage_errors() as error:
             # Not chained: a traceback would print the library's own text, which may hold secrets.
             raise self._errors.typed(error, name, offset, attempts) from None

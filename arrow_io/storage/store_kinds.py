@@ -10,7 +10,7 @@ from fsspec.registry import known_implementations
 from arrow_io.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class StoreKind(StrEnum):
@@ -40,6 +40,9 @@ _CACHING: Final = frozenset(
     if known["class"].startswith("fsspec.implementations.cached.")
 )
 """Protocols of fsspec that keep copies of objects: `simplecache`, `filecache`, `blockcache`, …"""
+
+_ARCHIVES: Final = frozenset({"libarchive", "tar", "zip"})
+"""Protocols of archives, whose files have paths in them."""
 
 _WITHOUT_USER_PART = (StoreKind.S3, StoreKind.GCS)
 """Stores whose URLs begin with the bucket; Azure's may have the container before an `@`."""
@@ -78,7 +81,8 @@ def check_url(url: str, shown: str) -> None:
     Raises:
         OptionError: It names no bucket; or it holds credentials, which belong in the options; or it
             is of S3 and has a `?`, from which on s3fs would cut it off; or it leads through a
-            cache, whose copies stay when objects are replaced.
+            cache, whose copies stay when objects are replaced, or through references; or it
+            names no archive for a path in one.
     """
     for link in url.split("::"):
         kind = store_kind(link)
@@ -93,13 +97,28 @@ def check_url(url: str, shown: str) -> None:
         if kind is StoreKind.S3 and "?" in rest:
             message = f"{shown} has a '?', at which s3fs cuts a URL off: give it without one"
             raise OptionError(message)
-    for link in url.split("::"):
-        if link.partition("://")[0].lower() in _CACHING:
-            message = (
-                f"{shown} leads through a cache, which gives old bytes of objects that were"
-                " replaced: give the URL of the store itself"
-            )
-            raise OptionError(message)
+    _check_links(url.split("::"), shown)
+
+
+def _check_links(links: Sequence[str], shown: str) -> None:
+    """Refuse what keeps copies, what lies elsewhere, and a path without its archive."""
+    protocols = [link.partition("://")[0].lower() for link in links]
+    if not _CACHING.isdisjoint(protocols):
+        message = (
+            f"{shown} leads through a cache, which gives old bytes of objects that were"
+            " replaced: give the URL of the store itself"
+        )
+        raise OptionError(message)
+    if "reference" in protocols:
+        message = (
+            f"{shown} is a list of references to objects that lie elsewhere: give the URL of"
+            " their folder"
+        )
+        raise OptionError(message)
+    protocol, is_url, _ = links[-1].partition("://")
+    if is_url and protocol.lower() in _ARCHIVES:
+        message = f"{shown} names no archive: {protocol}://folder::path reads a folder in one"
+        raise OptionError(message)
 
 
 def _has_user_part(bucket: str) -> bool:

@@ -153,12 +153,14 @@ Instances of one URL are equal even if each has a connection of its own, so they
 def turns_of(file_system: AbstractFileSystem) -> Turns | None:
     """Return the turns of a file system, or None if several threads may use it at once.
 
-    An archive or a folder in another file system shares the turns of the innermost one.
+    An archive or a folder in another file system that blocks shares the turns of that one.
     """
-    links = [*_links(file_system)]
-    if all(isinstance(link, _ANY_NUMBER_OF_THREADS) for link in links):
+    blocking = [
+        link for link in _links(file_system) if not isinstance(link, _ANY_NUMBER_OF_THREADS)
+    ]
+    if not blocking:
         return None
-    turns: Turns = vars(links[-1]).setdefault(_TURNS, Turns())
+    turns: Turns = vars(blocking[-1]).setdefault(_TURNS, Turns())
     return turns
 
 

@@ -1,0 +1,58 @@
+"""Folders on file servers, on web servers and in archives, as stores."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from arrow_io.storage.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from fsspec.spec import AbstractFileSystem
+
+    from arrow_io.storage.turns import SendRequest, Turns
+
+
+class BlockingObjectStore(ObjectStore):
+    """A folder of a file system that several threads must not use at once.
+
+    Args:
+        file_system: The file system.
+        root: The folder's path in it, without protocol.
+        turns: The turns of its requests.
+    """
+
+    def __init__(self, file_system: AbstractFileSystem, root: str, turns: Turns) -> None:
+        super().__init__(file_system, root)
+        self._turns = turns
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the file system sends requests from an event loop of its own: it does not."""
+        return False
+
+    def turn(self, patience_s: float) -> AbstractContextManager[SendRequest]:
+        """Wait until no other request to the file system is under way."""
+        return self._turns.turn(patience_s)
+
+
+class HttpObjectStore(ObjectStore):
+    """A folder of a web server, whose page of links is its listing."""
+
+    PROTOCOLS: ClassVar = frozenset({"http", "https"})
+
+    def _entries(self) -> list[Mapping[str, Any]]:
+        # Pages have links that sort them, and to themselves, too.
+        links = [
+            link
+            for link in super()._entries()
+            if not {"?", "#"}.intersection(link["name"]) and self._relative(link["name"]).strip("/")
+        ]
+        if not links:
+            # A page that is not the listing of a folder has no links to anything in it.
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return links
