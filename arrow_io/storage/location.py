@@ -33,6 +33,7 @@ from arrow_io.storage.object_store import (
     UnfinishedUpload,
 )
 from arrow_io.storage.obstore_options import check_obstore_writes
+from arrow_io.storage.option_aliases import with_known_names
 from arrow_io.storage.own_options import max_connections, uses_obstore, with_options
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.request_errors import check_version, no_bytes, of_version
@@ -103,8 +104,8 @@ class Location:
             raise OptionError(message)
         if self.range_bytes is not None:
             check_whole_number("range_bytes", self.range_bytes, 1, MAX_RANGE_BYTES)
-        object.__setattr__(self, "storage_options", dict(self.storage_options or {}))
-        options = self.storage_options or {}
+        options = with_known_names(self.url, self.storage_options or {})
+        object.__setattr__(self, "storage_options", options)
         object.__setattr__(self, "retry", with_options(self.retry, options))
         object.__setattr__(self, "max_connections", max_connections(options))
         uses_obstore(options)

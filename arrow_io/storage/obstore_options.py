@@ -7,6 +7,7 @@ keeps somebody out.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,7 +163,18 @@ def _s3_config(options: dict[str, Any], client_options: dict[str, object]) -> di
             client_options |= _verification(value)
         elif name != "use_ssl":
             raise _refused(name, "key, secret, token, endpoint_url, client_kwargs and anon")
-    return config
+    return s3_environment() | config
+
+
+def s3_environment() -> dict[str, str]:
+    """Return the endpoint that the environment names as botocore understands it, if it does.
+
+    `object_store` knows one of the two variables, and refuses `http://` unless it is allowed.
+    """
+    if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
+        return {}
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return {"AWS_ENDPOINT_URL": endpoint} if endpoint else {}
 
 
 def _botocore_config(given: Mapping[str, Any]) -> dict[str, str]:

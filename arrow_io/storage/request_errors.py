@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from arrow_io.errors import (
@@ -21,6 +22,7 @@ from arrow_io.storage.failures import (
     storage_errors,
 )
 from arrow_io.storage.object_version import agree
+from arrow_io.storage.option_aliases import similar_name
 from arrow_io.storage.own_options import uses_obstore
 from arrow_io.storage.redaction import redacted
 from arrow_io.storage.store_kinds import StoreKind, store_kind
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import ObjectHead, RangeContent
     from arrow_io.storage.object_version import ObjectVersion
 
+_UNEXPECTED: Final = re.compile(r"unexpected keyword argument '(?P<name>\w+)'")
 _Content = TypeVar("_Content", bound="RangeContent")
 _PACKAGES: Final[Mapping[StoreKind | None, tuple[str, str]]] = {
     StoreKind.S3: ("s3fs", "s3"),
@@ -84,7 +87,13 @@ class RequestErrors:
 
     def unusable(self, error: Exception) -> OptionError:
         """The error for options or a URL that a library refuses."""
-        if not isinstance(error, ImportError):
+        unknown = _UNEXPECTED.search(str(error)) if isinstance(error, TypeError) else None
+        if unknown is not None and unknown["name"] in self._options:
+            name = unknown["name"]
+            similar = similar_name(self._url, name)
+            hint = f"; is it {similar}?" if similar else ""
+            message = f"{self._shown_url}: its file system has no storage option {name}{hint}"
+        elif not isinstance(error, ImportError):
             message = (
                 f"storage options or URL not usable for {self._shown_url}: {self.shown(error)}"
             )

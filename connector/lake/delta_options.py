@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import shown_to_library
-from arrow_io.storage.obstore_options import OF_TRANSFER, S3_NAMES
+from arrow_io.storage.obstore_options import OF_TRANSFER, S3_NAMES, s3_environment
 from arrow_io.storage.own_options import without_ours
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 
@@ -31,7 +31,7 @@ def delta_storage_options(location: Location) -> dict[str, str]:
     if store_kind(location.url) is not StoreKind.S3:
         return {}
     options = shown_to_library(without_ours(location.storage_options or {}))
-    found: dict[str, str] = {}
+    found = s3_environment()
     client = options.get("client_kwargs")
     flat = {**options, **(client if isinstance(client, Mapping) else {})}
     for name, value in flat.items():

@@ -1,0 +1,125 @@
+"""Other libraries' names of storage options, translated to those of s3fs, gcsfs and adlfs.
+
+Polars, deltalake and obstore share the names of Rust's `object_store`; PyArrow, boto3 and DuckDB
+have their own. Who moves from one of them need not learn new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.hidden import shown_to_library
+from arrow_io.storage.store_kinds import StoreKind, store_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_S3: Final[Mapping[str, Iterable[str]]] = {
+    "key": ("access_key_id", "access_key", "key_id"),
+    "secret": ("secret_access_key", "secret_key"),
+    "token": ("session_token",),
+    "endpoint_url": ("endpoint", "endpoint_override"),
+    "client_kwargs.region_name": ("region", "region_name", "default_region"),
+    "anon": ("skip_signature", "anonymous"),
+    "profile": ("profile_name",),
+}
+"""Names of S3 options by that of s3fs; each is also known with `aws_` before it."""
+
+_GCS: Final[Mapping[str, Iterable[str]]] = {
+    "token": ("application_credentials", "service_account", "service_account_path"),
+}
+"""Names of options of Google Cloud Storage by that of gcsfs; also with `google_` before them."""
+
+_AZURE: Final[Mapping[str, Iterable[str]]] = {
+    "account_key": ("access_key", "master_key"),
+    "sas_token": ("sas_key",),
+    "tenant_id": ("authority_id",),
+    **dict.fromkeys(("account_name", "client_id", "client_secret", "connection_string"), ()),
+}
+"""Names of Azure's options by that of adlfs; also with `azure_` or `azure_storage_` before them."""
+
+_PREFIXES: Final = {
+    StoreKind.S3: ("aws_",),
+    StoreKind.GCS: ("google_",),
+    StoreKind.AZURE: ("azure_storage_", "azure_"),
+}
+
+_FLAGS: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _by_alias(kind: StoreKind, names: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, aliases in names.items():
+        found |= dict.fromkeys(aliases, name)
+        bases = aliases if "." in name else (name, *aliases)
+        for prefix in _PREFIXES[kind]:
+            found |= dict.fromkeys((f"{prefix}{base}" for base in bases), name)
+    return found
+
+
+_ALIASES: Final = {
+    kind: _by_alias(kind, names)
+    for kind, names in ((StoreKind.S3, _S3), (StoreKind.GCS, _GCS), (StoreKind.AZURE, _AZURE))
+}
+
+
+def with_known_names(url: str, storage_options: Mapping[str, object]) -> dict[str, object]:
+    """Return storage options by the names that the store's file system has for them.
+
+    Args:
+        url: Where to; a chain of URLs has options by protocol, which are left alone.
+        storage_options: The options, by these names or by others, in any case.
+
+    Raises:
+        OptionError: Two names of one option have different values; or `aws_allow_http` is false
+            and the endpoint is `http://`.
+    """
+    kind = store_kind(url)
+    aliases = _ALIASES.get(kind) if kind is not None and "::" not in url else None
+    if aliases is None:
+        return dict(storage_options)
+    known = {name: value for name, value in storage_options.items() if _key(name) not in aliases}
+    nested = known.get("client_kwargs")
+    for alias, value in storage_options.items():
+        name = aliases.get(_key(alias))
+        if name is None:
+            continue
+        outer, _, inner = name.partition(".")
+        if inner and isinstance(nested, Mapping | None):
+            nested = known[outer] = _added(nested or {}, inner, alias, value)
+        else:
+            known = _added(known, name, alias, value)
+    return _without_http_flag(known) if kind is StoreKind.S3 else known
+
+
+def similar_name(url: str, name: str) -> str | None:
+    """Return the storage option of the store whose name is most like a name that is unknown."""
+    kind = store_kind(url)
+    aliases = {} if kind is None else _ALIASES.get(kind, {})
+    return next(iter(get_close_matches(name.lower(), [*aliases, *aliases.values()], 1)), None)
+
+
+def _key(name: object) -> str:
+    return str(name).lower()
+
+
+def _added(options: Mapping[str, Any], name: str, alias: str, value: object) -> dict[str, Any]:
+    if name == "anon":
+        value = _FLAGS.get(str(shown_to_library(value)).lower(), value)
+    if options.get(name, value) != value:
+        message = f"the storage options {name} and {alias} are two names of one: give one of them"
+        raise OptionError(message)
+    return {**options, name: value}
+
+
+def _without_http_flag(options: dict[str, object]) -> dict[str, object]:
+    """Leave out `aws_allow_http`, which s3fs does not need: the endpoint says so."""
+    for name in [name for name in options if _key(name) in {"aws_allow_http", "allow_http"}]:
+        is_allowed = _FLAGS.get(str(shown_to_library(options.pop(name))).lower(), True)
+        if not is_allowed and str(options.get("endpoint_url", "")).startswith("http://"):
+            message = f"the storage option {name} is false, and endpoint_url is http://"
+            raise OptionError(message)
+    return options

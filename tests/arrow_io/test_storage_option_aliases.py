@@ -1,0 +1,133 @@
+"""Storage options are known by the names that other libraries have for them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.hidden import hidden
+from arrow_io.storage.location import Location
+from arrow_io.storage.option_aliases import with_known_names
+from connector import open_topic
+from connector.lake.delta_options import delta_storage_options
+from tests.support.golden import GOLDEN
+from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY, running_s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.s3_server import S3Server
+
+_TOPIC = "multi-ledger"
+_CLIENTS = [{}, {"client": "obstore"}]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    """An S3 server."""
+    with running_s3_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def url(server: S3Server) -> str:
+    """A bucket with a golden set."""
+    return server.upload_golden(GOLDEN / "pulsar-4.0.7").url
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("client", _CLIENTS, ids=["fsspec", "obstore"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("aws_access_key_id", "aws_secret_access_key", "aws_endpoint_url", "aws_region"),
+        ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT", "AWS_DEFAULT_REGION"),
+        ("access_key_id", "secret_access_key", "endpoint", "region"),
+        ("access_key", "secret_key", "endpoint_override", "region_name"),
+        ("key_id", "secret", "endpoint_url", "REGION"),
+    ],
+)
+def test_names_of_other_libraries(
+    server: S3Server, url: str, client: dict[str, str], names: tuple[str, ...]
+) -> None:
+    """A bucket is read by either client with the names of Polars, obstore, PyArrow or DuckDB."""
+    values = (ACCESS_KEY, SECRET_KEY, server.endpoint_url, REGION)
+    options = {**dict(zip(names, values, strict=True)), "aws_allow_http": "true", **client}
+    assert open_topic(url, _TOPIC, storage_options=options).count_rows() == 255
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("client", _CLIENTS, ids=["fsspec", "obstore"])
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_endpoint_of_the_environment(
+    server: S3Server,
+    url: str,
+    client: dict[str, str],
+    variable: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An endpoint in the environment may be `http://`, for either client and for Delta tables."""
+    monkeypatch.setenv(variable, server.endpoint_url)
+    options = {"key": ACCESS_KEY, "secret": SECRET_KEY, **client}
+    assert open_topic(url, _TOPIC, storage_options=options).count_rows() == 255
+    delta = delta_storage_options(Location(url, options))
+    assert (delta["AWS_ENDPOINT_URL"], delta["AWS_ALLOW_HTTP"]) == (server.endpoint_url, "true")
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "known"),
+    [
+        (
+            "s3://b",
+            {"region": "eu", "client_kwargs": {"verify": False}, "max_connections": 4},
+            {"client_kwargs": {"verify": False, "region_name": "eu"}, "max_connections": 4},
+        ),
+        ("s3://b", {"key": "k", "aws_access_key_id": "k"}, {"key": "k"}),
+        ("s3a://b", {"aws_session_token": "t", "skip_signature": "false"},
+         {"token": "t", "anon": False}),
+        ("s3://b", {"aws_skip_signature": True, "allow_http": False}, {"anon": True}),
+        ("gs://b", {"google_service_account": "key.json"}, {"token": "key.json"}),
+        (
+            "az://c",
+            {"azure_storage_account_name": "me", "azure_client_id": "1", "sas_key": "s"},
+            {"account_name": "me", "client_id": "1", "sas_token": "s"},
+        ),
+        ("memory://folder", {"region": "eu"}, {"region": "eu"}),
+        ("zip::s3://b/a.zip", {"s3": {"region": "eu"}}, {"s3": {"region": "eu"}}),
+    ],
+)  # fmt: skip
+def test_known_names(url: str, options: dict[str, Any], known: dict[str, Any]) -> None:
+    """Each name becomes that of the store's file system; what is hidden stays hidden."""
+    assert with_known_names(url, options) == known
+    assert repr(with_known_names(url, hidden(options))) == repr(hidden(known))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"key": "k", "aws_access_key_id": "other"}, "key and aws_access_key_id are two names"),
+        (
+            {"region": "eu", "client_kwargs": {"region_name": "us"}},
+            "region_name and region are two names",
+        ),
+        ({"endpoint": "http://host", "aws_allow_http": "false"}, "aws_allow_http is false"),
+    ],
+)
+def test_contradictions(options: dict[str, Any], message: str) -> None:
+    """Two values of one option are refused, and neither value is shown."""
+    with pytest.raises(OptionError, match=message) as raised:
+        Location("s3://bucket", options)
+    assert "other" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("aws_acces_key_id", "is it aws_access_key_id?"), ("regionn", "is it region?"), ("xyzzy", "")],
+)
+def test_unknown_names(name: str, hint: str) -> None:
+    """An option that nothing knows is named, with the one that it may be."""
+    with pytest.raises(OptionError, match=f"no storage option {name}.*{re.escape(hint)}$"):
+        Location("s3://bucket", {name: "value"}).list_objects()
