@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 from urllib.parse import quote
 
 MASK = "***"
@@ -18,26 +19,68 @@ _PLAIN_OPTIONS = frozenset({"client", "endpoint_url", "region_name"})
 _MIN_SECRET_LENGTH = 4
 """Shorter option values are not looked for: replacing them would only garble the text."""
 
-# A secret key may hold a slash, so with a colon in it the user part reaches to the last @.
-_USER_PART = re.compile(r"(?P<scheme>\w[\w+.-]*)://(?P<user>[^\s\"'@:]*:[^\s\"']*@|[^\s\"'/@]*@)")
-_QUERY = re.compile(r"(?P<url>\w[\w+.-]*://[^\s\"'?]*)\?[^\s\"']+")
+_WORD: Final = re.compile(r"[^\s\"']+")
+"""What a URL reaches over at most."""
+
+_REVERSED_SCHEME: Final = re.compile(r"[\w+.-]*")
 
 
 def redacted_urls(text: str) -> str:
     """A text or a URL, with the user parts and the queries of all URLs in it masked.
 
+    Takes time in proportion to the length of the text, which may be anything that a user typed.
+
     Example:
         >>> redacted_urls("https://me:pass@host/folder?sig=abc")
         'https://***@host/folder?***'
     """
-    return _QUERY.sub(rf"\g<url>?{MASK}", _USER_PART.sub(_without_user, text))
+    return _WORD.sub(_without_secrets, text) if "://" in text else text
 
 
-def _without_user(match: re.Match[str]) -> str:
-    scheme, user = match["scheme"], match["user"]
-    if scheme.lower() in _CONTAINER_SCHEMES and ":" not in user:
-        return match[0]
-    return f"{scheme}://{MASK}@"
+def _without_secrets(match: re.Match[str]) -> str:
+    word = match[0]
+    return _without_query(_without_users(word)) if "://" in word else word
+
+
+def _without_users(word: str) -> str:
+    """Mask the user parts of the URLs in a text without spaces.
+
+    A secret key may hold a slash, so a user part with a colon in it reaches to the last `@`.
+    """
+    parts: list[str] = []
+    done = 0
+    last_at = word.rfind("@")
+    for scheme, start in _authorities(word):
+        if start <= done:
+            continue
+        colon, at = word.find(":", start), word.find("@", start)
+        if at < 0:
+            break
+        if 0 <= colon < at:
+            parts += word[done:start], MASK
+            done = last_at
+        elif word.find("/", start, at) < 0:
+            parts += word[done:start], word[start:at] if scheme in _CONTAINER_SCHEMES else MASK
+            done = at
+    return "".join([*parts, word[done:]])
+
+
+def _without_query(word: str) -> str:
+    _, start = next(_authorities(word), ("", len(word)))
+    query = word.find("?", start) + 1
+    return f"{word[:query]}{MASK}" if 0 < query < len(word) else word
+
+
+def _authorities(word: str) -> Iterator[tuple[str, int]]:
+    """Yield the scheme of each URL in a text, in lower case, and where its authority starts."""
+    end = 0
+    while (colon := word.find("://", end)) >= 0:
+        # From its end, because a search from the front would try each letter as its start.
+        reversed_scheme = _REVERSED_SCHEME.match(word[end:colon][::-1])
+        scheme = reversed_scheme[0][::-1].lstrip("+.-") if reversed_scheme else ""
+        end = colon + len("://")
+        if scheme:
+            yield scheme.lower(), end
 
 
 def redacted(text: str, options: Mapping[str, object]) -> str:
