@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from fsspec.asyn import AsyncFileSystem
@@ -10,6 +12,8 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from arrow_io.errors import OptionError
+from arrow_io.extras import install_command
 from arrow_io.storage.hidden import shown_to_library
 from arrow_io.storage.object_store import (
     ClosingObjectStore,
@@ -20,6 +24,7 @@ from arrow_io.storage.object_store import (
 )
 from arrow_io.storage.obstore_options import obstore_place
 from arrow_io.storage.own_options import uses_obstore, without_ours
+from arrow_io.storage.redaction import redacted
 from arrow_io.storage.s3_object_store import S3ObjectStore
 from arrow_io.storage.server_object_stores import BlockingObjectStore, HttpObjectStore
 from arrow_io.storage.store_kinds import StoreKind, store_kind
@@ -52,6 +57,10 @@ def open_store(
     of_library = without_ours(storage_options)
     if uses_obstore(storage_options):
         return _open_obstore(url, of_library, max_connections, retry)
+    return _open_fsspec(url, of_library, max_connections)
+
+
+def _open_fsspec(url: str, of_library: Mapping[str, object], max_connections: int) -> ObjectStore:
     # fsspec keeps file systems by the text of their options, which hidden ones would share.
     options = _with_pool(url, shown_to_library(of_library), max_connections)
     return _store(*url_to_fs(str(url), **options))
@@ -78,7 +87,33 @@ def _open_obstore(
 ) -> ObjectStore:
     from arrow_io.storage.obstore_object_store import ObstoreObjectStore  # noqa: PLC0415 - an extra
 
-    return ObstoreObjectStore(obstore_place(url, options), max_connections, retry)
+    place = obstore_place(url, options)
+    connect_lister = None
+    if place.kind is StoreKind.S3:
+        if find_spec("s3fs") is None:
+            message = (
+                "client 'obstore' lists buckets of S3 through s3fs, because obstore takes a page of"
+                f" a listing that is broken for an empty one: {install_command('s3')}"
+            )
+            raise OptionError(message)
+        connect_lister = partial(_connect_s3fs, url, options, max_connections)
+    return ObstoreObjectStore(place, max_connections, retry, connect_lister)
+
+
+def _connect_s3fs(url: str, options: Mapping[str, object], max_connections: int) -> ObjectStore:
+    """Connect to S3 through s3fs, for listings alone.
+
+    Raises:
+        OptionError: s3fs refuses the options.
+    """
+    try:
+        store = _open_fsspec(url, options, max_connections)
+        assert isinstance(store, S3ObjectStore)  # noqa: S101 - for mypy
+        store.connect()
+    except (ImportError, TypeError, ValueError, KeyError) as error:
+        message = f"s3fs, which lists for client 'obstore', refuses the options: {error}"
+        raise OptionError(redacted(message, options)) from None
+    return store
 
 
 def _with_pool(

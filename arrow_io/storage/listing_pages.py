@@ -45,7 +45,7 @@ class ListingPages:
     def __init__(self, policy: RetryPolicy, request: Request) -> None:
         self._policy = policy
         self._request = request
-        self._begun = policy.clock()
+        self._begun: float | None = None
         self._key_count = 0
         self._page_count = 0
 
@@ -56,6 +56,9 @@ class ListingPages:
             StorageError: The pages before brought too few keys for the time that they took.
             PulsarOffloadError: The request failed.
         """
+        # To connect, which the first page may wait for, is not the store's time.
+        if self._begun is None:
+            self._begun = self._policy.clock()
         if self._policy.is_too_late(self._begun, self._key_count * KEY_BYTES):
             message = (
                 f"{counted(self._page_count, 'page')} of a listing, with"

@@ -142,8 +142,13 @@ class ObjectStore:
         del seconds, least_bytes_per_s, attempts
         return self
 
-    def in_pages(self, pages: ListingPages) -> Self:
-        """The same store, for a listing. Most libraries fetch its pages by themselves."""
+    @property
+    def lister(self) -> ObjectStore:
+        """The store that lists: this one, unless another library's listings can be trusted more."""
+        return self
+
+    def in_pages(self, pages: ListingPages) -> ObjectStore:
+        """The store that lists, for one listing. Most libraries fetch its pages by themselves."""
         del pages
         return self
 

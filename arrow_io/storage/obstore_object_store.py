@@ -2,6 +2,9 @@
 
 A request of ours is one request of obstore's, sent once. A listing and an upload are several, and
 obstore sends each of them again as the storage options say.
+
+Listings of S3 are left to s3fs: obstore takes any XML that is no page of a listing for the last
+page, and gives nobody the answer to look at.
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from obstore import GetOptions, GetResult, ListResult, PutMode
 
     from arrow_io.storage.attempts import Attempts
+    from arrow_io.storage.listing_pages import ListingPages
     from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.obstore_options import ObstorePlace
     from arrow_io.storage.store_uploads import ObjectAttributes, StoreUpload
@@ -122,13 +126,21 @@ class _Clients:
         place: Where the bucket is.
         max_connections: Connections that are kept open.
         retry: How often a request is sent, and how long it may take.
+        connect_lister: As of `ObstoreObjectStore`.
     """
 
-    def __init__(self, place: ObstorePlace, max_connections: int, retry: RetryPolicy) -> None:
+    def __init__(
+        self,
+        place: ObstorePlace,
+        max_connections: int,
+        retry: RetryPolicy,
+        connect_lister: Callable[[], ObjectStore] | None,
+    ) -> None:
         _runtime.use()
         self._place = place
         self._max_connections = max_connections
         self._retry = retry
+        self._connect_lister = connect_lister
         # What nobody waits for any more ends when nothing comes for as long as that.
         self.reads = self._client({"timeout": _LONGEST, "read_timeout": self._deadline})
         """Sends a request once, and leaves to us when to give it up."""
@@ -136,6 +148,11 @@ class _Clients:
     @property
     def _deadline(self) -> timedelta:
         return timedelta(seconds=self._retry.deadline_s)
+
+    @cached_property
+    def lister(self) -> ObjectStore | None:
+        """The store of another library that lists; None: obstore does."""
+        return None if self._connect_lister is None else self._connect_lister()
 
     @cached_property
     def writes(self) -> Any:  # noqa: ANN401 - one of three classes
@@ -183,6 +200,7 @@ class ObstoreObjectStore(ObjectStore):
         place: Where it is.
         max_connections: Connections that are kept open.
         retry: How often a request is sent, and how long it may take.
+        connect_lister: Connects to the bucket through the library that lists it; None: obstore.
 
     Raises:
         ValueError: The prefix, or an option, is none for obstore.
@@ -190,11 +208,17 @@ class ObstoreObjectStore(ObjectStore):
 
     puts_new: ClassVar[bool] = True
 
-    def __init__(self, place: ObstorePlace, max_connections: int, retry: RetryPolicy) -> None:
+    def __init__(
+        self,
+        place: ObstorePlace,
+        max_connections: int,
+        retry: RetryPolicy,
+        connect_lister: Callable[[], ObjectStore] | None = None,
+    ) -> None:
         super().__init__(None, place.prefix)
         self._folder = f"{place.prefix}/" if place.prefix else ""
         self._kind = place.kind
-        self._clients = _Clients(place, max_connections, retry)
+        self._clients = _Clients(place, max_connections, retry, connect_lister)
         self._attempts: Attempts | None = None
         self._limit = TimeLimit()
 
@@ -215,6 +239,27 @@ class ObstoreObjectStore(ObjectStore):
         limited._attempts = attempts  # noqa: SLF001
         limited._limit = TimeLimit(seconds, least_bytes_per_s)  # noqa: SLF001
         return limited
+
+    @property
+    def lister(self) -> ObjectStore:
+        """The store that lists: that of s3fs if the bucket is of S3."""
+        lister = self._clients.lister
+        limit = self._limit
+        if lister is None:
+            return self
+        if self._attempts is None or limit.seconds is None:
+            return lister
+        return lister.within(limit.seconds, limit.least_bytes_per_s, self._attempts)
+
+    def in_pages(self, pages: ListingPages) -> ObjectStore:
+        """The store that lists, for one listing."""
+        lister = self.lister
+        return self if lister is self else lister.in_pages(pages)
+
+    def listed_with(self, name: str) -> list[ObjectInfo]:
+        """A listing that has an object, if it is there; and perhaps others."""
+        lister = self.lister
+        return self.list_objects() if lister is self else lister.listed_with(name)
 
     def list_objects(self) -> list[ObjectInfo]:
         """List the objects directly in the folder, in the store's order.
@@ -425,20 +470,23 @@ class ObstoreObjectStore(ObjectStore):
         """None: Azure shows no blocks of a blob that is not complete, and drops them in a week.
 
         Raises:
-            StorageError: On other stores, of which obstore cannot tell.
+            StorageError: On Google Cloud Storage, of which obstore cannot tell.
         """
         del prefix
         self._check_no_uploads()
         return []
 
     def abort_upload(self, name: str, upload_id: str) -> None:
-        """There is nothing to remove.
+        """Abort a multipart upload of S3, if it is there.
 
         Raises:
             StorageError: As of `list_uploads`.
         """
-        del name, upload_id
-        self._check_no_uploads()
+        lister = self.lister
+        if lister is self:
+            self._check_no_uploads()
+        else:
+            lister.abort_upload(name, upload_id)
 
     def _check_no_uploads(self) -> None:
         if self._kind is not StoreKind.AZURE:

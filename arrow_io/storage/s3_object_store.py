@@ -91,7 +91,7 @@ class S3ObjectStore(ObjectStore):
         limited._limit = TimeLimit(seconds, least_bytes_per_s)  # noqa: SLF001
         return limited
 
-    def in_pages(self, pages: ListingPages) -> Self:
+    def in_pages(self, pages: ListingPages) -> S3ObjectStore:
         """The same bucket, for a listing whose pages `pages` fetches."""
         paged = copy.copy(self)
         paged._pages_of_listing = pages  # noqa: SLF001
@@ -335,8 +335,10 @@ class S3ObjectStore(ObjectStore):
     def _page(self, method: str, **parameters: object) -> tuple[Mapping[str, Any], int]:
         """A page of a listing, and how many keys it has."""
 
-        def send(store: Any) -> Mapping[str, Any]:  # noqa: ANN401 - this one, with its time
-            answer: Mapping[str, Any] = store._call(method, **parameters)  # noqa: SLF001
+        def send(store: ObjectStore) -> Mapping[str, Any]:
+            # This one, with the time of the page.
+            lister: Any = store.lister
+            answer: Mapping[str, Any] = lister._call(method, **parameters)  # noqa: SLF001
             return answer
 
         pages = self._pages_of_listing

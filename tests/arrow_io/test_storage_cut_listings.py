@@ -24,6 +24,8 @@ _KEYS: Final = [
 ]
 _NEXT: Final = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
 
+_CLIENTS: Final = ("fsspec", "obstore")
+
 
 def _page(*parts: str, root: str = "ListBucketResult") -> bytes:
     return f"{_HEAD}<{root} {_NAMESPACE}>{''.join(parts)}</{root}>".encode()
@@ -59,14 +61,15 @@ def _serving(broken: bytes, page: int) -> Callable[[BaseHTTPRequestHandler, Stal
     return answer
 
 
+@pytest.mark.parametrize("client", _CLIENTS)
 @pytest.mark.parametrize("page", [1, 2])
 @pytest.mark.parametrize("case", _BROKEN)
-def test_a_listing_answer_that_is_none_is_told_as_that(case: str, page: int) -> None:
+def test_a_listing_answer_that_is_none_is_told_as_that(case: str, page: int, client: str) -> None:
     """Wherever it is cut, each attempt is one request, and the error says where and how often."""
     broken, told = _BROKEN[case]
     pauses_s: list[float] = []
     with stalling_server(_serving(broken, page)) as server:
-        options = server.storage_options | {"request_attempts": 3}
+        options = server.storage_options | {"request_attempts": 3, "client": client}
         location = Location("s3://bucket/folder", options, RetryPolicy(sleep=pauses_s.append))
 
         for listed in (location.list_objects, location.list_folders):
@@ -92,7 +95,8 @@ def test_uploads_that_are_listed_in_no_whole_page_are_told_too(case: str) -> Non
         assert server.requests == 1
 
 
-def test_a_listing_that_is_whole_at_the_next_attempt_is_read() -> None:
+@pytest.mark.parametrize("client", _CLIENTS)
+def test_a_listing_that_is_whole_at_the_next_attempt_is_read(client: str) -> None:
     """What was cut once is asked for again, and nothing of it is left over."""
     answers = [_PAGE[:-30], _page(*_KEYS, _NEXT), b"", _page(_KEYS[1].replace("/b", "/c"))]
 
@@ -101,19 +105,22 @@ def test_a_listing_that_is_whole_at_the_next_attempt_is_read() -> None:
 
     with stalling_server(answer) as server:
         retry = RetryPolicy(sleep=lambda _seconds: None)
-        location = Location("s3://bucket/folder", server.storage_options, retry)
+        options = server.storage_options | {"client": client}
+        location = Location("s3://bucket/folder", options, retry)
 
         assert [info.name for info in location.list_objects()] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("client", _CLIENTS)
 def test_an_error_in_place_of_a_listing_is_told_in_its_own_words(
-    monkeypatch: pytest.MonkeyPatch,
+    client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S3 may send one with status 200, if it was late to fail."""
     _without_pauses(monkeypatch)
     error = b"<Error><Code>AccessDenied</Code><Message>not for you</Message></Error>"
     with stalling_server(_serving(error, 1)) as server:
-        location = Location("s3://bucket/folder", server.storage_options | {"request_attempts": 1})
+        options = server.storage_options | {"request_attempts": 1, "client": client}
+        location = Location("s3://bucket/folder", options)
 
         with pytest.raises(StorageError, match="not for you"):
             location.list_objects()

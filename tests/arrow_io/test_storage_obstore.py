@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from arrow_io.errors import (
     OptionError,
     StorageError,
 )
+from arrow_io.extras import install_command
 from arrow_io.storage.failures import RequestGivenUpError, RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectContent
@@ -153,7 +155,7 @@ def _page(names: list[str], token: str = "") -> bytes:
     return f"<ListBucketResult>{keys}{more}</ListBucketResult>".encode()
 
 
-def test_a_page_that_is_none_does_not_end_a_listing() -> None:
+def test_a_page_that_is_none_does_not_end_a_listing_of_gcs() -> None:
     """Any XML is a page without keys to obstore: that there is more is learned by asking."""
     pages = {
         "first": _page([f"{number:04}" for number in range(1000)], "next"),
@@ -166,11 +168,11 @@ def test_a_page_that_is_none_does_not_end_a_listing() -> None:
         page = "behind" if "start-after=" in request.path else "next" if is_next else "first"
         answer_with(request, pages[page])
 
-    with (
-        stalling_server(answer) as server,
-        pytest.raises(StorageError, match=r"1000 objects, and there are more"),
-    ):
-        _stalling(server).list_objects()
+    with stalling_server(answer) as server:
+        options = {"endpoint_url": server.endpoint_url, "token": "anon", "client": "obstore"}
+        location = Location("gs://bucket/folder", options | {"request_attempts": 1})
+        with pytest.raises(StorageError, match=r"1000 objects, and there are more"):
+            location.list_objects()
 
 
 @pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/folder"])
@@ -283,7 +285,7 @@ def test_a_name_that_obstore_cannot_say_is_an_error(s3_server: S3Server, name: s
 
 
 def test_s3_is_not_written_to(s3_server: S3Server) -> None:
-    """Nor are uploads that nobody completes said to be none."""
+    """Whoever writes there may be killed, and obstore would not say what is left."""
     location = _location(s3_server.upload({"a": b"data"}))
 
     for write in (
@@ -294,10 +296,35 @@ def test_s3_is_not_written_to(s3_server: S3Server) -> None:
     ):
         with pytest.raises(OptionError, match="without the storage option client"):
             write()
-    with pytest.raises(StorageError, match="unfinished uploads"):
-        location.unfinished_uploads()
-    with pytest.raises(StorageError, match="unfinished uploads"):
-        location.abort_upload("b", "id")
+
+
+def test_uploads_of_others_are_listed_and_aborted(s3_server: S3Server) -> None:
+    """As through s3fs, which does it."""
+    location = _location(s3_server.upload({"a": b"data"}))
+    bucket = location.url.removeprefix("s3://")
+    s3_server.client.create_multipart_upload(Bucket=bucket, Key="b")
+
+    (found,) = location.unfinished_uploads()
+    assert found.name == "b"
+    location.abort_upload(found.name, found.upload_id)
+    assert location.unfinished_uploads() == []
+
+
+def test_s3_is_listed_through_s3fs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not installed, the command that installs it is named."""
+    monkeypatch.setattr("arrow_io.storage.connection.find_spec", lambda _name: None)
+
+    with pytest.raises(OptionError, match=re.escape(install_command("s3"))):
+        Location("s3://bucket", {"client": "obstore"}).list_objects()
+
+
+def test_options_that_s3fs_refuses_are_an_error_of_options(s3_server: S3Server) -> None:
+    """Though obstore takes them; their values are not shown."""
+    location = _location(s3_server.upload({}), aws_session_token="very-secret")
+
+    with pytest.raises(OptionError, match="s3fs, which lists for client 'obstore'") as raised:
+        location.list_objects()
+    assert "very-secret" not in str(raised.value)
 
 
 def test_objects_are_deleted(s3_server: S3Server) -> None:
