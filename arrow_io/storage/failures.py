@@ -93,7 +93,8 @@ PRECONDITION_FAILED: Final = 412
 DEFAULT_ATTEMPTS: Final = 5
 _HTTP_SERVER_ERRORS = 500
 _HTTP_REQUEST_TIMEOUT = 408
-_HTTP_TRY_LATER = frozenset({429, 503})
+HTTP_TRY_LATER: Final = frozenset({429, 503})
+"""HTTP statuses of a store that is asked for too much now."""
 _TRY_LATER_CODES = frozenset(
     {
         "BandwidthLimitExceeded",
@@ -145,7 +146,7 @@ def is_transient(error: BaseException) -> bool:
 
 def says_try_later(error: BaseException) -> bool:
     """Whether the store answered that it is asked for too much now, and nothing is wrong."""
-    return http_status(error) in _HTTP_TRY_LATER or s3_error_code(error) in _TRY_LATER_CODES
+    return http_status(error) in HTTP_TRY_LATER or s3_error_code(error) in _TRY_LATER_CODES
 
 
 def http_status(error: BaseException) -> int | None:
@@ -178,6 +179,10 @@ def _any_share(longest_s: float) -> float:
 
 class RequestGivenUpError(ConnectionAbortedError):
     """A request whose time was over before it was answered."""
+
+
+class BrokenAnswerError(ConnectionError):
+    """An answer that is cut, or is not the store's: the page of a proxy, for instance."""
 
 
 @dataclass(frozen=True, slots=True)

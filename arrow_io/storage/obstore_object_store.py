@@ -21,7 +21,12 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from arrow_io.errors import StorageError
 from arrow_io.lazy import cached_property
-from arrow_io.storage.failures import PRECONDITION_FAILED, RetryPolicy, http_status
+from arrow_io.storage.failures import (
+    PRECONDITION_FAILED,
+    BrokenAnswerError,
+    RetryPolicy,
+    http_status,
+)
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectHead,
@@ -346,7 +351,7 @@ class ObstoreObjectStore(ObjectStore):
         def head(_time: BodyTime) -> GetResult:
             return obstore.get(self._clients.reads, path, options={"head": True})
 
-        answer = self._wait_for(head)
+        answer = _checked(self._wait_for(head))
         size_bytes, modified = answer.meta["size"], modified_in(answer.meta)
         return ObjectHead(size_bytes, _user_metadata(answer), _version(answer), modified)
 
@@ -401,7 +406,7 @@ class ObstoreObjectStore(ObjectStore):
         """The headers of an object, and its body, of which nothing is read yet."""
         if isinstance(version, ETag):
             options["if_match"] = f'"{version.text}"'
-        return obstore.get(self._clients.reads, self._path(name), options=options)
+        return _checked(obstore.get(self._clients.reads, self._path(name), options=options))
 
     def _receive(
         self, answer: GetResult, limit_bytes: int, add: Callable[[bytes], None], time: BodyTime
@@ -511,6 +516,18 @@ class ObstoreObjectStore(ObjectStore):
                 raise known from None
 
         return wait_for(told, (limit or self._limit).begin(sent_bytes))
+
+
+def _checked(answer: GetResult) -> GetResult:
+    """Return the answer for an object.
+
+    Raises:
+        BrokenAnswerError: It is no store's, but perhaps the page of some proxy.
+    """
+    if answer.meta["e_tag"] is None:
+        message = "the answer names no ETag, so it is not the store's"
+        raise BrokenAnswerError(message)
+    return answer
 
 
 def _user_metadata(answer: GetResult) -> dict[str, str]:

@@ -3,7 +3,9 @@
 Only botocore's events show it. Botocore and s3fs send much again by themselves, and count it for
 nobody. Botocore makes a server error of a listing that is cut within its XML, and both of them send
 that again, 25 times in all. It takes an answer without a byte, and any XML that is not a listing,
-for an empty page: keys would be missing, and nothing would say so.
+for an empty page: keys would be missing, and nothing would say so. And it takes any answer of
+status 200 for an object that was read, written or deleted: the page of some proxy would be its
+bytes.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 from xml.parsers import expat
 
+from arrow_io.storage.failures import BrokenAnswerError
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from arrow_io.storage.attempts import Attempts
 
@@ -25,14 +28,16 @@ _UNDER_WAY: Final[ContextVar[Attempts | None]] = ContextVar("_UNDER_WAY", defaul
 _ROOTS: Final = {
     "ListObjectsV2": "ListBucketResult",
     "ListMultipartUploads": "ListMultipartUploadsResult",
+    "CreateMultipartUpload": "InitiateMultipartUploadResult",
+    "CompleteMultipartUpload": "CompleteMultipartUploadResult",
 }
-"""Outermost tag of the answer to each operation that lists."""
+"""Outermost tag of the answer to each operation whose answer is XML."""
+_OF_OBJECTS: Final = ("GetObject", "HeadObject", "PutObject", "UploadPart")
+"""Operations whose answers name the ETag of what was read or written."""
+_OF_DELETION: Final = ("AbortMultipartUpload", "DeleteObject")
+"""Operations whose answers have no body."""
 _ERROR_ROOT: Final = "Error"
-_HTTP_OK: Final = 200
-
-
-class BrokenListingError(ConnectionError):
-    """The answer to a request for a listing is cut, or is something else."""
+_HTTP_REDIRECTION: Final = 300
 
 
 @contextmanager
@@ -58,12 +63,13 @@ def watch(client_events: Any) -> None:  # noqa: ANN401 - botocore carries no typ
     client_events.register("before-send.s3", _count_request, f"{__name__}.count")
     client_events.register_last("before-parse.s3", _note_status, f"{__name__}.status")
     client_events.register("before-parse.s3.GetObject", _leave_out_time, f"{__name__}.time")
-    for operation in _ROOTS:
+    checks: dict[str, Callable[..., None]] = dict.fromkeys(_OF_OBJECTS, _check_object)
+    checks |= dict.fromkeys(_OF_DELETION, _check_deletion)
+    checks |= dict.fromkeys(_ROOTS, _check_xml)
+    for operation, check in checks.items():
         # Registered for any service, so that it comes ahead of botocore's own handler, which is
         # registered for S3 alone and makes a server error of XML that is cut.
-        client_events.register(
-            f"before-parse.*.{operation}", _check_listing, f"{__name__}.{operation}"
-        )
+        client_events.register(f"before-parse.*.{operation}", check, f"{__name__}.{operation}")
 
 
 def _count_request(**_event: object) -> None:
@@ -84,26 +90,50 @@ def _leave_out_time(response_dict: Mapping[str, Any], **_event: object) -> None:
         response_dict["headers"].pop("last-modified", None)
 
 
-def _check_listing(
+def _check_object(response_dict: Mapping[str, Any], **_event: object) -> None:
+    if _is_success(response_dict) and "etag" not in response_dict["headers"]:
+        _note_status(response_dict)
+        body = response_dict["body"]
+        if hasattr(body, "close"):
+            # Nobody else would let go of the connection.
+            body.close()
+        message = "the answer names no ETag, so it is not S3's"
+        raise BrokenAnswerError(message)
+
+
+def _check_deletion(response_dict: Mapping[str, Any], **_event: object) -> None:
+    if _is_success(response_dict) and response_dict["body"]:
+        _note_status(response_dict)
+        message = "the answer to a deletion has a body, so it is not S3's"
+        raise BrokenAnswerError(message)
+
+
+def _check_xml(
     operation_model: Any,  # noqa: ANN401 - botocore carries no types
     response_dict: Mapping[str, Any],
     **_event: object,
 ) -> None:
-    if _UNDER_WAY.get() is not None and response_dict["status_code"] == _HTTP_OK:
+    if _is_success(response_dict):
         _note_status(response_dict)
-        check_listing(response_dict["body"], _ROOTS[operation_model.name])
+        _check_root(response_dict["body"], _ROOTS[operation_model.name])
 
 
-def check_listing(body: bytes, root: str) -> None:
-    """Check that an answer is a whole listing, or an error of S3's.
+def _is_success(response_dict: Mapping[str, Any]) -> bool:
+    """Return whether a request of ours was answered, and not by an error."""
+    return _UNDER_WAY.get() is not None and response_dict["status_code"] < _HTTP_REDIRECTION
+
+
+def _check_root(body: bytes, root: str) -> None:
+    """Check that an answer is XML, whole, with a certain outermost tag; or an error of S3's.
 
     Args:
         body: The answer.
         root: Name of the outermost tag that it must have, without namespace.
 
     Raises:
-        BrokenListingError: It is cut, or something else.
+        BrokenAnswerError: It is cut, or something else.
     """
+    what = "XML listing" if root.startswith("List") else f"XML {root}"
     tags: list[str] = []
     parser = expat.ParserCreate(namespace_separator=" ")
 
@@ -120,10 +150,10 @@ def check_listing(body: bytes, root: str) -> None:
     if tags and tags[0] not in {root, _ERROR_ROOT}:
         reason = f"it begins with the tag {tags[0][:100]!r}"
     if reason is not None:
-        message = f"the answer of {counted(len(body), 'byte')} is not an XML listing: {reason}"
-        raise BrokenListingError(message)
+        message = f"the answer of {counted(len(body), 'byte')} is not an {what}: {reason}"
+        raise BrokenAnswerError(message)
     try:
         parser.Parse(b"", True)  # noqa: FBT003 - takes no name
     except expat.ExpatError as error:
-        message = f"the XML listing is cut after {counted(len(body), 'byte')}: {error}"
-        raise BrokenListingError(message) from None
+        message = f"the {what} is cut after {counted(len(body), 'byte')}: {error}"
+        raise BrokenAnswerError(message) from None

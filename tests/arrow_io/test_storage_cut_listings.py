@@ -10,7 +10,12 @@ import pytest
 from arrow_io.errors import StorageError
 from arrow_io.storage.failures import RetryPolicy
 from arrow_io.storage.location import Location
-from tests.support.stalling_server import StallingServer, answer_with, stalling_server
+from tests.support.stalling_server import (
+    StallingServer,
+    answer_with,
+    stalling_server,
+    without_pauses,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +121,7 @@ def test_an_error_in_place_of_a_listing_is_told_in_its_own_words(
     client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S3 may send one with status 200, if it was late to fail."""
-    _without_pauses(monkeypatch)
+    without_pauses(monkeypatch)
     error = b"<Error><Code>AccessDenied</Code><Message>not for you</Message></Error>"
     with stalling_server(_serving(error, 1)) as server:
         options = server.storage_options | {"request_attempts": 1, "client": client}
@@ -131,7 +136,7 @@ def test_a_storm_of_errors_is_told_with_all_requests(
     bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those too that botocore sent again, with the last status and the option that ended it."""
-    _without_pauses(monkeypatch)
+    without_pauses(monkeypatch)
     now_s = 0.0
 
     def fail_502(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
@@ -152,10 +157,3 @@ def test_a_storm_of_errors_is_told_with_all_requests(
     assert server.requests > 2
     assert sent in str(raised.value)
     assert f"the storage option {bound}" in str(raised.value)
-
-
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def pass_over(_endpoint: object, _seconds: float) -> None:
-        """What botocore sends again follows at once."""
-
-    monkeypatch.setattr("aiobotocore.endpoint.AioEndpoint._sleep", pass_over)

@@ -12,6 +12,8 @@ from arrow_io.storage.ranges import RangeReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import pytest
+
     from arrow_io.storage.location import Location
 
 
@@ -85,7 +87,17 @@ def answer_with(request: BaseHTTPRequestHandler, body: bytes, status: int = 200)
 def _begin(request: BaseHTTPRequestHandler, size_bytes: int, status: int = 200) -> None:
     request.send_response(status)
     request.send_header("Content-Length", str(size_bytes))
+    request.send_header("ETag", '"tag"')
     request.end_headers()
+
+
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what botocore sends again follow at once."""
+
+    async def pass_over(_endpoint: object, _seconds: float) -> None:
+        """Do not wait."""
+
+    monkeypatch.setattr("aiobotocore.endpoint.AioEndpoint._sleep", pass_over)
 
 
 @contextmanager
@@ -102,6 +114,7 @@ def stalling_server(
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
             state.requests += 1
             state.arrived.set()
             self.close_connection = True
@@ -109,6 +122,8 @@ def stalling_server(
                 answer(self, state)
             except ConnectionError:
                 return
+
+        do_DELETE = do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815 - as the base class calls them
 
         def log_message(self, *_arguments: object) -> None:
             """Be silent."""
