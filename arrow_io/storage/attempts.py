@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from arrow_io.storage.own_options import ATTEMPTS_OPTION, DEADLINE_OPTION
@@ -10,6 +10,24 @@ from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from arrow_io.storage.failures import RetryPolicy
+
+
+class Refusals:
+    """How often a store answered that it is asked for too much now.
+
+    Any thread may note one. Of two that do so at once, one may be lost: that there are more than
+    before can be relied on, and nothing else.
+
+    Attributes:
+        count: The number.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def note(self) -> None:
+        """Count an answer."""
+        self.count += 1
 
 
 @dataclass(slots=True)
@@ -30,6 +48,8 @@ class Attempts:
     """HTTP status of the last answer; None if there was none, or it is not known."""
     is_late: bool = False
     """Whether the last one was given up because its time was over."""
+    refusals: Refusals = field(default_factory=Refusals)
+    """Counts the answers by which the store refused one."""
 
     def described(self) -> str:
         """How many there were, and what the last answer was.

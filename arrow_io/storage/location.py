@@ -47,6 +47,7 @@ from arrow_io.storage.uploads import ObjectUpload, run_to_its_end
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from arrow_io.storage.attempts import Refusals
     from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.range_memory import RangeMemory
 
@@ -173,6 +174,11 @@ class Location:
     def is_async(self) -> bool:
         """Whether several threads can send requests at once, as to object stores."""
         return self._sender.store().is_async
+
+    @property
+    def refusals(self) -> Refusals:
+        """How often the store answered that it is asked for too much now."""
+        return self._sender.refusals
 
     def list_objects(self) -> list[ObjectInfo]:
         """List the objects directly at the location, not those in folders below it.

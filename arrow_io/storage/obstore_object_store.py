@@ -74,6 +74,7 @@ _LONGEST: Final = timedelta(hours=1)
 """obstore knows no request without a limit of time: ours gives it up sooner."""
 _LISTING_DEADLINES: Final = 10
 """Deadlines that all pages of a listing may take together: obstore shows none of them."""
+_MANY_ATTEMPTS: Final = 10_000
 _PAGE_KEYS: Final = 1000
 """Most keys of one page."""
 _GREATEST: Final = "\U0010ffff"
@@ -166,8 +167,13 @@ class _Clients:
 
     @cached_property
     def pages(self) -> Any:  # noqa: ANN401 - one of three classes
-        """Sends each page of a listing again, and gives it up, by itself."""
-        return self._client({"timeout": self._deadline}, self._retry.most_failures - 1)
+        """Sends each page of a listing again, and gives it up, by itself.
+
+        Unless the user names a number of attempts, up to the deadline: a store may be busy for as
+        long, and a listing that is sent again begins anew.
+        """
+        attempts = self._retry.attempts or _MANY_ATTEMPTS
+        return self._client({"timeout": self._deadline}, attempts - 1)
 
     @cached_property
     def parts(self) -> Any:  # noqa: ANN401 - one of three classes

@@ -1,9 +1,12 @@
 """Requests for ranges, sent before they are needed, in the order in which streams come to them.
 
 How many are under way follows from what the consumer meets: 1, 4, 32 and so on, each time that it
-has to wait for a range. So a consumer that is slower than the store keeps few. How long they are
-follows from how much was requested before, and from nothing else: the same read asks for the same
-ranges. What was learned in one object is used in the next.
+has to wait for a range. So a consumer that is slower than the store keeps few. If the store answers
+that it is asked for too much, half as many are kept, and one more each time that the consumer has
+waited for as many as there are.
+
+How long ranges are follows from how much was requested before, and from nothing else: the same read
+asks for the same ranges. What was learned in one object is used in the next.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from arrow_io.threads import SideBySide
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from arrow_io.storage.attempts import Refusals
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import RangeContent
     from arrow_io.storage.ranges import ByteSpan
@@ -111,7 +115,10 @@ class RangesAhead:
         self._plan: Iterator[ByteSpan] = iter(spans)
         self._planned: deque[Planned] = deque()  # those that streams have not left, in order
         self._max_bytes = max_bytes
-        self._window = _UNBOUNDED if at_once else 0  # most requests that were not taken
+        self._window: float = _UNBOUNDED if at_once else 0  # most requests that were not taken
+        self._refusals: dict[Refusals, int] = {}  # how many were known of each location
+        self._was_refused = False
+        self._settling = 0  # requests, not taken yet, that were sent before the window was halved
         self._requested_bytes = 0  # since the beginning
         self._count = 0  # requests that were not taken
         self._bytes = 0  # that they ask for
@@ -155,19 +162,37 @@ class RangesAhead:
             PulsarOffloadError: As of `RangeReader.read`.
         """
         self.check_wanted()
-        first = planned.requests[0] if planned.requests else None
-        if first is None or first.future is None or not first.future.done():
-            self._window = _WIDER.get(self._window, self._window * _MUCH_WIDER)
+        self._adapt_window(planned)
         self._request_ahead(planned)
         request = planned.requests[0]
         if request.future is None:
             return request, _fetched(planned.span, request.start, request.stop, self._memory)
         return request, request.future.result()
 
+    def _adapt_window(self, planned: Planned) -> None:
+        """Halve the window if the store refused requests; else widen it if the consumer waits."""
+        first = planned.requests[0] if planned.requests else None
+        if self._is_refused(planned.span.reader.location.refusals):
+            self._was_refused = True
+            self._settling = self._count
+            self._window = max(1, self._count // 2)
+        elif first is None or first.future is None or not first.future.done():
+            if self._was_refused:
+                self._window += 1 / self._window
+            else:
+                self._window = _WIDER.get(int(self._window), self._window * _MUCH_WIDER)
+
+    def _is_refused(self, refusals: Refusals) -> bool:
+        """Return whether the store refused requests that were sent since the window was halved."""
+        known = self._refusals.get(refusals, refusals.count)
+        self._refusals[refusals] = refusals.count
+        return refusals.count > known and not self._settling
+
     def taken(self, planned: Planned) -> None:
         """Go on behind the next range of a span."""
         request = planned.requests.popleft()
         self._count -= 1
+        self._settling = max(0, self._settling - 1)
         self._bytes -= request.size_bytes
         if request.future is not None:
             request.future.cancel()

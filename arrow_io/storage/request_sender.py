@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from arrow_io.errors import OptionError
-from arrow_io.storage.attempts import Attempts
+from arrow_io.storage.attempts import Attempts, Refusals
 from arrow_io.storage.connection import open_store
-from arrow_io.storage.failures import RequestGivenUpError, storage_errors
+from arrow_io.storage.failures import RequestGivenUpError, says_try_later, storage_errors
 from arrow_io.storage.listing_pages import ListingPages
 from arrow_io.storage.request_errors import RequestErrors
 from arrow_io.storage.s3_object_store import S3ObjectStore
@@ -37,6 +37,9 @@ class RequestSender:
         storage_options: Options of the file system, and ours.
         retry: How often a request is sent again, and how long it may take.
         max_connections: Most requests at a time.
+
+    Attributes:
+        refusals: How often the store answered that it is asked for too much now.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class RequestSender:
         self._max_connections = max_connections
         self._errors = RequestErrors(url, shown_url, storage_options)
         self._opened: tuple[int, ObjectStore] | None = None
+        self.refusals = Refusals()
 
     def send(
         self,
@@ -78,7 +82,7 @@ class RequestSender:
                 says what is wrong.
         """
         store = self.store()
-        attempts = Attempts(self._retry, can_repeat=repeat)
+        attempts = Attempts(self._retry, can_repeat=repeat, refusals=self.refusals)
 
         def attempt(seconds: float) -> _Result:
             attempts.count += 1
@@ -92,6 +96,8 @@ class RequestSender:
             except storage_errors() as error:
                 attempts.is_late = isinstance(error, RequestGivenUpError)
                 attempts.failure_count += self._retry.counts(error)
+                if says_try_later(error):
+                    self.refusals.note()
                 raise
 
         try:

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 from xml.parsers import expat
 
-from arrow_io.storage.failures import BrokenAnswerError
+from arrow_io.storage.failures import HTTP_TRY_LATER, BrokenAnswerError
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ def _note_status(response_dict: Mapping[str, Any], **_event: object) -> None:
     attempts = _UNDER_WAY.get()
     if attempts is not None:
         attempts.last_status = response_dict["status_code"]
+        if attempts.last_status in HTTP_TRY_LATER:
+            # Who reads ahead learns of it at once, and not when all that botocore sends has failed.
+            attempts.refusals.note()
 
 
 def _leave_out_time(response_dict: Mapping[str, Any], **_event: object) -> None:

@@ -29,6 +29,7 @@ _KEYS: Final = [
 ]
 _NEXT: Final = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
 
+_WRITTEN: Final = "<LastModified>2026-01-01T00:00:00.000Z</LastModified>"
 _CLIENTS: Final = ("fsspec", "obstore")
 
 
@@ -157,3 +158,64 @@ def test_a_storm_of_errors_is_told_with_all_requests(
     assert server.requests > 2
     assert sent in str(raised.value)
     assert f"the storage option {bound}" in str(raised.value)
+
+
+_BUSY: Final = b"<Error><Code>SlowDown</Code><Message>fewer, please</Message></Error>"
+
+
+@pytest.mark.parametrize("place", ["s3-fsspec", "s3-obstore", "gs-obstore"])
+def test_a_listing_goes_on_from_the_page_that_was_refused(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy store is not asked for the pages before it again."""
+    without_pauses(monkeypatch)
+    scheme, _, client = place.partition("-")
+    first_pages, refusals = 0, 12
+    keys = [each.replace("<ETag>", f"{_WRITTEN}<ETag>") for each in _KEYS]
+
+    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        nonlocal first_pages, refusals
+        query = parse_qs(urlsplit(request.path).query)
+        if "start-after" in query:
+            answer_with(request, _page())
+        elif "continuation-token" not in query:
+            first_pages += 1
+            answer_with(request, _page(*keys, _NEXT))
+        elif refusals:
+            refusals -= 1
+            answer_with(request, _BUSY, status=503)
+        else:
+            answer_with(request, _page(keys[1].replace("/b", "/c")))
+
+    with stalling_server(answer) as server:
+        options = server.storage_options
+        if scheme == "gs":
+            options = {"endpoint_url": server.endpoint_url, "token": "anon"}
+        retry = RetryPolicy(first_delay_s=0.001, max_delay_s=0.002)
+        location = Location(f"{scheme}://bucket/folder", options | {"client": client}, retry)
+        listed = [info.name for info in location.list_objects()]
+
+    assert listed == ["a", "b", "c"]
+    assert first_pages == 1
+    if scheme == "s3":
+        assert location.refusals.count > 0
+
+
+@pytest.mark.parametrize("client", _CLIENTS)
+def test_that_a_store_refused_is_known_whoever_sends_again(
+    client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Botocore and s3fs send again by themselves, and tell nobody."""
+    without_pauses(monkeypatch)
+    statuses = [503, 200]
+
+    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        status = statuses.pop(0)
+        answer_with(request, _BUSY if status != 200 else b"data", status=status)
+
+    with stalling_server(answer) as server:
+        options = server.storage_options | {"client": client}
+        location = Location("s3://bucket", options, RetryPolicy(sleep=lambda _seconds: None))
+
+        assert location.read_object("name", max_bytes=4).data == b"data"
+    assert location.refusals.count == 1

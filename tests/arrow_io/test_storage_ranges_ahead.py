@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import ObjectChangedError
+from arrow_io.storage.failures import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import ByteSpan, RangeReader
 from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES, RangesAhead
 from arrow_io.storage.trace import RequestTrace
-from tests.support.faulty_storage import FaultScript
+from tests.support.faulty_storage import FaultScript, s3_error
 from tests.support.slow_store import SlowStore
 
 if TYPE_CHECKING:
@@ -267,3 +268,80 @@ def test_whatever_is_planned_streams_give_their_bytes(
 
     if plan == read == spans:
         assert trace.counts.range_bytes == sum(sizes)
+
+
+class _BusyStore(FaultScript):
+    """Refuses each request once as long as it is busy, and counts those that nobody has taken."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__(objects)
+        self.is_busy = True
+        self._refused: set[str] = set()
+
+    def answer(self, path: str, start: int, stop: int) -> bytes:
+        if self.is_busy and path not in self._refused:
+            self._refused.add(path)
+            raise s3_error(503, "SlowDown")
+        return super().answer(path, start, stop)
+
+
+def _requests_kept(ahead: RangesAhead, spans: list[ByteSpan]) -> list[int]:
+    """How many requests are sent and not taken, behind each of some spans."""
+    kept = []
+    for span in spans:
+        _all_of(span, ahead)
+        kept.append(ahead._count)
+    return kept
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_store_that_refuses_requests_is_sent_fewer(*, at_once: bool) -> None:
+    """Half as many each time that those before were taken, down to the one that is needed."""
+    script = _BusyStore(_objects(200))
+    spans = _spans(replace(script.location(is_async=True), range_bytes=10), 200)
+
+    with RangesAhead(spans, at_once=at_once) as ahead:
+        kept = _requests_kept(ahead, spans)
+
+    assert kept[0] == (39 if at_once else 0)
+    assert max(kept[100:]) <= 1
+
+
+def test_the_window_is_halved_once_for_the_requests_that_were_under_way() -> None:
+    """Though the store refuses one after the other of them."""
+    script = _BusyStore(_objects(200))
+    spans = _spans(replace(script.location(is_async=True), range_bytes=10), 200)
+
+    with RangesAhead(spans, at_once=True) as ahead:
+        kept = _requests_kept(ahead, spans[:39])
+
+    assert kept[-1] == 19
+
+
+class _ForOnceBusyStore(SlowStore):
+    """Refuses its first request."""
+
+    is_busy = True
+
+    async def answer(self, name: str, start: int | None, stop: int | None) -> bytes | memoryview:
+        if self.is_busy:
+            self.is_busy = False
+            raise s3_error(503, "SlowDown")
+        return await super().answer(name, start, stop)
+
+
+def test_a_store_that_refused_requests_is_sent_more_again_step_by_step(
+    stores: list[SlowStore],
+) -> None:
+    """And not eight times as many."""
+    store = _ForOnceBusyStore(_objects(60), waves=[1, 1, 2, 3])
+    stores.append(store)
+    retry = RetryPolicy(sleep=lambda _seconds: None)
+    spans = _spans(Location(store.url, retry=retry, range_bytes=10), 60)
+
+    with RangesAhead(spans) as ahead:
+        # Without the refusal it would be 3 behind the second.
+        assert _requests_kept(ahead, spans[:3]) == [0, 0, 1]
+        _requests_kept(ahead, spans[3:])
+
+    assert store.waves_left == []
