@@ -60,7 +60,7 @@ broker: install build/broker/classpath.txt ## Download the Pulsar of test-broker
 test-stores: stores ## Run the tests against S3 and emulators of GCS and Azure, from Go and npm
 	@FAKE_GCS_SERVER=$(FAKE_GCS)/fake-gcs-server AZURITE=$(AZURITE)/node_modules/.bin/azurite-blob \
 		VERSITYGW=$(VERSITYGW)/versitygw GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT=false \
-		$(BIN)/python -m pytest -m stores tests/stores tests/benchmarks
+		$(BIN)/python -m pytest -m "stores and not exhaustive" tests/stores tests/benchmarks
 
 .PHONY: stores
 stores: install $(FAKE_GCS)/fake-gcs-server $(AZURITE)/package.json $(VERSITYGW)/versitygw ## Download the stores of test-stores
@@ -87,11 +87,15 @@ bench-store: install ## Print how busy connections to a slow store are, and what
 
 .PHONY: fuzz
 fuzz: install ## Run the property tests on many more examples, and the exhaustive tests
-	HYPOTHESIS_PROFILE=exhaustive $(PYTEST) -m "exhaustive or hypothesis"
+	HYPOTHESIS_PROFILE=exhaustive $(PYTEST) -m "(exhaustive or hypothesis) and not stores"
 
 .PHONY: fuzz-asan
 fuzz-asan: install ## Run changed and random bytes through a core with sanitizers
 	@.ci/sanitized build/sanitized $(FUZZ_SECONDS)
+
+.PHONY: fuzz-faults
+fuzz-faults: install $(VERSITYGW)/versitygw ## Break the answers of a store in every way: FAULT_SEED=…
+	@VERSITYGW=$(VERSITYGW)/versitygw $(BIN)/python -m pytest -m "stores and exhaustive" tests/stores
 
 .PHONY: mutate
 mutate: .venv/mutation-installed ## Print what tests do not notice: MODULES=connector/scan/topic_scan.py SAMPLE=40

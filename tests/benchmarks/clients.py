@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,12 +20,12 @@ from connector import open_topic
 from connector.scan.execution import byte_spans
 from tests.benchmarks.decoding import DEFAULT_COLUMNS
 from tests.benchmarks.resident import RESIDENT_URL, ResidentFileSystem
-from tests.stores.emulators import free_port, running
+from tests.stores.emulators import running_gateway
 from tests.support.benchmark_ledgers import SINGLE_UNCOMPRESSED
 from tests.support.buckets import TOPIC, object_name, offload_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from arrow_io.storage.ranges import ByteSpan
     from arrow_io.storage.trace import RequestRecord
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 _CONNECTIONS = 32
 _BUCKET = "offloaded"
-_ACCOUNT = ("benchmark", "benchmark-secret")
 _SCANS = {"positions": DEFAULT_COLUMNS[:3], "all columns": DEFAULT_COLUMNS}
 CLIENTS = ("fsspec", "obstore")
 
@@ -84,7 +82,7 @@ def measure_clients(
     """
     entries = list(SINGLE_UNCOMPRESSED.entries(messages))
     rows = []
-    with _running_gateway(gateway, folder) as options:
+    with running_gateway(gateway, folder) as options:
         system = fsspec.filesystem("s3", **options)
         system.mkdir(_BUCKET)
         for number in range(1, ledgers + 1):
@@ -110,17 +108,6 @@ def table(rows: list[MeasuredClient]) -> list[str]:
             for each in rows
         ),
     ]
-
-
-@contextmanager
-def _running_gateway(program: str, folder: str) -> Iterator[dict[str, object]]:
-    """Run the server, and give the storage options that lead to it."""
-    port = free_port()
-    access, secret = _ACCOUNT
-    account = {"ROOT_ACCESS_KEY": access, "ROOT_SECRET_KEY": secret}
-    arguments = ("--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", "posix", folder)
-    with running(port, program, *arguments, environment=account):
-        yield {"key": access, "secret": secret, "endpoint_url": f"http://127.0.0.1:{port}"}
 
 
 def _measured(

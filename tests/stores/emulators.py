@@ -1,7 +1,8 @@
-"""Emulators of Google Cloud Storage and of Azure on loopback, each of which keeps all in memory.
+"""Stores on loopback: emulators of Google Cloud Storage and of Azure, and a gateway from S3.
 
-`make stores` brings them: fake-gcs-server, built by Go, and Azurite, by npm. The first knows GCS's
-JSON interface, which gcsfs speaks; of the XML interface, which obstore speaks, it knows reading.
+`make stores` brings them: fake-gcs-server and versitygw, built by Go, and Azurite, by npm. The
+first knows GCS's JSON interface, which gcsfs speaks; of the XML interface, which obstore speaks, it
+knows reading. The emulators keep all in memory, the gateway in a folder.
 """
 
 from __future__ import annotations
@@ -91,6 +92,22 @@ def running_azure() -> Iterator[Emulator]:
     settings = ("--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry")
     with running(port, os.environ["AZURITE"], *address, *settings):
         yield Emulator("az", {"fsspec": options, "obstore": options}, make)
+
+
+@contextmanager
+def running_gateway(program: str, folder: str) -> Iterator[dict[str, object]]:
+    """Run a gateway from S3 to a folder; yields storage options of s3fs that lead to it.
+
+    Args:
+        program: The program of versitygw.
+        folder: Where it keeps the objects; empty.
+    """
+    port = free_port()
+    access, secret = "gateway", "gateway-secret"
+    account = {"ROOT_ACCESS_KEY": access, "ROOT_SECRET_KEY": secret}
+    arguments = ("--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", "posix", folder)
+    with running(port, program, *arguments, environment=account):
+        yield {"key": access, "secret": secret, "endpoint_url": f"http://127.0.0.1:{port}"}
 
 
 def free_port() -> int:
