@@ -89,7 +89,7 @@ from arrow_io.payloads.decoder import version_number
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.value_columns import ValueField
@@ -150,9 +150,11 @@ def _has_flag(flags: pa.Int64Array, flag: int) -> pa.BooleanArray:
 
 
 def _schema_version(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Array:
-    versions = rows.entry_bytes(layout.SCHEMA_VERSION).dictionary_encode()
-    numbers = [version_number(each) for each in versions.dictionary.to_pylist()]
-    return pa.array(numbers, pa.int64()).take(versions.indices)
+    # Versions may be long, so they are not copied for each row.
+    return pa.concat_arrays(
+        pa.repeat(pa.scalar(version_number(version), pa.int64()), stop - start)
+        for start, stop, version in rows.version_spans()
+    )
 
 
 def _broker_index(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Array:
@@ -402,11 +404,14 @@ class Assembly:
         if projection.values is not None and typed:
             self._wanted = projection.values.wanted([each for _, each in typed])
 
-    def record_batch(self, rows: MessageColumns, tally: Tally) -> pa.RecordBatch:
-        """Make the columns of some messages.
+    def record_batches(self, rows: MessageColumns, tally: Tally) -> Iterator[pa.RecordBatch]:
+        """Make the columns of some messages: one record batch, or several if it would be too large.
+
+        A record batch ends at `Gathering.max_bytes` of what is copied from entries, and at
+        `Shredding.max_bytes` of decoded values. The next one begins with the row that did not fit.
 
         Args:
-            rows: The messages.
+            rows: The messages, at least one.
             tally: Receives the counts; if it salvages, all three errors are counted instead.
 
         Raises:
@@ -414,21 +419,40 @@ class Assembly:
             PayloadDecodeError: A payload does not fit its schema.
             UnknownSchemaVersionError: The schema of a payload is not known.
         """
-        if len(self._gathered) == len(self._schema):
-            return rows.gathered(self._gathering, tally)
-        arrays: list[pa.Array] = [None] * len(self._schema)
-        if self._gathered:
-            gathered = rows.gathered(self._gathering, tally).columns
-            for place, values in zip(self._gathered, gathered, strict=True):
-                arrays[place] = values
-        for place, type_ in self._untold:
-            arrays[place] = pa.nulls(rows.count, type_)
-        for place, build in self._built:
-            arrays[place] = build(rows, self._origin, tally)
-        if self._wanted is not None:
-            # All fields of a payload are read in one walk.
-            for place, values in zip(self._typed, self._wanted.arrays(rows, tally), strict=True):
-                arrays[place] = values
+        while True:
+            gathered = rows.gathered(self._gathering, tally)
+            is_whole = gathered.num_rows == rows.count
+            part = rows if is_whole else rows.part(0, gathered.num_rows)
+            if len(self._gathered) == len(self._schema):
+                yield gathered
+            else:
+                yield from self._complete(gathered, part, tally)
+            del gathered
+            if is_whole:
+                return
+            rows = rows.part(part.count, rows.count)
+
+    def _complete(
+        self, gathered: pa.RecordBatch, rows: MessageColumns, tally: Tally
+    ) -> Iterator[pa.RecordBatch]:
+        """Make the columns that are not gathered."""
+        columns = dict(zip(self._gathered, gathered.columns, strict=True))
+        columns |= {place: pa.nulls(rows.count, type_) for place, type_ in self._untold}
+        columns |= {place: build(rows, self._origin, tally) for place, build in self._built}
+        if self._wanted is None:
+            yield self._ordered(columns)
+            return
+        first = 0
+        # All fields of a payload are read in one walk.
+        for typed in self._wanted.arrays(rows, tally):
+            count = len(typed[0])
+            others = {place: values.slice(first, count) for place, values in columns.items()}
+            yield self._ordered(others | dict(zip(self._typed, typed, strict=True)))
+            first += count
+            del typed
+
+    def _ordered(self, columns: Mapping[int, pa.Array]) -> pa.RecordBatch:
+        arrays = [columns[place] for place in range(len(self._schema))]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 

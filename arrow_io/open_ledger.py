@@ -127,7 +127,7 @@ class OpenLedger:
         Raises:
             OptionError: There is no column of a name.
             PulsarOffloadError: What `entry_runs`, `Delivery`, `MessageReader` or
-                `Assembly.record_batch` raises.
+                `Assembly.record_batches` raises.
         """
         wanted = projection(columns)
         assembly = wanted.assembly(Origin())
@@ -151,4 +151,4 @@ class OpenLedger:
         )
         for rows in MessageReader(runs, wanted.needs, tally, decryptor=decryptor):
             tally.report.rows += rows.count
-            yield assembly.record_batch(rows, tally)
+            yield from assembly.record_batches(rows, tally)

@@ -8,7 +8,7 @@ buffer.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -50,7 +50,10 @@ class Gathering:
     Attributes:
         schema: The schema of the record batches.
         properties: The numbers of the columns that are the properties.
+        max_bytes: Maximum size of a record batch of several rows.
     """
+
+    max_bytes: ClassVar[int] = 256 << 20
 
     def __init__(self, columns: Iterable[tuple[str, Gathered]]) -> None:
         named = tuple(columns)
@@ -74,16 +77,23 @@ class Gathering:
         self._notes_bytes = 8 * layout.NOTE_WIDTH * len(self._columns)
         self._begin = message_begin(nodes, buffers)
 
-    def record_batch(self, gatherer: Any) -> tuple[pa.RecordBatch, list[tuple[int, Gathered]]]:  # noqa: ANN401 - of a module that has no types
-        """The record batch, as its bytes came.
+    def record_batch(
+        self,
+        gatherer: Any,  # noqa: ANN401 - of a module that has no types
+        *,
+        is_divisible: bool = False,
+    ) -> tuple[pa.RecordBatch, list[tuple[int, Gathered]]] | None:
+        """Return the record batch, as its bytes came.
 
         Args:
             gatherer: The `Gatherer` of the rows.
+            is_divisible: Whether the rows may also be gathered in several record batches.
 
         Returns:
-            The batch; and what is odd in it, as the number of a column and how that, or a part of
-            it, is gathered: text that is not all ASCII, which may not be UTF-8, and times of which
-            a timestamp cannot hold one, in whose place is a null.
+            None if the rows are divisible and take more than `max_bytes`. Else the batch; and what
+            is odd in it, as the number of a column and how that, or a part of it, is gathered: text
+            that is not all ASCII, which may not be UTF-8, and times of which a timestamp cannot
+            hold one, in whose place is a null.
 
         Raises:
             CorruptEntryError: The bytes of one column take more than 2 GiB together.
@@ -91,8 +101,10 @@ class Gathering:
         count = len(self._columns)
         notes = array("q", bytes(self._notes_bytes))
         body_bytes = gatherer.measure(self._numbers, count, notes)
+        if is_divisible and not 0 <= body_bytes <= self.max_bytes:
+            return None
         if body_bytes < 0:
-            message = "the values of one record batch take more than 2 GiB"
+            message = "the values of one column take more than 2 GiB in one record batch"
             raise CorruptEntryError(message)
         begin = len(self._begin)
         buffer = allocate(begin + body_bytes)

@@ -203,10 +203,16 @@ class MessageColumns:
             other._close_segment(stop - start, each.run, each.body, each.payload, each.property_tag)
         return other
 
+    def part(self, start: int, stop: int) -> MessageColumns:
+        """Return the rows `[start, stop)`, as new columns on the same buffers."""
+        return self.keep(pa.array(range(start, stop), pa.int64()))
+
     # Reading
 
     def gathered(self, gathering: Gathering, tally: Tally) -> pa.RecordBatch:
-        """Columns of all rows; if a name of a property stands twice in a row, the last value wins.
+        """Gather columns of all rows; of fewer, if all take more than `Gathering.max_bytes`.
+
+        If a name of a property stands twice in a row, the last value wins.
 
         Args:
             gathering: Which.
@@ -216,10 +222,19 @@ class MessageColumns:
         Raises:
             CorruptEntryError: A timestamp cannot hold a time; or a property cannot be decoded (when
                 salvaging, both are counted: the message is given without the time, or without its
-                properties). Or the bytes of a column take more than 2 GiB together.
+                properties). Or a column of one row takes more than 2 GiB.
         """
-        is_twice = bool(gathering.properties) and self._find_properties(tally)
-        batch, odd = gathering.record_batch(self._gatherer)
+        is_twice, bad = self._find_properties() if gathering.properties else (False, [])
+        try:
+            made = gathering.record_batch(self._gatherer, is_divisible=self.count > 1)
+        except CorruptEntryError as error:
+            self.locate(error, 0)
+            raise
+        if made is None:
+            return self.part(0, self.count // 2).gathered(gathering, tally)
+        for row, code in bad:
+            tally.lose(Unit.MESSAGE, self.error(row, code))
+        batch, odd = made
         unsound = set(gathering.properties if is_twice else ())
         for place, column in odd:
             if column.kind < layout.GATHERED_ENTRY_BYTES:
@@ -234,13 +249,18 @@ class MessageColumns:
             batch = _with(batch, place, sound)
         return batch
 
-    def _find_properties(self, tally: Tally) -> bool:
-        """Find the properties of each row; gives whether a name stands twice in one."""
+    def _find_properties(self) -> tuple[bool, list[tuple[int, int]]]:
+        """Find the properties of each row.
+
+        Returns:
+            Whether a name stands twice in one row; and the rows whose properties cannot be decoded,
+            with the code of what is wrong.
+        """
         counts = self._column(layout.ROW_PROPERTY_COUNT)
         metadata = self._column(layout.ROW_METADATA)
         total = builds.in_use.columns.total(counts, self.count)
         if total == 0:
-            return False
+            return False, []
         # Places of names, then of values, then ends.
         whole = memoryview(allocate(16 * total + 4 * (self.count + 1)))
         names = whole[: 8 * total].cast("q")
@@ -249,6 +269,7 @@ class MessageColumns:
         ends[0] = found = row = 0
         result = self._result
         is_many = False
+        bad: list[tuple[int, int]] = []
         for segment in self._segments:
             while row < segment.stop:
                 builds.in_use.columns.read_properties(
@@ -258,11 +279,11 @@ class MessageColumns:
                 row, found, error, many, _ = result
                 is_many = is_many or bool(many)
                 if error:
-                    tally.lose(Unit.MESSAGE, self.error(row, error))
+                    bad.append((row, error))
                     row += 1
                     ends[row] = found
         self._gatherer.take_properties(names, values, ends, found)
-        return is_many
+        return is_many, bad
 
     def ledger_ids(self) -> pa.Int64Array:
         """The ledger id of each row."""
@@ -277,14 +298,6 @@ class MessageColumns:
         """One number of each row's entry."""
         return self._gathered(Gathered(layout.GATHERED_ENTRY_NUMBERS, field, pa.int64()))
 
-    def entry_bytes(self, field: int) -> pa.BinaryArray:
-        """Bytes that each row's entry has in its own metadata.
-
-        Raises:
-            CorruptEntryError: They take more than 2 GiB together.
-        """
-        return self._gathered(Gathered(layout.GATHERED_ENTRY_BYTES, field, pa.binary()))
-
     def row_bytes(self, field: int) -> pa.BinaryArray:
         """Key, ordering key or value of each row.
 
@@ -295,8 +308,9 @@ class MessageColumns:
 
     def _gathered(self, column: Gathered) -> pa.Array:
         """A column in which nothing can be lost."""
-        batch, _ = _alone(column).record_batch(self._gatherer)
-        return batch.column(0)
+        made = _alone(column).record_batch(self._gatherer)
+        assert made is not None  # noqa: S101 - it is not divisible
+        return made[0].column(0)
 
     def _lose_times(self, column: Gathered, tally: Tally) -> None:
         of_rows = column.kind == layout.GATHERED_ROW_TIMES

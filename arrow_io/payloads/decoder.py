@@ -182,13 +182,12 @@ class PayloadDecoder:
         writer = self._avro_reader if version is None else parse_avro(self._versions[version].data)
         return avro_program(writer, shape)
 
-    def finish(self, shredding: Shredding, tally: Tally) -> pa.Array:
-        """The array of all payloads that were appended.
+    def texts(self, values: pa.Array, tally: Tally) -> pa.Array:
+        """Return decoded payloads in the type that the schema gives them: STRING's bytes as text.
 
         Raises:
             SchemaError: The character set that the schema names cannot be used.
         """
-        values = shredding.finish()
         if self._reader.type != "STRING":
             return values
         charset = dict(self._reader.properties).get("__charset", "UTF-8")
@@ -255,9 +254,11 @@ def decode(
     rows: MessageColumns,
     tally: Tally,
     *,
+    first: int,
+    stop: int,
     around: str = "",
 ) -> pa.Array:
-    """Decode the payloads of all rows.
+    """Decode the payloads of rows `[first, stop)`, as many of the first ones as fit one arena.
 
     Args:
         decoder: Knows their schema.
@@ -265,35 +266,52 @@ def decode(
         fields: Fields of the record that are wanted; None for all, or if it is not a record.
         rows: The messages, for errors.
         tally: Says whether a value that cannot be decoded is raised, or counted in its report.
+        first: First row.
+        stop: Behind the last row.
         around: What field paths in errors begin with.
+
+    Returns:
+        At least one value; `PayloadDecoder.texts` gives them their type.
 
     Raises:
         PayloadDecodeError: A payload does not fit its schema (when salvaging, its value is null).
         UnknownSchemaVersionError: The schema of a payload is not known (likewise).
-        SchemaError: The schema of a version cannot be read (likewise); or so many rows take too
-            much memory, or the schema's character set cannot be used.
+        SchemaError: The schema of a version cannot be read (likewise); or one row of so many fields
+            takes too much memory.
     """
-    shredding = Shredding(decoder.program(None, fields), rows.count, rows.size_bytes)
+    any_program = decoder.program(None, fields)
+    payload_bytes = rows.size_bytes * (stop - first) // rows.count
+    shredding = Shredding(any_program, stop - first, payload_bytes)
     for source in sources:
-        row = source.start
+        row, end = max(source.start, first), min(source.stop, stop)
+        if row >= end:
+            continue
         try:
             program = decoder.program(source.version, fields)
         except (UnknownSchemaVersionError, SchemaError) as unread:
-            lost = [n for n in range(row, source.stop) if source.positions[n] != tables.ABSENT]
+            fitting = min(end, row + shredding.room)
+            lost = [n for n in range(row, fitting) if source.positions[n] != tables.ABSENT]
             lose_values(rows, lost, unread, tally)
-            for _ in range(row, source.stop):
-                shredding.append_null(decoder.program(None, fields))
+            for _ in range(row, fitting):
+                shredding.append_null(any_program)
+            if fitting < end:
+                break
             continue
-        while row < source.stop:
-            misfit = shredding.append(program, source.data, source.positions, row, source.stop)
+        while row < end:
+            misfit = shredding.append(program, source.data, source.positions, row, end)
             if misfit is None:
                 break
+            if misfit.code == tables.FULL:
+                if misfit.row > first:
+                    return shredding.finish()
+                shredding, end, stop = Shredding.for_one(any_program), first + 1, first + 1
+                continue
             path = ".".join(filter(None, (around, misfit.path)))
             error = PayloadDecodeError(tables.REASONS[misfit.code], field_path=path)
             lose_values(rows, [misfit.row], error, tally)
             shredding.append_null(program)
             row = misfit.row + 1
-    return decoder.finish(shredding, tally)
+    return shredding.finish()
 
 
 def lose_values(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from operator import mul
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from arrow_io.memory import allocate
 from arrow_io.messages.message_columns import last_of_equal
 from arrow_io.payloads import tables
 from arrow_io.payloads.program import POWERS_OF_TEN
-from arrow_io.wording import agreeing, counted
+from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from arrow_io.payloads.program import Program
     from arrow_io.payloads.shape import Shape
 
-MAX_ARENA_BYTES = 2 << 30
 MAX_EXPECTED_BYTES = 256 << 20
 """Most memory taken because of what earlier payloads needed."""
 _GROWTHS = (2.0, 1.25)
@@ -37,11 +36,12 @@ _LEAST_BYTES = 256
 
 
 class Misfit(NamedTuple):
-    """A payload does not fit its schema.
+    """A payload that was not appended.
 
     Attributes:
         row: Its number.
-        code: What is wrong with it (`tables.REASONS`).
+        code: Why it does not fit its schema (`tables.REASONS`); or `tables.FULL`: it does not fit
+            into the arena with the payloads before it.
         path: Field path of the node that did not take its value.
         offset: Where in the payload that was noticed, in bytes.
     """
@@ -58,23 +58,31 @@ class Shredding:
     Attributes:
         guard_bytes: How many bytes that nothing may write to stand before and behind each region
             of the arena, a multiple of 64; tests ask for some.
+        max_bytes: Maximum size of the arena.
+        room: How many payloads may still be appended.
 
     Args:
         program: One of the programs that will be run; all of them fill the same shape.
-        rows: How many payloads there will be.
+        rows: How many payloads there are; the arena has room for fewer if so many do not fit.
         payload_bytes: About how many bytes they have together.
+        is_verdict: Whether the arena expects nothing, so that whether one payload fits into it does
+            not depend on other payloads.
 
     Raises:
-        SchemaError: So many rows of so many fields take more memory than is given.
+        SchemaError: One row of so many fields does not fit.
     """
 
     guard_bytes: ClassVar[int] = 0
+    max_bytes: ClassVar[int] = 2 << 30
 
-    def __init__(self, program: Program, rows: int, payload_bytes: int) -> None:
+    def __init__(
+        self, program: Program, rows: int, payload_bytes: int, *, is_verdict: bool = False
+    ) -> None:
         count, width = program.node_count, len(program.nodes)
         self._arena = builds.in_use.payloads("arena")
         self._program = program
         self._rows = rows
+        self._is_verdict = is_verdict
         self._storages = program.storages
         numbers = memoryview(bytearray(8 * (width + 4 * count + 4))).cast("q")
         self._nodes = numbers[:width]
@@ -83,19 +91,36 @@ class Shredding:
         self._first = _SCRATCH_BYTES + len(program.message_begin)
         # With the program, so that its id stays its own.
         self._runs: dict[int, tuple[Program, Any]] = {}
-        self._expect(payload_bytes, program.habits)
+        self._expect(payload_bytes, {} if is_verdict else program.habits)
         size_bytes = self._lay_out()
         if size_bytes > MAX_EXPECTED_BYTES:
             self._expect(payload_bytes, {})
             size_bytes = self._lay_out()
-        if size_bytes > MAX_ARENA_BYTES:
-            message = (
-                f"{counted(rows, 'row')} of {counted(count, 'field')}, nested ones included,"
-                f" {agreeing(rows, 'takes', 'take')} more memory"
-                " than is given to a record batch: set a lower batch_rows, or ask for fewer columns"
-            )
-            raise SchemaError(message)
+        while size_bytes > self.max_bytes:
+            if self._rows == 1:
+                message = (
+                    f"one row of {counted(count, 'field')}, nested ones included, takes more than"
+                    f" {self.max_bytes} bytes: request fewer columns"
+                )
+                raise SchemaError(message)
+            self._rows, payload_bytes = self._rows // 2, payload_bytes // 2
+            self._expect(payload_bytes, {})
+            size_bytes = self._lay_out()
         self._buffer, self._views = self._take(size_bytes)
+
+    @classmethod
+    def for_one(cls, program: Program) -> Self:
+        """Return an arena for one payload, which refuses it only if it does not fit alone.
+
+        Raises:
+            SchemaError: One row of so many fields does not fit.
+        """
+        return cls(program, 1, 0, is_verdict=True)
+
+    @property
+    def room(self) -> int:
+        """How many payloads may still be appended."""
+        return self._rows - self._counts[0]
 
     def append(
         self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int
@@ -103,41 +128,46 @@ class Shredding:
         """Append the values of the payloads at positions `[first, stop)`, all in `data`.
 
         Returns:
-            None if all were appended; else the first that was not, because it does not fit. Those
-            before it were.
+            None if all were appended; else the first that was not. Those before it were.
         """
         run = self._run(program)
-        row = first
-        while row < stop:
-            run.shred(data, positions, row, stop, self._result)
+        row, last = first, min(stop, first + self.room)
+        while row < last:
+            run.shred(data, positions, row, last, self._result)
             row, code, node, offset = self._result
             if code == tables.DONE:
                 break
             if code == tables.FULL:
                 if self._grow():
                     continue
-                return Misfit(row, tables.TOO_LARGE, program.paths[node], 0)
+                return self._too_large(row, program.paths[node])
             start, length = positions[row] >> 32, positions[row] & 0xFFFFFFFF
             if code == tables.NOT_CANONICAL or program.encoding == "json":
                 payload = bytes(data[start : start + length])
                 again = self._append_anew(program, payload)
                 # JSON's misfit may be the first of two fields with one name, which does not count.
-                if code == tables.NOT_CANONICAL or again[0] == tables.DONE:
+                if code == tables.NOT_CANONICAL or again[0] in {tables.DONE, tables.TOO_LARGE}:
                     code, node = again
             if code != tables.DONE:
                 path = program.paths[node] if node != tables.ABSENT else ""
+                if code == tables.TOO_LARGE:
+                    return self._too_large(row, path)
                 return Misfit(row, code, path, min(max(0, offset - start), length))
             row += 1
-        return None
+        return Misfit(row, tables.FULL, "", 0) if row < stop else None
+
+    def _too_large(self, row: int, path: str) -> Misfit:
+        code = tables.TOO_LARGE if self._is_verdict else tables.FULL
+        return Misfit(row, code, path, 0)
 
     def append_null(self, program: Program) -> None:
-        """Append a null for a payload that cannot be decoded; there is room for each payload's."""
+        """Append a null for a payload that cannot be decoded, if there is `room`."""
         appended = self._run(program).append_null()
-        assert appended  # noqa: S101 - no more payloads come than were announced
+        assert appended  # noqa: S101 - each payload of `room` has a place for a null
 
     def finish(self) -> pa.Array:
         """The values of the shape, as many as were appended; not to be appended to any more."""
-        count, rows = self._program.node_count, max(1, self._rows)
+        count, rows = self._program.node_count, max(1, self._counts[0])
         for node in self._program.varying:
             values, used = self._counts[node], self._counts[count + node]
             self._program.habits[node] = (values / rows, used / rows)
@@ -234,7 +264,7 @@ class Shredding:
         for factor in _GROWTHS:
             self._make_room(factor)
             size_bytes = self._lay_out()
-            if size_bytes <= MAX_ARENA_BYTES:
+            if size_bytes <= self.max_bytes:
                 self._move(size_bytes, places)
                 return True
             self._nodes[:] = _numbers(before)

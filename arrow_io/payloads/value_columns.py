@@ -132,28 +132,48 @@ class WantedValues:
                 self._parts.append((is_key, decoder, names or None))
         self._places = [numbers[each] for each in fields]
 
-    def arrays(self, rows: MessageColumns, tally: Tally) -> list[pa.Array]:
-        """The arrays of the fields.
+    def arrays(self, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
+        """Decode the fields of some rows: their arrays, again and again until these have all rows.
 
         If the read salvages, a payload that cannot be decoded is null, and counted.
+
+        Yields:
+            An array for each field, all of the same length. A row begins the next arrays if it does
+            not fit into these.
 
         Raises:
             PayloadDecodeError: A payload does not fit its schema.
             UnknownSchemaVersionError: The schema of a payload is not known.
-            SchemaError: The schema of a payload cannot be read; or so many rows take too much
-                memory, or the schema's character set cannot be used.
+            SchemaError: The schema of a payload cannot be read; or one row takes too much memory,
+                or the schema's character set cannot be used.
         """
         is_pair = self._schema.reader.type == "KEY_VALUE"
         pairs = _KeyValueSources(self._schema, rows, tally) if is_pair else None
-        decoded: list[list[pa.Array]] = []
-        for is_key, decoder, names in self._parts:
-            sources = value_sources(rows) if pairs is None else pairs.sources(is_key=is_key)
-            around = KEY_COLUMN if is_key else ""
-            values = decode(decoder, sources, names, rows, tally, around=around)
-            decoded.append(
-                [values] if names is None else [values.field(n) for n in range(len(names))]
-            )
-        return [decoded[part][place] for part, place in self._places]
+        first = 0
+        while first < rows.count:
+            stop = rows.count
+            decoded: list[pa.Array] = []
+            for is_key, decoder, names in self._parts:
+                sources = value_sources(rows) if pairs is None else pairs.sources(is_key=is_key)
+                around = KEY_COLUMN if is_key else ""
+                decoded.append(
+                    decode(
+                        decoder, sources, names, rows, tally, first=first, stop=stop, around=around
+                    )
+                )
+                stop = first + len(decoded[-1])
+            yield self._fields_of([each.slice(0, stop - first) for each in decoded], tally)
+            del decoded
+            first = stop
+
+    def _fields_of(self, decoded: Sequence[pa.Array], tally: Tally) -> list[pa.Array]:
+        """Return the arrays of the fields, in their order, from those of the key and the value."""
+        columns = []
+        for values, (_, decoder, names) in zip(decoded, self._parts, strict=True):
+            texts = decoder.texts(values, tally)
+            fields = [texts.field(n) for n in range(len(names or ()))]
+            columns.append([texts] if names is None else fields)
+        return [columns[part][place] for part, place in self._places]
 
 
 @lru_cache(maxsize=64)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from arrow_io.errors import IncompleteReadWarning
 from arrow_io.messages.chunks import ChunkLookback
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from arrow_io.columns import Assembly
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.storage.ranges import ByteSpan
+    from connector.filters import RowFilter
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
     from connector.statistics.ledger_parts import PassingGatherer
@@ -134,48 +136,60 @@ class RowGiver:
         )
 
     def batches(self, found: Iterable[MessageColumns], tally: Tally) -> Iterator[pa.RecordBatch]:
-        """What `give` leaves of each, if it leaves any row.
+        """Apply the bounds, then the filter; decode the remaining columns of the rows that match.
+
+        Yields:
+            Record batches that have rows; these are counted.
 
         Raises:
             PulsarOffloadError: A value cannot be decoded (counted instead when salvaging), or
                 `found` raised it.
         """
-        for rows in found:
-            batch = self.give(rows, tally)
-            if batch is not None:
+        for every in found:
+            kept = self.options.bounds.kept(every)
+            rows = every if kept is None else every.keep(kept)
+            if not rows.count:
+                continue
+            if self.options.row_filter is None:
+                made = self.every.record_batches(rows, tally)
+            else:
+                made = self._filtered(rows, self.options.row_filter, tally)
+            for batch in made:
+                tally.report.rows += batch.num_rows
                 yield batch
 
-    def give(self, rows: MessageColumns, tally: Tally) -> pa.RecordBatch | None:
-        """Apply the bounds, then the filter; decode the other columns of what is left; count that.
+    def _filtered(
+        self, rows: MessageColumns, row_filter: RowFilter, tally: Tally
+    ) -> Iterator[pa.RecordBatch]:
+        first = 0
+        for decoded in self.looked_at.record_batches(rows, tally):
+            count = decoded.num_rows
+            kept = row_filter.kept(decoded)
+            matching, found = rows, decoded
+            if len(kept) < rows.count:
+                matching = rows.keep(pc.add(kept, first) if first else kept)
+            if len(kept) < count:
+                found = decoded.take(kept)
+            if matching.count:
+                yield from self._completed(found, matching, tally)
+            first += count
 
-        Raises:
-            PulsarOffloadError: A value cannot be decoded (counted instead when salvaging).
-        """
-        batch = self._batch(rows, tally)
-        if batch is not None:
-            tally.report.rows += batch.num_rows
-        return batch
-
-    def _batch(self, rows: MessageColumns, tally: Tally) -> pa.RecordBatch | None:
-        options = self.options
-        kept = options.bounds.kept(rows)
-        if kept is not None:
-            rows = rows.keep(kept)
-        if not rows.count or options.row_filter is None:
-            return self.every.record_batch(rows, tally) if rows.count else None
-        decoded = self.looked_at.record_batch(rows, tally)
-        kept = options.row_filter.kept(decoded)
-        if len(kept) < rows.count:
-            rows, decoded = rows.keep(kept), decoded.take(kept)
-        if not rows.count:
-            return None
-        others = self.others.record_batch(rows, tally)
-        if others.num_columns == len(options.projection.columns):
-            return others
-        columns = dict(zip(decoded.schema.names, decoded.columns, strict=True))
-        columns |= zip(others.schema.names, others.columns, strict=True)
-        schema = options.projection.schema
-        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+    def _completed(
+        self, decoded: pa.RecordBatch, rows: MessageColumns, tally: Tally
+    ) -> Iterator[pa.RecordBatch]:
+        """Decode the columns that the filter does not look at."""
+        schema = self.options.projection.schema
+        first = 0
+        for others in self.others.record_batches(rows, tally):
+            if others.num_columns == len(schema):
+                yield others
+                continue
+            part = decoded.slice(first, others.num_rows)
+            columns = dict(zip(decoded.schema.names, part.columns, strict=True))
+            columns |= zip(others.schema.names, others.columns, strict=True)
+            arrays = [columns[name] for name in schema.names]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            first += others.num_rows
 
 
 def delivered(

@@ -11,6 +11,7 @@ import os
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.errors import PulsarOffloadError
@@ -25,7 +26,7 @@ from connector.scan.execution import RowGiver, byte_spans, delivered, tally_of
 from connector.scan.read_options import most_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import pyarrow as pa
@@ -42,6 +43,8 @@ _DECODED_BYTES: Final = 96 << 20
 """About how much memory record batches take that are made ahead by few threads."""
 _DECODED_BY_MANY_BYTES: Final = 48 << 20
 """And by many, however many they are: what each keeps besides adds up."""
+_MOST_UNIT_BYTES: Final = 256 << 20
+"""Maximum bytes of record batches that a unit makes ahead; values may grow when decoded."""
 _MOST_BATCHES: Final = 1 << 20
 _COLUMN_BYTES: Final = 1024
 """About how much memory a column of a record batch takes, or a field in it, besides its rows."""
@@ -93,12 +96,14 @@ def rows_ahead(
     units = read_ahead(scan_units(tasks, ahead), threads=_threads(), stop=ahead.stop)
     with closing(units) as every:
         for done in every:
-            report.add(done.report)
-            for batch in done.batches:
-                report.rows += batch.num_rows
-                yield batch
-            if done.error is not None:
-                raise done.error
+            for part in chain((done,), done.further):
+                report.add(part.report)
+                for batch in part.batches:
+                    report.rows += batch.num_rows
+                    yield batch
+                if part.error is not None:
+                    raise part.error
+                del part
             del done
 
 
@@ -127,11 +132,13 @@ class Done:
         batches: Its rows, in order; none of them is empty.
         report: What was counted up to them since the unit before, besides these rows.
         error: Why there are no more of them, if there should be.
+        further: More of the same unit, each decoded when the consumer comes to it.
     """
 
     batches: Sequence[pa.RecordBatch] = ()
     report: ReadReport = field(default_factory=ReadReport)
     error: PulsarOffloadError | None = None
+    further: Iterable[Done] = ()
 
 
 def scan_units(tasks: Sequence[ScanTask], ahead: RangesAhead) -> Generator[ScanUnit, None, None]:
@@ -281,19 +288,43 @@ def _decoded(
     decryptor: PayloadDecryptor,
     counted: ReadReport,
 ) -> Done:
+    parts = _decoded_parts(giver, runs, limits, decryptor, counted)
+    return replace(next(parts), further=parts)
+
+
+def _decoded_parts(
+    giver: RowGiver,
+    runs: Sequence[EntryRun],
+    limits: BatchLimits,
+    decryptor: PayloadDecryptor,
+    counted: ReadReport,
+) -> Iterator[Done]:
+    """Decode a unit in parts of about `_MOST_UNIT_BYTES`; nearly always there is one."""
     options = giver.options
     tally = tally_of(options, counted)
     entries = map(_verified, runs) if options.compares_checksums else runs
-    made: list[pa.RecordBatch] = []
-    error: PulsarOffloadError | None = None
     with _memory():
         found = MessageReader(entries, options.needs, tally, limits=limits, decryptor=decryptor)
-        try:
-            made.extend(giver.batches(found, tally))
-        except PulsarOffloadError as met:
-            error = met
-    counted.rows = 0
-    return Done(made, counted, error)
+    batches = giver.batches(found, tally)
+    is_last = False
+    while not is_last:
+        made: list[pa.RecordBatch] = []
+        size_bytes = 0
+        error: PulsarOffloadError | None = None
+        with _memory():
+            try:
+                while size_bytes < _MOST_UNIT_BYTES and not is_last:
+                    batch = next(batches, None)
+                    if batch is None:
+                        is_last = True
+                    else:
+                        made.append(batch)
+                        size_bytes += batch.get_total_buffer_size()
+            except PulsarOffloadError as met:
+                error, is_last = met, True
+        counted.rows = 0
+        yield Done(made, counted.taken(), error)
+        del made
 
 
 def _verified(run: EntryRun) -> EntryRun:

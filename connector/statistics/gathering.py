@@ -88,7 +88,7 @@ def _of_rows(origin: Origin, runs: Sequence[EntryRun]) -> SegmentRow:
     tally = Tally()
     reader = MessageReader(Delivery(runs, tally, PayloadDecryptor()), _NEEDS, tally)
     assembly = _LOOKED_AT.assembly(origin)
-    batches = [assembly.record_batch(rows, tally) for rows in reader]
+    batches = [each for rows in reader for each in assembly.record_batches(rows, tally)]
     table = pa.Table.from_batches(batches, _LOOKED_AT.schema)
     found: SegmentRow = {"messages": table.num_rows}
     for name, column in _TIMES.items():

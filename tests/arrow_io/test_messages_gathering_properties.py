@@ -112,7 +112,10 @@ def _gathered(
     if names:
         found = (memoryview(each) for each in (names, values, ends))
         gatherer.take_properties(*found, len(names))
-    return Gathering([(f"{n}", each) for n, each in enumerate(columns)]).record_batch(gatherer)
+    gathering = Gathering([(f"{n}", each) for n, each in enumerate(columns)])
+    made = gathering.record_batch(gatherer)
+    assert made is not None
+    return made
 
 
 def _odd_fields(rows: Sequence[_Row]) -> set[int]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import layout
-from arrow_io.messages.gathering import as_text
+from arrow_io.messages.gathering import Gathered, Gathering, as_text
 from arrow_io.messages.message_columns import MessageColumns
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.read_report import ReadReport, Unit
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from arrow_io.messages.entry_run import EntryRun
 
 _PROPERTY_WITHOUT_NAME = b"\x12\x01v"
+_PRODUCERS = Gathering(
+    [("", Gathered(layout.GATHERED_ENTRY_BYTES, layout.PRODUCER_NAME, pa.binary()))]
+)
 
 
 def _message(number: int, **fields: Any) -> Message:  # noqa: ANN401
@@ -64,7 +67,7 @@ def _told(columns: MessageColumns) -> list[tuple[object, ...]]:
             batch_indexes(columns).to_pylist(),
             columns.row_bytes(layout.ROW_PAYLOAD).to_pylist(),
             columns.row_bytes(layout.ROW_KEY).to_pylist(),
-            columns.entry_bytes(layout.PRODUCER_NAME).to_pylist(),
+            columns.gathered(_PRODUCERS, Tally()).column(0).to_pylist(),
             properties.to_pylist(),
             strict=True,
         )

@@ -14,7 +14,7 @@ from arrow_io.core.ipc_message import message_begin
 from arrow_io.errors import SchemaError
 from arrow_io.messages import message_columns
 from arrow_io.payloads import shredding, tables
-from arrow_io.payloads.shredding import Misfit
+from arrow_io.payloads.shredding import Misfit, Shredding
 from tests.support.arenas import GuardedShredding
 from tests.support.payloads import avro, json_text, record, shredded, shredded_alike
 
@@ -143,8 +143,8 @@ def test_nulls_in_a_full_arena() -> None:
 
 @pytest.mark.usefixtures("build")
 def test_values_that_take_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound of the arena a payload is refused, and those behind it are read on."""
-    monkeypatch.setattr(shredding, "MAX_ARENA_BYTES", 100_000)
+    """A payload that does not fit an arena alone is refused, and those after it are read."""
+    monkeypatch.setattr(Shredding, "max_bytes", 100_000)
     schema = record(("a", {"type": "array", "items": "null"}), ("s", "string"))
     many = b'{"a":[' + b",".join([b"null"] * 60_000) + b"]}"
     long = b'{"s":"' + b"x" * 200_000 + b'"}'
@@ -298,11 +298,15 @@ def test_only_maps_with_equal_keys_are_rewritten(
     assert sorted(looked_at) == sorted(f"z{names[field]}" for field in equal)
 
 
-def test_schema_too_wide_for_a_record_batch() -> None:
-    """What would take more memory than a record batch is given is refused before it is taken."""
+def test_schema_too_wide_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An arena has room for as many rows of many fields as its maximum size allows."""
     program = json_text(record(*((f"f{number}", "double") for number in range(5000))))
+    started = GuardedShredding(program, 65_536, 8 << 20)
 
-    with pytest.raises(SchemaError, match="lower batch_rows"):
+    assert 1 < started.room < 65_536
+    assert len(started._views[0]) <= Shredding.max_bytes
+    monkeypatch.setattr(Shredding, "max_bytes", 1000)
+    with pytest.raises(SchemaError, match="one row of 5001 fields"):
         GuardedShredding(program, 65_536, 8 << 20)
 
 

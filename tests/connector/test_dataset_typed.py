@@ -34,7 +34,7 @@ from tests.support.golden_datasets import open_golden
 from tests.support.golden_values import comparable, expected_values, golden_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from arrow_io.core.builds import Build
     from arrow_io.messages.message_columns import MessageColumns
@@ -64,7 +64,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], int]
     calls: list[tuple[tuple[str, ...], int]] = []
     arrays = WantedValues.arrays
 
-    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> list[pa.Array]:
+    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
         calls.append((tuple(each.name for each in wanted.fields), rows.count))
         return arrays(wanted, rows, tally)
 

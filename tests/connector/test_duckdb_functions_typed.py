@@ -350,7 +350,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], int]
     calls: list[tuple[tuple[str, ...], int]] = []
     arrays = WantedValues.arrays
 
-    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> list[pa.Array]:
+    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
         calls.append((tuple(each.name for each in wanted.fields), rows.count))
         return arrays(wanted, rows, tally)
 

@@ -63,15 +63,15 @@ class Decoded:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
     """A spy on the reader."""
     made = Decoded()
-    record_batch = Assembly.record_batch
+    record_batches = Assembly.record_batches
 
-    def spy(assembly: Assembly, rows: MessageColumns, tally: Tally) -> pa.RecordBatch:
-        batch = record_batch(assembly, rows, tally)
-        made.projections.add(frozenset(batch.schema.names))
-        made.value_rows += rows.count * ("__value__" in batch.schema.names)
-        return batch
+    def spy(assembly: Assembly, rows: MessageColumns, tally: Tally) -> Iterator[pa.RecordBatch]:
+        for batch in record_batches(assembly, rows, tally):
+            made.projections.add(frozenset(batch.schema.names))
+            made.value_rows += batch.num_rows * ("__value__" in batch.schema.names)
+            yield batch
 
-    monkeypatch.setattr(Assembly, "record_batch", spy)
+    monkeypatch.setattr(Assembly, "record_batches", spy)
     return made
 
 

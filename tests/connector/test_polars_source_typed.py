@@ -16,6 +16,8 @@ from tests.support.golden_datasets import open_golden
 from tests.support.golden_values import expected_values, golden_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
     from arrow_io.messages.message_columns import MessageColumns
@@ -86,7 +88,7 @@ def test_no_more_is_decoded_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     decoded: list[tuple[tuple[str, ...], int]] = []
     arrays = WantedValues.arrays
 
-    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> list[pa.Array]:
+    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
         decoded.append((tuple(each.name for each in wanted.fields), rows.count))
         return arrays(wanted, rows, tally)
 

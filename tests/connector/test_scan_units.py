@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from contextlib import closing
 from dataclasses import fields, replace
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from arrow_io.errors import ChecksumError, CorruptBlockError, PulsarOffloadError
 from arrow_io.memory import allocate
 from arrow_io.messages.message_reader import BatchLimits
+from arrow_io.payloads.shredding import Shredding
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.trace import RequestTrace
@@ -37,6 +39,7 @@ from tests.support.encryption import key_pair, sealed_entry
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.golden import GOLDEN, golden_topics
 from tests.support.golden_datasets import open_golden
+from tests.support.payloads import record
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -430,3 +433,34 @@ def test_report_of_an_unfinished_read_has_what_was_lost() -> None:
         del batches
 
     assert dataset.report.lost == {(Unit.ENTRY, "MissingEntriesError"): 2}
+
+
+def test_a_unit_of_growing_values_is_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much memory its values take, little of it is taken before they are consumed."""
+    monkeypatch.setattr(cutting, "_MOST_UNIT_BYTES", 50_000)
+    monkeypatch.setattr(Shredding, "max_bytes", 40_000)
+    wide = record(*((f"f{n}", ["null", "long"]) for n in range(30)), name="W")
+    schema = record(("id", "long"), ("items", {"type": "array", "items": ["null", wide]}))
+    payloads = [
+        f'{{"id":{number % 7},"items":[{"null," * number}null]}}'.encode() for number in range(60)
+    ]
+    entry = encode_entry([Message(payload=each) for each in payloads], batched=True)
+    with memory_bucket(offload_ledger(object_name(1), [entry] * 3)) as bucket:
+        dataset = open_topic(
+            bucket.url, TOPIC, schema={"type": "JSON", "schema": json.dumps(schema)}
+        )
+        for unit in _units(dataset.scan.plan()):
+            for part in (first := unit(), *first.further):
+                assert sum(each.get_total_buffer_size() for each in part.batches) < 90_000
+        table = dataset.to_table()
+        rows = dataset.report.rows
+        by_id = dataset.to_table(filter=pc.field("id") > 2)
+        long = dataset.to_table(filter=pc.list_value_length(pc.field("items")) > 20)
+
+    lengths = [*range(1, 61)] * 3
+    assert table["items"].combine_chunks().value_lengths().to_pylist() == lengths
+    assert rows == 180
+    assert by_id.equals(table.filter(pc.field("id") > 2).cast(by_id.schema))
+    expected = [number for number in lengths if number > 20]
+    assert long["items"].combine_chunks().value_lengths().to_pylist() == expected
+    assert long["id"].to_pylist() == [(number - 1) % 7 for number in expected]

@@ -104,9 +104,9 @@ def decode(random: Random) -> int:
     try:
         runs = Delivery([entry_run(some)], tally, PayloadDecryptor())
         for columns in MessageReader(runs, Needs(), tally):
-            batch = _columns(topic).assembly(Origin()).record_batch(columns, tally)
-            batch.validate(full=True)
-            rows += batch.num_rows
+            for batch in _columns(topic).assembly(Origin()).record_batches(columns, tally):
+                batch.validate(full=True)
+                rows += batch.num_rows
     except PulsarOffloadError:
         # What salvaging does not pass over, such as a payload without its key.
         return rows

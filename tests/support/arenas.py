@@ -30,10 +30,12 @@ class GuardedShredding(Shredding):
 
     guard_bytes: ClassVar[int] = 64
 
-    def __init__(self, program: Program, rows: int, payload_bytes: int) -> None:
+    def __init__(
+        self, program: Program, rows: int, payload_bytes: int, *, is_verdict: bool = False
+    ) -> None:
         self._gaps: list[tuple[int, int]] = []
         self.growths = 0
-        super().__init__(program, rows, payload_bytes)
+        super().__init__(program, rows, payload_bytes, is_verdict=is_verdict)
 
     def append(
         self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int

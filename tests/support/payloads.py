@@ -62,7 +62,7 @@ def shredded(
 ) -> Shredded:
     """Read payloads with the build in use; None stands for a null value.
 
-    They stand in one buffer.
+    They stand in one buffer. If an arena is full, another one takes the payloads from there on.
 
     Args:
         program: Reads them.
@@ -80,24 +80,32 @@ def shredded(
             continue
         positions.append(len(data) << 32 | len(payload))
         data.frombytes(payload + between)
-    shredding = arena(
-        program, len(positions), len(data) if believed_bytes is None else believed_bytes
-    )
-    misfits = []
-    row = 0
-    while row < len(positions):
+    believed = len(data) if believed_bytes is None else believed_bytes
+    shredding = arena(program, len(positions), believed)
+    misfits: list[Misfit] = []
+    arrays, growths = [], 0
+    first = row = 0
+    while True:
         misfit = shredding.append(
             program, memoryview(data), memoryview(positions), row, len(positions)
         )
-        if misfit is None:
-            break
-        misfits.append(misfit)
-        shredding.append_null(program)
-        row = misfit.row + 1
-    values = shredding.finish()
+        if misfit is not None and misfit.code == tables.FULL and misfit.row == first:
+            shredding = arena.for_one(program)
+        elif misfit is not None and misfit.code != tables.FULL:
+            misfits.append(misfit)
+            shredding.append_null(program)
+            row = misfit.row + 1
+        else:
+            arrays.append(shredding.finish())
+            growths += shredding.growths
+            if misfit is None:
+                break
+            first = row = misfit.row
+            shredding = arena(program, len(positions) - first, believed)
+    values = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
     values.validate(full=True)
     assert len(values) == len(payloads)
-    return Shredded(values, misfits, shredding.growths)
+    return Shredded(values, misfits, growths)
 
 
 def shredded_alike(program: Program, payloads: Sequence[bytes | None]) -> Shredded:
