@@ -383,9 +383,10 @@ class Assembly:
         self._built: list[tuple[int, Callable[[MessageColumns, Origin, Tally], pa.Array]]] = []
         gathered: list[tuple[int, Gathered]] = []
         typed: list[tuple[int, ValueField]] = []
+        fields = projection._fields
         for place, (_, own) in enumerate(projection.columns):
-            if own in projection._fields:
-                typed.append((place, projection._fields[own]))
+            if own in fields:
+                typed.append((place, fields[own]))
                 continue
             column = _BY_NAME[own]
             if own in origin.untold:

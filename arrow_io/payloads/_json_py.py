@@ -27,6 +27,7 @@ if cython.compiled:
         take_text,
         take_whole,
     )
+    from cython.cimports.libc.string import memcmp
 else:
     from arrow_io.payloads import tables
     from arrow_io.payloads._arena_py import Arena
@@ -880,7 +881,7 @@ class Shredder(Arena):
                 i = self._json_name(node, start, stop)
                 if i < 0:
                     return -1
-                field = self._json_field(fields, behind, start, i)
+                field = self._json_field(at, start, i)
                 if field < behind:
                     self.hints[hint + 1] = self.hints[hint]
                     self.hints[hint] = field - fields
@@ -949,26 +950,42 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _json_field(
-        self,
-        field: cython.Py_ssize_t,
-        behind: cython.Py_ssize_t,
-        start: cython.Py_ssize_t,
-        stop: cython.Py_ssize_t,
+        self, at: cython.Py_ssize_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Link of the field that has the name `[start, stop)`, with its quotes; or `behind`.
+        """Link of the field that has the name `[start, stop)`, with its quotes.
 
         Args:
-            field: Link of the first field.
-            behind: Link behind the last field.
+            at: The op of the record.
             start: Where the name begins.
             stop: Where it ends.
+
+        Returns:
+            The link behind the last field if no field has this name.
         """
-        # The colon of the constant does not count.
-        while field < behind and not self._is_constant(
-            self.p, start, stop - start, self.links[field] - 1
-        ):
-            field += 2
-        return field
+        fields: cython.Py_ssize_t = self.ops[at + tables.A]
+        ordered: cython.Py_ssize_t = self.ops[at + tables.E]
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t = self.ops[at + tables.B]
+        middle: cython.Py_ssize_t
+        field: cython.Py_ssize_t
+        order: cython.longlong
+        position: cython.longlong
+        behind: cython.Py_ssize_t = fields + 2 * high
+        while low < high:
+            middle = low + (high - low) // 2
+            field = fields + self.links[ordered + middle]
+            position = self.links[field]
+            # The colon of the constant does not count.
+            order = (position & _MASK32) - 1 - (stop - start)
+            if order == 0:
+                order = _compared(self.constants, position >> 32, self.p, start, stop - start)
+            if order == 0:
+                return field
+            if order < 0:
+                low = middle + 1
+            else:
+                high = middle
+        return behind
 
     @cython.cfunc
     @cython.inline
@@ -1483,6 +1500,28 @@ def _is_word(
 
 # ----------------------------------------------------------------------------
 # Characters
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def _compared(
+    a: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    b: cython.pointer[cython.const[cython.uchar]],
+    k: cython.Py_ssize_t,
+    length: cython.Py_ssize_t,
+):
+    """Below, at or above 0 if `length` bytes of `a` from `i` come before those of `b` from `k`."""
+    n: cython.Py_ssize_t
+    if cython.compiled:
+        return memcmp(a + i, b + k, length)
+    for n in range(length):
+        if a[i + n] != b[k + n]:
+            return a[i + n] - b[k + n]
+    return 0
 
 
 @cython.cfunc

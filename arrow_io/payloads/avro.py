@@ -87,6 +87,7 @@ class _Compiler:
         self._builder = builder
         self._values: dict[tuple[int, int], int] = {}
         self._skips: dict[int, int] = {}
+        self._members: dict[int, _Members] = {}
 
     def value(self, writer: AvroType, shape: Shape, node: int) -> int:
         """An op that reads a value of `writer` into a node."""
@@ -128,11 +129,12 @@ class _Compiler:
 
     def _member(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
         """The branch of the reader's union that takes what was written, as a member of a struct."""
-        member, below = min(
-            shape.children_at(node), key=lambda each: _distance(writer, each[0].origin)
-        )
-        if _distance(writer, member.origin) == _NO_MATCH:
+        if node not in self._members:
+            self._members[node] = _Members(shape, node)
+        found = self._members[node].nearest(writer)
+        if found is None:
             return self._fail(op, node)
+        member, below = found
         return self._builder.set(op, tables.AVRO_MEMBER, node, self.value(writer, member, below))
 
     def _record(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
@@ -149,8 +151,9 @@ class _Compiler:
             else:
                 ops.append(self._over(list(fields)))
         defaults: list[int] = []
+        written = set(read_as.values())
         for each in reader.fields:
-            if each.name in nodes and each.name not in read_as.values():
+            if each.name in nodes and each.name not in written:
                 child, child_node = nodes[each.name]
                 if each.default is MISSING:
                     defaults += [self._fail(builder.reserve(), child_node, tables.NO_DEFAULT), 0]
@@ -171,11 +174,8 @@ class _Compiler:
         builder = self._builder
         reader: AvroType = shape.origin
         if reader.kind == "enum":
-            symbols = [
-                builder.constant(symbol.encode()) if symbol is not None else tables.ABSENT
-                for symbol in (_symbol(each, reader) for each in writer.symbols)
-            ]
-            return builder.set(op, tables.AVRO_ENUM, node, builder.link(symbols), len(symbols))
+            symbols = builder.symbols((id(writer), id(reader)), lambda: _symbols(writer, reader))
+            return builder.set(op, tables.AVRO_ENUM, node, symbols, len(writer.symbols))
         if reader.logical == "decimal":
             size = writer.size if writer.kind == "fixed" else tables.ABSENT
             high, low = divmod(10**reader.precision, 1 << 64)
@@ -247,9 +247,6 @@ def time_scale(builder: ProgramBuilder, shape: Shape, writer: AvroType) -> int:
     return builder.scale(*scale_limits(bits, multiplier), multiplier=multiplier)
 
 
-_NO_MATCH: Final = 9
-
-
 def _matches(writer: AvroType, reader: AvroType) -> bool:
     if writer.kind == reader.kind:
         if writer.kind == "fixed" and writer.size != reader.size:
@@ -262,27 +259,65 @@ def _matches(writer: AvroType, reader: AvroType) -> bool:
     return reader.kind in _WIDER.get(writer.kind, ()) and reader.logical != "decimal"
 
 
-def _distance(writer: AvroType, reader: AvroType) -> int:
-    """How far a branch of the reader's union is from what was written; or `_NO_MATCH`."""
-    if not _matches(writer, reader):
-        return _NO_MATCH
-    if writer.kind != reader.kind:
-        return 3
-    if writer.name == reader.name or writer.name in reader.aliases:
-        return 0
-    return 1 if writer.short_name == reader.short_name else 2
+class _Members:
+    """The branches of a reader's union, to be looked up by what was written.
+
+    Args:
+        shape: The struct that has a field for each branch.
+        node: Its node.
+    """
+
+    def __init__(self, shape: Shape, node: int) -> None:
+        self._first: dict[tuple[object, ...], tuple[int, Shape, int]] = {}
+        for number, (child, below) in enumerate(shape.children_at(node)):
+            reader: AvroType = child.origin
+            own = reader.kind, reader.size
+            # What was written with a logical type is told apart by it, other bytes are not.
+            kinds: list[tuple[object, ...]] = [(*own, "")]
+            if reader.logical == "decimal":
+                kinds = [(*own, "decimal"), (*own, "decimal", reader.precision, reader.scale)]
+            for kind in kinds:
+                names = {reader.name, *reader.aliases}
+                keys = [*((kind, 0, name) for name in names), (kind, 1, reader.short_name), (kind,)]
+                for key in keys:
+                    self._first.setdefault(key, (number, child, below))
+
+    def nearest(self, writer: AvroType) -> tuple[Shape, int] | None:
+        """Return the first of the branches that are nearest to a type, and its node."""
+        own = writer.kind, writer.size
+        kinds: list[tuple[object, ...]] = [(*own, "")]
+        if writer.logical:
+            kinds.append((*own, writer.logical, writer.precision, writer.scale))
+        else:
+            kinds.append((*own, "decimal"))
+        wider = _WIDER.get(writer.kind, set()) - {writer.kind}
+        keys = (
+            [(kind, 0, writer.name) for kind in kinds],
+            [(kind, 1, writer.short_name) for kind in kinds],
+            [(kind,) for kind in kinds],
+            [((kind, 0, ""),) for kind in wider],
+        )
+        for each in keys:
+            found = [self._first[key] for key in each if key in self._first]
+            if found:
+                return min(found, key=lambda one: one[0])[1:]
+        return None
 
 
 def _read_as(writer: AvroType, reader: AvroType) -> dict[str, str]:
     """The reader's names of fields, by the writer's; a name goes before an alias."""
     written = {each.name for each in writer.fields}
     read_as = {each.name: each.name for each in reader.fields if each.name in written}
+    free = written - read_as.keys()
     for each in reader.fields:
-        alias = next((alias for alias in each.aliases if alias in written - read_as.keys()), None)
+        alias = next((alias for alias in each.aliases if alias in free), None)
         if alias is not None and each.name not in written:
             read_as[alias] = each.name
+            free.remove(alias)
     return read_as
 
 
-def _symbol(written: str, reader: AvroType) -> str | None:
-    return written if written in reader.symbols else reader.default
+def _symbols(writer: AvroType, reader: AvroType) -> list[str | None]:
+    """Return what each symbol that may be written is read as; None if the reader lacks it."""
+    known = set(reader.symbols)
+    return [each if each in known else reader.default for each in writer.symbols]

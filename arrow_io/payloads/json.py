@@ -79,11 +79,11 @@ def _compile(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
         nothing = builder.link([tables.ABSENT] * tables.TOKENS)
         return builder.set(op, tables.JSON_UNION, node, nothing)
     if origin.kind == "enum":
-        symbols = [builder.constant(each.encode()) for each in origin.symbols]
+        symbols = builder.symbols(id(origin), lambda: origin.symbols)
         other = (
             tables.ABSENT if origin.default is None else builder.constant(origin.default.encode())
         )
-        return builder.set(op, tables.JSON_ENUM, node, builder.link(symbols), len(symbols), other)
+        return builder.set(op, tables.JSON_ENUM, node, symbols, len(origin.symbols), other)
     if origin.logical == "decimal":
         return builder.set(op, tables.JSON_DECIMAL, node, origin.precision, origin.scale)
     if origin.logical == "uuid":
@@ -101,12 +101,15 @@ def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
         child.name: _compile(builder, child, below, builder.reserve())
         for child, below in shape.children_at(node)
     }
-    fields = []
+    fields, names = [], []
     for each in origin.fields:
         # With what is around it, so that one comparison finds where the name begins and ends too.
-        name = json.dumps(each.name, ensure_ascii=False) + ":"
-        fields += [builder.constant(name.encode()), ops.get(each.name, tables.ABSENT)]
+        name = f"{json.dumps(each.name, ensure_ascii=False)}:".encode()
+        fields += [builder.constant(name), ops.get(each.name, tables.ABSENT)]
+        names.append(name)
     count = len(origin.fields)
+    # As `tables.JSON_RECORD` says: a name is found by halving.
+    ordered = sorted(range(count), key=lambda number: (len(names[number]), names[number]))
     return builder.set(
         op,
         tables.JSON_RECORD,
@@ -115,6 +118,7 @@ def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
         count,
         builder.hints(2 * (count + 1)),
         len(ops) if ops else tables.ABSENT,
+        builder.link([2 * number for number in ordered]),
     )
 
 

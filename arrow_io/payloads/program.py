@@ -14,7 +14,7 @@ from arrow_io.lazy import cached_property
 from arrow_io.payloads import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from arrow_io.payloads.shape import Shape
 
@@ -121,6 +121,7 @@ class ProgramBuilder:
         self._links: list[int] = []
         self._constants = bytearray(_BASE64_VALUES)
         self._known: dict[bytes, int] = {}
+        self._symbols: dict[object, int] = {}
         self._nodes: list[int] = []
         self._paths: list[str] = []
         self._item_of: list[int] = []
@@ -177,6 +178,20 @@ class ProgramBuilder:
         """Keep some numbers, and give the place of the first."""
         self._links += numbers
         return len(self._links) - len(numbers)
+
+    def symbols(self, enum: object, names: Callable[[], Iterable[str | None]]) -> int:
+        """Keep the positions of an enum's symbols once, and return the place of the first.
+
+        Args:
+            enum: Identifies the enum, however many fields are of its type.
+            names: Returns its symbols; None for one that has no value.
+        """
+        if enum not in self._symbols:
+            positions = [
+                tables.ABSENT if name is None else self.constant(name.encode()) for name in names()
+            ]
+            self._symbols[enum] = self.link(positions)
+        return self._symbols[enum]
 
     def scale(self, low: int, high: int, *, multiplier: int = 1, divisor: int = 1) -> int:
         """Keep a scale: value × multiplier ÷ divisor, for low ≤ value ≤ high."""

@@ -118,11 +118,15 @@ def distinct(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
     Engines disagree on letter case in names, so two names never differ by it alone.
     """
     seen = {name.casefold() for name in taken}
+    # The first number of each name that may be free.
+    numbers: dict[str, int] = {}
     given = []
     for name in names:
-        candidate, number = name, 2
+        candidate, folded = name, name.casefold()
+        number = numbers.get(folded, 2)
         while candidate.casefold() in seen:
             candidate, number = f"{name}_{number}", number + 1
+        numbers[folded] = number
         seen.add(candidate.casefold())
         given.append(candidate)
     return given

@@ -95,7 +95,8 @@ OP_WIDTH = 8
     JSON_MAP,  # A: op of a value
     # A: link of B pairs of a name with its quotes and colon, and an op, ABSENT if nobody
     # wants it; C: two hints of the first, those of each other one follow; D: how many are wanted,
-    # ABSENT if they are not nodes of a struct
+    # ABSENT if they are not nodes of a struct; E: link of B places of such pairs behind A, by the
+    # length and the bytes of the name
     JSON_RECORD,
     JSON_UNION,  # A: link of an op for each kind of token
     JSON_RAW,
