@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 import pyarrow as pa
@@ -14,8 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
+from connector import filters
 from connector.engines.polars_source import PolarsFilter
 from connector.filters import ArrowFilter, BothFilters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _SCHEMA: Final = pa.schema(
     [
@@ -47,6 +51,27 @@ def _batch(*keys: str | None) -> pa.RecordBatch:
 def test_filter_knows_its_columns(expression: pc.Expression, columns: tuple[str, ...]) -> None:
     """Just the columns that the expression looks at, in the order of the schema."""
     assert ArrowFilter.of(expression, _SCHEMA).columns == columns
+
+
+@pytest.mark.parametrize("places", [(0,), (777,), (3, 500, 999), (998, 999)], ids=str)
+def test_columns_of_a_wide_schema(places: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are found by attempts that take, together, a few times the width of the schema."""
+    schema = pa.schema([(f"f{number}", pa.int64()) for number in range(1000)])
+    expression = pc.scalar(True)  # noqa: FBT003
+    for place in reversed(places):
+        expression = (pc.field(f"f{place}") > 1) | expression
+    widths: list[int] = []
+    is_applicable = filters._is_applicable
+
+    def counted(expression: pc.Expression, columns: Sequence[pa.Field]) -> bool:
+        widths.append(len(columns))
+        return is_applicable(expression, columns)
+
+    monkeypatch.setattr(filters, "_is_applicable", counted)
+    found = ArrowFilter.of(expression, schema).columns
+
+    assert found == tuple(f"f{place}" for place in places)
+    assert sum(widths) <= 6 * len(places) * len(schema)
 
 
 @pytest.mark.parametrize(
