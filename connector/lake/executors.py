@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import TYPE_CHECKING, TypeAlias
+
+from arrow_io.processors import processor_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def in_threads(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[WrittenTask]:
-    """Run tasks in as many threads as there are processors; see `Executor`."""
+    """Run tasks in as many threads as there are processors for this process; see `Executor`."""
     failure: BaseException | None = None
-    with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1) or 1) as pool:
+    with ThreadPoolExecutor(min(len(tasks), processor_count()) or 1) as pool:
         # In the caller's context, which says how errors call options.
         futures = {pool.submit(copy_context().run, write, each) for each in tasks}
         try:

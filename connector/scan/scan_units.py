@@ -7,7 +7,6 @@ each unit by itself: checksums, decompression, columns, values.
 
 from __future__ import annotations
 
-import os
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,6 +17,7 @@ from arrow_io.errors import PulsarOffloadError
 from arrow_io.memory import of_the_system
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader
+from arrow_io.processors import processor_count
 from arrow_io.read_report import ReadReport
 from arrow_io.storage.ranges_ahead import RangesAhead
 from connector.read_ahead import most_units, read_ahead
@@ -93,7 +93,7 @@ def rows_ahead(
             salvaging).
     """
     ahead = RangesAhead(byte_spans(tasks))
-    units = read_ahead(scan_units(tasks, ahead), threads=_threads(), stop=ahead.stop)
+    units = read_ahead(scan_units(tasks, ahead), threads=processor_count(), stop=ahead.stop)
     with closing(units) as every:
         for done in every:
             for part in chain((done,), done.further):
@@ -107,16 +107,12 @@ def rows_ahead(
             del done
 
 
-def _threads() -> int:
-    return os.cpu_count() or 1
-
-
 def _unit_bytes() -> int:
-    return decoded_ahead_bytes() // most_units(_threads())
+    return decoded_ahead_bytes() // most_units(processor_count())
 
 
 def _are_many() -> bool:
-    return _threads() > _FEW_THREADS
+    return processor_count() > _FEW_THREADS
 
 
 def _memory() -> AbstractContextManager[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from arrow_io.errors import FormatError, MissingObjectError
 from arrow_io.messages import layout
+from arrow_io.processors import processor_count
 from arrow_io.read_report import Unit
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.tally import Tally
@@ -81,7 +81,7 @@ def whole_ledgers(
     """
     segments: list[_T] = []
     units = _units(ledgers, made)
-    with closing(read_ahead(units, threads=threads or os.cpu_count() or 1)) as done:
+    with closing(read_ahead(units, threads=threads or processor_count())) as done:
         for each in done:
             if isinstance(each, WholeLedger):
                 yield replace(each, segments=segments)

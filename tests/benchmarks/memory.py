@@ -6,14 +6,15 @@ took above what its process had before; the objects, which lie in memory too, we
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from unittest.mock import patch
 
 from connector import open_topic
+from connector.scan import scan_units
 from tests.benchmarks.fetching import alike_ledgers
 from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS
 from tests.support.buckets import TOPIC
@@ -77,7 +78,7 @@ def memory_bytes(field: str) -> int:
 
 
 def _print_peak_bytes(name: str, kind: str, messages: str, ledgers: str) -> None:
-    os.cpu_count = lambda: CORES
+    patch.object(scan_units, "processor_count", lambda: CORES).start()
     dataset = _stored(_LEDGERS[name], kind, int(messages), int(ledgers))
     dataset.head(1)  # what is loaded once is not the read's
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")

@@ -312,7 +312,7 @@ def test_tasks_under_way_leave_nothing(
         raise error
 
     monkeypatch.setattr(task_writer.TaskWriter, "__call__", writing)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("connector.lake.executors.processor_count", lambda: 2)
     sizes = CopySizes(task_bytes=1)
     with pytest.raises(type(error)):
         copy(source, str(tmp_path / "t"), "parquet", told=told, sizes=sizes)

@@ -32,7 +32,7 @@ def test_tasks_that_wait_behind_one_that_fails_are_not_begun(
         return task
 
     monkeypatch.setattr(Future, "cancel", noted)
-    monkeypatch.setattr("connector.lake.executors.os.cpu_count", lambda: 2)
+    monkeypatch.setattr("connector.lake.executors.processor_count", lambda: 2)
     given: list[Any] = []
     with pytest.raises(ValueError, match="failed"):
         given.extend(in_threads(cast("TaskWriter", write), cast("Any", list(range(12)))))

@@ -141,7 +141,7 @@ def test_units_of_all_threads_hold_no_more_than_a_few_do(
     threads: int, rows: int, size_bytes: int, fields: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The more are decoded at once, the smaller they are, whatever record batches are asked for."""
-    monkeypatch.setattr("os.cpu_count", lambda: threads)
+    monkeypatch.setattr(scan_units, "processor_count", lambda: threads)
     every = _every_column(fields)
     limits = BatchLimits(max_rows=rows, max_bytes=size_bytes)
     options = ReadOptions(projection=every, filterable=every, limits=limits)
@@ -173,7 +173,7 @@ def test_scan_with_many_threads_gives_smaller_batches(
 ) -> None:
     """So memory does not grow with the number of cores."""
     dataset, _ = _opened(store)
-    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    monkeypatch.setattr(scan_units, "processor_count", lambda: 16)
 
     batches = list(dataset.to_batches(["__value__"]))
 
@@ -186,7 +186,7 @@ def test_messages_of_transactions_are_in_smaller_batches_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They are put together by one thread, and wait for many."""
-    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    monkeypatch.setattr(scan_units, "processor_count", lambda: 64)
     ids: dict[str, Any] = {"txnid_most_bits": 1, "txnid_least_bits": 2}
     opened = encode_entry([Message(payload=bytes(1000))] * 100, batched=True, **ids)
     entries = [opened] * 20 + [encode_marker(TXN_COMMIT, txn_id=(1, 2))]

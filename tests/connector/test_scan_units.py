@@ -285,7 +285,7 @@ def test_what_many_threads_make_is_memory_of_the_system(
     monkeypatch: pytest.MonkeyPatch, cores: int
 ) -> None:
     """Of Arrow's allocator each thread would keep much more than the batches take together."""
-    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr(cutting, "processor_count", lambda: cores)
     entry = encode_entry([Message(payload=bytes(80), partition_key="k")] * 10, batched=True)
     with memory_bucket(offload_ledger(object_name(1), [entry] * 400)) as bucket:
         units = _units(open_topic(bucket.url, TOPIC, value="raw").scan.plan())
@@ -303,7 +303,7 @@ def test_what_many_threads_make_is_memory_of_the_system(
 
 def test_other_memory_of_the_thread_is_not_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither between two units, nor after scans of which neither stands within the other."""
-    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    monkeypatch.setattr(cutting, "processor_count", lambda: 16)
     if pa.default_memory_pool().backend_name == "system":
         pytest.skip("Arrow's default is the system's allocator here")
     entry = encode_entry([Message(payload=bytes(80))] * 10, batched=True)
