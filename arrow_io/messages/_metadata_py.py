@@ -32,6 +32,17 @@ else:
 
 
 @cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def _time(value: cython.ulonglong):
+    """Return a time that is never `NO_TIME`: 2⁶³ becomes another that no timestamp can hold."""
+    time: cython.longlong = int64(value)
+    return time + 1 if time == layout.NO_TIME else time
+
+
+@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 @cython.returns(cython.longlong)
@@ -54,7 +65,7 @@ def read_broker_metadata(
             if i < 0:
                 return layout.BAD_BROKER_METADATA
             if tag == 8:
-                t[base + layout.BROKER_TIME] = int64(value)
+                t[base + layout.BROKER_TIME] = _time(value)
             elif tag == 16:
                 t[base + layout.BROKER_INDEX] = int64(value)
                 t[base + layout.FLAGS] |= layout.HAS_BROKER_INDEX
@@ -122,7 +133,7 @@ def read_message_metadata(
                 t[base + layout.SEQUENCE_ID] = int64(value)
                 required |= 2
             elif tag == 24:
-                t[base + layout.PUBLISH_TIME] = int64(value)
+                t[base + layout.PUBLISH_TIME] = _time(value)
                 required |= 4
             elif tag == 64:
                 t[base + layout.COMPRESSION] = int32(value)
@@ -136,7 +147,7 @@ def read_message_metadata(
             elif tag == 136:
                 flags = (flags | layout.KEY_IS_BASE64) if value else (flags & ~layout.KEY_IS_BASE64)
             elif tag == 152:
-                t[base + layout.DELIVER_AT] = int64(value)
+                t[base + layout.DELIVER_AT] = _time(value)
             elif tag == 160:
                 t[base + layout.MARKER_TYPE] = int32(value)
                 flags |= layout.MARKER

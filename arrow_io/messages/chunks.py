@@ -321,8 +321,8 @@ class ChunkAssembler:
 
 def _evicted_error() -> CorruptEntryError:
     text = (
-        f"more than {MAX_OPEN_MESSAGES} chunked messages, or {MAX_HELD_BYTES} bytes of them, were"
-        " open at once when this one was"
+        f"this chunked message, and others that were open at once, have more than {MAX_HELD_BYTES}"
+        f" bytes, or are more than {MAX_OPEN_MESSAGES}"
     )
     return CorruptEntryError(text)
 

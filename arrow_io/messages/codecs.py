@@ -39,13 +39,20 @@ def _arrow_codec(compression: int) -> pa.Codec:
     return pa.Codec(_ARROW_CODECS[compression], compression_level=_LEVELS.get(compression))
 
 
-def decompress(compression: int, data: memoryview, uncompressed_size: int) -> memoryview:
+def decompress(
+    compression: int,
+    data: memoryview,
+    uncompressed_size: int,
+    *,
+    most_bytes: int = MAX_MESSAGE_BYTES,
+) -> memoryview:
     """Decompress one payload.
 
     Args:
         compression: CompressionType, 1 to 4.
         data: The compressed bytes.
         uncompressed_size: What the message metadata says the result's length is, in bytes.
+        most_bytes: Maximum size of the result.
 
     Returns:
         Exactly `uncompressed_size` bytes.
@@ -57,7 +64,13 @@ def decompress(compression: int, data: memoryview, uncompressed_size: int) -> me
     if not LZ4 <= compression <= SNAPPY:
         message = f"unknown compression type {compression}"
         raise CorruptEntryError(message)
-    limit = min(MAX_MESSAGE_BYTES, MAX_RATIO[compression] * (len(data) + 16))
+    if uncompressed_size > most_bytes:
+        message = (
+            f"the message has {counted(uncompressed_size, 'byte')} uncompressed, and at most"
+            f" {most_bytes} are read of a message like this"
+        )
+        raise CorruptEntryError(message)
+    limit = MAX_RATIO[compression] * (len(data) + 16)
     if uncompressed_size > limit:
         message = (
             f"uncompressed size {uncompressed_size} is beyond the {limit} bytes that a payload of "

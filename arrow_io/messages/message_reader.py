@@ -9,7 +9,8 @@ from arrow_io.core import builds
 from arrow_io.errors import CorruptEntryError, PulsarOffloadError
 from arrow_io.messages import layout
 from arrow_io.messages.bodies import decompress_bodies
-from arrow_io.messages.codecs import decompress
+from arrow_io.messages.chunks import MAX_HELD_BYTES
+from arrow_io.messages.codecs import MAX_MESSAGE_BYTES, decompress
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_columns import MessageColumns, Place
 from arrow_io.read_report import Unit
@@ -32,7 +33,8 @@ class Needs:
         metadata: Whether more is needed than where messages stand; only then checksums are
             compared.
         members: Whether anything is needed that stands inside a batch, which must then be
-            decompressed and split.
+            decompressed and split. Without it, members of a batch that are `compacted_out` count as
+            messages: only the batch itself tells of them.
         payload: Whether the value itself is needed.
     """
 
@@ -316,4 +318,10 @@ class MessageReader:
 
 
 def _decompress(entry: list[int], payload: memoryview) -> memoryview:
-    return decompress(entry[layout.COMPRESSION], payload, entry[layout.UNCOMPRESSED_SIZE])
+    return decompress(
+        entry[layout.COMPRESSION],
+        payload,
+        entry[layout.UNCOMPRESSED_SIZE],
+        # As many bytes as are held of chunks that are not compressed.
+        most_bytes=MAX_HELD_BYTES if entry[layout.FLAGS] & layout.CHUNKED else MAX_MESSAGE_BYTES,
+    )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 import pytest
 
 from arrow_io.errors import CorruptEntryError, DecryptionError, EncryptedPayloadError
 from arrow_io.messages import chunks, layout
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
+from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
+from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
+from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.read_report import ReadReport
 from arrow_io.tally import Tally
 from tests.support.encryption import key_pair, sealed_entry
-from tests.support.entries import Message, encode_chunks, encode_entry
+from tests.support.entries import Framing, Message, encode_chunks, encode_entry
 from tests.support.runs import entry_run, runs_of
 
 if TYPE_CHECKING:
@@ -316,7 +320,7 @@ def test_lost_messages_leave_the_bound_where_it_was(monkeypatch: pytest.MonkeyPa
     run = entry_run([*lost, *_ABC])
 
     assert [assembler.add(run, index) for index in range(len(lost) + 2)] == [None] * (len(lost) + 2)
-    with pytest.raises(CorruptEntryError, match="were open at once"):
+    with pytest.raises(CorruptEntryError, match="others that were open at once"):
         assembler.add(run, len(lost) + 2)
 
 
@@ -429,7 +433,7 @@ def test_oldest_open_message_gives_way(
     run = entry_run([_ABC[0], _XY[0], _XY[1], _ABC[1]])
 
     assert [assembler.add(run, index) for index in range(3)] == [None, None, b"xxxyyy"]
-    with pytest.raises(CorruptEntryError, match="were open at once when this one was"):
+    with pytest.raises(CorruptEntryError, match="others that were open at once"):
         assembler.add(run, 3)
 
     assert tally.report.incomplete_messages == 1
@@ -447,7 +451,7 @@ def test_message_beyond_the_bound_is_an_error(monkeypatch: pytest.MonkeyPatch, n
     for first in (0, 3):
         for index in range(first, first + number // 3):
             assert assembler.add(run, index) is None
-        with pytest.raises(CorruptEntryError, match="were open at once"):
+        with pytest.raises(CorruptEntryError, match="others that were open at once"):
             assembler.add(run, first + number // 3)
 
     assert tally.report.incomplete_messages == 2
@@ -496,3 +500,16 @@ def _varint(number: int) -> bytes:
         number >>= 7
     encoded.append(number)
     return bytes(encoded)
+
+
+def test_a_compressed_message_may_be_as_large_as_its_chunks_may_be() -> None:
+    """What is read of a chunked message does not depend on whether it was compressed."""
+    payload = bytes(MAX_MESSAGE_BYTES + 1)
+    zstd = Framing(codec="ZSTD")
+    entries = encode_chunks(Message(payload=payload), chunk_count=2, uuid="u", framing=zstd)
+    tally = Tally()
+    runs = Delivery([entry_run(entries)], tally, PayloadDecryptor())
+
+    (rows,) = MessageReader(runs, Needs(), tally)
+
+    assert pc.binary_length(rows.row_bytes(layout.ROW_PAYLOAD)).to_pylist() == [len(payload)]

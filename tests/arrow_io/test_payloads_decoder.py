@@ -365,3 +365,19 @@ def test_programs_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     program = decoder.program(version_bytes(0), None)
     assert [program] == others
     assert program is others[0] is decoder.program(version_bytes(0), None)
+
+
+def test_only_requested_fields_lose_a_value() -> None:
+    """A field that does not fit takes those with it that are decoded together, and no others."""
+    schema = TopicSchema(SchemaInfo("JSON", json.dumps(record(("a", "int"), ("b", "int")))))
+    rows = {
+        ("a",): ({"a": [2]}, 0),
+        ("b",): ({"b": [None]}, 1),
+        ("a", "b"): ({"a": [None], "b": [None]}, 1),
+    }
+    for names, (values, lost) in rows.items():
+        tally = Tally(salvage=True)
+        found = rows_of((None, messages(b'{"a":2,"b":"bad"}')))
+
+        assert values_of(schema, found, names=names, tally=tally) == values
+        assert tally.report.lost.total() == lost
