@@ -1,9 +1,12 @@
 """How far topics were read, as JSON that outlives the process: in a checkpoint, or in a table.
 
 ```
-{"version": 1, "topics": {"persistent://public/default/orders":
+{"version": 1, "crc32": 3344016318, "topics": {"persistent://public/default/orders":
     {"next": [120, 0], "first": 17, "ledgers": [17, 3, 40]}}}
 ```
+
+`crc32` is the checksum of `topics`: progress that was changed is refused, because rows would be
+read twice, or never.
 
 `next` is the position of the first entry that was not read; behind a ledger that was read whole, it
 is entry 0 of the id that follows, be there such a ledger or not. `ledgers` are the ids of the
@@ -23,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from arrow_io.errors import CorruptProgressError, OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID
+from connector.json_checksum import json_crc32
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -126,8 +130,9 @@ class Progress:
 
     def to_value(self) -> dict[str, Any]:
         """The progress as what JSON can hold."""
-        topics = sorted((str(topic), each) for topic, each in self.topics.items())
-        return {"version": VERSION, "topics": {name: each.to_value() for name, each in topics}}
+        pairs = sorted((str(topic), each) for topic, each in self.topics.items())
+        topics = {name: each.to_value() for name, each in pairs}
+        return {"version": VERSION, "crc32": json_crc32(topics), "topics": topics}
 
     def to_json(self) -> str:
         """The progress as JSON: the same text for the same progress."""
@@ -138,7 +143,7 @@ class Progress:
         """Read what `to_value` gave, or a later release added names to.
 
         Raises:
-            CorruptProgressError: It is malformed, or of a version that is not known.
+            CorruptProgressError: It is malformed, was changed, or has an unknown version.
         """
         match value:
             case {"version": int(version)} if version != VERSION:
@@ -146,7 +151,8 @@ class Progress:
                     f"the progress has version {version}, and this release reads version {VERSION}"
                 )
                 raise CorruptProgressError(message)
-            case {"version": int(), "topics": dict(topics)}:
+            case {"version": int(), "topics": dict(topics), **others}:
+                _check_crc32(others.get("crc32"), topics)
                 return cls({_topic(name): _of_topic(name, each) for name, each in topics.items()})
         message = f"no progress of topics: {_shown(value)}"
         raise CorruptProgressError(message)
@@ -164,6 +170,20 @@ class Progress:
             message = f"no progress of topics: {error}"
             raise CorruptProgressError(message) from None
         return cls.from_value(value)
+
+
+def _check_crc32(found: object, topics: dict[str, object]) -> None:
+    if found is None:
+        message = "the progress has no checksum (crc32): this release did not write it"
+        raise CorruptProgressError(message)
+    try:
+        expected = json_crc32(topics)
+    except RecursionError as error:
+        message = f"no progress of topics: {error}"
+        raise CorruptProgressError(message) from None
+    if type(found) is not int or found != expected:
+        message = "the progress was changed: its checksum (crc32) is not that of its topics"
+        raise CorruptProgressError(message)
 
 
 def _topic(name: str) -> TopicName:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from time import time_ns
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from arrow_io.errors import (
     ConcurrentCopyError,
     LakeTableError,
     MissingObjectError,
+    OptionError,
     StorageError,
 )
 from arrow_io.storage.redaction import redacted
@@ -36,6 +38,7 @@ from connector.lake.delta_options import delta_storage_options
 from connector.lake.evolution import storable_schema, widened
 from connector.lake.parquet import ParquetTable
 from connector.lake.partition_folders import delta_text
+from connector.lake.state_file import STATE_FOLDER, decode_state, encode_state
 from connector.lake.table import Standing
 from connector.lake.transforms import Partitioning
 
@@ -50,9 +53,10 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 APPLICATION: Final = "pulsar-offload"
-PROGRESS_FOLDER: Final = "_pulsar_offload"
-_FORMAT = 1
 _MAX_PROGRESS_BYTES = 64 << 20
+_MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
+    {"progress": str, "partitioning": list, "latest_per_key": bool}
+)
 _RANDOM_BITS = 31
 _MS = timedelta(milliseconds=1)
 _REFUSALS: Final = (DeltaError, OSError, ValueError)
@@ -120,7 +124,10 @@ class DeltaTable:
         rows = pa.schema(
             [each for each in schema if each.name not in partition_columns or each.name in texts]
         )
-        partitioning = Partitioning.parse(texts, rows)
+        try:
+            partitioning = Partitioning.parse(texts, rows)
+        except (OptionError, AttributeError) as error:
+            raise self._unreadable(number, error) from None
         return Standing(rows, partitioning, progress, token, latest_per_key)
 
     def commit(self, commit: Commit, standing: Standing | None) -> None:
@@ -222,33 +229,31 @@ class DeltaTable:
 
     def _write_progress(self, number: int, commit: Commit) -> None:
         content = {
-            "format": _FORMAT,
             "progress": commit.after,
             "partitioning": list(commit.partitioning.texts),
             "latest_per_key": commit.latest_per_key,
         }
-        data = json.dumps(content, indent=1).encode()
-        folder = self.location.child(PROGRESS_FOLDER)
+        data = encode_state(number, content)
+        folder = self.location.child(STATE_FOLDER)
         folder.write_object(_progress_name(number), data, user_metadata={})
 
     def _progress(self, number: int) -> tuple[str, list[str], bool]:
         """The progress and the partitioning that a transaction names, and which rows there are."""
-        name = _progress_name(number)
-        folder = self.location.child(PROGRESS_FOLDER)
+        folder = self.location.child(STATE_FOLDER)
         try:
-            content = json.loads(folder.read_object(name, max_bytes=_MAX_PROGRESS_BYTES).data)
-            progress, texts = content["progress"], content["partitioning"]
-            is_known = content["format"] == _FORMAT and isinstance(progress, str)
-        except (MissingObjectError, ValueError, KeyError, TypeError, RecursionError) as error:
-            message = (
-                f"the Delta table at {self.location} was copied to before, and how far stands in"
-                f" {PROGRESS_FOLDER}/{name}, which cannot be read: {error}"
-            )
-            raise LakeTableError(message) from None
-        if not is_known:
-            message = f"{PROGRESS_FOLDER}/{name} at {self.location} is of another version"
-            raise LakeTableError(message)
-        return progress, texts, content.get("latest_per_key", False) is True
+            data = folder.read_object(_progress_name(number), max_bytes=_MAX_PROGRESS_BYTES).data
+            content = decode_state(data, number, _MEMBERS)
+        except (MissingObjectError, ValueError) as error:
+            raise self._unreadable(number, error) from None
+        return content["progress"], content["partitioning"], content["latest_per_key"]
+
+    def _unreadable(self, number: int, error: Exception) -> LakeTableError:
+        name = _progress_name(number)
+        message = (
+            f"the Delta table at {self.location} was copied to before, and how far stands in"
+            f" {STATE_FOLDER}/{name}, which cannot be read: {error}"
+        )
+        return LakeTableError(message, object_key=name)
 
     # ----------------------------------------------------------------------------- the library
 

@@ -419,7 +419,7 @@ def _progress(table: Table) -> str | None:
     Raises:
         LakeTableError: It was rolled back to before its last copy, and no snapshot says.
     """
-    written = int(table.properties.get(PROGRESS_SEQUENCE_NUMBER, "0"))
+    written = _sequence_number(table)
     current = table.current_snapshot()
     rolled_back = current is None
     for snapshot in ancestors_of(current, table.metadata):
@@ -436,6 +436,19 @@ def _progress(table: Table) -> str | None:
         )
         raise LakeTableError(message)
     return progress
+
+
+def _sequence_number(table: Table) -> int:
+    """The sequence number of the snapshot that the newest progress came with."""
+    text = table.properties.get(PROGRESS_SEQUENCE_NUMBER, "0")
+    try:
+        return int(text)
+    except ValueError:
+        message = (
+            f"the property {PROGRESS_SEQUENCE_NUMBER} of the Iceberg table"
+            f" {'.'.join(table.name())} is no number: {text!r:.100}"
+        )
+        raise LakeTableError(message) from None
 
 
 def _fsspec_url(url: str) -> str:

@@ -9,36 +9,32 @@ run is under way.
 from __future__ import annotations
 
 import base64
-import binascii
-import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
 
-from arrow_io.errors import (
-    ConcurrentCopyError,
-    LakeTableError,
-    MissingObjectError,
-    OptionError,
-)
+from arrow_io.errors import ConcurrentCopyError, LakeTableError, MissingObjectError
 from connector.lake.data_file import DataFile
 from connector.lake.evolution import storable_schema, widened
+from connector.lake.state_file import STATE_FOLDER, decode_state, encode_state
 from connector.lake.table import Standing
 from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from arrow_io.storage.location import Location
     from connector.lake.table import Commit
 
-MANIFESTS_FOLDER = "_pulsar_offload"
-_FORMAT = 1
 _MAX_MANIFEST_BYTES = 256 << 20
 _NAME = re.compile(r"manifest-(\d{20})\.json")
+_MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
+    {"progress": str, "partitioning": list, "arrow_schema": str, "files": list}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +74,9 @@ class ParquetTable:
         try:
             schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(manifest["arrow_schema"])))
             partitioning = Partitioning.parse(manifest["partitioning"], schema)
-            progress = manifest["progress"]
-        except (pa.ArrowException, binascii.Error, TypeError, AttributeError, OptionError) as error:
+        except (pa.ArrowException, OSError, ValueError, TypeError, AttributeError) as error:
             raise self._malformed(numbers[-1], error) from None
-        if not isinstance(progress, str):
-            raise self._malformed(numbers[-1], TypeError("progress is no text"))
-        return Standing(schema, partitioning, progress, numbers[-1])
+        return Standing(schema, partitioning, manifest["progress"], numbers[-1])
 
     def commit(self, commit: Commit, standing: Standing | None) -> None:
         """Write the next manifest.
@@ -94,8 +87,6 @@ class ParquetTable:
         """
         number = 1 + (standing.token if standing and isinstance(standing.token, int) else 0)
         manifest = {
-            "format": _FORMAT,
-            "number": number,
             "id": uuid4().hex,  # so that no two runs write the same bytes
             "progress": commit.after,
             "partitioning": list(commit.partitioning.texts),
@@ -104,7 +95,7 @@ class ParquetTable:
             "summary": dict(commit.summary),
             "files": [_described(each, commit.partitioning) for each in commit.files],
         }
-        data = json.dumps(manifest, indent=1).encode()
+        data = encode_state(number, manifest)
         if not self._folder.write_new_object(_manifest_name(number), data):
             message = (
                 f"another run copied to {self.location} meanwhile: its manifest {number} is there."
@@ -121,11 +112,16 @@ class ParquetTable:
         """
         for number in self._numbers():
             for each in self._manifest(number)["files"]:
-                try:
-                    values = tuple(each["partition"].values())
-                    yield DataFile(each["path"], each["size_bytes"], each["rows"], values)
-                except (TypeError, KeyError, AttributeError) as error:
-                    raise self._malformed(number, error) from None
+                match each:
+                    case {
+                        "path": str(path),
+                        "size_bytes": int(size_bytes),
+                        "rows": int(rows),
+                        "partition": dict(values),
+                    }:
+                        yield DataFile(path, size_bytes, rows, tuple(values.values()))
+                    case _:
+                        raise self._malformed(number, ValueError(f"{each!r:.100} is no file"))
 
     def unnamed_files(self) -> list[str]:
         """Files that no manifest names: runs left them that were killed, or write them just now.
@@ -153,7 +149,7 @@ class ParquetTable:
 
     @property
     def _folder(self) -> Location:
-        return self.location.child(MANIFESTS_FOLDER)
+        return self.location.child(STATE_FOLDER)
 
     def _numbers(self) -> list[int]:
         try:
@@ -161,20 +157,22 @@ class ParquetTable:
         except MissingObjectError:
             return []
         matches = (_NAME.fullmatch(info.name) for info in infos)
-        return sorted(int(match[1]) for match in matches if match)
+        numbers = sorted(int(match[1]) for match in matches if match)
+        for number, found in enumerate(numbers, 1):
+            if found != number:
+                name = _manifest_name(number)
+                message = (
+                    f"{STATE_FOLDER}/{name} is missing at {self.location}, and later ones are not"
+                )
+                raise LakeTableError(message, object_key=name)
+        return numbers
 
     def _manifest(self, number: int) -> dict[str, Any]:
         content = self._folder.read_object(_manifest_name(number), max_bytes=_MAX_MANIFEST_BYTES)
         try:
-            manifest = json.loads(content.data)
-        except (ValueError, RecursionError) as error:
+            return decode_state(content.data, number, _MEMBERS)
+        except ValueError as error:
             raise self._malformed(number, error) from None
-        if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
-            raise self._malformed(number, ValueError(f"its format is not {_FORMAT}"))
-        missing = {"progress", "partitioning", "arrow_schema", "files"} - manifest.keys()
-        if missing or not isinstance(manifest["files"], list):
-            raise self._malformed(number, ValueError("it has not all that a manifest has"))
-        return manifest
 
     def _check_no_other_table(self) -> None:
         try:
@@ -186,8 +184,9 @@ class ParquetTable:
             raise LakeTableError(message)
 
     def _malformed(self, number: int, error: Exception) -> LakeTableError:
-        message = f"the manifest of a table at {self.location} cannot be read: {error}"
-        return LakeTableError(message, object_key=_manifest_name(number))
+        name = _manifest_name(number)
+        message = f"{STATE_FOLDER}/{name} of the table at {self.location} cannot be read: {error}"
+        return LakeTableError(message, object_key=name)
 
 
 def _parquet_files(location: Location, below: str = "") -> Iterator[str]:

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
+from arrow_io.errors import (
+    ConcurrentCopyError,
+    CorruptProgressError,
+    LakeTableError,
+    OptionError,
+)
 from arrow_io.option_values import check_whole_number
 from arrow_io.read_report import ReadReport
 from arrow_io.wording import counted
@@ -151,7 +156,7 @@ class TableCopy:
         """
         standing = self.table.standing()
         self._settings(standing)
-        increment = self._next_increment(_progress_of(standing))
+        increment = self._next_increment(_progress_of(str(self.table.location), standing))
         plan = plan_of(str(self.table.location), increment, self.sizes)
         if self.latest is None:
             return plan
@@ -179,7 +184,7 @@ class TableCopy:
             standing = self.table.standing()
             # What cannot be kept is told before anything is written, be there rows or not.
             settings = self._settings(standing)
-            before = _progress_of(standing)
+            before = _progress_of(str(self.table.location), standing)
             summary.progress = None if standing is None else standing.progress
             increment = self._next_increment(before, Limits(max_bytes=self.sizes.commit_bytes))
             summary.behind_bytes = increment.behind.data_bytes
@@ -334,7 +339,7 @@ class TableCopy:
         schema = table.storable(LETTERS_SCHEMA, standing)
         partitioning = Partitioning() if standing is None else standing.partitioning
         settings = self._file_settings(table, schema, partitioning)
-        return _Letters(table, standing, settings, _progress_of(standing))
+        return _Letters(table, standing, settings, _progress_of(str(table.location), standing))
 
     def _file_settings(
         self, table: LakeTable, schema: pa.Schema, partitioning: Partitioning
@@ -404,10 +409,14 @@ def _deleted_at_errors(
         raise
 
 
-def _progress_of(standing: Standing | None) -> Progress:
+def _progress_of(target: str, standing: Standing | None) -> Progress:
     if standing is None or standing.progress is None:
         return Progress()
-    return Progress.from_json(standing.progress)
+    try:
+        return Progress.from_json(standing.progress)
+    except CorruptProgressError as error:
+        message = f"how far topics were copied to {target} cannot be read: {error.message}"
+        raise CorruptProgressError(message) from None
 
 
 def _further(one: Progress, other: Progress) -> Progress:

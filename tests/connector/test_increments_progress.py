@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from arrow_io.errors import CorruptProgressError
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from connector.increments.progress import Position, Progress, TopicProgress
+from connector.json_checksum import json_crc32
 from connector.topic_name import TopicName
 
 _NAMES = ("orders", "a/b/orders-partition-0", "a/b/orders-partition-10", "поток")
@@ -51,6 +51,13 @@ def test_ids_of_ledgers_are_compact() -> None:
 _GOOD: dict[str, Any] = {"next": [5, 0], "first": 2, "ledgers": [2, 3]}
 
 
+def _sealed(value: Any) -> Any:  # noqa: ANN401 - as JSON has it
+    """The same, with the checksum of its topics if it has topics."""
+    if not isinstance(value, dict) or "topics" not in value:
+        return value
+    return value | {"crc32": json_crc32(value["topics"])}
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
     [
@@ -66,7 +73,7 @@ _GOOD: dict[str, Any] = {"next": [5, 0], "first": 2, "ledgers": [2, 3]}
 def test_what_is_no_progress_is_refused(value: object, says: str) -> None:
     """An error says what stands there instead, and of which version it is."""
     with pytest.raises(CorruptProgressError, match=says):
-        Progress.from_json(json.dumps(value))
+        Progress.from_value(_sealed(value))
 
 
 @pytest.mark.parametrize(
@@ -90,8 +97,8 @@ def test_what_is_no_progress_is_refused(value: object, says: str) -> None:
 def test_what_is_no_place_in_a_topic_is_refused(change: dict[str, Any]) -> None:
     """Numbers are whole and within what a ledger has; the error names the topic."""
     name = str(TopicName.parse("orders"))
-    value = {"version": 1, "topics": {name: {**_GOOD, **change}}}
-    assert Progress.from_value({"version": 1, "topics": {name: _GOOD}}).topics
+    value = _sealed({"version": 1, "topics": {name: {**_GOOD, **change}}})
+    assert Progress.from_value(_sealed({"version": 1, "topics": {name: _GOOD}})).topics
 
     with pytest.raises(CorruptProgressError, match=name):
         Progress.from_value(value)
@@ -102,3 +109,19 @@ def test_what_is_no_json_is_refused(text: str) -> None:
     """Text of any other kind is one typed error."""
     with pytest.raises(CorruptProgressError, match="no progress of topics"):
         Progress.from_json(text)
+
+
+def test_progress_that_was_changed_is_refused() -> None:
+    """Wherever it is kept: another digit would be another place in the topic."""
+    text = Progress({TopicName.parse("orders"): TopicProgress(Position(5, 0), (2, 3), 2)}).to_json()
+    progress = Progress.from_json(text)
+    for at in range(len(text)):
+        for changed in '0 1"]x':
+            damaged = text[:at] + changed + text[at + 1 :]
+            if damaged != text:
+                with pytest.raises(CorruptProgressError):
+                    Progress.from_json(damaged)
+    value = progress.to_value()
+    del value["crc32"]
+    with pytest.raises(CorruptProgressError, match="no checksum"):
+        Progress.from_value(value)

@@ -135,21 +135,6 @@ def test_a_copy_of_the_other_sort_is_refused(
             assert copy_latest(bucket.url, folder, kind, latest_per_key=latest).commits == 0
 
 
-def test_progress_that_says_nothing_of_it_is_of_all_rows(
-    bucket: MemoryBucket, tmp_path: Path
-) -> None:
-    """Delta tables that were copied before there was a choice go on as they are."""
-    write_keyed(bucket.url, [("a", b"1"), ("a", b"2")])
-    copy_latest(bucket.url, tmp_path, "delta", latest_per_key=False)
-    [progress] = (tmp_path / "t" / "_pulsar_offload").iterdir()
-    content = json.loads(progress.read_text())
-    assert content.pop("latest_per_key") is False
-    progress.write_text(json.dumps(content))
-    with pytest.raises(OptionError, match="has each row"):
-        copy_latest(bucket.url, tmp_path, "delta")
-    assert copy_latest(bucket.url, tmp_path, "delta", latest_per_key=False).commits == 0
-
-
 def test_what_tells_rows_apart_must_be_in_the_table(bucket: MemoryBucket, tmp_path: Path) -> None:
     """Keys, and partitions or topics if there are several; nothing is written without them."""
     write_keyed(bucket.url, [("a", b"1")] * 4, partitions=2)

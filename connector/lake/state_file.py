@@ -1,0 +1,66 @@
+"""State files of a table: JSON objects that carry a number, the one in their name, and a checksum.
+
+```
+{"format": 1, "number": 2, "progress": "…", …, "crc32": 2774351021}
+```
+
+`crc32` is that of all other members. So a file that was cut, changed or copied to another name is
+refused, and no copy goes by it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from connector.json_checksum import json_crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STATE_FOLDER: Final = "_pulsar_offload"
+"""Where they are, below the folder of the table."""
+_FORMAT: Final = 1
+
+
+def encode_state(number: int, content: Mapping[str, object]) -> bytes:
+    """Return the bytes of a state file.
+
+    Args:
+        number: The number in its name.
+        content: Its members, other than `format`, `number` and `crc32`.
+    """
+    body = {"format": _FORMAT, "number": number, **content}
+    return json.dumps({**body, "crc32": json_crc32(body)}, indent=1).encode()
+
+
+def decode_state(data: bytes, number: int, members: Mapping[str, type]) -> dict[str, Any]:
+    """Return the members of a state file.
+
+    Args:
+        data: Its bytes.
+        number: The number in its name.
+        members: Members that it must have, with their types.
+
+    Raises:
+        ValueError: It was cut or changed, or is another file.
+    """
+    try:
+        body: Any = json.loads(data)
+        checksum = body.pop("crc32", None) if isinstance(body, dict) else None
+        expected = json_crc32(body)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it was cut or changed: {error}") from None
+    if checksum is None:
+        raise ValueError("it has no checksum (crc32): this release did not write it")
+    # Nor is a bool a number here, though it is an `int`.
+    if type(checksum) is not int or checksum != expected:
+        raise ValueError("it was cut or changed: its checksum is not that of its content")
+    if body.get("format") != _FORMAT:
+        raise ValueError(f"its format is {body.get('format')!r}, and this release reads {_FORMAT}")
+    if body.get("number") != number:
+        raise ValueError(f"it is a copy of another file, number {body.get('number')!r}")
+    for name, wanted in members.items():
+        if type(body.get(name)) is not wanted:
+            raise ValueError(f"its {name} is not as it was written: {body.get(name)!r:.100}")
+    return dict(body)
