@@ -9,10 +9,12 @@ which says that the write was published; that of a write that nobody will repeat
 {"version": 1, "mark": "4f6cf8a2-…", "begun_ms": 1760000000000, "messages": 3400,
  "schemas": "<answer of the admin API>",
  "partitions": {"persistent://public/default/orders": "<ManagedLedgerInfo, Base64>", …},
- "indexes": [{"name": "<uuid>-ledger-7-index", "data": "<Base64>", "user_metadata": {…}}, …]}
+ "indexes": [{"name": "<uuid>-ledger-7-index", "data": "<Base64>", "user_metadata": {…}}, …],
+ "crc32": 2774351021}
 ```
 
-The short one has neither `schemas`, `partitions` nor `indexes`.
+The short one has neither `schemas`, `partitions` nor `indexes`. `crc32` is the checksum of the
+others.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from connector.catalog.metadata.managed_ledger import (
     parse_managed_ledger_info,
     serialize_managed_ledger_info,
 )
+from connector.json_checksum import json_crc32
 from connector.offloader import IndexObject
 from connector.pulsar_time import time_of
 from connector.topic_name import TopicName
@@ -105,7 +108,7 @@ class Decision:
                 }
                 for each in self.indexes
             ]
-        return json.dumps(fields).encode()
+        return json.dumps({**fields, "crc32": json_crc32(fields)}).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> Decision:
@@ -116,6 +119,9 @@ class Decision:
         """
         try:
             fields = json.loads(data)
+            checksum = fields.pop("crc32")
+            if type(checksum) is not int or checksum != json_crc32(fields):
+                raise _malformed()
             begun_ms, message_count = fields["begun_ms"], fields["messages"]
             # Nor is a bool a number here, though it is an `int`.
             if fields["version"] != _VERSION or {type(begun_ms), type(message_count)} != {int}:

@@ -21,6 +21,7 @@ import pytest
 from arrow_io.errors import CorruptMetadataError, IncompleteReadWarning, OptionError, StorageError
 from arrow_io.storage.location import Location
 from connector import open_catalog, write_messages
+from connector.json_checksum import json_crc32
 from connector.options.write_request import WriteRequest
 from connector.upkeep.audit import audit
 from connector.upkeep.findings import FindingKind
@@ -353,6 +354,16 @@ def test_a_decision_that_is_not_as_it_was_written_is_named(
     assert names(Location(bucket.url)) == before
 
 
+def test_every_byte_of_a_decision_that_is_changed_is_noticed(bucket: MemoryBucket) -> None:
+    """Changed or cut, it is a typed error; nothing is published that was not decided."""
+    text = _decided(bucket)
+    for at in range(len(text)):
+        changed = text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :]
+        for damaged in (changed, text[:at]):
+            with pytest.raises(CorruptMetadataError, match="not as it was written"):
+                Decision.from_json(damaged)
+
+
 _DAMAGED: Final[tuple[Any, ...]] = (
     None,
     True,
@@ -391,6 +402,10 @@ def test_any_value_in_a_decision_may_be_damaged(bucket: MemoryBucket) -> None:
                 reduce(operator.getitem, path, fields)[last] = damaged
             else:
                 fields = damaged
+            if isinstance(fields, dict) and way != ("crc32",):
+                # As if it was written so: the checksum alone would hide what else is checked.
+                fields.pop("crc32", None)
+                fields["crc32"] = json_crc32(fields)
             try:
                 decision = Decision.from_json(json.dumps(fields).encode())
             except CorruptMetadataError:
