@@ -1,22 +1,18 @@
 """A Delta table, through `deltalake`: files come and go, and the progress is kept, in one commit.
 
-A Delta log keeps one number for each application that writes to a table (a *transaction*), through
-checkpoints and the cleaning of old commits; words that stand in a commit are lost with it. So the
-progress lies in `_pulsar_offload/progress-<number>.json`, written before the commit, and the commit
-sets the number. Each attempt has a number of its own, so a file that no commit names means nothing.
-What a table keeps below a folder whose name begins with `_` is left alone when it is vacuumed.
+How far a table was copied is kept beside its log, in files that its commits name
+(`connector.lake.delta_progress`).
 """
 
 from __future__ import annotations
 
 import json
 import math
-import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from time import time_ns
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
@@ -28,17 +24,25 @@ from deltalake.transaction import AddAction, Transaction, create_table_with_add_
 from arrow_io.errors import (
     ConcurrentCopyError,
     LakeTableError,
-    MissingObjectError,
     OptionError,
+    PulsarOffloadError,
     StorageError,
 )
 from arrow_io.storage.redaction import redacted
 from connector.lake.delta_files import data_files, read_file, removals
 from connector.lake.delta_options import delta_storage_options
+from connector.lake.delta_progress import (
+    APPLICATION,
+    delete_unneeded,
+    next_number,
+    number_of_rows,
+    read_progress,
+    unreadable_progress,
+    write_progress,
+)
 from connector.lake.evolution import storable_schema, widened
 from connector.lake.parquet import ParquetTable
 from connector.lake.partition_folders import delta_text
-from connector.lake.state_file import STATE_FOLDER, decode_state, encode_state
 from connector.lake.table import Standing
 from connector.lake.transforms import Partitioning
 
@@ -52,12 +56,6 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-APPLICATION: Final = "pulsar-offload"
-_MAX_PROGRESS_BYTES = 64 << 20
-_MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
-    {"progress": str, "partitioning": list, "latest_per_key": bool}
-)
-_RANDOM_BITS = 31
 _MS = timedelta(milliseconds=1)
 _REFUSALS: Final = (DeltaError, OSError, ValueError)
 """What the library raises."""
@@ -116,10 +114,13 @@ class DeltaTable:
         schema = self._asked(lambda: pa.schema(snapshot.schema().to_arrow()))
         token = _Token(snapshot, number)
         partition_columns = self._asked(lambda: snapshot.metadata().partition_columns)
+        if number is not None:
+            number = number_of_rows(self.location, snapshot.version(), self._number_at)
         if number is None:
             partitioning = Partitioning.parse(partition_columns, schema)
             return Standing(schema, partitioning, None, token)
-        progress, texts, latest_per_key = self._progress(number)
+        content = read_progress(self.location, number)
+        texts = content["partitioning"]
         # Columns that hold the values of transforms are no columns of the rows.
         rows = pa.schema(
             [each for each in schema if each.name not in partition_columns or each.name in texts]
@@ -127,8 +128,8 @@ class DeltaTable:
         try:
             partitioning = Partitioning.parse(texts, rows)
         except (OptionError, AttributeError) as error:
-            raise self._unreadable(number, error) from None
-        return Standing(rows, partitioning, progress, token, latest_per_key)
+            raise unreadable_progress(self.location, number, error) from None
+        return Standing(rows, partitioning, content["progress"], token, content["latest_per_key"])
 
     def commit(self, commit: Commit, standing: Standing | None) -> None:
         """Add and remove files, and set the transaction to a number that names the progress.
@@ -141,10 +142,13 @@ class DeltaTable:
         """
         token = None if standing is None else standing.token
         assert token is None or isinstance(token, _Token)  # noqa: S101 - what `standing` gave
-        before = 0 if token is None or token.number is None else token.number
-        # Rises, and no two attempts have the same.
-        number = ((before >> _RANDOM_BITS) + 1 << _RANDOM_BITS) + secrets.randbits(_RANDOM_BITS)
-        self._write_progress(number, commit)
+        number = next_number(None if token is None else token.number)
+        content = {
+            "progress": commit.after,
+            "partitioning": list(commit.partitioning.texts),
+            "latest_per_key": commit.latest_per_key,
+        }
+        write_progress(self.location, number, content)
         try:
             if token is None:
                 self._create(commit, number)
@@ -154,6 +158,9 @@ class DeltaTable:
             # An answer may have been lost: the log alone knows whether the commit was made.
             if self._number_now() != number:
                 raise self._refused(error, token) from None
+        # The commit is made, even if this fails: the next cleaning deletes what this one leaves.
+        with suppress(PulsarOffloadError):
+            delete_unneeded(self.location, number, self._number_at)
 
     def _create(self, commit: Commit, number: int) -> None:
         create_table_with_add_actions(
@@ -225,36 +232,6 @@ class DeltaTable:
         """
         return read_file(self.location, file, columns, standing.schema)
 
-    # ------------------------------------------------------------------------------ the progress
-
-    def _write_progress(self, number: int, commit: Commit) -> None:
-        content = {
-            "progress": commit.after,
-            "partitioning": list(commit.partitioning.texts),
-            "latest_per_key": commit.latest_per_key,
-        }
-        data = encode_state(number, content)
-        folder = self.location.child(STATE_FOLDER)
-        folder.write_object(_progress_name(number), data, user_metadata={})
-
-    def _progress(self, number: int) -> tuple[str, list[str], bool]:
-        """The progress and the partitioning that a transaction names, and which rows there are."""
-        folder = self.location.child(STATE_FOLDER)
-        try:
-            data = folder.read_object(_progress_name(number), max_bytes=_MAX_PROGRESS_BYTES).data
-            content = decode_state(data, number, _MEMBERS)
-        except (MissingObjectError, ValueError) as error:
-            raise self._unreadable(number, error) from None
-        return content["progress"], content["partitioning"], content["latest_per_key"]
-
-    def _unreadable(self, number: int, error: Exception) -> LakeTableError:
-        name = _progress_name(number)
-        message = (
-            f"the Delta table at {self.location} was copied to before, and how far stands in"
-            f" {STATE_FOLDER}/{name}, which cannot be read: {error}"
-        )
-        return LakeTableError(message, object_key=name)
-
     # ----------------------------------------------------------------------------- the library
 
     @property
@@ -277,6 +254,13 @@ class DeltaTable:
         if snapshot is None:
             return None
         return self._asked(lambda: snapshot.transaction_version(APPLICATION))
+
+    def _number_at(self, version: int) -> int | None:
+        def ask() -> int | None:
+            snapshot = Snapshot(self._url, version, storage_options=self._options())
+            return snapshot.transaction_version(APPLICATION)
+
+        return self._asked(ask)
 
     def _asked(self, ask: Callable[[], _Answer]) -> _Answer:
         try:
@@ -365,7 +349,3 @@ def _bound(value: object, *, is_upper: bool = False) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return None if isinstance(value, bool | bytes | time | timedelta) else value
-
-
-def _progress_name(number: int) -> str:
-    return f"progress-{number:020}.json"

@@ -74,6 +74,8 @@ _COMMIT_ATTEMPTS: Final = 10
 _NEW_TABLE_PROPERTIES: Final = {
     # A commit a day, for years, would else leave as many manifests for each query to open.
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
+    # Each commit writes the progress that every retained snapshot has into one more of them.
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
 }
 
 

@@ -1,15 +1,16 @@
 """A table of files and manifests: one a commit, numbered, and written only if its name is free.
 
-`_pulsar_offload/manifest-<number>.json` names the files that its commit added, and says what the
-table is since then: columns, partitioning, progress. The table's files are those that all manifests
-name together. A file that none names was left by a run that was stopped; it may be deleted once no
-run is under way.
+`_pulsar_offload/manifest-<number>.json` names the files that its commit added. The last one says
+what the table is, too: columns, partitioning, progress. Those before it are written again without
+that. The table's files are those that all manifests name together. A file that none names was left
+by a run that was stopped; it may be deleted once no run is under way.
 """
 
 from __future__ import annotations
 
 import base64
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -17,10 +18,15 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from arrow_io.errors import ConcurrentCopyError, LakeTableError, MissingObjectError
+from arrow_io.errors import (
+    ConcurrentCopyError,
+    LakeTableError,
+    MissingObjectError,
+    PulsarOffloadError,
+)
 from connector.lake.data_file import DataFile
 from connector.lake.evolution import storable_schema, widened
-from connector.lake.state_file import STATE_FOLDER, decode_state, encode_state
+from connector.lake.state_file import STATE_FOLDER, check_members, decode_state, encode_state
 from connector.lake.table import Standing
 from connector.lake.transforms import Partitioning
 
@@ -32,8 +38,9 @@ if TYPE_CHECKING:
 
 _MAX_MANIFEST_BYTES = 256 << 20
 _NAME = re.compile(r"manifest-(\d{20})\.json")
-_MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
-    {"progress": str, "partitioning": list, "arrow_schema": str, "files": list}
+_MEMBERS: Final[Mapping[str, type]] = MappingProxyType({"id": str, "summary": dict, "files": list})
+_MEMBERS_OF_LAST: Final[Mapping[str, type]] = MappingProxyType(
+    {"progress": str, "partitioning": list, "arrow_schema": str}
 )
 
 
@@ -66,17 +73,25 @@ class ParquetTable:
             StorageError: The store refused, or went on failing.
         """
         self.location.check_writes_new_objects()
-        numbers = self._numbers()
-        if not numbers:
-            self._check_no_other_table()
-            return None
-        manifest = self._manifest(numbers[-1])
+        number = 0
+        while number != (number := len(self._numbers())):
+            manifest = self._manifest(number)
+            if "progress" in manifest:
+                return self._standing(number, manifest)
+            # It was the last one when they were listed, and is no more.
+        if number:
+            raise self._malformed(number, ValueError("it is the last one, and has no progress"))
+        self._check_no_other_table()
+        return None
+
+    def _standing(self, number: int, manifest: dict[str, Any]) -> Standing:
         try:
+            check_members(manifest, _MEMBERS_OF_LAST)
             schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(manifest["arrow_schema"])))
             partitioning = Partitioning.parse(manifest["partitioning"], schema)
         except (pa.ArrowException, OSError, ValueError, TypeError, AttributeError) as error:
-            raise self._malformed(numbers[-1], error) from None
-        return Standing(schema, partitioning, manifest["progress"], numbers[-1])
+            raise self._malformed(number, error) from None
+        return Standing(schema, partitioning, manifest["progress"], number)
 
     def commit(self, commit: Commit, standing: Standing | None) -> None:
         """Write the next manifest.
@@ -96,12 +111,24 @@ class ParquetTable:
             "files": [_described(each, commit.partitioning) for each in commit.files],
         }
         data = encode_state(number, manifest)
-        if not self._folder.write_new_object(_manifest_name(number), data):
+        is_free = self._folder.write_new_object(_manifest_name(number), data)
+        # After a lost answer it may be ours, and written again by the run that came after it.
+        if not is_free and self._manifest(number)["id"] != manifest["id"]:
             message = (
                 f"another run copied to {self.location} meanwhile: its manifest {number} is there."
                 " Run again to go on behind it"
             )
             raise ConcurrentCopyError(message, object_key=_manifest_name(number))
+        # The commit is made, even if this fails: what the other manifest says is of no use then.
+        with suppress(PulsarOffloadError):
+            self._shorten(number - 1)
+
+    def _shorten(self, number: int) -> None:
+        """Leave out of a manifest what only the last one is read for: the progress is long."""
+        if number:
+            manifest = self._manifest(number)
+            data = encode_state(number, {name: manifest[name] for name in _MEMBERS})
+            self._folder.write_object(_manifest_name(number), data, user_metadata={})
 
     def files(self) -> Iterator[DataFile]:
         """The table's files, oldest first; without statistics, and partitions as texts.
@@ -152,6 +179,7 @@ class ParquetTable:
         return self.location.child(STATE_FOLDER)
 
     def _numbers(self) -> list[int]:
+        """The numbers of the manifests: from 1 on, none is missing."""
         try:
             infos = self._folder.list_objects()
         except MissingObjectError:

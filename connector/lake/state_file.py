@@ -60,7 +60,16 @@ def decode_state(data: bytes, number: int, members: Mapping[str, type]) -> dict[
         raise ValueError(f"its format is {body.get('format')!r}, and this release reads {_FORMAT}")
     if body.get("number") != number:
         raise ValueError(f"it is a copy of another file, number {body.get('number')!r}")
-    for name, wanted in members.items():
-        if type(body.get(name)) is not wanted:
-            raise ValueError(f"its {name} is not as it was written: {body.get(name)!r:.100}")
+    check_members(body, members)
     return dict(body)
+
+
+def check_members(content: Mapping[str, object], members: Mapping[str, type]) -> None:
+    """Check the types of members of a state file.
+
+    Raises:
+        ValueError: One is missing, or has another type.
+    """
+    for name, wanted in members.items():
+        if type(content.get(name)) is not wanted:
+            raise ValueError(f"its {name} is not as it was written: {content.get(name)!r:.100}")

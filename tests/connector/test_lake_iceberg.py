@@ -376,6 +376,22 @@ def test_manifests_are_merged(catalog: SqlCatalog) -> None:
     assert len(catalog.load_table(_NAME).inspect.manifests()) < 4
 
 
+def test_old_metadata_files_are_deleted(catalog: SqlCatalog, tmp_path: Path) -> None:
+    """Each has the progress of all snapshots: many commits leave a bounded number of them."""
+    table = copy(catalog, numbers(0), None, "0")
+    with catalog.load_table(_NAME).transaction() as transaction:
+        transaction.set_properties({"write.metadata.previous-versions-max": "2"})
+
+    for number in range(1, 6):
+        copy(catalog, numbers(number), str(number - 1), str(number))
+
+    assert numbers_in(catalog) == [0, 1, 2, 3, 4, 5]
+    assert len(list((tmp_path / "lake").rglob("*.metadata.json"))) == 3
+    standing = table.standing()
+    assert standing is not None
+    assert standing.progress == "5"
+
+
 # -------------------------------------------------------------------- what others do to the table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import shutil
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -267,3 +268,78 @@ def test_progress_that_was_changed_copies_no_row_twice(kind: TableKind, tmp_path
         copy_topics(bucket.url, TOPIC, target, **given)
         assert read_back(table).num_rows == 12
     bucket.drop()
+
+
+def _parquet_table(folder: Path, commits: int) -> ParquetTable:
+    table = ParquetTable(Location(str(folder)))
+    for number in range(1, commits + 1):
+        standing = table.standing()
+        files = (DataFile(f"{number}.parquet", 7, number, ()),)
+        before = None if standing is None else standing.progress
+        table.commit(Commit(files, _SCHEMA, Partitioning(), before, "long " * number), standing)
+    return table
+
+
+def test_only_the_last_manifest_has_the_progress(tmp_path: Path) -> None:
+    """It grows with the topic, and no table goes back to an earlier one."""
+    table = _parquet_table(tmp_path, 4)
+    paths = sorted((tmp_path / "_pulsar_offload").iterdir())
+
+    assert ["long" in each.read_text() for each in paths] == [False, False, False, True]
+    assert [each.path for each in table.files()] == [f"{number}.parquet" for number in range(1, 5)]
+    standing = table.standing()
+    assert standing is not None
+    assert standing.progress == "long " * 4
+
+
+def test_a_commit_between_the_list_of_manifests_and_the_last_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is then as that commit left it."""
+    table = _parquet_table(tmp_path, 2)
+    other = _parquet_table(tmp_path / "other", 3)
+    manifest = ParquetTable._manifest
+
+    def overtaken(self: ParquetTable, number: int) -> dict[str, Any]:
+        if number == 2:
+            shutil.copytree(other.location.url, tmp_path, dirs_exist_ok=True)
+        return manifest(self, number)
+
+    monkeypatch.setattr(ParquetTable, "_manifest", overtaken)
+    standing = table.standing()
+
+    assert standing is not None
+    assert (standing.progress, standing.token) == ("long " * 3, 3)
+
+
+def test_the_last_manifest_cannot_be_lost(tmp_path: Path) -> None:
+    """The one before it does not say how far topics were copied, so a copy does not begin there."""
+    table = _parquet_table(tmp_path, 3)
+    (tmp_path / "_pulsar_offload" / f"manifest-{3:020}.json").unlink()
+
+    with pytest.raises(LakeTableError, match=f"manifest-{2:020}.json .* is the last one"):
+        table.standing()
+
+
+def test_a_commit_whose_answer_is_lost_while_another_run_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made: its files are in the table, and must not be deleted as those of a loser."""
+    table = _parquet_table(tmp_path, 1)
+    standing = table.standing()
+    assert standing is not None
+    files = (DataFile("ours.parquet", 7, 1, ()),)
+    write = Location.write_new_object
+
+    def lost(location: Location, name: str, data: bytes) -> bool:
+        assert write(location, name, data)
+        with monkeypatch.context() as patches:
+            patches.setattr(Location, "write_new_object", write)
+            after = table.standing()
+            table.commit(Commit((), _SCHEMA, Partitioning(), "ours", "theirs"), after)
+        return write(location, name, data)
+
+    monkeypatch.setattr(Location, "write_new_object", lost)
+    table.commit(Commit(files, _SCHEMA, Partitioning(), standing.progress, "ours"), standing)
+
+    assert [each.path for each in table.files()] == ["1.parquet", "ours.parquet"]
