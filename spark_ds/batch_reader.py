@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from arrow_io.read_report import ReadReport
 from connector.scan.execution import execute
+from connector.scan.topic_read import task_of
 from spark_ds.column_types import spark_schema
 from spark_ds.sentence_first import sentence_first
 
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from connector.scan.topic_read import SentTask, TopicRead
+    from connector.scan.topic_read import TaskHandle, TopicRead
     from connector.scan.topic_scan import Scan
 
-_NumberedTask: TypeAlias = "tuple[int, SentTask]"
+_NumberedTask: TypeAlias = "tuple[int, TaskHandle]"
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -90,8 +91,8 @@ class TopicBatchReader(DataSourceReader):
         """
         parts: tuple[_NumberedTask, ...] = partition.value or ()
         with sentence_first():
-            for number, sent in parts:
-                task = self._reads[number].received(sent)
+            for number, handle in parts:
+                task = task_of([self._reads[number]], handle)
                 options = task.read.options
                 report = ReadReport()
                 schema = options.projection.schema
@@ -108,7 +109,7 @@ def _reading_only(cls: type[TopicBatchReader], reads: list[TopicRead]) -> TopicB
 
 
 def partitions_of(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[InputPartition]:
-    """The tasks of all topics: each as the number of its read, and as it is sent.
+    """The tasks of all topics: each as the number of its read, and its handle.
 
     Args:
         reads: What is read of each topic.
@@ -124,7 +125,7 @@ def partitions_of(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[Input
             if parts and (is_unknown or size_bytes + data_bytes > task_bytes):
                 yield InputPartition(tuple(parts))
                 parts, size_bytes = [], 0
-            parts.append((number, task.sent()))
+            parts.append((number, task.handle()))
             size_bytes += data_bytes
     if parts:
         yield InputPartition(tuple(parts))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import PulsarOffloadError
 from connector.lake.copy import copy_topics as copy_with
+from connector.scan.topic_read import task_of
 from spark_ds.executors import on_executors
 
 if TYPE_CHECKING:
@@ -63,11 +64,11 @@ def in_executors(
     """
     reads = list({id(each.read): each.read for each in tasks}.values())
     numbers = {id(read): number for number, read in enumerate(reads)}
-    parts = [(numbers[id(each.read)], each.sent()) for each in tasks]
+    parts = [(numbers[id(each.read)], each.handle()) for each in tasks]
 
     def written(place: int) -> WrittenTask | PulsarOffloadError:
-        number, sent = parts[place]
-        return _written_or_error(write, reads[number].received(sent))
+        number, handle = parts[place]
+        return _written_or_error(write, task_of([reads[number]], handle))
 
     failure: PulsarOffloadError | None = None
     for result in on_executors(spark, written, len(parts)):

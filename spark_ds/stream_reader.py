@@ -25,6 +25,7 @@ from arrow_io.lazy import cached_property
 from arrow_io.read_report import ReadReport
 from connector.increments.increment import Limits, execute_increment
 from connector.increments.progress import Progress
+from connector.scan.topic_read import task_of
 from spark_ds.batch_reader import default_task_bytes, log_report, partitions_of
 from spark_ds.column_types import spark_schema
 from spark_ds.offsets import offset_of
@@ -161,7 +162,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Whoever reads has nothing but the partition, and many share what is read.
             reads = [pickle.dumps(read) for read in increment.reads]
             return [
-                InputPartition(tuple((reads[number], sent) for number, sent in each.value))
+                InputPartition(tuple((reads[number], handle) for number, handle in each.value))
                 for each in partitions_of(increment.reads, task_bytes)
             ]
 
@@ -173,12 +174,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             PulsarOffloadError: Data cannot be read or decoded (damage is logged when salvaging).
         """
         with sentence_first():
-            for text, sent in partition.value or ():
+            for text, handle in partition.value or ():
                 read: TopicRead = pickle.loads(text)  # noqa: S301 - made by `partitions`
                 report = ReadReport()
                 schema = read.options.projection.schema
                 taken = spark_schema(schema)
-                for batch in execute_increment(read.received(sent), report):
+                for batch in execute_increment(task_of([read], handle), report):
                     yield batch if taken == schema else batch.cast(taken)
                 log_report(read.origin.topic, report)
 

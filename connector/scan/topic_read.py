@@ -9,11 +9,14 @@ that began in them is closed. No row is given twice and none is lost, wherever c
 
 from __future__ import annotations
 
+import zlib
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from arrow_io.errors import OptionError
+from arrow_io.lazy import cached_property
 from arrow_io.wording import counted
 from connector.plain_text import size_text
 
@@ -39,21 +42,16 @@ class EntryRange(NamedTuple):
     """Inclusive."""
 
 
-class EntryPosition(NamedTuple):
-    """Where an entry stands."""
+class TaskHandle(NamedTuple):
+    """A task without its read, for processes that have the read already (`task_of`).
 
-    ledger_id: int
-    entry_id: int
-    position: int
-    """Where its header begins in the object that holds it."""
+    Pickled, it takes about a hundred bytes, and a dozen for each range after the first.
+    """
 
-
-class SentTask(NamedTuple):
-    """A task without its read, on its way to a process that has the read already."""
-
-    ranges: tuple[EntryRange, ...]
-    positions: tuple[EntryPosition, ...]
-    """Where its ranges begin and end, as far as the sender knows it."""
+    read_fingerprint: int
+    """That of the read which the task is a part of."""
+    data: bytes
+    """Its ranges, and where in data objects they begin and end, as far as that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +207,10 @@ class TopicRead:
         """The task of some of the ranges, or of parts of them; ascending."""
         return ScanTask(self, tuple(ranges))
 
-    def received(self, sent: SentTask) -> ScanTask:
-        """The task that another process has sent (`ScanTask.sent`).
-
-        From here on this process knows what the sender knew of where its entries stand.
-        """
-        for each in sent.positions:
-            self.ledger(each.ledger_id).remember(each.entry_id, each.position)
-        return self.task(sent.ranges)
+    @cached_property
+    def fingerprint(self) -> int:
+        """A number that tells the read from those of other topics and of other ranges."""
+        return zlib.crc32(repr((self.origin.topic, self.ranges)).encode())
 
     def tasks(self, task_bytes: int) -> Iterator[ScanTask]:
         """Cut the ranges into tasks, at blocks.
@@ -261,8 +255,8 @@ class TopicRead:
 class ScanTask:
     """Some entries of one topic or partition, to be read by one reader. Can be pickled.
 
-    Apart from the read, which all tasks of a topic share, it takes about twenty bytes a range:
-    whatever sends many tasks on should send the read once (`sent`, `TopicRead.received`).
+    It has its read, with all ledgers of the topic. What sends many tasks one by one sends the reads
+    (`Scan.reads`) once to each process, and for each task its `handle`.
 
     Attributes:
         read: What it is a part of.
@@ -277,16 +271,24 @@ class ScanTask:
         """How many bytes of data objects the task has to read, blocks taken whole."""
         return sum(stop - start for *_, start, stop in self.block_ranges())
 
-    def sent(self) -> SentTask:
-        """The task without its read; `TopicRead.received` makes it whole again, in any process."""
-        positions = []
+    def handle(self) -> TaskHandle:
+        """Return what `task_of` makes the task of, in any process that has its read."""
+        numbers = [len(self.ranges)]
+        last = EntryRange(0, 0, 0)
+        for each in self.ranges:
+            if each.ledger_id != last.ledger_id:
+                last = EntryRange(last.ledger_id, 0, 0)
+            numbers += [each.ledger_id - last.ledger_id, each.first_entry_id - last.last_entry_id]
+            numbers.append(each.last_entry_id - each.first_entry_id)
+            last = each
+        position = 0
         for each in self.ranges:
             ledger = self.read.ledger(each.ledger_id)
             for entry_id in (each.first_entry_id, each.last_entry_id + 1):
-                position = ledger.position_of(entry_id)
-                if position is not None:
-                    positions.append(EntryPosition(each.ledger_id, entry_id, position))
-        return SentTask(self.ranges, tuple(positions))
+                known = ledger.position_of(entry_id)
+                numbers.append(0 if known is None else 1 + _zigzag(known - position))
+                position = position if known is None else known
+        return TaskHandle(self.read.fingerprint, zlib.compress(_varints(numbers)))
 
     def block_ranges(self) -> Iterator[tuple[Ledger, EntryRange, int, int]]:
         """Each range, with its ledger, and the bytes `[start, stop)` of an object where it stands.
@@ -298,6 +300,73 @@ class ScanTask:
             ledger = self.read.ledger(each.ledger_id)
             for extent in ledger.extents(each.first_entry_id, each.last_entry_id):
                 yield ledger, each, *extent
+
+
+def task_of(reads: Iterable[TopicRead], handle: TaskHandle) -> ScanTask:
+    """Return the task of a handle.
+
+    From here on this process knows what the sender knew of where the task's entries stand.
+
+    Args:
+        reads: Those of the scan that the task was planned by (`Scan.reads`), or its read alone.
+        handle: What `ScanTask.handle` returned.
+
+    Raises:
+        OptionError: The task is a part of none of the reads.
+    """
+    found = [each for each in reads if each.fingerprint == handle.read_fingerprint]
+    if not found:
+        message = "the task is of another read: give the reads of the scan that planned it"
+        raise OptionError(message)
+    numbers = _numbers(zlib.decompress(handle.data))
+    ranges: list[EntryRange] = []
+    last = EntryRange(0, 0, 0)
+    for _ in range(next(numbers)):
+        ledger_id = last.ledger_id + next(numbers)
+        first = next(numbers) + (last.last_entry_id if ledger_id == last.ledger_id else 0)
+        last = EntryRange(ledger_id, first, first + next(numbers))
+        ranges.append(last)
+    position = 0
+    for each in ranges:
+        ledger = found[0].ledger(each.ledger_id)
+        for entry_id in (each.first_entry_id, each.last_entry_id + 1):
+            known = next(numbers)
+            if known:
+                position += _unzigzag(known - 1)
+                ledger.remember(entry_id, position)
+    return found[0].task(ranges)
+
+
+def _zigzag(number: int) -> int:
+    """Return a number that is not negative, and small if the given one is near zero."""
+    return 2 * number if number >= 0 else -2 * number - 1
+
+
+def _unzigzag(number: int) -> int:
+    return number // 2 if number % 2 == 0 else -(number + 1) // 2
+
+
+def _varints(numbers: Iterable[int]) -> bytes:
+    """Return numbers as bytes: seven bits in each, the lowest first."""
+    data = bytearray()
+    for number in numbers:
+        rest = number
+        while rest > 0x7F:  # noqa: PLR2004 - what seven bits hold
+            data.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        data.append(rest)
+    return bytes(data)
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    """Return what `_varints` was made of."""
+    number = shift = 0
+    for each in data:
+        number |= (each & 0x7F) << shift
+        shift += 7
+        if each <= 0x7F:  # noqa: PLR2004 - the last byte of a number
+            yield number
+            number = shift = 0
 
 
 def _first(entries: EntryRange) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from connector import open_topic
+from connector.scan.topic_read import task_of
 from connector.topic_report import TopicReport
 from spark_ds.batch_reader import TopicBatchReader, default_task_bytes
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
@@ -48,7 +49,7 @@ def read_as_executors_do(reader: TopicBatchReader) -> list[pa.RecordBatch]:
 
 def tasks_of(reader: TopicBatchReader, partition: InputPartition) -> list[ScanTask]:
     """The tasks of a partition."""
-    return [reader._reads[number].received(sent) for number, sent in partition.value]
+    return [task_of([reader._reads[number]], handle) for number, handle in partition.value]
 
 
 @pytest.mark.parametrize(
