@@ -10,12 +10,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from spark_ds.sentence_first import sentence_first
+from spark_ds.spark_version import is_spark_since, too_old
+
 if TYPE_CHECKING:
     from spark_ds.lake import copy_topics
     from spark_ds.statistics import analyze
 
+_LEAST_SPARK = (4, 1)
 _HOMES = {"analyze": "statistics", "copy_topics": "lake"}
 __all__ = ["analyze", "copy_topics"]
+
+if not is_spark_since(_LEAST_SPARK):
+    with sentence_first():
+        raise too_old(_LEAST_SPARK, "pulsar-offload")
 
 
 def __getattr__(name: str) -> object:

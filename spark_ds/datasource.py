@@ -31,7 +31,13 @@ from spark_ds.column_types import spark_schema
 from spark_ds.listing_reader import ListingReader
 from spark_ds.options import SourceOptions, hide_secrets
 from spark_ds.sentence_first import sentence_first
-from spark_ds.stream_reader import DEFAULT_BATCH_BYTES, StreamSource, TopicStreamReader
+from spark_ds.spark_version import is_spark_since
+from spark_ds.stream_source import (
+    DEFAULT_BATCH_BYTES,
+    STREAMS_SINCE,
+    RefusedStream,
+    StreamSource,
+)
 from spark_ds.write_options import SinkOptions
 from spark_ds.writer import TopicBatchWriter, TopicStreamWriter, refuse_overwrite
 
@@ -206,6 +212,10 @@ class PulsarOffloadDataSource(DataSource):
         Args:
             schema: As in `reader`.
         """
+        if not is_spark_since(STREAMS_SINCE):
+            return RefusedStream()
+        from spark_ds.stream_reader import TopicStreamReader  # noqa: PLC0415 - not on Spark 4.1
+
         return TopicStreamReader(partial(self._stream_source, schema))
 
     def _stream_source(self, schema: StructType) -> StreamSource:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from arrow_io.lazy import cached_property
 from arrow_io.read_report import ReadReport
-from connector.increments.increment import Limits, execute_increment
+from connector.increments.increment import execute_increment
 from connector.increments.progress import Progress
 from connector.scan.topic_read import task_of
 from spark_ds.batch_reader import default_task_bytes, log_report, partitions_of
@@ -36,36 +35,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from connector.increments.increment import Increments
     from connector.scan.topic_read import TopicRead
+    from spark_ds.stream_source import StreamSource
 
 _LOG: Final = logging.getLogger(__name__)
-
-DEFAULT_BATCH_BYTES: Final = 16 << 30
-"""Most bytes of data objects in a batch, unless a limit is given.
-
-Each partition of a batch carries the ledgers of its topics, about 130 bytes each, because Spark
-gives a stream's partitions nothing in common. So what a batch takes of the driver grows with its
-bytes times the ledgers of the topic: here to about 17 MB a thousand ledgers.
-"""
-
-
-@dataclass(frozen=True)
-class StreamSource:
-    """What a stream reads.
-
-    Attributes:
-        increments: What is new in the topics.
-        begin: Gives where a new query begins.
-        limits: How much a batch has, unless the trigger asks for all.
-        task_bytes: How many bytes of data objects a task should read, about; None to choose by the
-            size of the batch.
-    """
-
-    increments: Increments
-    begin: Callable[[], Progress]
-    limits: Limits
-    task_bytes: int | None = None
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

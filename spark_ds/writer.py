@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -29,6 +29,7 @@ from connector.writing.message_rows import MessageRows
 from connector.writing.publishing import discard, publish, publish_earlier
 from connector.writing.staging import stage
 from spark_ds.sentence_first import sentence_first
+from spark_ds.spark_version import is_spark_since
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -210,7 +211,9 @@ def refuse_overwrite(*, overwrite: bool) -> None:
 
 def _check_columns(target: WriteTarget, schema: StructType) -> None:
     """Refuse, before any task runs, columns that cannot be written."""
-    no_rows = pa.RecordBatch.from_pylist([], to_arrow_schema(schema, timezone="UTC"))
+    # Spark 4.1 has times in UTC, and cannot be asked for another zone.
+    zone: dict[str, Any] = {"timezone": "UTC"} if is_spark_since((4, 2)) else {}
+    no_rows = pa.RecordBatch.from_pylist([], to_arrow_schema(schema, **zone))
     list(MessageRows(target.read_schema(), publish_time_ms=0).messages(no_rows))
 
 

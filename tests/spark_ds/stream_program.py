@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_ds.datasource import PulsarOffloadDataSource
-from spark_ds.stream_reader import StreamSource, TopicStreamReader
+from spark_ds.stream_reader import TopicStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
+
+    from spark_ds.stream_source import StreamSource
 
 OFFSETS_WRITTEN: Final = "offsets are written"
 READING: Final = "a task reads"
