@@ -34,6 +34,7 @@ from connector.engines.duckdb_binding import (
     shown,
 )
 from connector.engines.duckdb_sources import BoundListing, BoundTopic, row_estimate
+from connector.options.kinds import FLAG
 from connector.options.topic_request import (
     OPTIONS,
     TopicRequest,
@@ -201,12 +202,45 @@ def _macro(name: str, function: str) -> str:
     parameters = f"topic, {named}" if name in {_READ, _PLAN} else named
     arguments = ", ".join(
         [f"'function': '{name}'"]
-        + [f"'{each}': \"{each}\"" for each in dict.fromkeys(("topic", *_MACROS[name]))]
+        + [f"'{each}': {_passed(each)}" for each in dict.fromkeys(("topic", *_MACROS[name]))]
     )
     return (
         f"{name}({parameters}) AS TABLE"
         f" FROM query_table({function}(to_json({{{arguments}}})::VARCHAR))"
     )
+
+
+def _passed(parameter: str) -> str:
+    """Return the SQL that passes an argument of a macro on.
+
+    To DuckDB, `start = '…'` is the first argument without a name. It compares a text of the name
+    with the value, which fails if the text cannot be cast. So a BOOLEAN is passed on without being
+    computed, unless the parameter takes one, and `_check_booleans` refuses it.
+    """
+    if _takes_boolean(parameter):
+        return f'"{parameter}"'
+    is_boolean = f"typeof(\"{parameter}\") = 'BOOLEAN'"
+    return f'CASE WHEN {is_boolean} THEN to_json(false) ELSE to_json("{parameter}") END'
+
+
+def _takes_boolean(parameter: str) -> bool:
+    return parameter in OPTIONS and OPTIONS[parameter].kind is FLAG
+
+
+def _check_booleans(function: object, given: Mapping[str, object]) -> None:
+    """Refuse a BOOLEAN for a parameter that takes none.
+
+    Raises:
+        OptionError: There is one, probably because `=` was written for `:=`.
+    """
+    for name, value in given.items():
+        if isinstance(value, bool) and not _takes_boolean(name):
+            message = (
+                f"{name} of {function} cannot be a BOOLEAN. If an argument was to be named, use :="
+                " or =>, as in start := '2026-01-31': DuckDB takes start = '2026-01-31' for a"
+                " comparison"
+            )
+            raise OptionError(message)
 
 
 def _registered(con: DuckDBPyConnection | ModuleType) -> str | None:
@@ -266,12 +300,14 @@ class _Binder:
         }
         # It may hold secrets, which no traceback shall show.
         del arguments
+        function = given.pop("function", None)
+        _check_booleans(function, given)
         if _UNTIL in given and "end" in given:
             message = f'{_UNTIL} and "end" say the same: give one of them'
             raise OptionError(message)
         if _UNTIL in given:
             given["end"] = given.pop(_UNTIL)
-        function, topic = given.pop("function", None), given.pop("topic", None)
+        topic = given.pop("topic", None)
         is_listing = function in {_SEGMENTS, *_LISTINGS}
         is_all = is_listing and topic is None
         if not is_all and not isinstance(topic, str) and not is_texts(topic):

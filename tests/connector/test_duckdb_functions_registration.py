@@ -232,7 +232,7 @@ def test_catalog_spares_the_listing() -> None:
         ("'json-orders', columns := ['x']", "no column 'x'; there are: __entry_id__"),
         ("'json-orders', until := '9:9', \"end\" := '9:9'", 'until and "end" say the same'),
         ("'json-orders', batch_rows := 0", "batch_rows must be at least 1, not 0"),
-        ("'json-orders', batch_rows := true", "batch_rows must be a whole number, not True"),
+        ("'json-orders', batch_rows := true", "batch_rows of read_pulsar cannot be a BOOLEAN"),
         (
             "'json-orders', verify_checksums := 'no'",
             "verify_checksums must be true or false, not 'no'",
@@ -264,6 +264,28 @@ def test_unknown_option(con: duckdb.DuckDBPyConnection) -> None:
         con.execute("from read_pulsar('json-orders', verify_checksum := false)")
     with pytest.raises(OptionError, match=r"no option 'verify_checksum'; .*verify_checksums"):
         register_duckdb(con, URL, verify_checksum=False)
+
+
+@pytest.mark.parametrize("function", ["read_pulsar", "pulsar_plan", "pulsar_topics"])
+@pytest.mark.parametrize(
+    "value",
+    ["'2026-11-21'", "timestamp '2026-11-21'", "7", "1.5", "['a']", "{'a': 1}", "?", "null"],
+)
+def test_equals_sign_for_a_name(con: duckdb.DuckDBPyConnection, function: str, value: str) -> None:
+    """`name = value` is an error that shows how to name an argument, in whatever position."""
+    parameters = one(
+        con,
+        "select parameters from duckdb_functions()"
+        " where function_name = ? and database_name = 'temp'",
+        [function],
+    )
+    for position, name in enumerate(parameters):
+        before = ["'json-orders'", *["null"] * len(parameters)][:position]
+        arguments = ", ".join([*before, f'"{name}" = {value}'])
+        if name == "verify_checksums":
+            continue
+        with pytest.raises(duckdb.InvalidInputException, match="use := or =>, as in start := '2"):
+            con.execute(f"from {function}({arguments})", [1] if value == "?" else [])
 
 
 def test_missing_url(con: duckdb.DuckDBPyConnection) -> None:
