@@ -9,7 +9,8 @@ opposite operator.
 from __future__ import annotations
 
 import operator
-from datetime import UTC, date, datetime
+import re
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     _Operator: TypeAlias = Callable[[pc.Expression, pa.Scalar], pc.Expression]
 
 Literal: TypeAlias = "Decimal | str | bool | datetime | date"
-"""What a column is compared with; a datetime has no time zone if the text gave none."""
+"""What a column is compared with; a datetime has no time zone if the text gave none.
+
+If the column has times or dates, a text must be one of them."""
 
 OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 """By operator the one that is true where it is false; both are null for null."""
@@ -41,6 +44,11 @@ _OPERATORS: Final[dict[str, _Operator]] = {
 }
 _UNITS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - times are compared in the column's own zone
+
+_TIME: Final = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
+)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def compared(field: pa.Field, sign: str, literal: Literal) -> pc.Expression:
@@ -96,6 +104,30 @@ def is_among(field: pa.Field, literals: Sequence[Literal], *, negated: bool) -> 
     return column.is_valid() & ~is_in if negated else is_in
 
 
+def time_literal(type_: str, text: str) -> datetime | date:
+    """Read a time or a date.
+
+    Args:
+        type_: `TIMESTAMP` or `DATE`.
+        text: The text, in SQL's form or ISO's.
+
+    Raises:
+        OptionError: It is of another form, or there is no such time.
+    """
+    form = _DATE if type_ == "DATE" else _TIME
+    try:
+        if form.fullmatch(text):
+            if type_ == "DATE":
+                return date.fromisoformat(text)
+            found = datetime.fromisoformat(text)
+            return found if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    example = "2026-01-31" if type_ == "DATE" else "2026-01-31 12:00:00.000001+01:00"
+    message = f"{type_} '{text}' is not understood: give it like {type_} '{example}'"
+    raise OptionError(message)
+
+
 def joined(
     joining: Callable[[pc.Expression, pc.Expression], pc.Expression],
     parts: Sequence[pc.Expression],
@@ -139,11 +171,17 @@ def _number(field: pa.Field, literal: Literal) -> Decimal:
 def _in_units(field: pa.Field, literal: Literal) -> Fraction:
     """A literal, counted in the least unit of a column's type."""
     type_ = field.type
+    if isinstance(literal, str) and pa.types.is_timestamp(type_):
+        literal = time_literal("TIMESTAMP", literal)
+    if isinstance(literal, str) and pa.types.is_date32(type_):
+        literal = time_literal("DATE", literal)
     if pa.types.is_integer(type_):
         return Fraction(_number(field, literal))
     if pa.types.is_decimal(type_):
         return Fraction(_number(field, literal)) * Fraction(10**type_.scale)
-    if pa.types.is_timestamp(type_) and isinstance(literal, datetime):
+    if pa.types.is_timestamp(type_) and isinstance(literal, date):
+        if not isinstance(literal, datetime):
+            literal = datetime.combine(literal, time())
         if literal.tzinfo is not None and type_.tz is None:
             message = f"column {field.name} has no time zone: give the time without one"
             raise OptionError(message)
@@ -179,8 +217,8 @@ def _mismatch(field: pa.Field) -> OptionError:
         (pa.types.is_decimal, "a number"),
         (pa.types.is_string, "a text in single quotes"),
         (pa.types.is_boolean, "TRUE or FALSE, by = or !="),
-        (pa.types.is_timestamp, "TIMESTAMP '2026-01-31 12:00:00'"),
-        (pa.types.is_date32, "DATE '2026-01-31'"),
+        (pa.types.is_timestamp, "a time, as '2026-01-31 12:00:00'"),
+        (pa.types.is_date32, "a date, as '2026-01-31'"),
     )
     form = next((form for is_type, form in forms if is_type(field.type)), "NULL alone, by IS")
     return OptionError(f"column {field.name} is {field.type}: it is compared with {form}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import operator
 import re
-from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError
-from connector.comparisons import OPPOSITE, compared, is_among, joined
+from connector.comparisons import OPPOSITE, compared, is_among, joined, time_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,11 +46,8 @@ _SIGNS: Final = {"==": "=", "<>": "!="} | {each: each for each in OPPOSITE}
 """Spellings of operators."""
 _MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """By operator the one for exchanged sides."""
-_TIME: Final = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
-)
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MAX_DEPTH: Final = 100
+_NEVER: Final = pc.scalar(False)  # noqa: FBT003 - Arrow takes literals by position
 
 
 class _Token(NamedTuple):
@@ -65,7 +61,7 @@ def where_expression(text: str, schema: pa.Schema) -> pc.Expression:
 
     Columns stand for themselves or in backticks, and are compared with literals: numbers, texts in
     single quotes, `TRUE`, `FALSE`, `DATE '2026-01-31'`, `TIMESTAMP '2026-01-31 12:00:00+01:00'` (in
-    UTC unless it says otherwise).
+    UTC unless it says otherwise). A text that a time or date is compared with is one of these.
 
     Args:
         text: The condition.
@@ -135,6 +131,8 @@ class _Parser:
         if literal is None:
             return self._of_column(self._column(), negated=negated)
         sign = self._sign()
+        if sign is None and isinstance(literal, bool):
+            return pc.scalar(literal != negated)
         if sign is None:
             raise self._strange()
         return compared(self._column(), _turned(_MIRRORED[sign], negated=negated), literal)
@@ -154,7 +152,7 @@ class _Parser:
             if self._next.text.upper() not in {"IN", "BETWEEN", "LIKE"}:
                 raise self._strange()
         if self._takes("IN"):
-            return is_among(field, list(self._list()), negated=negated)
+            return self._among(field, negated=negated)
         if self._takes("BETWEEN"):
             least = compared(field, _turned(">=", negated=negated), self._needed())
             self._expect("AND")
@@ -181,12 +179,24 @@ class _Parser:
         found = pc.starts_with(pc.field(field.name), prefix)
         return ~found if negated else found
 
-    def _list(self) -> Iterator[Literal]:
+    def _among(self, field: pa.Field, *, negated: bool) -> pc.Expression:
+        """Return what `IN`, or `NOT IN`, says of a column.
+
+        Whether a value equals NULL is never known: among others, NULL adds no row to `IN`, and
+        leaves none of `NOT IN`.
+        """
         self._expect("(")
-        yield self._needed()
+        listed = [self._item()]
         while self._takes(","):
-            yield self._needed()
+            listed.append(self._item())
         self._expect(")")
+        literals = [each for each in listed if each is not None]
+        found = is_among(field, literals, negated=negated) if literals else _NEVER
+        return _NEVER if negated and len(literals) < len(listed) else found
+
+    def _item(self) -> Literal | None:
+        """Read an item of a list; None is NULL."""
+        return None if self._takes("NULL") else self._needed()
 
     def _column(self) -> pa.Field:
         token = self._next
@@ -224,7 +234,7 @@ class _Parser:
             return -number if token.text == "-" else number
         if word in {"TIMESTAMP", "DATE"} and following.kind == "text":
             self._at += 2
-            return _time(word, _unquoted(following.text))
+            return time_literal(word, _unquoted(following.text))
         literal: Literal
         if token.kind == "number":
             literal = Decimal(token.text)
@@ -298,18 +308,3 @@ def _turned(sign: str, *, negated: bool) -> str:
 
 def _unquoted(text: str) -> str:
     return text[1:-1].replace("''", "'")
-
-
-def _time(word: str, text: str) -> datetime | date:
-    form = _DATE if word == "DATE" else _TIME
-    try:
-        if form.fullmatch(text):
-            if word == "DATE":
-                return date.fromisoformat(text)
-            found = datetime.fromisoformat(text)
-            return found if found.tzinfo is None else found.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    example = "2026-01-31" if word == "DATE" else "2026-01-31 12:00:00.000001+01:00"
-    message = f"{word} '{text}' is not understood: give it like {word} '{example}'"
-    raise OptionError(message)

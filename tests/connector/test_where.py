@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
+from connector import open_topic
 from connector.filters import ArrowFilter
 from connector.where import where_expression
+from tests.support.golden import golden_topic
 
 NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
 COLUMNS: Final = {
@@ -45,9 +47,21 @@ LITERALS: Final = {
     "f": NUMBERS,
     "s": ("''", "'a'", "'ab'", "'it''s'", "'b'", "'ä'", "'%'"),
     "is it": ("TRUE", "false"),
-    "t": ("TIMESTAMP '2026-01-31 12:00:00'", "timestamp '2026-01-31 12:00:00.000001'"),
-    "local": ("TIMESTAMP '2026-01-30 12:00'", "TIMESTAMP '2026-01-31T00:00:00'"),
-    "d": ("DATE '2026-01-31'", "date '2026-02-01'"),
+    "t": (
+        "TIMESTAMP '2026-01-31 12:00:00'",
+        "timestamp '2026-01-31 12:00:00.000001'",
+        "'2026-01-31 12:00:00'",
+        "'2026-01-31T13:00:00.000001+01:00'",
+        "'2026-01-31'",
+        "DATE '2026-02-01'",
+    ),
+    "local": (
+        "TIMESTAMP '2026-01-30 12:00'",
+        "TIMESTAMP '2026-01-31T00:00:00'",
+        "'2026-01-30 12:00'",
+        "date '2026-01-31'",
+    ),
+    "d": ("DATE '2026-01-31'", "date '2026-02-01'", "'2026-01-31'"),
 }
 
 
@@ -57,6 +71,7 @@ def predicates(draw: st.DrawFn) -> str:
     name = draw(st.sampled_from(sorted(LITERALS)))
     column = f"`{name}`" if " " in name else name
     literals = st.sampled_from(LITERALS[name])
+    listed = st.lists(st.one_of(literals, st.just("NULL")), min_size=1)
     patterns = st.sampled_from(["'a%'", "'%'", "'ab'"])
     negation = draw(st.sampled_from(["", "NOT "]))
     forms = ["null", "in"]
@@ -67,7 +82,7 @@ def predicates(draw: st.DrawFn) -> str:
     sign = draw(st.sampled_from(["=", "==", "<>", "!=", "<", "<=", ">", ">="]))
     texts = {
         "null": f"{column} IS {negation}NULL",
-        "in": f"{column} {negation}in ({', '.join(draw(st.lists(literals, min_size=1)))})",
+        "in": f"{column} {negation}in ({', '.join(draw(listed))})",
         "equal": f"{column} {draw(st.sampled_from(['=', '!=']))} {draw(literals)}",
         "bare": f"{negation}{column}",
         "between": f"{column} {negation}BETWEEN {draw(literals)} AND {draw(literals)}",
@@ -79,7 +94,7 @@ def predicates(draw: st.DrawFn) -> str:
 
 
 CONDITIONS: Final = st.recursive(
-    predicates(),
+    st.one_of(predicates(), st.sampled_from(["TRUE", "false", "NOT TRUE"])),
     lambda inner: st.one_of(
         inner.map("NOT ({})".format),
         st.lists(inner, min_size=2, max_size=3).map(" AND ".join).map("({})".format),
@@ -182,7 +197,10 @@ def test_what_duckdb_writes_otherwise(condition: str, count: int) -> None:
         ("s.x = 1", ".x = 1 at character 2"),
         ("a = 1L", "1L at character 5"),
         ("a = NULL", "say IS NULL"),
-        ("a IN (1, NULL)", "say IS NULL"),
+        ("a IN (1, NULL, '1')", "it is compared with a number"),
+        ("a NOT IN (NULL, '1')", "it is compared with a number"),
+        ("TRUE = 1", "1 at character 8"),
+        ("a = 1 TRUE", "TRUE at character 7"),
         ("a IN ()", ") at character 7"),
         ("a NOT = 1", "= at character 7"),
         ('s = "a"', "texts stand in single quotes"),
@@ -195,9 +213,11 @@ def test_what_duckdb_writes_otherwise(condition: str, count: int) -> None:
         ("f = TRUE", "it is compared with a number"),
         ("s = 1", "with a text in single quotes"),
         ("`is it` > FALSE", "with TRUE or FALSE"),
-        ("t = '2026-01-31'", "with TIMESTAMP"),
-        ("t = DATE '2026-01-31'", "with TIMESTAMP"),
-        ("d = TIMESTAMP '2026-01-31'", "with DATE"),
+        ("t = '2026-1-31'", "TIMESTAMP '2026-1-31' is not understood"),
+        ("t = 1", "compared with a time, as '2026-01-31 12:00:00'"),
+        ("d = '2026-01-31 12:00'", "DATE '2026-01-31 12:00' is not understood"),
+        ("local = '2026-01-31 00:00:00Z'", "has no time zone"),
+        ("d = TIMESTAMP '2026-01-31'", "with a date, as '2026-01-31'"),
         ("local = TIMESTAMP '2026-01-31 00:00:00Z'", "has no time zone"),
         ("t = TIMESTAMP '2026-02-30'", "TIMESTAMP '2026-02-30' is not understood"),
         ("t = TIMESTAMP '2026-01-31 00:00:00.0000001'", "is not understood"),
@@ -235,3 +255,23 @@ def test_conditions_are_texts_of_options() -> None:
         where_expression("s = 'it''s' x", pa.schema({"s": pa.string()}))
 
     assert json.dumps("s = 'it''s' x") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ("TRUE", 400),
+        ("FALSE", 0),
+        ("__entry_id__ NOT IN (1, NULL)", 0),
+        ("__publish_time__ >= '2026-11-21 12:48:25.130'", 350),
+        ("'2026-11-21T13:48:25.130+01:00' > __publish_time__", 50),
+        ("__publish_time__ > '2026-11-22'", 0),
+    ],
+)
+def test_topics_are_read_by_what_sql_allows(condition: str, count: int) -> None:
+    """Conditions without a column, and times as texts, choose rows of a topic."""
+    topic = open_topic(str(golden_topic("json-orders").objects_folder), "json-orders")
+
+    found = topic.filter(where_expression(condition, topic.schema))
+
+    assert found.count_rows() == count
