@@ -64,10 +64,11 @@ class EntryOptions:
     batch_bytes: int = DEFAULT_BATCH_BYTES
     """Most bytes of a batch before compression, metadata of its messages included; a message that
     is longer stands alone."""
-    batch_delay_ms: int = 0
-    """How much later than a batch's first message its others may be published, in ms. A batch has
-    one publish time, that of its first message, so 0 keeps the publish time of each; the Java
-    client waits 1 ms for more messages (`batchingMaxPublishDelay`)."""
+    batch_delay_ms: int | None = 0
+    """How much later than a batch's first message its others may be published, in ms; None: their
+    publish times do not matter. A batch has one publish time, that of its first message, so 0 keeps
+    the publish time of each. The Java client, which sets the times itself, waits 1 ms for more
+    messages (`batchingMaxPublishDelay`)."""
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     """Longest entry, without broker entry metadata (a broker's `maxMessageSize`)."""
     chunking: bool = False
@@ -83,10 +84,11 @@ class EntryOptions:
             allowed = ", ".join(COMPRESSION_TYPES)
             message = f"compression must be one of {allowed}, not {self.compression!r}"
             raise OptionError(message)
+        delay = () if self.batch_delay_ms is None else (("batch_delay_ms", 0, _MAX_COUNT),)
         for name, lowest, highest in (
             ("batch_messages", 1, _MAX_COUNT),
             ("batch_bytes", 1, MAX_ENTRY_BYTES),
-            ("batch_delay_ms", 0, _MAX_COUNT),
+            *delay,
             ("max_message_bytes", MIN_MAX_MESSAGE_BYTES, MAX_ENTRY_BYTES),
         ):
             check_whole_number(name, getattr(self, name), lowest, highest)
@@ -122,6 +124,10 @@ class EntryWriter:
         self._batch_bytes = 0
         self._message_count = 0
         self._next_index = 0
+        self.retimed_messages = 0
+        """Messages that were stored with another publish time, that of their batch."""
+        self.retimed_ms = 0
+        """Greatest difference between the two times, in ms."""
 
     @property
     def message_count(self) -> int:
@@ -167,8 +173,15 @@ class EntryWriter:
         if len(batch) > 1:
             entry = self._batch_entry(batch)
             if len(entry) <= self._options.max_message_bytes:
+                self._count_retimed(batch)
                 return [self._stored(entry, batch[0].message, len(batch))]
         return [entry for numbered in batch for entry in self._single_entries(numbered)]
+
+    def _count_retimed(self, batch: list[_Numbered]) -> None:
+        stored_ms = batch[0].message.publish_time_ms
+        differences = [abs(each.message.publish_time_ms - stored_ms) for each in batch]
+        self.retimed_messages += sum(each > 0 for each in differences)
+        self.retimed_ms = max(self.retimed_ms, *differences)
 
     def _numbered(self, message: Message) -> tuple[_Numbered, bool]:
         """A message as a member of a batch, and whether it is one of the batch that is open."""
@@ -194,11 +207,11 @@ class EntryWriter:
     def _joins_batch(self, message: Message, member_bytes: int) -> bool:
         if not self._batch or message.deliver_at_ms is not None:
             return False
-        first = self._batch[0].message
+        first, allowed_ms = self._batch[0].message, self._options.batch_delay_ms
         delay_ms = message.publish_time_ms - first.publish_time_ms
         return (
             _said_once(message) == _said_once(first)
-            and 0 <= delay_ms <= self._options.batch_delay_ms
+            and (allowed_ms is None or 0 <= delay_ms <= allowed_ms)
             and self._batch_bytes + member_bytes <= self._options.batch_bytes
         )
 

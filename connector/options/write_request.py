@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 Compression: TypeAlias = Literal["none", "lz4", "zlib", "zstd", "snappy"]
 
-DEFAULT_LEDGER_ENTRIES: Final = 50_000
-"""A broker's `managedLedgerMaxEntriesPerLedger`."""
+DEFAULT_LEDGER_ENTRIES: Final = 1_000_000
+"""So many that bytes decide, unless messages are tiny. A broker's default is 50,000, but it writes
+to a ledger for `managedLedgerMinLedgerRolloverTimeMinutes` (10), whatever number that makes."""
 DEFAULT_LEDGER_BYTES: Final = 256 << 20
 """Less than a broker's `managedLedgerMaxSizePerLedgerMbytes`, since so much is kept aside."""
 MAX_PARTITIONS: Final = 500
@@ -100,10 +101,13 @@ class WriteRequest:
         metadata=described(kinds.VERSION, "Version of the schema that is meant; else the newest."),
     )
     compression: str = field(default="lz4", metadata=described(_CODEC, "Codec of entries."))
-    batch_messages: int = field(
-        default=DEFAULT_BATCH_MESSAGES,
+    batch_messages: int | None = field(
+        default=None,
         metadata=described(
-            kinds.whole_number(1, _MAX_COUNT), "Most messages of a batch; 1 makes no batches."
+            kinds.whole_number(1, _MAX_COUNT),
+            f"Most messages of a batch; 1 makes no batches. By default {DEFAULT_BATCH_MESSAGES}, of"
+            " one publish time. If this is given, all messages of a batch take the publish time of"
+            " its first.",
         ),
     )
     batch_bytes: int = field(
@@ -114,12 +118,12 @@ class WriteRequest:
             unit="bytes",
         ),
     )
-    batch_delay_ms: int = field(
-        default=0,
+    batch_delay_ms: int | None = field(
+        default=None,
         metadata=described(
             kinds.whole_number(0, _MAX_COUNT),
             "How much later than the first message of a batch the others may be published; they"
-            " take its publish time.",
+            " take its publish time. 0 keeps the publish time of each.",
             unit="ms",
         ),
     )

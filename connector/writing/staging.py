@@ -6,6 +6,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from arrow_io.messages.entry_writer import EntryWriter
+from arrow_io.option_names import option_name
+from arrow_io.wording import counted
 from connector.catalog.schemas.answers import schemas_json
 from connector.writing.ledger_filling import LedgerFiller, LedgerStager
 from connector.writing.ledger_ids import LedgerIds
@@ -14,6 +16,8 @@ from connector.writing.message_rows import MessageRows
 from connector.writing.staged_write import StagedWrite
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from connector.writing.beginning import WritePlan
     from connector.writing.ledger_ids import IdRange
     from connector.writing.write_target import WriteTarget
@@ -78,5 +82,18 @@ def fill(
             for name, writer in zip(names, writers, strict=True)
             if options.broker_metadata
         },
-        warnings=tuple(stager.warnings),
+        warnings=(*stager.warnings, *_retimed(target, writers)),
     )
+
+
+def _retimed(target: WriteTarget, writers: Sequence[EntryWriter]) -> list[str]:
+    """Return a note on publish times that changed, unless an option says by how much they may."""
+    count = sum(each.retimed_messages for each in writers)
+    if not count or target.request.batch_delay_ms is not None:
+        return []
+    most_ms = max(each.retimed_ms for each in writers)
+    note = (
+        f"{counted(count, 'message')} took the publish time of the first in their batch, which is"
+        f" up to {most_ms} ms away; {option_name('batch_delay_ms', 0)} keeps that of each"
+    )
+    return [note]

@@ -14,7 +14,6 @@ from arrow_io.errors import PulsarOffloadError
 from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES
 from arrow_io.messages.entry_writer import (
     DEFAULT_BATCH_BYTES,
-    DEFAULT_BATCH_MESSAGES,
     DEFAULT_MAX_MESSAGE_BYTES,
 )
 from arrow_io.option_names import option_name
@@ -71,9 +70,9 @@ def write_messages(
     schema: SchemaSource | TopicSchema | None = None,
     schema_version: int | None = None,
     compression: str = "lz4",
-    batch_messages: int = DEFAULT_BATCH_MESSAGES,
+    batch_messages: int | None = None,
     batch_bytes: int = DEFAULT_BATCH_BYTES,
-    batch_delay_ms: int = 0,
+    batch_delay_ms: int | None = None,
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
     chunking: bool = False,
     broker_metadata: bool = False,
@@ -114,10 +113,13 @@ def write_messages(
             `__value__` is binary, they are encoded already. None: `__value__` is bytes, or text.
         schema_version: Which version of the schema is meant; None for the newest.
         compression: `none`, `lz4`, `zlib`, `zstd` or `snappy`.
-        batch_messages: Most messages of a batch; 1: no batches.
+        batch_messages: Most messages of a batch; 1: no batches. If it is given, all messages of a
+            batch take the publish time of its first, and a warning counts those that had another.
+            None: 1000, and only messages of one publish time share a batch.
         batch_bytes: Most bytes of a batch before compression.
         batch_delay_ms: How much later than the first message of a batch its others may be
-            published, in ms; they take its publish time. 0 keeps the publish time of each.
+            published, in ms; they take its publish time. 0 keeps the publish time of each. None:
+            `batch_messages` decides.
         max_message_bytes: Longest entry, without what the broker adds.
         chunking: Whether a longer message is stored in chunks instead of being refused.
         broker_metadata: Whether entries have broker entry metadata (PIP-70).

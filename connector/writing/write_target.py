@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import OptionError
 from arrow_io.lazy import cached_property
-from arrow_io.messages.entry_writer import EntryOptions
+from arrow_io.messages.entry_writer import DEFAULT_BATCH_MESSAGES, EntryOptions
 from arrow_io.option_values import path_or_url
 from arrow_io.storage.location import Location
 from connector.offloader import LedgerOffloader
@@ -110,11 +110,12 @@ class WriteTarget:
     def entry_options(self) -> EntryOptions:
         """How messages become entries."""
         request = self.request
+        delay_ms, is_default = request.batch_delay_ms, request.batch_messages is None
         return EntryOptions(
             compression=request.compression,
-            batch_messages=request.batch_messages,
+            batch_messages=request.batch_messages or DEFAULT_BATCH_MESSAGES,
             batch_bytes=request.batch_bytes,
-            batch_delay_ms=request.batch_delay_ms,
+            batch_delay_ms=0 if delay_ms is None and is_default else delay_ms,
             max_message_bytes=request.max_message_bytes,
             chunking=request.chunking,
             broker_metadata=request.broker_metadata,

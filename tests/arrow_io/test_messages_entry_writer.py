@@ -270,6 +270,7 @@ _EARLIER = replace(_MESSAGE, publish_time_ms=_MESSAGE.publish_time_ms - 1)
         pytest.param([_MESSAGE, _LATER], {"batch_delay_ms": 2}, [0, 0], id="beyond the delay"),
         pytest.param([_MESSAGE, _LATER], {"batch_delay_ms": 3}, [2], id="within the delay"),
         pytest.param([_MESSAGE, _EARLIER], {"batch_delay_ms": 3}, [0, 0], id="earlier"),
+        pytest.param([_MESSAGE, _EARLIER, _LATER], {"batch_delay_ms": None}, [3], id="at any time"),
         pytest.param(
             [_MESSAGE, _MESSAGE, replace(_MESSAGE, deliver_at_ms=9), _MESSAGE, _MESSAGE],
             {},

@@ -202,7 +202,7 @@ def _schema_versions(cluster: Cluster, topic: str) -> list[bytes]:
 
 def test_what_cannot_be_kept_is_carried(target: Cluster) -> None:
     """Columns that are named become properties beside a message's own."""
-    topic = Topic(messages(60, 100), {"batch_messages": 7})
+    topic = Topic(messages(60, 100), {"batch_messages": 7, "batch_delay_ms": 0})
     wanted = write(target, "carried", topic)
 
     replay(target, "carried", carry=["__publish_time__", "__message_id__", "__txn_id__"])

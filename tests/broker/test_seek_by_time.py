@@ -23,7 +23,7 @@ TOPICS: Final = {
     # Farther apart than the minute by which a broker lets clocks differ.
     "seek-ledgers-minutes-apart": (120_000, 1, {"batch_messages": 1, "ledger_entries": 3}),
     "seek-equal-times": (30_000, 3, {"batch_messages": 1, "ledger_entries": 7}),
-    "seek-batches": (60_000, 4, {"batch_messages": 4, "ledger_entries": 3}),
+    "seek-batches": (60_000, 4, {"batch_messages": 4, "batch_delay_ms": 0, "ledger_entries": 3}),
     "seek-broker-times": (
         60_000,
         1,

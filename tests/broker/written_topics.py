@@ -120,7 +120,7 @@ def _as_avro(record: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-_BATCHED: Final = {"batch_messages": 20, "ledger_entries": 6}
+_BATCHED: Final = {"batch_messages": 20, "batch_delay_ms": 0, "ledger_entries": 6}
 _SINGLE: Final = {"batch_messages": 1, "ledger_entries": 15}
 
 TOPICS: Final = {

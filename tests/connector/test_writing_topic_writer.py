@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -91,7 +92,7 @@ def test_a_topic_that_was_read_is_written_again(topic: GoldenTopic, bucket: Memo
 def test_messages_are_read_as_they_were(
     given_messages: list[Message], compression: str, ledger_entries: int, batch_messages: int
 ) -> None:
-    """Each message comes back, in order, whatever it is stored in."""
+    """Each message comes back, in order, whatever it is stored in, if no time may change."""
     bucket = MemoryBucket()
 
     write_messages(
@@ -101,11 +102,62 @@ def test_messages_are_read_as_they_were(
         compression=compression,
         ledger_entries=ledger_entries,
         batch_messages=batch_messages,
+        batch_delay_ms=0,
     )
 
     rows = rows_of(_read(bucket.url))
     bucket.drop()
     assert rows == [_expected_row(each, number) for number, each in enumerate(given_messages)]
+
+
+def _published_apart(rows: int) -> pa.Table:
+    """Rows of which each was published a second after the one before."""
+    times = pa.array(range(0, rows * 1000, 1000), pa.timestamp("ms", tz="UTC"))
+    return pa.table({"__publish_time__": times, "__value__": [b"value"] * rows})
+
+
+def test_rows_with_publish_times_of_their_own_fill_a_ledger(bucket: MemoryBucket) -> None:
+    """Each keeps its time in an entry of its own, and bytes decide when a ledger is full."""
+    rows = _published_apart(60_000)
+
+    written = write_messages(bucket.url, TOPIC, rows)
+
+    read = open_topic(bucket.url, TOPIC, value="raw", columns=["__publish_time__"]).to_table()
+    ledgers = [each.entries for each in written.partitions[0].ledgers]
+    assert ledgers == [60_000, None]
+    assert written.warnings == ()
+    assert (
+        read["__publish_time__"].cast(pa.timestamp("ms", tz="UTC")).equals(rows["__publish_time__"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "batches", "note"),
+    [
+        ({}, 10, None),
+        ({"batch_messages": 4}, 3, "7 messages took .* up to 3000 ms away; batch_delay_ms=0 keeps"),
+        ({"batch_messages": 4, "batch_delay_ms": 0}, 10, None),
+        ({"batch_messages": 4, "batch_delay_ms": 1000}, 5, None),
+        ({"batch_messages": 1}, 10, None),
+        ({"batch_delay_ms": 10_000}, 1, None),
+    ],
+)
+def test_batches_of_rows_with_publish_times_of_their_own(
+    bucket: MemoryBucket, options: dict[str, Any], batches: int, note: str | None
+) -> None:
+    """By default times are kept; `batch_messages` makes batches, and says which times changed."""
+    rows = _published_apart(10)
+
+    written = write_messages(bucket.url, TOPIC, rows, **options)
+
+    columns = ["__entry_id__", "__publish_time__"]
+    read = open_topic(bucket.url, TOPIC, value="raw", columns=columns).to_table().to_pylist()
+    first_times: dict[int, dt.datetime] = {}
+    for row, given_time in zip(read, rows["__publish_time__"].to_pylist(), strict=True):
+        assert row["__publish_time__"] == first_times.setdefault(row["__entry_id__"], given_time)
+    assert len(first_times) == batches
+    assert len(written.warnings) == (note is not None)
+    assert note is None or re.match(note, written.warnings[0])
 
 
 def _expected_row(message: Message, number: int) -> dict[str, object]:
