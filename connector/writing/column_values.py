@@ -33,6 +33,9 @@ COLUMN_TYPES: Final[Mapping[str, pa.DataType]] = {
 }
 """What columns are cast to, without loss."""
 
+_TO_MS: Final = (
+    "; round it to ms first, by date_trunc('millisecond', …) in SQL or pyarrow's floor_temporal"
+)
 _PROPERTIES: Final = "__properties__"
 _ENTRY_FIELDS: Final = {"key", "value"}
 _PAIR: Final = 2
@@ -125,7 +128,9 @@ def cast_array(column: pa.Array, name: str, type_: pa.DataType, first_row: int) 
     except pa.ArrowException:
         row = first_failing(len(column), lambda *rows: error_of(*rows) is not None)
         if row is not None:
-            raise unusable(name, first_row + row, str(error_of(row, 1))) from None
+            is_time = type_ == MILLISECONDS and pa.types.is_timestamp(column.type)
+            reason = f"{error_of(row, 1)}{_TO_MS if is_time else ''}"
+            raise unusable(name, first_row + row, reason) from None
         given = column.type
         # A type with others in it may have a thousand.
         shown = f"a {str(given).partition('<')[0]}" if given.num_fields else given

@@ -172,35 +172,42 @@ class MessageRows:
         self._check_names(named.schema.names)
         batch = plain_batch(named, first_row)
         was_read = not GIVEN_ANEW.isdisjoint(batch.schema.names)
-        told_keys = keys(batch, first_row)
+        # Before the values, which take longest: what is wrong here is an error at once.
+        fields = self._described(batch, first_row, was_read=was_read)
         encoded = self._values.encode(batch, first_row, was_read=was_read)
         if was_read:
-            self._check_told_apart(batch, told_keys if encoded.keys is None else (), first_row)
-        fields: dict[str, list[Any]] = {
-            "payload": encoded.payloads,
-            "key": told_keys,
-            "properties": properties(batch, first_row),
-        }
+            told_keys = fields["key"] if encoded.keys is None else ()
+            self._check_told_apart(batch, told_keys, first_row)
+        fields["payload"] = encoded.payloads
         if encoded.keys is not None:
             fields["key"] = encoded.keys
             fields["is_null_key"] = [key is None for key in encoded.keys]
+        self._check_versions(batch, fields, first_row)
+        for row in zip(*fields.values(), strict=True):
+            yield Message(**dict(zip(fields, row, strict=True)))
+
+    def _described(
+        self, batch: pa.RecordBatch, first_row: int, *, was_read: bool
+    ) -> dict[str, list[Any]]:
+        """Return the fields of messages that do not depend on the schema, by name."""
+        fields: dict[str, list[Any]] = {}
         for field, (name, default) in {
             "publish_time_ms": ("__publish_time__", self._publish_time_ms),
-            "ordering_key": ("__ordering_key__", None),
             "event_time_ms": ("__event_time__", None),
+            "deliver_at_ms": ("__deliver_at__", None),
+            "ordering_key": ("__ordering_key__", None),
             "sequence_id": ("__sequence_id__", None),
             "producer_name": ("__producer_name__", DEFAULT_PRODUCER_NAME),
             "schema_version": ("__schema_version__", self._schema_version),
             "replicated_from": ("__replicated_from__", None),
-            "deliver_at_ms": ("__deliver_at__", None),
         }.items():
             # A message that was read without a version had none.
             had_none = was_read and field == "schema_version" and name in batch.schema.names
             default = None if had_none else default  # noqa: PLW2901
             fields[field] = column_values(batch, name, first_row, default)
-        self._check_versions(batch, fields, first_row)
-        for row in zip(*fields.values(), strict=True):
-            yield Message(**dict(zip(fields, row, strict=True)))
+        fields["key"] = keys(batch, first_row)
+        fields["properties"] = properties(batch, first_row)
+        return fields
 
     def _own_names(self, names: Sequence[str]) -> list[str]:
         """Our own names of columns, some of which may be those of `naming="pulsar-spark"`.

@@ -176,7 +176,9 @@ _WIDE = pa.struct([pa.field(f"field_{number}", pa.string()) for number in range(
     [
         ({"__sequence_id__": ["1", "2", "x"]}, None, ["column __sequence_id__", "row 12", "'x'"]),
         ({"__event_time__": pa.array([0, 1, 1500], pa.timestamp("us"))}, None,
-         ["column __event_time__", "row 11", "lose data"]),
+         ["column __event_time__", "row 11", "lose data", "date_trunc('millisecond', …)"]),
+        ({"__event_time__": pa.array([1, 2, 3], pa.timestamp("us")), "id": [None] * 3}, _ORDER,
+         ["column __event_time__", "row 10", "lose data"]),
         ({"__key__": pa.nulls(3, _WIDE)}, None, ["column __key__", "a struct"]),
         ({"__properties__": pa.nulls(3, pa.list_(_WIDE))}, None, ["__properties__", "a list"]),
         ({"__properties__": pa.array([{"a": b"x"}, {"a": b"y"}, {"a": b"\xff"}])}, None,
