@@ -8,6 +8,7 @@ keys are told as those of any message.
 
 from __future__ import annotations
 
+import base64
 import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,7 @@ from arrow_io.lazy import cached_property
 from arrow_io.payloads.encoder import is_encodable
 from arrow_io.payloads.value_columns import KEY_COLUMN, VALUE_COLUMN, ValueColumns
 from connector.writing.column_values import column_values, untold, unusable
+from connector.writing.column_values import keys as undecoded_keys
 from connector.writing.value_part import ValuePart
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 
 _NULL_VALUE: Final = "__null_value__"
+_UNDECODED_KEYS: Final = frozenset({"__key__", "__key_bytes__"})
 _LENGTH: Final = struct.Struct(">i")
 _ABSENT: Final = _LENGTH.pack(-1)
 
@@ -177,8 +180,7 @@ class MessageValues:
             self._check_whole(batch)
             return Encoded(self._values(batch, told, first_row, is_guessed=is_guessed))
         if self._is_separated:
-            none = pa.array([False] * batch.num_rows)
-            keys = _part_payloads(self.key, batch, none, first_row, was_read=was_read)
+            keys = self._separated_keys(batch, first_row, was_read=was_read)
             return Encoded(self._values(batch, told, first_row, is_guessed=is_guessed), keys)
         nulls = pa.array([each is True for each in told], pa.bool_())
         row = pc.index(pc.and_not(nulls, self.key.empty(batch)), value=True).as_py()
@@ -190,6 +192,28 @@ class MessageValues:
             for part in (self.key, self.value)
         )
         return Encoded(_pairs(told, keys, values, first_row, is_guessed=is_guessed))
+
+    def _separated_keys(
+        self, batch: pa.RecordBatch, first_row: int, *, was_read: bool
+    ) -> list[bytes | None]:
+        """Encode the keys of a KEY_VALUE whose parts are SEPARATED.
+
+        If all fields of a key are null, the column of undecoded keys says whether the key is.
+        """
+        names = batch.schema.names
+        none = pa.array([False] * batch.num_rows)
+        if not was_read or self.key.is_whole(names) or _UNDECODED_KEYS.isdisjoint(names):
+            return _part_payloads(self.key, batch, none, first_row, was_read=was_read)
+        undecoded = undecoded_keys(batch, first_row)
+        has_none = pa.array([key is None for key in undecoded], pa.bool_())
+        doubtful = pc.and_not(self.key.doubtful(batch), has_none)
+        nulls = pc.and_not(self.key.empty(batch), doubtful)
+        encoded = self.key.payloads(batch, nulls, first_row)
+        for row, is_doubtful in enumerate(doubtful.to_pylist()):
+            # A salvage gives such fields of a key that could not be decoded.
+            if is_doubtful and not _is_key(undecoded[row], encoded[row]):
+                raise _unclear(self.key, first_row + row)
+        return encoded
 
     def _check_whole(self, batch: pa.RecordBatch) -> None:
         """Refuse typed values without keys, if both stand in one payload."""
@@ -242,13 +266,23 @@ def _part_payloads(
     if was_read and not part.is_whole(batch.schema.names):
         row = pc.index(pc.and_not(part.doubtful(batch), nulls), value=True).as_py()
         if row >= 0:
-            message = (
-                f"row {first_row + row} (from 0) was read from a topic, and {part.name} may be"
-                ' null or a record of nulls: read it with value="struct"'
-            )
-            raise OptionError(message)
+            raise _unclear(part, first_row + row)
         nulls = pc.or_(nulls, part.empty(batch))
     return part.payloads(batch, nulls, first_row)
+
+
+def _unclear(part: ValuePart, row: int) -> OptionError:
+    return OptionError(
+        f"row {row} (from 0) was read from a topic, and {part.name} may be null or a record of"
+        ' nulls: read it with value="struct"'
+    )
+
+
+def _is_key(undecoded: str | bytes | None, encoded: bytes | None) -> bool:
+    """Return whether the key that a reader gave, bytes perhaps in Base64, has these bytes."""
+    if isinstance(undecoded, str) and encoded is not None:
+        return undecoded in {base64.b64encode(encoded).decode(), encoded.decode("utf-8", "replace")}
+    return undecoded == encoded
 
 
 def _pairs(

@@ -118,7 +118,8 @@ def _check(schema: TopicSchema, rows: list[dict[str, Any]]) -> None:
     for shape in ("flat", "struct"):
         for columns in (["*"], ["*", "__null_value__", "__key_bytes__"]):
             hints = ["__null_value__ too", "__key_bytes__ too"] if len(columns) == 1 else []
-            hints += ['read it with value="struct"'] if shape == "flat" else []
+            is_clear = schema.reader.is_separated
+            hints += ['read it with value="struct"'] if shape == "flat" and not is_clear else []
             again = MemoryBucket()
             table = _read(first.url, schema, value=shape, columns=columns)
             refusal = _refusal(again.url, table, schema)
