@@ -312,19 +312,19 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             filter: As in `scanner`.
 
         Raises:
-            OptionError: As of `scanner`.
+            OptionError: As of `scanner`, or a column is named twice.
             PulsarOffloadError: The rows cannot be read.
         """
-        import polars as pl
+        from connector.engines.polars_source import frame_of  # noqa: PLC0415 - as scan_polars
 
-        frame = pl.from_arrow(self.to_table(columns, filter))
-        if not isinstance(frame, pl.DataFrame):
-            message = f"Polars made a {type(frame).__name__} of a table"
-            raise TypeError(message)
-        return frame
+        return frame_of(self.to_table(columns, filter))
 
     def scan_polars(self) -> pl.LazyFrame:
-        """A lazy Polars frame: projection, predicate and row limit reach the reader."""
+        """A lazy Polars frame: projection, predicate and row limit reach the reader.
+
+        Raises:
+            OptionError: The dataset has two columns of one name.
+        """
         from connector.engines.polars_source import scan_polars  # noqa: PLC0415 - an optional engine
 
         return scan_polars(self)

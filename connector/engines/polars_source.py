@@ -45,7 +45,7 @@ class PolarsFilter:
     def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows for which the predicate is true, ascending."""
         # A column of numbers, because a predicate may look at no column, or be a mere literal.
-        frame = _frame(numbered(batch))
+        frame = frame_of(numbered(batch))
         return pa.array(frame.filter(self.predicate).get_column(ROW_NUMBER).to_arrow(), pa.int64())
 
     @property
@@ -99,7 +99,7 @@ def scan_polars(dataset: TopicDataset) -> pl.LazyFrame:
 
     The predicate's columns are decoded first, the others for the rows that it keeps.
     """
-    schema = _frame(dataset.schema.empty_table()).schema
+    schema = frame_of(dataset.schema.empty_table()).schema
 
     def read(
         with_columns: list[str] | None,
@@ -117,7 +117,7 @@ def scan_polars(dataset: TopicDataset) -> pl.LazyFrame:
         batches = scanner.to_batches()
         missing = n_rows
         for batch in batches:
-            frame = _frame(batch if missing is None else batch.slice(0, missing))
+            frame = frame_of(batch if missing is None else batch.slice(0, missing))
             yield frame if predicate is None else frame.filter(predicate)
             if missing is not None:
                 missing -= frame.height
@@ -127,6 +127,18 @@ def scan_polars(dataset: TopicDataset) -> pl.LazyFrame:
     return register_io_source(read, schema=schema)
 
 
-def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
-    # Only what has no columns, such as an array, becomes a series.
-    return cast("pl.DataFrame", pl.from_arrow(rows))
+def frame_of(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+    """Return rows as a frame.
+
+    Raises:
+        OptionError: Two columns have one name, which Polars does not allow.
+    """
+    names = rows.schema.names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        message = f"columns has {twice} twice: a Polars frame has one column of a name"
+        raise OptionError(message)
+    # Of a record batch without columns, Polars forgets how many rows it has.
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    # Only what is no table, such as an array, becomes a series.
+    return cast("pl.DataFrame", pl.from_arrow(table))

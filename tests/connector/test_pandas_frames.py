@@ -123,3 +123,14 @@ def test_no_columns() -> None:
 
     assert exact_frame(pa.Table.from_batches([nothing])).shape == (2, 0)
     assert isinstance(exact_frame(pa.table({})), pd.DataFrame)
+
+
+def test_two_columns_of_one_name() -> None:
+    """Both are in the frame, in their places and of their own types, as Arrow gives them."""
+    arrays = [pa.array([1, None]), pa.array(["x", "y"]), pa.array([1, 2])]
+
+    frame = exact_frame(pa.table(arrays, ["a", "b", "a"]))
+
+    assert list(frame.columns) == ["a", "b", "a"]
+    assert [str(each) for each in frame.dtypes] == ["int64[pyarrow]", "str", "int64"]
+    assert frame.iloc[1].tolist() == [pd.NA, "y", 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from arrow_io.columns import Assembly
+from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector import TopicDataset, open_topic
 from connector.engines.polars_source import PolarsFilter
@@ -95,6 +97,41 @@ def test_on_request_columns_are_those_of_the_dataset(build: Build) -> None:
 
     assert lazy.collect_schema().names() == ["__topic__", "__entry_id__"]
     assert lazy.collect()["__topic__"].unique().to_list() == [_TOPIC.name]
+
+
+def test_frames_with_functions_of_python(dataset: TopicDataset, frame: pl.DataFrame) -> None:
+    """A predicate may call Python, and a frame may be pickled; the extra has what that takes."""
+    is_late = _ENTRY.map_batches(lambda entries: entries > 10, return_dtype=pl.Boolean)
+
+    lazy = pickle.loads(pickle.dumps(dataset.scan_polars()))
+
+    assert_frame_equal(lazy.filter(is_late).collect(), frame.filter(_ENTRY > 10))
+
+
+@pytest.mark.parametrize("name", ["__key__", "__entry_id__"])
+def test_two_columns_of_one_name_are_refused(build: Build, name: str) -> None:
+    """Polars has no such frames; the error is ours and names the column."""
+    del build
+    dataset = open_golden(_TOPIC, columns=[name, "__ledger_id__", name])
+
+    for read in (dataset.to_polars, dataset.scan_polars):
+        with pytest.raises(OptionError, match=f"columns has {name} twice"):
+            read()
+
+
+def test_rows_without_a_column_are_rows(build: Build) -> None:
+    """A frame without columns has the height of the dataset, lazily too."""
+    del build
+    dataset = open_golden(_TOPIC, columns=[])
+    lazy = dataset.scan_polars()
+
+    assert dataset.to_polars().shape == lazy.collect().shape == (255, 0)
+    assert lazy.head(100).collect().shape == (100, 0)
+    assert lazy.select(pl.len()).collect().item() == 255
+    assert lazy.with_columns(pl.lit(1).alias("a")).collect().shape == (255, 1)
+    whole = open_golden(_TOPIC, columns=["__key__"]).scan_polars()
+    assert whole.drop("__key__").with_columns(pl.lit(1).alias("a")).collect().shape == (255, 1)
+    assert whole.select(pl.lit(1).alias("a")).collect().shape == (1, 1)
 
 
 def test_projection_reaches_the_reader(
