@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from arrow_io.errors import OptionError
+from arrow_io.option_values import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import pyarrow.compute as pc
 
 ROW_NUMBER = "__row__"
 
@@ -69,6 +69,12 @@ class ArrowFilter:
         Raises:
             OptionError: The expression cannot be applied to such columns.
         """
+        if not isinstance(expression, pc.Expression):
+            message = (
+                "a filter is an Arrow expression, such as pc.field('__key__') == 'k', not"
+                f" {kind_of(expression)}"
+            )
+            raise OptionError(message)
         try:
             # Arrow cannot pickle a column that is given by its position, which here would depend
             # on what is read.
@@ -77,15 +83,22 @@ class ArrowFilter:
             message = f"the filter {expression} must name columns, not count them: {error}"
             raise OptionError(message) from error
         try:
-            schema.empty_table().filter(expression)
+            # Some comparisons, as of times with and without a time zone, are refused row by row.
+            _row_of_nulls(schema).filter(expression)
         except (pa.ArrowException, ValueError, KeyError) as error:
-            message = f"the filter {expression} cannot be applied: {error}"
-            raise OptionError(message) from error
+            raise _inapplicable(expression, error) from error
         return cls(expression, tuple(each.name for each in _needed(expression, list(schema))))
 
     def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
-        """Numbers of the rows for which the expression is true, ascending."""
-        column = numbered(batch).filter(self.expression).column(ROW_NUMBER)
+        """Numbers of the rows for which the expression is true, ascending.
+
+        Raises:
+            OptionError: The expression fails for a value, such as a text that is no number.
+        """
+        try:
+            column = numbered(batch).filter(self.expression).column(ROW_NUMBER)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _inapplicable(self.expression, error) from error
         return column if isinstance(column, pa.Array) else column.combine_chunks()
 
     @property
@@ -165,6 +178,15 @@ def _scalars(value: pa.Scalar) -> Iterator[pa.Scalar]:
             yield from _scalars(each)
     else:
         yield value
+
+
+def _row_of_nulls(schema: pa.Schema) -> pa.Table:
+    columns = [pa.nulls(1, each.type) for each in schema]
+    return pa.Table.from_arrays(columns, names=schema.names)
+
+
+def _inapplicable(expression: pc.Expression, error: Exception) -> OptionError:
+    return OptionError(f"the filter {expression} cannot be applied: {error}")
 
 
 def _needed(

@@ -27,6 +27,7 @@ _SCHEMA: Final = pa.schema(
         ("key", pa.string()),
         ("properties", pa.map_(pa.string(), pa.string())),
         ("null", pa.bool_()),
+        ("time", pa.timestamp("us", tz="UTC")),
     ]
 )
 
@@ -74,9 +75,28 @@ def test_columns_of_a_wide_schema(places: tuple[int, ...], monkeypatch: pytest.M
     assert sum(widths) <= 6 * len(places) * len(schema)
 
 
+@pytest.mark.parametrize("value", ["ledger = 1", [("ledger", "=", 1)], True, None])
+def test_filters_are_expressions(value: object) -> None:
+    """Texts of SQL and lists of tuples, which others take, are refused by what is taken."""
+    with pytest.raises(OptionError, match="a filter is an Arrow expression, such as"):
+        ArrowFilter.of(value, _SCHEMA)
+
+
+def test_filters_that_fail_for_a_value_are_option_errors() -> None:
+    """Arrow looks at some values only when it filters; the error is ours then, too."""
+    number = pc.field("key").cast(pa.int64())
+    schema = pa.schema([("key", pa.string())])
+
+    found = ArrowFilter.of(number == 1, schema)
+
+    with pytest.raises(OptionError, match="cannot be applied: Failed to parse string: 'a'"):
+        found.kept(pa.record_batch({"key": ["1", "a"]}))
+
+
 @pytest.mark.parametrize(
     "expression",
     [
+        pc.field("time") > datetime(2026, 1, 1),  # noqa: DTZ001 - the column has a time zone
         pc.field("nothing") == 1,
         pc.field("key") == 1,
         pc.field("ledger"),
