@@ -134,8 +134,8 @@ def frame_of(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
         OptionError: Two columns have one name, which Polars does not allow.
     """
     names = rows.schema.names
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
         message = f"columns has {twice} twice: a Polars frame has one column of a name"
         raise OptionError(message)
     # Of a record batch without columns, Polars forgets how many rows it has.
