@@ -228,6 +228,13 @@ def _check_lossless(given: pa.DataType, wanted: pa.DataType, path: str) -> None:
     """
     if pa.types.is_dictionary(given):
         given = given.value_type
+    if pa.types.is_integer(given) and pa.types.is_timestamp(wanted):
+        # Arrow would take them for microseconds, though most schemas count milliseconds.
+        message = (
+            f"{path}: it is {given}, which has no unit of time: cast it first, such as to"
+            " timestamp('ms') of pyarrow"
+        )
+        raise OptionError(message)
     for is_given, is_wanted in _LOSSY:
         if is_given(given) and is_wanted(wanted):
             message = f"{path}: it is {given}, and may lose data as {wanted}"

@@ -319,6 +319,18 @@ _LOSSY: tuple[tuple[object, str | None, tuple[pa.Array, ...]], ...] = (
     ({"type": "int", "logicalType": "time-millis"}, "TIME", (_AT,)),
     (_LOGICAL["price"], None, (pa.array([1.239]), pa.array([1.239], pa.float32()))),
     ("boolean", "BOOLEAN", _NUMBERS),
+    *(
+        (
+            {"type": "long", "logicalType": logical},
+            primitive,
+            (pa.array([1_795_265_305_000]), pa.array([5], pa.uint8())),
+        )
+        for logical, primitive in (
+            ("timestamp-millis", "TIMESTAMP"),
+            ("timestamp-micros", "INSTANT"),
+            ("local-timestamp-millis", "LOCAL_DATE_TIME"),
+        )
+    ),
     ("int", "INT32", (pa.array([1.5]), pa.array([Decimal("1.5")]))),
 )
 """A field's type, the primitive schema type like it, and columns that Arrow casts with a loss."""
@@ -342,7 +354,7 @@ def test_types_that_lose_data_are_refused(
         cases += [(SchemaInfo(primitive), each) for each in (values, values.dictionary_encode())]
 
     for schema, given in cases:
-        with pytest.raises(OptionError, match=r"lose data|truncated|data loss"):
+        with pytest.raises(OptionError, match=r"lose data|truncated|data loss|no unit of time"):
             PayloadEncoder(schema).encode(given)
 
 
