@@ -283,7 +283,10 @@ class MessageRows:
         known = {*COLUMN_TYPES, *GIVEN_ANEW, *values}
         unknown = [name for name in names if name not in known]
         if unknown or not self._values.value.columns(names):
-            what = f"unknown columns: {_listed(unknown)}" if unknown else f"no {VALUE_COLUMN}"
+            what = f"no {VALUE_COLUMN}"
+            if unknown:
+                meant = _meant(unknown, (VALUE_COLUMN, *COLUMN_TYPES, *self._values.fields))
+                what = f"unknown columns: {_listed(unknown)}{meant}"
             message = f"{what}; beside {', '.join(COLUMN_TYPES)} there must be {VALUE_COLUMN}"
             raise OptionError(message + self._or_fields())
 
@@ -310,7 +313,11 @@ def _parts(source: object) -> Iterable[object]:
         batches: Iterable[object] = source.to_batches()
         return batches
     if hasattr(source, "__arrow_c_stream__"):
-        stream: Iterable[object] = pa.RecordBatchReader.from_stream(source)
+        try:
+            stream: Iterable[object] = pa.RecordBatchReader.from_stream(source)
+        except pa.ArrowInvalid:
+            message = f"messages are rows of named columns, which a {type(source).__name__} lacks"
+            raise OptionError(message) from None
         return stream
     if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping):
         return source
@@ -324,6 +331,18 @@ def _may_be_bytes(key: str | bytes) -> bool:
     if _BASE64.fullmatch(text) is None:
         return False
     return base64.b64encode(base64.b64decode(text)).decode() == text
+
+
+def _meant(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """Return a hint at the known columns whose names are like those of unknown ones."""
+    by_plain_name = {_plain_name(name): name for name in known}
+    near = (by_plain_name.get(_plain_name(name)) for name in islice(unknown, _LISTED))
+    meant = [name for name in near if name is not None]
+    return f" (did you mean {', '.join(meant)}?)" if meant else ""
+
+
+def _plain_name(name: str) -> str:
+    return name.lower().replace("_", "")
 
 
 def _listed(names: Iterable[str]) -> str:
