@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import OptionError, PulsarOffloadError
-from arrow_io.option_names import spelled
+from arrow_io.option_names import option_name, spelled
 from arrow_io.option_values import kind_of, path_or_url
 from arrow_io.storage.hidden import hidden_url
 from connector.catalog_tables import TABLES, segments_table
@@ -335,6 +335,9 @@ class _Binder:
         url, request = self._request(given)
         request = self._with_schema(request, given)
         opened = self._open(topic, url, request, given)
+        if not opened.schema.names:
+            message = f"{option_name('columns')} names no column, and a table of DuckDB has one"
+            raise OptionError(message)
         # Read once, so that no execution can have other columns than were bound.
         values = opened.scan.options.filterable.values
         bound = replace(request, schema_version=None)

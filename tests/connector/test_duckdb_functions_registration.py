@@ -231,6 +231,7 @@ def test_catalog_spares_the_listing() -> None:
         ("'json-orders', columns := '__key__'", "columns must be a list of names, not '__key__'"),
         ("'json-orders', columns := ['x']", "no column 'x'; there are: __entry_id__"),
         ("'json-orders', until := '9:9', \"end\" := '9:9'", 'until and "end" say the same'),
+        ("'json-orders', columns := []", "columns names no column, and a table of DuckDB has one"),
         ("'json-orders', batch_rows := 0", "batch_rows must be at least 1, not 0"),
         ("'json-orders', batch_rows := true", "batch_rows of read_pulsar cannot be a BOOLEAN"),
         (
