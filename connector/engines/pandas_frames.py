@@ -47,7 +47,8 @@ def exact_frame(table: pa.Table) -> pd.DataFrame:
     numpy = table.drop_columns(kept).to_pandas()
     columns = {name: (numpy if is_exact else arrow)[name] for name, is_exact in is_numpy.items()}
     frame = pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
-    return frame.set_axis(pd.Index(names, dtype=frame.columns.dtype), axis="columns")
+    frame.columns = pd.Index(names)
+    return frame
 
 
 def _is_exact_in_numpy(column: pa.ChunkedArray) -> bool:
