@@ -75,11 +75,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arrow_io.column_names import DEFAULT_COLUMNS, NAMINGS
 from arrow_io.errors import OptionError
 from arrow_io.messages import layout
 from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering
@@ -286,11 +287,6 @@ _PULSAR_SPARK_NAMES = {
     "__properties__": "__messageProperties",
     VALUE_COLUMN: "value",
 }
-
-Naming: TypeAlias = Literal["pulsar-sql", "pulsar-spark"]
-NAMINGS = get_args(Naming)
-DEFAULT_COLUMNS = "*"
-"""Stands among names of columns for the default ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,15 @@ import operator
 import os
 import sys
 from collections.abc import Mapping
-from typing import SupportsIndex, cast
+from typing import Final, SupportsIndex, cast
 
 from arrow_io.errors import OptionError
 from arrow_io.option_names import option_name
+
+BATCH_ROWS: Final = 65_536
+"""Most rows of a record batch, unless an option says otherwise."""
+BATCH_BYTES: Final = 4 << 20
+"""Bytes of entries, and of what is made of them, after which a record batch ends."""
 
 
 def check_whole_number(option: str, value: object, least: int, greatest: int) -> None:

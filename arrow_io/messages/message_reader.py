@@ -13,6 +13,7 @@ from arrow_io.messages.chunks import MAX_HELD_BYTES
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES, decompress
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_columns import MessageColumns, Place
+from arrow_io.option_values import BATCH_BYTES, BATCH_ROWS
 from arrow_io.read_report import Unit
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ class BatchLimits:
     """
 
     first_rows: int = 2048
-    max_rows: int = 65_536
+    max_rows: int = BATCH_ROWS
     first_bytes: int = 512 << 10
-    max_bytes: int = 4 << 20
+    max_bytes: int = BATCH_BYTES
 
     def within(self, size_bytes: int) -> BatchLimits:
         """The same, or less: for columns that take about so many bytes while they are made.

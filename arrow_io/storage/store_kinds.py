@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from fsspec.registry import known_implementations
-
 from arrow_io.errors import OptionError
 
 if TYPE_CHECKING:
@@ -33,13 +31,6 @@ OBJECT_STORE_SCHEMES: Final[Mapping[str, StoreKind]] = {
     "oss": StoreKind.OSS,
 }
 """By scheme of a URL, in lower case."""
-
-_CACHING: Final = frozenset(
-    protocol
-    for protocol, known in known_implementations.items()
-    if known["class"].startswith("fsspec.implementations.cached.")
-)
-"""Protocols of fsspec that keep copies of objects: `simplecache`, `filecache`, `blockcache`, …"""
 
 _ARCHIVES: Final = frozenset({"libarchive", "tar", "zip"})
 """Protocols of archives, whose files have paths in them."""
@@ -103,7 +94,7 @@ def check_url(url: str, shown: str) -> None:
 def _check_links(links: Sequence[str], shown: str) -> None:
     """Refuse what keeps copies, what lies elsewhere, and a path without its archive."""
     protocols = [link.partition("://")[0].lower() for link in links]
-    if not _CACHING.isdisjoint(protocols):
+    if any(map(_is_cache, protocols)):
         message = (
             f"{shown} leads through a cache, which gives old bytes of objects that were"
             " replaced: give the URL of the store itself"
@@ -119,6 +110,15 @@ def _check_links(links: Sequence[str], shown: str) -> None:
     if is_url and protocol.lower() in _ARCHIVES:
         message = f"{shown} names no archive: {protocol}://folder::path reads a folder in one"
         raise OptionError(message)
+
+
+def _is_cache(protocol: str) -> bool:
+    """Whether a protocol of fsspec keeps copies of objects: `simplecache`, `filecache`, …."""
+    # fsspec takes long to import, and a URL is checked when it is opened.
+    from fsspec.registry import known_implementations  # noqa: PLC0415
+
+    known = known_implementations.get(protocol)
+    return known is not None and known["class"].startswith("fsspec.implementations.cached.")
 
 
 def _has_user_part(bucket: str) -> bool:

@@ -1,4 +1,4 @@
-"""What all commands of `pulsar-offload` share: the program, its exit codes, and how errors show.
+"""What all commands of `pulsar-offload` share: their exit codes, and how errors show.
 
 A module of commands imports `command`, and registers its functions with it as it is imported.
 """
@@ -11,11 +11,9 @@ import sys
 import warnings
 from contextlib import contextmanager, nullcontext
 from enum import IntEnum
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 import typer
-from typer.core import TyperGroup
 
 from arrow_io.errors import (
     BrokerError,
@@ -38,16 +36,14 @@ from arrow_io.errors import (
     UnknownSchemaVersionError,
     UnusedStatisticsWarning,
 )
-from arrow_io.option_names import spelled
 from connector.cli import interrupts
 from connector.cli.options import with_options
 from connector.cli.output import say
+from connector.cli.program import app, spell_options
 from connector.plain_text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from arrow_io.option_names import Spelling
+    from collections.abc import Callable, Iterator
 
 _Parameters = ParamSpec("_Parameters")
 _NOTED = (IncompleteReadWarning, UndecodedValuesWarning, UnusedStatisticsWarning)
@@ -69,80 +65,6 @@ class ExitCode(IntEnum):
     CLOSED_PIPE = 141
 
 
-app = typer.Typer(
-    name="pulsar-offload",
-    help="Look into Apache Pulsar topics that were offloaded to a bucket, and query them.",
-    epilog="""
-\b
-Exit codes:
-  0  all is well
-  1  the query failed in DuckDB, or something unexpected happened
-  2  the command line, an option or the SQL is wrong, or a lake table does not fit
-  3  there is no such topic in the bucket
-  4  there is no such bucket, folder or object; or a request failed or was refused
-  5  data cannot be read: damaged, encrypted, or of an unknown format or schema
-  6  something was left out, and reported as a note; all the rest was printed
-  7  the audit or a check found something, but all messages can be read
-  8  another run wrote meanwhile, or a transaction is still open: run it again
-130  Ctrl-C interrupted it
-141  the reader of the output, such as head, closed it
-\b
-Results go to stdout, everything else to stderr. Tables on a terminal are cut to
-its width; elsewhere, and with --json, everything is printed whole.
-\b
-In JSON, bytes are text if they are UTF-8, else {"base64": "…"}; times and
-intervals are ISO 8601; decimals with a fraction, infinities and NaN are text.
-""",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-
-
-def _tell_version(is_asked: bool) -> None:  # noqa: FBT001 - typer calls it so
-    if is_asked:
-        typer.echo(f"pulsar-offload {version('pulsar-offload')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _program(
-    context: typer.Context,
-    *,
-    _: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Print the version, and end."
-        ),
-    ] = False,
-) -> None:
-    """Take what stands before the command."""
-    _tell_options(context)
-
-
-def _tell_options(context: typer.Context) -> None:
-    """Let errors call options as the command that was chosen spells them."""
-    if isinstance(context.command, TyperGroup) and context.invoked_subcommand is not None:
-        chosen = context.command.commands[context.invoked_subcommand]
-        names = {
-            str(each.name): max(each.opts, key=len)
-            for each in chosen.params
-            if each.param_type_name == "option"
-        }
-        context.with_resource(spelled(_in_shell(names)))
-
-
-def _in_shell(names: Mapping[str, str]) -> Spelling:
-    """How a command's options are spelled, by the names of its parameters: `--value raw`."""
-
-    def spell(name: str, value: object) -> str:
-        # One that may be repeated is singular here.
-        spelling = names.get(name) or names.get(name.removesuffix("s")) or name
-        return spelling if value is None else f"{spelling} {value}"
-
-    return spell
-
-
 def group(name: str, about: str) -> typer.Typer:
     """Make a group of commands that share the first word of their names.
 
@@ -151,7 +73,7 @@ def group(name: str, about: str) -> typer.Typer:
         about: What its help says.
     """
     made = typer.Typer(name=name, no_args_is_help=True, rich_markup_mode=None)
-    made.callback(help=about)(_tell_options)
+    made.callback(help=about)(spell_options)
     app.add_typer(made)
     return made
 

@@ -12,7 +12,6 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import OptionError
-from connector.catalog.opening import open_catalog
 from connector.options.kinds import BOUND, NAMES
 from connector.options.topic_request import OPTIONS, TopicRequest
 
@@ -45,11 +44,18 @@ class Catalogs:
         wanted = {"url": url, **request.of_catalog()}
         with self._lock:
             known = next((each for named, each in self._known if named == wanted), None)
-        catalog = open_catalog(**wanted) if known is None else known.refreshed()
+        catalog = _opened(wanted) if known is None else known.refreshed()
         with self._lock:
             others = [each for each in self._known if each[0] != wanted]
             self._known = [*others[1 - _MAX_CATALOGS :], (wanted, catalog)]
         return catalog
+
+
+def _opened(wanted: dict[str, Any]) -> Catalog:
+    # Imported when the first statement is bound: it takes longer than a registration.
+    from connector.catalog.opening import open_catalog  # noqa: PLC0415
+
+    return open_catalog(**wanted)
 
 
 class Variable(threading.local):

@@ -23,7 +23,6 @@ from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.option_names import option_name, spelled
 from arrow_io.option_values import kind_of, path_or_url
 from arrow_io.storage.hidden import hidden_url
-from connector.catalog_tables import TABLES, segments_table
 from connector.credential_scope import HOSTLESS, origins
 from connector.engines.duckdb_binding import (
     PLACE_OPTIONS,
@@ -33,7 +32,6 @@ from connector.engines.duckdb_binding import (
     is_texts,
     shown,
 )
-from connector.engines.duckdb_sources import BoundListing, BoundTopic, row_estimate
 from connector.options.kinds import FLAG
 from connector.options.topic_request import (
     OPTIONS,
@@ -42,9 +40,6 @@ from connector.options.topic_request import (
     check_place,
     check_with_catalog,
 )
-from connector.scan.plan_table import plan_table
-from connector.topic import open_topic, read_schema
-from connector.where import where_expression
 
 if TYPE_CHECKING:
     import os
@@ -56,6 +51,7 @@ if TYPE_CHECKING:
 
     from connector.catalog.catalog import Catalog
     from connector.dataset import TopicDataset
+    from connector.engines.duckdb_sources import BoundListing
 
 _FUNCTION = "pulsar_offload_bind_"
 _READ = "read_pulsar"
@@ -66,7 +62,8 @@ _UNTIL = "until"
 """The option `end` by a name that SQL takes without quotes."""
 _SEGMENTS = "pulsar_segments"
 _STATISTICS = "statistics"
-_LISTINGS = {f"pulsar_{name}": table for name, table in TABLES.items()}
+LISTINGS = ("pulsar_topics", "pulsar_ledgers", "pulsar_blocks", "pulsar_objects")
+"""The table functions of `connector.catalog_tables.TABLES`."""
 _CREDENTIALS = {"storage_options": ("url", "buckets"), "metadata_options": ("metadata",)}
 """Options that hold credentials, and those that name the places that they are for."""
 _READING = ("url", *(n for n, each in OPTIONS.items() if each.in_python_only is None), _UNTIL)
@@ -75,7 +72,7 @@ _MACROS = {
     _READ: _READING,
     _PLAN: (*_READING, _WHERE),
     _SEGMENTS: ("topic", _STATISTICS, *PLACE_OPTIONS),
-} | dict.fromkeys(_LISTINGS, ("topic", *PLACE_OPTIONS))
+} | dict.fromkeys(LISTINGS, ("topic", *PLACE_OPTIONS))
 """The named parameters of each table function; those that read have the topic before them."""
 
 
@@ -163,7 +160,7 @@ def register_duckdb(
     function = f"{_FUNCTION}{next(_NUMBERS)}"
     con.create_function(
         function,
-        _Binder(defaults, row_estimate(), on_bind),
+        _Binder(defaults, on_bind),
         ["VARCHAR"],
         "VARCHAR",
         side_effects=True,
@@ -266,16 +263,15 @@ class _Binder:
     """The scalar function: opens what a statement names, and says where to find it.
 
     Holds no connection: DuckDB holds this object, and a circle through DuckDB is never collected.
+    Its methods import what they need: a registration takes a fraction of the time of those imports.
     """
 
     def __init__(
         self,
         defaults: dict[str, object],
-        as_source: Callable[[BoundTopic], object],
         on_bind: Callable[[TopicDataset], None] | None,
     ) -> None:
         self._defaults = defaults
-        self._as_source = as_source
         self._on_bind = on_bind
         self._variable = Variable()
         self._catalogs = Catalogs()
@@ -308,7 +304,7 @@ class _Binder:
         if _UNTIL in given:
             given["end"] = given.pop(_UNTIL)
         topic = given.pop("topic", None)
-        is_listing = function in {_SEGMENTS, *_LISTINGS}
+        is_listing = function in {_SEGMENTS, *LISTINGS}
         is_all = is_listing and topic is None
         if not is_all and not isinstance(topic, str) and not is_texts(topic):
             message = f"the topic must be a name, a glob, or a list of these, not {topic!r}"
@@ -332,6 +328,8 @@ class _Binder:
         return f'"{quoted}"'
 
     def _topic(self, topic: str | list[str], given: dict[str, object]) -> object:
+        from connector.engines.duckdb_sources import BoundTopic, row_estimate  # noqa: PLC0415
+
         url, request = self._request(given)
         request = self._with_schema(request, given)
         opened = self._open(topic, url, request, given)
@@ -346,11 +344,15 @@ class _Binder:
         )
         if self._on_bind is not None:
             self._on_bind(opened)
-        return self._as_source(
+        return row_estimate()(
             BoundTopic(opened, lambda: self._open(topic, url, bound, given), self._variable.forget)
         )
 
     def _plan(self, topic: str | list[str], given: dict[str, object]) -> BoundListing:
+        from connector.engines.duckdb_sources import BoundListing  # noqa: PLC0415
+        from connector.scan.plan_table import plan_table  # noqa: PLC0415
+        from connector.where import where_expression  # noqa: PLC0415
+
         where = given.pop(_WHERE, None)
         if where is not None and not isinstance(where, str):
             message = f"{_WHERE} must be a text, not {kind_of(where)}"
@@ -372,13 +374,16 @@ class _Binder:
     def _listing(
         self, function: str, topic: str | list[str] | None, given: dict[str, object]
     ) -> BoundListing:
+        from connector.catalog_tables import TABLES, segments_table  # noqa: PLC0415
+        from connector.engines.duckdb_sources import BoundListing  # noqa: PLC0415
+
         url, request = self._request(given)
 
         def table() -> pa.Table:
             catalog = self._catalog(url, request, given)
             if function == _SEGMENTS:
                 return segments_table(catalog, _of_statistics(request, catalog), topic)
-            return _LISTINGS[function](catalog, topic)
+            return TABLES[function.removeprefix("pulsar_")](catalog, topic)
 
         return BoundListing(table, self._variable.forget)
 
@@ -388,6 +393,8 @@ class _Binder:
         is_foreign = "storage_options" not in given and not self._is_known(of_schema, given)
         if not is_foreign or "schema" not in given:
             return request
+        from connector.topic import read_schema  # noqa: PLC0415
+
         read = read_schema(request.schema, request.schema_version, None)
         return replace(request, schema=read, schema_version=None)
 
@@ -463,6 +470,8 @@ class _Binder:
     def _open(
         self, topic: str | list[str], url: str, request: TopicRequest, given: Mapping[str, object]
     ) -> TopicDataset:
+        from connector.topic import open_topic  # noqa: PLC0415
+
         options = request.beside_catalog() | {"catalog": self._catalog(url, request, given)}
         return open_topic(url, topic, **options)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args, runtime_checkable
 
-from arrow_io.columns import DEFAULT_COLUMNS
+from arrow_io.column_names import DEFAULT_COLUMNS
 from arrow_io.errors import OptionError
 from arrow_io.option_names import option_name
 from arrow_io.option_values import (
@@ -21,7 +21,6 @@ from arrow_io.option_values import (
     path_or_url,
 )
 from arrow_io.storage.trace import RequestTrace
-from connector.bounds import Bounds
 from connector.options.nested import json_object
 from connector.pulsar_time import duration
 
@@ -176,6 +175,9 @@ def _check_names(option: str, value: object) -> None:
 
 
 def _check_bound(option: str, value: object) -> None:
+    # Arrow takes long to import, and most requests have no bounds.
+    from connector.bounds import Bounds  # noqa: PLC0415
+
     bound = cast("Bound", value)
     Bounds.parse(*((bound, None) if option == "start" else (None, bound)))
 

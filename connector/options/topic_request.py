@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from arrow_io.columns import ALL_COLUMNS, Naming
+from arrow_io.column_names import COLUMN_NAMES, Naming
 from arrow_io.errors import OptionError
-from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.option_names import option_name
+from arrow_io.option_values import BATCH_BYTES, BATCH_ROWS
 from arrow_io.storage.store_kinds import store_kind
 from connector.options import kinds
 from connector.options.option import described, options_of
@@ -108,7 +108,7 @@ class TopicRequest:
         metadata=described(
             kinds.NAMES,
             "Columns to give: those that the schema has, * for the default ones, and any of"
-            f" {', '.join(each.name for each in ALL_COLUMNS)}.",
+            f" {', '.join(COLUMN_NAMES)}.",
         ),
     )
     schema: SchemaSource | TopicSchema | None = field(
@@ -173,11 +173,11 @@ class TopicRequest:
         ),
     )
     batch_rows: int = field(
-        default=BatchLimits().max_rows,
+        default=BATCH_ROWS,
         metadata=described(kinds.COUNT, "Most rows of a record batch.", unit="rows"),
     )
     batch_bytes: int = field(
-        default=BatchLimits().max_bytes,
+        default=BATCH_BYTES,
         metadata=described(
             kinds.COUNT,
             "Bytes of entries, and of what is made of them, after which a record batch is given.",

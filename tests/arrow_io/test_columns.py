@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 import pyarrow as pa
 import pytest
 
-from arrow_io.columns import ALL_COLUMNS, NAMINGS, Origin, every_column, projection
+from arrow_io.column_names import NAMINGS
+from arrow_io.columns import ALL_COLUMNS, Origin, every_column, projection
 from arrow_io.errors import CorruptEntryError, OptionError
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.messages import layout

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from arrow_io.columns import Naming
+    from arrow_io.column_names import Naming
     from connector import Catalog
     from tests.support.golden import GoldenTopic
     from tests.support.owned_bucket import Change

@@ -332,7 +332,8 @@ def test_program_ends_with_the_exit_code() -> None:
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_command_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the packages of the extra, the command names the extra instead of a traceback."""
-    for name in ("connector.cli.reading", "connector.cli.output"):
+    monkeypatch.setattr(sys, "argv", ["pulsar-offload", "plan", URL, "json-orders"])
+    for name in ("connector.cli.program", "connector.cli.reading", "connector.cli.output"):
         monkeypatch.delitem(sys.modules, name)
     for name in [each for each in sys.modules if each.partition(".")[0] == missing]:
         monkeypatch.setitem(sys.modules, name, None)
@@ -343,6 +344,8 @@ def test_command_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPa
 
 def test_command_hides_no_other_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """A package of the base install that is missing is not taken for one of the extra."""
+    monkeypatch.setattr(sys, "argv", ["pulsar-offload", "plan", URL, "json-orders"])
+    monkeypatch.delitem(sys.modules, "connector.cli.program")
     monkeypatch.delitem(sys.modules, "connector.cli.reading")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 

@@ -20,7 +20,7 @@ from connector import (
     open_topic,
     register_duckdb,
 )
-from connector.engines import duckdb_functions, duckdb_sources
+from connector.engines import duckdb_sources
 from connector.engines.duckdb_binding import Catalogs
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.golden import golden_topic
@@ -60,7 +60,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append(request.of_catalog())
         return open_catalog(url)
 
-    monkeypatch.setattr(duckdb_functions, "open_topic", spy)
+    monkeypatch.setattr("connector.topic.open_topic", spy)
     monkeypatch.setattr(Catalogs, "of", spy_on_catalogs)
     return calls
 

@@ -1,0 +1,155 @@
+"""The program `pulsar-offload`: its commands by name, each of which is imported when it is run.
+
+The list of the commands needs neither Arrow nor another library that takes long to import.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from arrow_io.option_names import spelled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from arrow_io.option_names import Spelling
+
+COMMANDS: Final = {
+    "topics": ("contents", "List topics, and what of them is offloaded."),
+    "ledgers": ("contents", "List the ledgers of a topic, and where they are."),
+    "blocks": ("contents", "List the data blocks of a topic's offloaded ledgers."),
+    "objects": ("contents", "List the objects of the bucket, or those of a topic."),
+    "save": ("contents", "Save what is known of the bucket to a file, for --metadata."),
+    "head": ("messages", "Print the first messages of a topic."),
+    "tail": ("messages", "Print the last messages of a topic."),
+    "get": ("messages", "Print the messages of an id, a key or a property."),
+    "plan": ("reading", "Tell what reading a topic will cost."),
+    "query": ("reading", "Run SQL over topics, and tell what it cost."),
+    "schema": ("schemas", "Show the schemas of a topic, or write them as files."),
+    "cost": ("forecast", "Tell what reading a topic, or a query, will cost in money."),
+    "policy": ("forecast", "Tell what offload and retention settings would do to a topic."),
+    "analyze": ("statistics", "Read topics once, and keep what spares reading them again."),
+    "audit": ("audit", "Find what the bucket should not have, and what it lacks."),
+    "clean": ("audit", "Delete what the audit says nothing needs."),
+    "report": ("audit", "Show a topic, or the whole bucket, on one page of HTML."),
+    "repair": ("repair", "Rebuild missing and damaged index objects from their data objects."),
+    "write": ("writing", "Write messages from files, as the offloaded ledgers of a topic."),
+    "attach": ("attaching", "Say whether a written topic can be given to a cluster."),
+    "copy": ("copying", "Copy what is new in topics to Delta, Iceberg or Parquet tables."),
+    "replay": ("replaying", "Send a topic of a bucket to a live topic, each message once."),
+}
+"""The module and the summary of each command, in the order of the help."""
+
+
+class _Unloaded(TyperCommand):
+    """A command whose module is not imported yet; in the list of commands it looks like any."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as typer has it
+        """The context of the command itself, which takes the place of this one."""
+        return loaded(self).make_context(*args, **kwargs)
+
+
+class _Commands(TyperGroup):
+    """All commands, whether or not their modules are imported."""
+
+    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - as typer has them
+        super().__init__(**attributes)
+        imported = self.commands
+        self.commands = {
+            name: imported.get(name) or _Unloaded(name, short_help=summary)
+            for name, (_, summary) in COMMANDS.items()
+        }
+
+
+app = typer.Typer(
+    name="pulsar-offload",
+    cls=_Commands,
+    help="Look into Apache Pulsar topics that were offloaded to a bucket, and query them.",
+    epilog="""
+\b
+Exit codes:
+  0  all is well
+  1  the query failed in DuckDB, or something unexpected happened
+  2  the command line, an option or the SQL is wrong, or a lake table does not fit
+  3  there is no such topic in the bucket
+  4  there is no such bucket, folder or object; or a request failed or was refused
+  5  data cannot be read: damaged, encrypted, or of an unknown format or schema
+  6  something was left out, and reported as a note; all the rest was printed
+  7  the audit or a check found something, but all messages can be read
+  8  another run wrote meanwhile, or a transaction is still open: run it again
+130  Ctrl-C interrupted it
+141  the reader of the output, such as head, closed it
+\b
+Results go to stdout, everything else to stderr. Tables on a terminal are cut to
+its width; elsewhere, and with --json, everything is printed whole.
+\b
+In JSON, bytes are text if they are UTF-8, else {"base64": "…"}; times and
+intervals are ISO 8601; decimals with a fraction, infinities and NaN are text.
+""",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def loaded(command: Any) -> Any:  # noqa: ANN401 - typer's own class is not public
+    """The command itself, for one whose module is perhaps not imported yet."""
+    if not isinstance(command, _Unloaded):
+        return command
+    module, _ = COMMANDS[str(command.name)]
+    import_module(f"{__package__}.{module}")
+    group: Any = get_command(app)
+    return group.commands[str(command.name)]
+
+
+def _print_version(is_asked: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if is_asked:
+        typer.echo(f"pulsar-offload {version('pulsar-offload')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    context: typer.Context,
+    *,
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version, and end.",
+        ),
+    ] = False,
+) -> None:
+    """Take what stands before the command."""
+    spell_options(context)
+
+
+def spell_options(context: typer.Context) -> None:
+    """Let errors call options as the command that was chosen spells them."""
+    if isinstance(context.command, TyperGroup) and context.invoked_subcommand is not None:
+        chosen = loaded(context.command.commands[context.invoked_subcommand])
+        names = {
+            str(each.name): max(each.opts, key=len)
+            for each in chosen.params
+            if each.param_type_name == "option"
+        }
+        context.with_resource(spelled(_in_shell(names)))
+
+
+def _in_shell(names: Mapping[str, str]) -> Spelling:
+    """How a command's options are spelled, by the names of its parameters: `--value raw`."""
+
+    def spell(name: str, value: object) -> str:
+        # One that may be repeated is singular here.
+        spelling = names.get(name) or names.get(name.removesuffix("s")) or name
+        return spelling if value is None else f"{spelling} {value}"
+
+    return spell
