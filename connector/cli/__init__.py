@@ -27,7 +27,7 @@ def load_app() -> Typer:
 
 
 def main() -> None:
-    """Run the command with the arguments of the process; Ctrl-C ends it with exit code 130."""
+    """Run the command with the arguments of the process; Ctrl-C and SIGTERM end it at once."""
     interrupts.end_at_interrupts()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -61,8 +61,9 @@ class ExitCode(IntEnum):
     INCOMPLETE = 6
     FOUND = 7
     TRY_AGAIN = 8
-    INTERRUPTED = interrupts.EXIT_CODE
+    INTERRUPTED = interrupts.INTERRUPTED
     CLOSED_PIPE = 141
+    TERMINATED = interrupts.TERMINATED
 
 
 def group(name: str, about: str) -> typer.Typer:

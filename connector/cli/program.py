@@ -85,6 +85,7 @@ Exit codes:
   8  another run wrote meanwhile, or a transaction is still open: run it again
 130  Ctrl-C interrupted it
 141  the reader of the output, such as head, closed it
+143  SIGTERM ended it
 \b
 Results go to stdout, everything else to stderr. Tables on a terminal are cut to
 its width; elsewhere, and with --json, everything is printed whole.

@@ -1,4 +1,4 @@
-"""Ctrl-C ends every command at once, with exit code 130, whatever it waits for."""
+"""Ctrl-C and SIGTERM end every command at once, whatever it waits for."""
 
 from __future__ import annotations
 
@@ -22,11 +22,18 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _WAIT_S = 60
-_INTERRUPTED = 130
+_INTERRUPTED, _TERMINATED = 130, 143
+_ENDS = [(signal.SIGINT, _INTERRUPTED), (signal.SIGTERM, _TERMINATED)]
+"""What ends a command, and with which exit code."""
 
 
-def _interrupted(endpoint_url: str, arrived: threading.Event, *arguments: str) -> int:
-    """Start a command, interrupt it when a request has arrived, and return its exit code."""
+def _interrupted(
+    endpoint_url: str,
+    arrived: threading.Event,
+    *arguments: str,
+    by: signal.Signals = signal.SIGINT,
+) -> int:
+    """Start a command, send it a signal when a request has arrived, and return its exit code."""
     options = {"key": "k", "secret": "s", "endpoint_url": endpoint_url}
     given = [f"--storage-option={name}={value}" for name, value in options.items()]
     with subprocess.Popen(
@@ -37,7 +44,7 @@ def _interrupted(endpoint_url: str, arrived: threading.Event, *arguments: str) -
     ) as process:
         try:
             assert arrived.wait(_WAIT_S)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(by)
             process.communicate(timeout=_WAIT_S / 3)
         finally:
             process.kill()
@@ -57,13 +64,16 @@ _QUERY = "SELECT * FROM read_pulsar('orders') ORDER BY ALL"
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_command_that_waits_for_a_listing_ends(tmp_path: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize(("by", "exit_code"), _ENDS)
+def test_command_that_waits_for_a_listing_ends(
+    tmp_path: Path, arguments: list[str], by: signal.Signals, exit_code: int
+) -> None:
     """No answer ever comes, and no thread that waits for one holds the process up."""
     arguments = [str(tmp_path / each) if each.endswith(".gz") else each for each in arguments]
     with stalling_server(never) as server:
-        code = _interrupted(server.endpoint_url, server.arrived, *arguments)
+        code = _interrupted(server.endpoint_url, server.arrived, *arguments, by=by)
 
-    assert code == _INTERRUPTED
+    assert code == exit_code
     assert list(tmp_path.iterdir()) == []
 
 
@@ -109,6 +119,10 @@ def test_command_that_waits_for_data_ends(arguments: list[str]) -> None:
     assert code == _INTERRUPTED
 
 
+_NOTE = (
+    "note: stopping: what is half written is deleted first; a second Ctrl-C or SIGTERM ends at once"
+    " and leaves it\n"
+)
 _START = "import signal, sys; from connector.cli import interrupts; interrupts.end_at_interrupts()"
 
 
@@ -135,8 +149,47 @@ def test_no_interrupt_is_lost(code: str) -> None:
     """Whoever hears of it first, and whoever catches what it raises."""
     ended = _run(f"{_START}\n{code}\nprint('lost')")
 
-    assert (ended.returncode, ended.stderr) == (_INTERRUPTED, "")
+    assert ended.returncode == _INTERRUPTED
+    assert ended.stderr == (_NOTE if "raise_signal" in code else "")
     assert "lost" not in ended.stdout
+
+
+_WRITING = """
+import signal, sys
+from pathlib import Path
+import pyarrow as pa
+from connector import cli
+from connector.cli import writing
+
+bucket, file, name = sys.argv[1:]
+
+def batches(_file):
+    for number in range(8):
+        yield pa.record_batch({"__value__": [b"%d" % number]})
+    assert any(each.is_file() for each in Path(bucket).rglob("*"))
+    signal.raise_signal(signal.Signals[name])
+    yield pa.record_batch({"__value__": [b"never written"]})
+
+writing._batches = batches
+limits = ["--ledger-entries=2", "--batch-messages=1"]
+sys.argv[1:] = ["write", bucket, "orders", file, *limits]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("by", "exit_code"), _ENDS)
+def test_write_deletes_what_it_has_written_and_says_so(
+    tmp_path: Path, by: signal.Signals, exit_code: int
+) -> None:
+    """Nothing is left of a write that is stopped, and the wait for that is explained."""
+    bucket, file = tmp_path / "bucket", tmp_path / "orders.parquet"
+    file.touch()
+
+    ended = _run(_WRITING, str(bucket), str(file), by.name)
+
+    assert (ended.returncode, ended.stdout) == (exit_code, "")
+    assert ended.stderr == _NOTE
+    assert not bucket.exists()
 
 
 def test_interrupt_while_modules_are_imported_ends() -> None:
@@ -149,6 +202,6 @@ def test_interrupt_while_modules_are_imported_ends() -> None:
     assert (ended.returncode, ended.stderr) == (_INTERRUPTED, "")
 
 
-def _run(code: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", code]
+def _run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WAIT_S)
