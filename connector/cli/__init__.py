@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import io
 import sys
 from typing import TYPE_CHECKING
 
 from arrow_io.extras import install_command
-from connector.cli import interrupts
+from connector.cli import interrupts, streams
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -28,14 +27,11 @@ def load_app() -> Typer:
 
 def main() -> None:
     """Run the command with the arguments of the process; Ctrl-C and SIGTERM end it at once."""
-    interrupts.end_at_interrupts()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # What a topic holds can be any text, whatever the terminal's encoding is.
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        load_app()(prog_name="pulsar-offload")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _NEEDED:
-            raise
-        sys.exit(f"error: this command needs more packages: {install_command('cli')}")
+    with streams.opened():
+        interrupts.end_at_interrupts()
+        try:
+            load_app()(prog_name="pulsar-offload")
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in _NEEDED:
+                raise
+            sys.exit(f"error: this command needs more packages: {install_command('cli')}")

@@ -6,7 +6,6 @@ A module of commands imports `command`, and registers its functions with it as i
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import warnings
 from contextlib import contextmanager, nullcontext
@@ -36,7 +35,7 @@ from arrow_io.errors import (
     UnknownSchemaVersionError,
     UnusedStatisticsWarning,
 )
-from connector.cli import interrupts
+from connector.cli import interrupts, streams
 from connector.cli.options import with_options
 from connector.cli.output import say
 from connector.cli.program import app, spell_options
@@ -53,7 +52,7 @@ _GOLDEN = "tests/data/golden/pulsar-4.0.7/objects"
 class ExitCode(IntEnum):
     """How the command ends; scripts rely on the numbers, and `--help` says what they mean."""
 
-    FAILED = 1
+    FAILED = streams.FAILED
     USAGE = 2
     TOPIC_NOT_FOUND = 3
     STORAGE = 4
@@ -62,7 +61,7 @@ class ExitCode(IntEnum):
     FOUND = 7
     TRY_AGAIN = 8
     INTERRUPTED = interrupts.INTERRUPTED
-    CLOSED_PIPE = 141
+    CLOSED_PIPE = streams.CLOSED_PIPE
     TERMINATED = interrupts.TERMINATED
 
 
@@ -119,10 +118,6 @@ def _errors_told() -> Iterator[None]:
                 warnings.simplefilter("always", category)
             yield
             sys.stdout.flush()
-    except BrokenPipeError:
-        # Who reads has seen enough, as `head` does. What is left in the buffer has no reader.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(ExitCode.CLOSED_PIPE) from None
     except KeyboardInterrupt:
         # Else Python would wait for requests that are under way in other threads.
         interrupts.exit_at_once()

@@ -14,6 +14,8 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from connector.cli.streams import OutputError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
@@ -84,7 +86,7 @@ def exit_at_once() -> None:
     """End the process as a signal does, without waiting for threads."""
     for stream in (sys.stdout, sys.stderr):
         # What reads it may have ended.
-        with suppress(OSError):
+        with suppress(OSError, OutputError):
             stream.flush()
     os._exit(_received.exit_code)
 

@@ -75,7 +75,8 @@ app = typer.Typer(
 \b
 Exit codes:
   0  all is well
-  1  the query failed in DuckDB, or something unexpected happened
+  1  the query failed in DuckDB, the output cannot be written, or something
+     unexpected happened
   2  the command line, an option or the SQL is wrong, or a lake table does not fit
   3  there is no such topic in the bucket
   4  there is no such bucket, folder or object; or a request failed or was refused

@@ -61,6 +61,9 @@ def sql_text(sql: str | None, file: Path | None) -> str:
     if sql is not None and sql != "-":
         return sql
     source = "standard input" if file is None else str(file)
+    if file is None and sys.stdin is None:
+        message = f"no SQL in {source}: it is closed"
+        raise OptionError(message)
     try:
         with sys.stdin.buffer if file is None else file.expanduser().open("rb") as stream:
             data = stream.read(_MAX_SQL_BYTES + 1)
