@@ -156,12 +156,12 @@ def get(
         print_records(table.schema, table.to_batches())
     tell_read(dataset.report, dataset.scan)
     missing = [
-        text
+        f"there is no message {text}{_other_reading(each)}"
         for text, each in zip(ids or (), wanted, strict=True)
         if not found.filter(_has_id(each, names)).num_rows
     ]
-    for text in missing:
-        say("note", f"there is no message {text}")
+    for each in missing:
+        say("note", each)
     if missing:
         raise typer.Exit(ExitCode.INCOMPLETE)
 
@@ -218,6 +218,15 @@ def _message_id(text: str) -> MessageId:
         message = f"{text!r} is not the id of a message, such as 12:3 or (12,3,5)"
         raise OptionError(message)
     return found
+
+
+def _other_reading(wanted: MessageId) -> str:
+    """What else may be meant by an id of which there is no message."""
+    if wanted.partition < 0 or wanted.batch_index >= 0:
+        return ""
+    number, member = wanted.partition, (wanted.ledger_id, wanted.entry_id, wanted.partition)
+    text = f"({','.join(map(str, member))})"
+    return f" in partition {number}; the message {number} of that entry's batch is {text}"
 
 
 def _property(text: str) -> tuple[str, str]:

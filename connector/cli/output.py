@@ -267,6 +267,14 @@ def print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, as_json:
     return print_json(batches) if as_json else print_table(schema, batches)
 
 
+def print_texts(column: str, batches: Iterable[pa.RecordBatch]) -> int:
+    """Print a column of texts as they are, lines and all; gives the number of rows."""
+    texts = [text for batch in batches for text in batch.column(column).to_pylist()]
+    for line in (line for text in texts for line in text.splitlines()):
+        sys.stdout.write(f"{printable(line)}\n")
+    return len(texts)
+
+
 def print_records(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     """Print each row as one line a column, and nothing cut; gives the number of rows."""
     rows = [[cell_text(value) for value in row] for batch in batches for row in _rows(batch)]

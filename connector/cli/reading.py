@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import asdict, replace
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import Annotated
+from typing import Annotated, Final
 
 import pyarrow as pa
 import typer
@@ -19,6 +19,7 @@ from connector.cli.output import (
     cost_text,
     print_rows,
     print_table,
+    print_texts,
     progress,
     say,
     watched,
@@ -36,6 +37,8 @@ PLAN_SCHEMA = pa.schema(
         ("ledger_id", "first_entry_id", "last_entry_id", "requests", "bytes"), pa.int64()
     )
 )
+_EXPLANATION: Final = ["explain_key", "explain_value"]
+"""The columns that EXPLAIN gives."""
 
 
 @command("multi-ledger --start 87:1")
@@ -113,5 +116,8 @@ def query(
     catalog = catalog_at(url, given, trace)
     with progress(trace):
         row_schema, batches = run_sql(text, catalog, url, replace(given, trace=trace))
-    rows = print_rows(row_schema, watched(batches, trace), as_json=as_json)
+    if row_schema.names == _EXPLANATION and not as_json:
+        rows = print_texts(_EXPLANATION[-1], watched(batches, trace))
+    else:
+        rows = print_rows(row_schema, watched(batches, trace), as_json=as_json)
     say("cost", cost_text(trace.counts, rows, time.monotonic() - started))

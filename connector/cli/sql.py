@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from arrow_io import errors
+from arrow_io.column_names import COLUMN_NAMES
 from arrow_io.errors import (
     OptionError,
     PulsarOffloadError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from duckdb import DuckDBPyConnection
+    from duckdb import Error as DuckDBError
 
     from connector.catalog.catalog import Catalog
     from connector.dataset import TopicDataset
@@ -36,8 +38,10 @@ _MAX_SQL_BYTES = 1 << 20
 _ELSEWHERE = ("storage_options", "range_bytes", "trace")
 """Options of a catalog that hold for other places that a statement names too."""
 _ERROR_NAME = re.compile(r"(\w+Error): (.+)")
-_UNQUOTED = re.compile(r"\w[\w.]*(?:-[\w.]+)+")
-"""What may be meant as a name, and is a subtraction to DuckDB."""
+_UNQUOTED = re.compile(r"\w+(?:[-./]\w+)+")
+"""What may be meant as the name of a topic, and is arithmetic or a schema's table to DuckDB."""
+_SHOW_TABLES = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE)
+_NO_COLUMN = re.compile(r'Referenced column "(?P<column>.+?)" not found')
 # In the second case DuckDB found a variable of this module under the name.
 _NO_TABLE = re.compile(
     r'Table with name (?P<table>.+?) does not exist|Python Object "(?P<variable>.+?)"'
@@ -146,22 +150,38 @@ def _connected(
         _create_views(duckdb, connection, sql, catalog)
         yield connection
     except duckdb.Error as error:
-        wrong = isinstance(error, duckdb.ProgrammingError | duckdb.DataError)
-        ours = _as_ours(str(error), catalog, OptionError if wrong else PulsarOffloadError)
-        _add_place(ours, str(error), sql, catalog)
-        raise ours from None
+        raise _of_statement(duckdb, error, sql, catalog) from None
 
 
-def _add_place(error: PulsarOffloadError, text: str, sql: str, catalog: Catalog) -> None:
-    """Add to an error where in the SQL DuckDB saw it, and which names there need quotes."""
+def _of_statement(
+    duckdb: ModuleType, error: DuckDBError, sql: str, catalog: Catalog
+) -> PulsarOffloadError:
+    """Our error for one that DuckDB raised for the SQL: where it is, and what may help."""
+    text = str(error)
+    wrong = isinstance(error, duckdb.ProgrammingError | duckdb.DataError)
+    ours = _as_ours(text, catalog, OptionError if wrong else PulsarOffloadError)
     _, _, place = text.partition("\n\n")
-    if not place.startswith("LINE "):
-        return
-    error.add_note(place.rstrip())
+    if place.startswith("LINE "):
+        ours.add_note(place.rstrip())
     topics = _named_topics(catalog)
-    names = [f'"{name}"' for name in _UNQUOTED.findall(sql) if _is_one_of(topics, name)]
-    if names:
-        error.add_note(f"in SQL, a name with a hyphen needs quotes: {', '.join(names)}")
+    names = {
+        # What has dots may be meant as tenant, namespace and name.
+        name if _is_one_of(topics, name) else name.replace(".", "/")
+        for name in _UNQUOTED.findall(sql)
+    }
+    quoted = [f'"{name}"' for name in sorted(names) if _is_one_of(topics, name)]
+    quoted = [each for each in quoted if each not in sql]
+    if quoted:
+        sign = "slashes" if any("/" in each for each in quoted) else "a hyphen"
+        ours.add_note(f"in SQL, a name with {sign} needs quotes: {', '.join(quoted)}")
+    missing = _NO_COLUMN.search(text)
+    if missing and missing["column"] in COLUMN_NAMES:
+        name = missing["column"]
+        ours.add_note(
+            f"{name} is a column on request: give --columns '*,{name}', or"
+            f" read_pulsar('…', columns := ['*', '{name}'])"
+        )
+    return ours
 
 
 def _named_topics(catalog: Catalog) -> set[TopicName]:
@@ -213,11 +233,35 @@ def _create_views(
     for words in named.values():
         if len(words) == 1:
             [word] = words
-            name, text = word.replace('"', '""'), word.replace("'", "''")
-            with warnings.catch_warnings():
-                # The warning comes when a view is read.
-                warnings.simplefilter("ignore", UndecodedValuesWarning)
-                connection.execute(f"CREATE VIEW pulsar.\"{name}\" AS FROM read_pulsar('{text}')")
+            text = word.replace("'", "''")
+            _create_view(duckdb, connection, word, f"FROM read_pulsar('{text}')", catalog)
+    if any(_SHOW_TABLES.fullmatch(each.query) for each in connection.extract_statements(sql)):
+        # The SQL names none of the others, so their rows are never asked for.
+        for name in sorted({_table_name(topic.base) for topic in catalog.topics()}):
+            if name.lower() not in named:
+                _create_view(duckdb, connection, name, "SELECT NULL", catalog)
+
+
+def _create_view(
+    duckdb: ModuleType, connection: DuckDBPyConnection, name: str, rows: str, catalog: Catalog
+) -> None:
+    quoted = name.replace('"', '""')
+    with warnings.catch_warnings():
+        # The warning comes when a view is read.
+        warnings.simplefilter("ignore", UndecodedValuesWarning)
+        try:
+            connection.execute(f'CREATE VIEW IF NOT EXISTS pulsar."{quoted}" AS {rows}')
+        except duckdb.Error as error:
+            # The user wrote no such statement, so its place helps nobody.
+            raise _as_ours(str(error), catalog, PulsarOffloadError) from None
+
+
+def _table_name(topic: TopicName) -> str:
+    """The shortest name by which SQL finds a topic."""
+    for name in (topic.local_name, f"{topic.full_namespace}/{topic.local_name}"):
+        if _is_one_of({topic}, name):
+            return name
+    return str(topic)
 
 
 def _words(duckdb: ModuleType, sql: str) -> Iterator[str]:
@@ -250,17 +294,18 @@ def _as_ours(
             return kind(message)
     missing = _NO_TABLE.search(text)
     if missing:
-        return _no_table(missing["table"] or missing["variable"], catalog, text)
+        return _no_table(missing["table"] or missing["variable"], catalog)
     return otherwise(_first_paragraph(text))
 
 
-def _no_table(name: str, catalog: Catalog, text: str) -> PulsarOffloadError:
+def _no_table(name: str, catalog: Catalog) -> PulsarOffloadError:
     try:
         select_topics(name, catalog.topics())
     except TopicNotFoundError as error:
         return error
-    except OptionError:
-        return OptionError(_first_paragraph(text))
+    except OptionError as error:
+        # DuckDB would propose a table of its own.
+        return error
     message = f"SQL takes {name} for a name that differs in case only: use read_pulsar('…')"
     return OptionError(message)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from typer.testing import CliRunner
 
+from connector.topic_name import TopicName
 from tests.support.buckets import memory_bucket, offload
 from tests.support.command_line import APP, URL, USAGE, cells, lines_of, run
 from tests.support.entries import Message, encode_entry
@@ -179,3 +180,71 @@ def test_intervals_are_iso_8601(sql: str, text: str) -> None:
 
     assert lines_of("query", URL, query) == [{"i": text, "several": [text]}]
     assert text in run("query", URL, query).stdout
+
+
+def test_topics_are_the_tables_that_are_shown() -> None:
+    """SHOW TABLES lists each topic by the name that SQL takes, and opens none of them."""
+    shown = lines_of("query", URL, "SHOW TABLES", "--schema", "/not/there")
+    listed = [row["topic"] for row in lines_of("topics", URL)]
+
+    assert sorted(str(TopicName.parse(row["name"])) for row in shown) == sorted(listed)
+
+
+def test_a_table_of_the_sql_is_shown_beside_the_topics() -> None:
+    """What the SQL makes is listed too."""
+    shown = lines_of("query", URL, "CREATE TABLE mine AS SELECT 1 AS n; show tables;")
+
+    assert {"mine", "multi-ledger"} <= {row["name"] for row in shown}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'FROM "sales.eu/orders"',
+        "FROM sales.eu/orders",
+        "FROM sales.eu.orders",
+        "FROM sales/eu/orders",
+        "SELECT * FROM read_pulsar('sales/eu/orders'), sales.eu.orders",
+    ],
+)
+def test_name_with_a_namespace_is_spelled_in_the_error(sql: str) -> None:
+    """Whatever SQL makes of a name with dots or slashes, the error has the name that works."""
+    entries = [encode_entry([Message(payload=b"value")], batched=False)]
+    objects = offload([(1, entries)], managed_ledger="sales/eu/persistent/orders")
+    with memory_bucket(objects) as bucket:
+        error = CliRunner().invoke(APP, ["query", bucket.url, sql]).stderr
+        rows = lines_of("query", bucket.url, 'SELECT count(*) AS n FROM "sales/eu/orders"')
+
+    assert error.endswith('in SQL, a name with slashes needs quotes: "sales/eu/orders"\n')
+    assert rows == [{"n": 1}]
+
+
+def test_column_on_request_is_explained() -> None:
+    """A column that topics have only if it is named, is no column to DuckDB."""
+    error = run("query", URL, 'SELECT __topic__ FROM "json-orders"', ends=USAGE).stderr
+
+    hint = "give --columns '*,__topic__', or read_pulsar('…', columns := ['*', '__topic__'])"
+    assert error.endswith(f"__topic__ is a column on request: {hint}\n")
+    sql = 'SELECT DISTINCT __topic__ FROM "json-orders"'
+    [row] = lines_of("query", URL, sql, "--columns", "*,__topic__")
+    assert row == {"__topic__": "persistent://public/default/json-orders"}
+
+
+def test_error_of_a_topic_shows_no_sql_that_nobody_wrote() -> None:
+    """The statements that make topics tables are ours."""
+    error = run("query", URL, 'FROM "json-orders"', "--schema", "/not/there", ends=USAGE).stderr
+
+    assert error.startswith("error: topic json-orders: schema '/not/there': there is no such file")
+    assert "CREATE VIEW" not in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("sql", ["EXPLAIN SELECT 1 AS n", "EXPLAIN ANALYZE SELECT 1 AS n"])
+def test_explanation_is_plain_text(sql: str) -> None:
+    """A plan has lines, which a cell of a table would escape."""
+    shown = run("query", URL, sql).stdout
+
+    assert "\\n" not in shown
+    assert len(shown.splitlines()) > 5
+    [row] = lines_of("query", URL, sql)
+    assert row["explain_value"].splitlines()[-1] in shown
