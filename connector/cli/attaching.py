@@ -13,8 +13,8 @@ from arrow_io.option_values import path_or_url
 from connector.catalog.metadata.admin_client import AdminApi
 from connector.catalog_tables import table_of
 from connector.cli.app import ExitCode, command
-from connector.cli.options import AsJson, Place, Topic, Url, key_values
-from connector.cli.output import print_json, print_table
+from connector.cli.options import Place, Printing, Topic, Url, key_values
+from connector.cli.output import print_rows, print_table
 from connector.cli.place import catalog_at
 from connector.upkeep.attachment import check_attachment
 
@@ -38,7 +38,7 @@ def attach(
         ),
     ] = None,
     place: Place,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Say whether a written topic can be given to a cluster.
 
@@ -59,8 +59,8 @@ def attach(
         {"what": f"step {number}", "verdict": "to do", "text": text}
         for number, text in enumerate(found.steps, 1)
     ]
-    if as_json:
-        print_json(table_of([*checks, *steps], _SCHEMA).to_batches())
+    if form != "table":
+        print_rows(_SCHEMA, table_of([*checks, *steps], _SCHEMA).to_batches(), form)
     else:
         print_table(_SCHEMA, table_of(checks, _SCHEMA).to_batches())
         for step in steps:

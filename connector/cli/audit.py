@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +18,8 @@ from connector.bucket_report.render import render_report
 from connector.catalog.snapshot import is_snapshot
 from connector.catalog_tables import counted_topics
 from connector.cli.app import ExitCode, command
-from connector.cli.options import AsJson, Place, Url  # noqa: TC001 - typer reads annotations
-from connector.cli.output import print_json, print_table, progress, say
+from connector.cli.options import AsJson, Place, Printing, Url, Verbose  # noqa: TC001 - typer reads annotations
+from connector.cli.output import print_rows, print_table, progress, say
 from connector.cli.place import catalog_at, check_no_snapshot, tell_place
 from connector.plain_text import size_text
 from connector.pulsar_time import duration, time_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import UnfinishedUpload
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedger
+    from connector.cli.forms import Form
     from connector.options.topic_request import TopicRequest
     from connector.statistics.store import Statistics
     from connector.upkeep.audit import Audit
@@ -85,7 +87,8 @@ def audit_(
             help="Where --verify keeps what spares reading again, as analyze does.",
         ),
     ] = None,
-    as_json: AsJson = False,
+    verbose: Verbose = False,
+    form: Printing,
 ) -> None:
     """Find what the bucket should not have, and what it lacks.
 
@@ -104,9 +107,9 @@ def audit_(
         known = None
         if statistics is not None:
             known = open_statistics(statistics, catalog.location.storage_options)
-        findings += _verified(catalog, kept, known)
-    _print_findings(findings, as_json=as_json)
-    if not as_json:
+        findings += _verified(catalog, kept, known, tells_each=verbose or sys.stderr.isatty())
+    _print_findings(findings, form)
+    if form == "table":
         typer.echo(_summary(catalog, findings))
     if any(each.is_loss for each in findings):
         raise typer.Exit(ExitCode.UNREADABLE)
@@ -126,7 +129,7 @@ def clean_(
     yes: Annotated[
         bool, typer.Option("--yes", help="Delete; without it, nothing is deleted.")
     ] = False,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Delete what the audit says nothing needs.
 
@@ -153,12 +156,12 @@ def clean_(
         for each in clean(catalog.location, plan):
             deleted.append(each.finding)
             say("deleted", ", ".join(each.finding.objects))
-    _print_findings(deleted, as_json=as_json)
+    _print_findings(deleted, form)
     for each in kept:
         say("kept", f"{', '.join(each.finding.objects)}: {each.refusal}")
     size = size_text(sum(each.stored_bytes for each in deleted))
     what = f"{counted(sum(len(each.objects) for each in deleted), 'object')}, {size}"
-    if not as_json:
+    if form == "table":
         typer.echo(f"{what} deleted" if yes else f"{what} would be deleted by --yes")
 
 
@@ -262,9 +265,13 @@ def _is_unsure(ledger: TopicLedger) -> bool:
 
 
 def _verified(
-    catalog: Catalog, journal: VerificationJournal | None, statistics: Statistics | None
+    catalog: Catalog,
+    journal: VerificationJournal | None,
+    statistics: Statistics | None,
+    *,
+    tells_each: bool,
 ) -> Iterable[Finding]:
-    """What reading everything finds, with a line on stderr for each ledger that is done."""
+    """What reading everything finds, with a line on stderr for each ledger or for all."""
     topics = catalog.every_ledger()
     count = sum(len(each.ledgers) for each in topics)
     results: list[VerifiedLedger] = []
@@ -272,7 +279,8 @@ def _verified(
     def tell(result: VerifiedLedger) -> None:
         state = counted(len(result.problems), "problem") if result.problems else "sound"
         entries = counted(result.entries, "entry")
-        say("verified", f"{len(results) + 1} of {count}: {result.object}, {entries}, {state}")
+        if tells_each:
+            say("verified", f"{len(results) + 1} of {count}: {result.object}, {entries}, {state}")
 
     for result in verify(topics, journal=journal, statistics=statistics, progress=tell):
         results.append(result)
@@ -286,16 +294,20 @@ def _verified(
                 stored_bytes=result.stored_bytes,
                 is_loss=True,
             )
+    if not tells_each:
+        entries = counted(sum(each.entries for each in results), "entry")
+        problems = counted(sum(len(each.problems) for each in results), "problem")
+        say("verified", f"{counted(len(results), 'ledger')}, {entries}, {problems}")
     unchecked = sum(each.unchecked_entries for each in results)
     if unchecked:
         have = agreeing(unchecked, "has", "have")
         say("note", f"{counted(unchecked, 'entry')} {have} no checksum to compare")
 
 
-def _print_findings(findings: list[Finding], *, as_json: bool) -> None:
+def _print_findings(findings: list[Finding], form: Form) -> None:
     table = findings_table(findings)
-    if as_json:
-        print_json(table.to_batches())
+    if form != "table":
+        print_rows(table.schema, table.to_batches(), form)
         return
     table = table.select(_SHOWN)
     objects = pa.array([", ".join(names) for names in table["objects"].to_pylist()], pa.string())

@@ -17,14 +17,15 @@ from connector.catalog_tables import (
     topics_table,
 )
 from connector.cli.app import ExitCode, command
-from connector.cli.options import AsJson, Bucket, Listing, Place, Topic, Url  # noqa: TC001 - typer reads annotations
-from connector.cli.output import print_json, print_table, say
+from connector.cli.options import AsJson, Bucket, Listing, Place, Printing, Topic, Url  # noqa: TC001 - typer reads annotations
+from connector.cli.output import print_rows, print_table, say
 from connector.cli.place import catalog_at, tell_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from connector.catalog.catalog import Catalog
+    from connector.cli.forms import Form
 
 _Pattern = Annotated[str | None, typer.Argument(help="Name or glob; all topics if none.")]
 
@@ -35,7 +36,7 @@ def topics(
     pattern: _Pattern = None,
     *,
     given: Listing,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """List topics, and what of them is offloaded.
 
@@ -49,7 +50,7 @@ def topics(
     if catalog.bucket.unfinished and catalog.source is None:
         offloads = counted(len(catalog.bucket.unfinished), "offload")
         say("note", f"{offloads} never completed: no index object")
-    _print_listing(table, catalog, given.on_corruption, as_json=as_json)
+    _print_listing(table, catalog, given.on_corruption, form)
     unlisted = sum(each or 0 for each in table["unlisted_ledgers"].to_pylist())
     if unlisted:
         say(
@@ -66,7 +67,7 @@ def ledgers(
     topic: Topic,
     *,
     given: Listing,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """List the ledgers of a topic, and where they are.
 
@@ -74,7 +75,7 @@ def ledgers(
     topic has no more. Bytes are those of the data object, entry_bytes those of the entries alone.
     """
     catalog = catalog_at(url, given)
-    _print_listing(ledgers_table(catalog, topic), catalog, given.on_corruption, as_json=as_json)
+    _print_listing(ledgers_table(catalog, topic), catalog, given.on_corruption, form)
 
 
 @command("multi-ledger")
@@ -83,11 +84,11 @@ def blocks(
     topic: Topic,
     *,
     place: Place,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """List the data blocks of a topic's offloaded ledgers."""
     catalog = catalog_at(url, place)
-    _print(blocks_table(catalog, topic), as_json=as_json)
+    _print(blocks_table(catalog, topic), form)
 
 
 @command("multi-ledger")
@@ -96,14 +97,14 @@ def objects(
     topic: _Pattern = None,
     *,
     bucket: Bucket,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """List the objects of the bucket, or those of a topic.
 
     Objects that belong to no ledger are listed too, unless a topic is named.
     """
     catalog = catalog_at(url, bucket)
-    _print(objects_table(catalog, topic), as_json=as_json)
+    _print(objects_table(catalog, topic), form)
 
 
 @command("catalog.json.gz --metadata tests/data/golden/pulsar-4.0.7", writes=True)
@@ -136,15 +137,16 @@ def save(
     typer.echo(f"{counted_topics(topics)}, {counted(ledgers, 'ledger')} saved to {file}")
 
 
-def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, *, as_json: bool) -> None:
+def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, form: Form) -> None:
     """Print rows that may have problems, and exit with a code that tells of them."""
     # With metadata, a ledger that names no topic is not one of those that it lists.
     nowhere = [] if catalog.source else [str(error) for error in catalog.unattributed()]
-    if as_json:
+    if form != "table":
         lost = [{"problems": [problem]} for problem in nowhere]
-        print_json([*table.to_batches(), *table.from_pylist(lost, table.schema).to_batches()])
+        batches = [*table.to_batches(), *table.from_pylist(lost, table.schema).to_batches()]
+        print_rows(table.schema, batches, form)
     else:
-        _print(table, as_json=False)
+        _print(table, form)
     rows = table.select([name for name in ("warnings", "problems") if name in table.column_names])
     told = rows.to_pylist()
     for warning in (each for row in told for each in row.get("warnings") or ()):
@@ -156,10 +158,10 @@ def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, *, as_
         raise typer.Exit(ExitCode.UNREADABLE if on_corruption == "raise" else ExitCode.INCOMPLETE)
 
 
-def _print(table: pa.Table, *, as_json: bool) -> None:
+def _print(table: pa.Table, form: Form) -> None:
     """Print a table; for people, columns that have nothing in them are left out."""
-    if as_json:
-        print_json(table.to_batches())
+    if form != "table":
+        print_rows(table.schema, table.to_batches(), form)
         return
     shown = [
         field.name

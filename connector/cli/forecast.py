@@ -17,8 +17,8 @@ from arrow_io.storage.trace import RequestCounts, RequestTrace
 from arrow_io.wording import counted
 from connector.catalog.snapshot import is_snapshot
 from connector.cli.app import command
-from connector.cli.options import AsJson, Place, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
-from connector.cli.output import print_json, print_table, progress, say
+from connector.cli.options import Place, Printing, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
+from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
 from connector.cli.sql import bound_topics
 from connector.plain_text import printable, size_text
@@ -39,6 +39,7 @@ from connector.where import where_expression
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from connector.cli.forms import Form
     from connector.topic_name import TopicName
     from connector.upkeep.cost import PriceTable, ReadCost
     from connector.upkeep.policy import LedgerFate
@@ -104,7 +105,7 @@ def cost(
     where: Where = None,
     prices: _Prices = None,
     given: Reading,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Tell what reading a topic, or a query, will cost in money.
 
@@ -142,7 +143,7 @@ def cost(
     opening = catalog.opening(topics)
     is_saved = given.metadata is not None and is_snapshot(given.metadata)
     whole = read_cost(*scans, openings=[] if is_saved else [opening], prices=table)
-    _print_cost(whole, stored_bytes_of(topics, opening.copies), as_json=as_json)
+    _print_cost(whole, stored_bytes_of(topics, opening.copies), form)
     if table is EXAMPLE_PRICES:
         say("note", f"the prices are an example of {table.as_of}; --prices takes your own")
 
@@ -160,7 +161,7 @@ def policy(
     conf: _Conf = None,
     at: _At = None,
     consumed_to: _ConsumedTo = None,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Tell what offload and retention settings would do to a topic.
 
@@ -186,15 +187,14 @@ def policy(
         rows = apply_policy(each, wanted, at_ms=at_ms, consumed_to=position)
         fates += [(name, fate) for fate in rows]
     batches = pa.Table.from_pylist([_fate_row(*each) for each in fates], _FATE_SCHEMA).to_batches()
-    if as_json:
-        print_json(batches)
+    print_rows(_FATE_SCHEMA, batches, form)
+    if form != "table":
         return
-    print_table(_FATE_SCHEMA, batches)
     for line in _totals([fate for _, fate in fates]):
         typer.echo(line)
 
 
-def _print_cost(cost: ReadCost, kept_bytes: int, *, as_json: bool) -> None:
+def _print_cost(cost: ReadCost, kept_bytes: int, form: Form) -> None:
     prices = cost.prices
     monthly = prices.stored_per_month(kept_bytes)
     opening = cost.opening
@@ -207,7 +207,7 @@ def _print_cost(cost: ReadCost, kept_bytes: int, *, as_json: bool) -> None:
         "data": cost.reading,
         "total": cost.counts,
     }
-    if as_json:
+    if form in {"json", "jsonl"}:
         whole: dict[str, object] = {"currency": prices.currency, "as_of": str(prices.as_of)}
         whole |= {"tasks": cost.tasks}
         whole |= {name.replace(" ", "_"): _part(each, prices) for name, each in parts.items()}
@@ -228,7 +228,9 @@ def _print_cost(cost: ReadCost, kept_bytes: int, *, as_json: bool) -> None:
         for name, each in parts.items()
         if each.requests
     ]
-    print_table(schema, pa.Table.from_pylist(rows, schema).to_batches())
+    print_rows(schema, pa.Table.from_pylist(rows, schema).to_batches(), form)
+    if form != "table":
+        return
     typer.echo(f"data in {counted(cost.tasks, 'task')}")
     typer.echo(f"stored: {size_text(kept_bytes)}, {_rounded(monthly)} a month")
 

@@ -16,8 +16,8 @@ from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector.catalog.opening import open_catalog
 from connector.cli.app import ExitCode, command
-from connector.cli.options import AsJson, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
-from connector.cli.output import print_json, print_records, print_rows, progress, say
+from connector.cli.options import Printing, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
+from connector.cli.output import print_records, print_rows, progress, say
 from connector.cli.place import tell_read, tell_snapshot
 from connector.following import new_in_bucket, new_of_brokers
 from connector.message_ids import MessageId
@@ -43,7 +43,7 @@ def head(
     *,
     rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Most rows.")] = 10,
     given: Reading,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Print the first messages of a topic.
 
@@ -51,7 +51,7 @@ def head(
     """
     with _opened(url, topic, given) as dataset:
         table = dataset.head(rows)
-    print_rows(table.schema, table.to_batches(), as_json=as_json)
+    print_rows(table.schema, table.to_batches(), form)
     tell_read(dataset.report, dataset.scan)
 
 
@@ -68,7 +68,7 @@ def tail(
         str, typer.Option(metavar="TIME", help="How often to look for what comes, with --follow.")
     ] = "5s",
     given: Reading,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Print the last messages of a topic.
 
@@ -80,6 +80,9 @@ def tail(
     if follow and (given.end is not None or given.view != "all"):
         message = "--follow has no end, and prints all that comes: leave --end and --view out"
         raise OptionError(message)
+    if follow and form not in {"table", "jsonl"}:
+        message = f"--follow prints rows as they come, as a table or by --json, not as {form}"
+        raise OptionError(message)
     catalog = open_catalog(url, **given.of_catalog()) if follow else None
     with _opened(url, topic, given, catalog) as dataset:
         shown, published = dataset.schema.names, _names(dataset)["__publish_time__"]
@@ -87,7 +90,7 @@ def tail(
     if len(dataset.scan.topics) > 1:
         found = found.sort_by(published)
     table = found.slice(max(0, found.num_rows - rows)).select(shown)
-    print_rows(table.schema, table.to_batches(), as_json=as_json)
+    print_rows(table.schema, table.to_batches(), form)
     tell_read(dataset.report, dataset.scan)
     if catalog is not None:
         with _following(catalog, topic, dataset, given) as new_rows:
@@ -96,7 +99,7 @@ def tail(
                 report = TopicReport()
                 batches = [each.select(shown) for each in new_rows(report)]
                 if batches:
-                    print_rows(batches[0].schema, batches, as_json=as_json)
+                    print_rows(batches[0].schema, batches, form)
                     sys.stdout.flush()
                 tell_read(report, dataset.scan)
 
@@ -122,7 +125,7 @@ def get(
         ),
     ] = None,
     given: Reading,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Print the messages of an id, a key or a property.
 
@@ -150,10 +153,10 @@ def get(
             [*dict.fromkeys([*shown, *positions])], filter=reduce(or_, conditions)
         )
     table = found.select(shown)
-    if as_json:
-        print_json(table.to_batches())
-    else:
+    if form == "table":
         print_records(table.schema, table.to_batches())
+    else:
+        print_rows(table.schema, table.to_batches(), form)
     tell_read(dataset.report, dataset.scan)
     missing = [
         f"there is no message {text}{_other_reading(each)}"

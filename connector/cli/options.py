@@ -11,6 +11,7 @@ import typer
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.redaction import redacted_urls
+from connector.cli.forms import Form
 from connector.options.kinds import FLAG, URLS_BY_NAME
 from connector.options.nested import put_text
 from connector.options.topic_request import NOT_OF_REPLAYS, OPTIONS, TopicRequest
@@ -119,6 +120,47 @@ Where: TypeAlias = Annotated[
     ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+Verbose: TypeAlias = Annotated[
+    bool,
+    typer.Option("--verbose", help="Print a line for each ledger even if there is no terminal."),
+]
+
+
+class FormGroup:
+    """Stands for --format and --json among the parameters of a command."""
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """The parameters that take its place."""
+        form = Annotated[
+            Form | None,
+            typer.Option(
+                "--format",
+                help="How rows are printed: table (the default), csv, json (one array), jsonl (one"
+                " object a line), or markdown.",
+            ),
+        ]
+        as_json = Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        return [
+            inspect.Parameter("form", keyword, default=None, annotation=form),
+            inspect.Parameter("as_json", keyword, default=False, annotation=as_json),
+        ]
+
+    def request(self, texts: dict[str, Any]) -> Form:
+        """The form; what the shell gave for it is taken out of the texts.
+
+        Raises:
+            OptionError: Two forms are given.
+        """
+        form, as_json = texts.pop("form"), texts.pop("as_json")
+        if as_json and form not in (None, "jsonl"):
+            message = f"--json is --format jsonl: leave it out, or --format {form}"
+            raise OptionError(message)
+        return "jsonl" if as_json else form or "table"
+
+
+Printing: TypeAlias = Annotated[Form, FormGroup()]
+"""How the rows of a command are printed."""
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -132,7 +174,7 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
         each.name: group
         for each in signature.parameters.values()
         for group in getattr(each.annotation, "__metadata__", ())
-        if isinstance(group, OptionGroup)
+        if isinstance(group, OptionGroup | FormGroup)
     }
     parameters: list[inspect.Parameter] = []
     for each in signature.parameters.values():

@@ -25,12 +25,14 @@ from rich.live import Live
 from rich.text import Text
 
 from arrow_io.wording import counted
+from connector.cli.forms import csv_line, markdown_head, markdown_line
 from connector.plain_text import printable, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from arrow_io.storage.trace import RequestCounts, RequestTrace
+    from connector.cli.forms import Form
 
 _NARROWEST_COLUMN = 20
 """Characters to which columns are cut at most, if a table is wider than the terminal."""
@@ -131,13 +133,60 @@ def print_json(batches: Iterable[pa.RecordBatch]) -> int:
     """
     rows = 0
     for batch in batches:
-        names = _distinct(batch.schema.names)
-        lines = [
-            json.dumps({name: json_value(value) for name, value in zip(names, row, strict=True)})
-            for row in _rows(batch)
-        ]
+        lines = _json_lines(batch)
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         rows += len(lines)
+    return rows
+
+
+def _json_lines(batch: pa.RecordBatch) -> list[str]:
+    names = _distinct(batch.schema.names)
+    return [
+        json.dumps({name: json_value(value) for name, value in zip(names, row, strict=True)})
+        for row in _rows(batch)
+    ]
+
+
+def _print_json_array(batches: Iterable[pa.RecordBatch]) -> int:
+    rows = 0
+    for line in (line for batch in batches for line in _json_lines(batch)):
+        sys.stdout.write(f"{',' if rows else '['}\n{line}")
+        rows += 1
+    sys.stdout.write("\n]\n" if rows else "[]\n")
+    return rows
+
+
+def _print_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    # Programs get texts as they are, a terminal nothing that steers it.
+    shown = printable if sys.stdout.isatty() else str
+    sys.stdout.write(csv_line(map(shown, _distinct(schema.names))))
+    rows = 0
+    for row in (row for batch in batches for row in _rows(batch)):
+        texts = map(_csv_text, row)
+        sys.stdout.write(csv_line(each if each is None else shown(each) for each in texts))
+        rows += 1
+    return rows
+
+
+def _csv_text(value: object) -> str | None:
+    """What stands for a value in CSV: as in JSON, but hexadecimal if bytes are not text."""
+    if isinstance(value, bytes):
+        with suppress(UnicodeDecodeError):
+            return value.decode()
+        return f"0x{value.hex()}"
+    plain = json_value(value)
+    if plain is None or isinstance(plain, str):
+        return plain
+    return json.dumps(plain, ensure_ascii=False)
+
+
+def _print_markdown(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    numeric = [_is_number(each) for each in schema.types]
+    sys.stdout.write(markdown_head(list(map(printable, schema.names)), numeric))
+    rows = 0
+    for row in (row for batch in batches for row in _rows(batch)):
+        sys.stdout.write(markdown_line(map(cell_text, row)))
+        rows += 1
     return rows
 
 
@@ -262,9 +311,19 @@ class _Table:
         return space + cell if right else cell + space
 
 
-def print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, as_json: bool) -> int:
-    """Print all rows for programs or for people; gives the number of rows."""
-    return print_json(batches) if as_json else print_table(schema, batches)
+def print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: Form) -> int:
+    """Print all rows in a form; gives the number of rows."""
+    match form:
+        case "table":
+            return print_table(schema, batches)
+        case "csv":
+            return _print_csv(schema, batches)
+        case "json":
+            return _print_json_array(batches)
+        case "jsonl":
+            return print_json(batches)
+        case "markdown":
+            return _print_markdown(schema, batches)
 
 
 def print_texts(column: str, batches: Iterable[pa.RecordBatch]) -> int:

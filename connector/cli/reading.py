@@ -14,11 +14,10 @@ import typer
 from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import counted
 from connector.cli.app import command
-from connector.cli.options import AsJson, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
+from connector.cli.options import Printing, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
 from connector.cli.output import (
     cost_text,
     print_rows,
-    print_table,
     print_texts,
     progress,
     say,
@@ -48,7 +47,7 @@ def plan(
     *,
     where: Where = None,
     given: Reading,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Tell what reading a topic will cost.
 
@@ -71,13 +70,15 @@ def plan(
     rows = [asdict(each) for each in cost.ranges]
     requests, size_bytes = cost.reading.requests, cost.reading.received_bytes
     sent = trace.counts
-    if as_json:
+    if form in {"json", "jsonl"}:
         whole = {"tasks": cost.tasks, "requests": requests, "bytes": size_bytes, "ranges": rows}
         whole |= {"requests_sent": sent.requests, "bytes_received": sent.received_bytes}
         whole |= {"skipped_segments": skipped.segments, "skipped_bytes": skipped.bytes}
         typer.echo(json.dumps(whole))
         return
-    print_table(PLAN_SCHEMA, pa.Table.from_pylist(rows, PLAN_SCHEMA).to_batches())
+    print_rows(PLAN_SCHEMA, pa.Table.from_pylist(rows, PLAN_SCHEMA).to_batches(), form)
+    if form != "table":
+        return
     for what, number, size in (
         (f"to read, in {counted(cost.tasks, 'task')}", requests, size_bytes),
         ("already read", sent.requests, sent.received_bytes),
@@ -102,7 +103,7 @@ def query(
         Path | None, typer.Option("-f", "--file", metavar="FILE", help="File with the SQL.")
     ] = None,
     given: Reading,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Run SQL over topics, and tell what it cost.
 
@@ -116,8 +117,8 @@ def query(
     catalog = catalog_at(url, given, trace)
     with progress(trace):
         row_schema, batches = run_sql(text, catalog, url, replace(given, trace=trace))
-    if row_schema.names == _EXPLANATION and not as_json:
+    if row_schema.names == _EXPLANATION and form == "table":
         rows = print_texts(_EXPLANATION[-1], watched(batches, trace))
     else:
-        rows = print_rows(row_schema, watched(batches, trace), as_json=as_json)
+        rows = print_rows(row_schema, watched(batches, trace), form)
     say("cost", cost_text(trace.counts, rows, time.monotonic() - started))

@@ -10,7 +10,7 @@ import typer
 from arrow_io.wording import counted
 from connector.catalog_tables import table_of
 from connector.cli.app import ExitCode, command
-from connector.cli.options import AsJson, Place, Url  # noqa: TC001 - typer reads annotations
+from connector.cli.options import Place, Printing, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at, check_no_snapshot, tell_place
 from connector.upkeep.repair import plan_repair, repair
@@ -57,7 +57,7 @@ def repair_(
     yes: Annotated[
         bool, typer.Option("--yes", help="Write; without it, nothing is written.")
     ] = False,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Rebuild missing and damaged index objects from their data objects.
 
@@ -75,15 +75,15 @@ def repair_(
     tell_place(catalog)
     repaired = [each for each in found if each.index is not None]
     table = table_of([row for each in repaired for row in _rows(each)], _SCHEMA)
-    if table.num_rows:
-        print_rows(table.schema, table.to_batches(), as_json=as_json)
+    if table.num_rows or form != "table":
+        print_rows(table.schema, table.to_batches(), form)
     for each in found:
         if each.refusal is not None:
             say("kept", f"{each.attempt.name.index_name}: {each.refusal}")
         if each.missing:
             lost = f"{counted(each.missing, 'entry')} for which its offloader left no room"
             say("missing", f"{each.attempt.name.data_name}: {lost}")
-    if not as_json:
+    if form == "table":
         what = counted(len(repaired), "index object")
         typer.echo(f"{what} written" if yes else f"{what} would be written by --yes")
     if any(each.error is not None or each.missing for each in found):

@@ -12,7 +12,7 @@ from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import counted
 from connector.cli.app import command
-from connector.cli.options import AsJson, Replaying, Topic, Url, key_values
+from connector.cli.options import Printing, Replaying, Topic, Url, key_values
 from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
 from connector.options.kinds import read_names
@@ -23,6 +23,7 @@ from connector.replay.replay import plan_replay, replay_topic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from connector.cli.forms import Form
     from connector.replay.partition_replay import ReplaySummary
     from connector.replay.replay import ReplayPlan
 
@@ -88,7 +89,7 @@ def replay(
         typer.Option("--dry-run", help="Say what a first replay would read; asks no broker."),
     ] = False,
     given: Replaying,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Send a topic of a bucket to a live topic, each message once.
 
@@ -102,7 +103,7 @@ def replay(
     if dry_run:
         with progress(trace):
             plans = plan_replay(url, topic, **options)
-        _print_plans(plans, as_json=as_json)
+        _print_plans(plans, form)
         return
     if to is None:
         message = "--to is missing: the URL of the brokers of the target"
@@ -130,7 +131,7 @@ def replay(
     finally:
         # What was sent is told, even if another partition failed.
         if summaries:
-            _print_summaries(summaries, as_json=as_json)
+            _print_summaries(summaries, form)
     messages = sum(each.messages for each in summaries)
     size = size_text(sum(each.value_bytes for each in summaries))
     say(
@@ -154,7 +155,7 @@ class _HowFar:
         return f"replaying … {counted(self._messages, 'message')} of this partition"
 
 
-def _print_summaries(summaries: Sequence[ReplaySummary], *, as_json: bool) -> None:
+def _print_summaries(summaries: Sequence[ReplaySummary], form: Form) -> None:
     for notice in dict.fromkeys(notice for each in summaries for notice in each.notices):
         say("note", notice)
     rows = [
@@ -169,13 +170,13 @@ def _print_summaries(summaries: Sequence[ReplaySummary], *, as_json: bool) -> No
         for each in summaries
     ]
     table = pa.Table.from_pylist(rows, _SENT_SCHEMA)
-    print_rows(table.schema, table.to_batches(), as_json=as_json)
+    print_rows(table.schema, table.to_batches(), form)
 
 
-def _print_plans(plans: Sequence[ReplayPlan], *, as_json: bool) -> None:
+def _print_plans(plans: Sequence[ReplayPlan], form: Form) -> None:
     for notice in dict.fromkeys(notice for each in plans for notice in each.notices):
         say("note", notice)
     rows = [(each.topic, each.ledgers, each.data_bytes, each.behind_bytes) for each in plans]
     columns = [list(column) for column in zip(*rows, strict=True)]
     table = pa.Table.from_arrays(columns, schema=_PLANNED_SCHEMA)
-    print_rows(table.schema, table.to_batches(), as_json=as_json)
+    print_rows(table.schema, table.to_batches(), form)

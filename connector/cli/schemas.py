@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Final
@@ -16,7 +17,7 @@ from arrow_io.wording import counted
 from connector.catalog.schemas.answers import registered_versions
 from connector.catalog.schemas.files import schema_files
 from connector.cli.app import command, group
-from connector.cli.options import AsJson, Place, Topic, Url  # noqa: TC001 - typer reads annotations
+from connector.cli.options import AsJson, Place, Printing, Topic, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows
 from connector.cli.place import catalog_at
 
@@ -44,7 +45,7 @@ def show(
     topic: Topic,
     *,
     place: Place,
-    as_json: AsJson = False,
+    form: Printing,
 ) -> None:
     """Show every version of a topic's schema.
 
@@ -52,7 +53,7 @@ def show(
     """
     rows = [_row(*each) for each in registered_versions(_schema_of(url, topic, place))]
     table = pa.Table.from_pylist(rows, _SCHEMA)
-    print_rows(table.schema, table.to_batches(), as_json=as_json)
+    print_rows(table.schema, table.to_batches(), form)
 
 
 @command(f"{_EXAMPLE} --to schemas", within=schema)
@@ -64,6 +65,7 @@ def export(
         Path, typer.Option(metavar="FOLDER", help="Made if need be; files are replaced.")
     ],
     place: Place,
+    as_json: AsJson = False,
 ) -> None:
     """Write every version of a topic's schema as files for other tools.
 
@@ -79,6 +81,9 @@ def export(
     except OSError as error:
         message = f"no files can be written to {to}: {error.strerror}"
         raise OptionError(message) from None
+    if as_json:
+        typer.echo(json.dumps({"folder": str(to), "files": sorted(files)}))
+        return
     typer.echo(f"{counted(len(files), 'file')} written to {to}")
 
 

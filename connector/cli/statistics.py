@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from arrow_io.wording import agreeing, counted
 from connector.cli.app import ExitCode, command
-from connector.cli.options import Place, Url  # noqa: TC001 - typer reads annotations
+from connector.cli.options import AsJson, Place, Url, Verbose  # noqa: TC001 - typer reads annotations
 from connector.cli.output import say
 from connector.cli.place import catalog_at, tell_place
 from connector.plain_text import size_text
@@ -28,6 +30,8 @@ def analyze(
         str, typer.Option(metavar="FOLDER", help="Folder or URL to keep them in.")
     ],
     place: Place,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> None:
     """Read topics once, and keep what spares reading them again.
 
@@ -39,19 +43,25 @@ def analyze(
     """
     catalog = catalog_at(url, place)
     tell_place(catalog)
+    tells_each = verbose or sys.stderr.isatty()
     lost = 0
 
     def tell(each: Analyzed) -> None:
         nonlocal lost
         lost += bool(each.losses)
-        say("analyzed", f"{each.topic}, ledger {each.ledger_id}: {size_text(each.bytes)}")
+        if tells_each:
+            say("analyzed", f"{each.topic}, ledger {each.ledger_id}: {size_text(each.bytes)}")
         for loss in each.losses:
             say("lost", loss)
 
     done = catalog.analyze(statistics, topics or "*", progress=tell)
-    size = size_text(sum(each.bytes for each in done))
-    segments = counted(sum(each.segments for each in done), "segment")
-    typer.echo(f"analyzed {counted(len(done), 'ledger')}, {size}: {segments}")
+    size_bytes, segments = sum(each.bytes for each in done), sum(each.segments for each in done)
+    if as_json:
+        counts = {"ledgers": len(done), "bytes": size_bytes, "segments": segments}
+        typer.echo(json.dumps(counts | {"unreadable_ledgers": lost}))
+    else:
+        what = f"{counted(len(done), 'ledger')}, {size_text(size_bytes)}"
+        typer.echo(f"analyzed {what}: {counted(segments, 'segment')}")
     if lost:
         what = agreeing(lost, "has entries", "have entries")
         say("note", f"{counted(lost, 'ledger')} {what} that cannot be read")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -14,8 +15,8 @@ from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import counted
 from connector.cli.app import command
-from connector.cli.options import AsJson, Url, Writing  # noqa: TC001 - typer reads annotations
-from connector.cli.output import print_json, print_table, progress, say
+from connector.cli.options import Printing, Url, Verbose, Writing  # noqa: TC001 - typer reads annotations
+from connector.cli.output import print_rows, progress, say
 from connector.plain_text import size_text
 from connector.writing.message_rows import FileRows
 from connector.writing.topic_writer import write_messages
@@ -55,7 +56,8 @@ def write(
     files: _Files,
     *,
     given: Writing,
-    as_json: AsJson = False,
+    verbose: Verbose = False,
+    form: Printing,
 ) -> None:
     """Write messages from files, as the offloaded ledgers of a topic.
 
@@ -75,17 +77,17 @@ def write(
         )
     for warning in written.warnings:
         say("note", warning)
-    table = _ledgers(written)
-    if as_json:
-        print_json(table.to_batches())
-    else:
-        print_table(table.schema, table.to_batches())
+    ledgers = table = _ledgers(written)
+    if form == "table" and not verbose and not sys.stdout.isatty():
+        table = _partitions(table)
+    print_rows(table.schema, table.to_batches(), form)
     if not written.is_earlier:
+        files_text, ledgers_text = counted(len(files), "file"), counted(ledgers.num_rows, "ledger")
+        size = size_text(sum(ledgers["bytes"].to_pylist()))
         say(
             "wrote",
-            f"{counted(written.message_count, 'message')} of {counted(len(files), 'file')} in"
-            f" {counted(table.num_rows, 'ledger')}, {size_text(sum(table['bytes'].to_pylist()))} of"
-            f" entries, {time.monotonic() - started:.2f} s",
+            f"{counted(written.message_count, 'message')} of {files_text} in {ledgers_text}, {size}"
+            f" of entries, {time.monotonic() - started:.2f} s",
         )
 
 
@@ -150,6 +152,15 @@ def _check_names(files: Iterable[Path]) -> None:
         if not file.is_file():
             message = f"there is no file {file}"
             raise OptionError(message)
+
+
+def _partitions(ledgers: pa.Table) -> pa.Table:
+    """A row for each topic or partition instead of one for each ledger."""
+    return (
+        ledgers.group_by("topic", use_threads=False)
+        .aggregate([([], "count_all"), ("entries", "sum"), ("bytes", "sum")])
+        .rename_columns(["topic", "ledgers", "entries", "bytes"])
+    )
 
 
 def _ledgers(written: WrittenTopic) -> pa.Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import re
 import shlex
@@ -426,3 +428,42 @@ def test_importing_the_library_loads_no_command() -> None:
     )
 
     assert result.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each not in {*TELLING, "copy"}])
+@pytest.mark.parametrize("form", ["csv", "json", "jsonl", "markdown"])
+def test_rows_are_printed_in_every_form(
+    command: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever prints rows takes --format, and prints nothing else on stdout."""
+    monkeypatch.chdir(ROOT)
+    *_, example = run(*command.split(), "--help").stdout.rstrip().splitlines()
+    _, *arguments = shlex.split(example)
+    shown = run(*arguments, "--format", form).stdout
+
+    if form == "json":
+        assert json.loads(shown)
+    elif form == "jsonl":
+        assert shown == run(*arguments, "--json").stdout
+    elif form == "csv":
+        rows = list(csv.reader(shown.splitlines()))
+        assert len({len(row) for row in rows}) == 1
+        assert len(rows) > 1
+    else:
+        assert all(line.startswith("| ") and line.endswith(" |") for line in shown.splitlines())
+
+
+def test_two_forms_are_refused() -> None:
+    """--json is one of them."""
+    error = run("topics", URL, "--json", "--format", "csv", ends=USAGE).stderr
+
+    assert error == "error: --json is --format jsonl: leave it out, or --format csv\n"
+    assert run("topics", URL, "--json", "--format", "jsonl").stdout
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "markdown"])
+def test_rows_that_are_followed_are_printed_as_they_come(form: str) -> None:
+    """A form with a head or an end is for rows that have an end."""
+    error = run("tail", URL, "json-orders", "--follow", "--format", form, ends=USAGE).stderr
+
+    assert f"not as {form}" in error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -183,7 +184,7 @@ def test_verification_goes_on_where_it_was(bucket: OwnedBucket, tmp_path: Path) 
     damaged = CHUNKED.ledgers[0].data_object
     data = damaged.read_bytes()
     bucket.write(damaged.name, flipped(data, len(data) - 1, 1))
-    options = ("--verify", "--journal", str(journal))
+    options = ("--verify", "--journal", str(journal), "--verbose")
 
     first = run("audit", *arguments(bucket), *options, "--json", ends=UNREADABLE)
     bucket.write(damaged.name, data)
@@ -199,6 +200,18 @@ def test_verification_goes_on_where_it_was(bucket: OwnedBucket, tmp_path: Path) 
     entries = CHUNKED.ledgers[0].entry_count
     assert second.stderr.endswith(f": {damaged.name}, {entries} entries, sound\n")
     assert second.stderr.count("verified: ") == 1
+
+
+def test_verification_is_summed_up_for_logs(bucket: OwnedBucket) -> None:
+    """Without a terminal, one line says what was read and found."""
+    data = CHUNKED.ledgers[0].data_object.read_bytes()
+    bucket.write(CHUNKED.ledgers[0].data_object.name, flipped(data, len(data) - 1, 1))
+
+    told = run("audit", *arguments(bucket), "--verify", ends=UNREADABLE).stderr
+
+    lines = [line for line in told.splitlines() if line.startswith("verified: ")]
+    assert len(lines) == 1
+    assert re.fullmatch(rf"verified: {LEDGERS} ledgers, \d+ entries, 1 problem", lines[0])
 
 
 def test_verification_keeps_statistics(bucket: OwnedBucket, tmp_path: Path) -> None:

@@ -9,15 +9,17 @@ from contextlib import redirect_stdout
 from threading import Timer
 from typing import TYPE_CHECKING, Final
 
+import duckdb
 import pyarrow as pa
 import pytest
 from rich.cells import cell_len
 
 from arrow_io.storage.trace import RequestKind, RequestTrace
-from connector.cli.output import print_json, print_table, progress, watched
+from connector.cli.output import print_json, print_rows, print_table, progress, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 VALUE: Final = (
     '{"orderId":1,"customer":{"id":35,"name":"数据 ledger am","email":"c35@example.org"}}'
@@ -221,3 +223,71 @@ def test_durations_are_iso_8601(unit: str, text: str) -> None:
         print_json([pa.record_batch({"d": column})])
 
     assert [json.loads(line)["d"] for line in shown.getvalue().splitlines()] == [text, None]
+
+
+FORMS: Final = pa.table(
+    {
+        "n": pa.array([1, None, 3]),
+        "text": ['a,"b"', "", "two\nlines | \\"],
+        "data": [b"text", b"\xff", None],
+        "list": [[1, None], [], None],
+        "flag": [True, False, None],
+    }
+)
+
+
+def test_csv_can_be_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Null and an empty text differ, and texts keep their commas, quotes and lines."""
+    rows = print_rows(FORMS.schema, FORMS.to_batches(max_chunksize=2), "csv")
+
+    printed_csv = capsys.readouterr().out
+    assert rows == 3
+    assert printed_csv == (
+        "n,text,data,list,flag\n"
+        '1,"a,""b""",text,"[1, null]",true\n'
+        ',"",0xff,[],false\n'
+        '3,"two\nlines | \\",,,\n'
+    )
+    file = tmp_path / "rows.csv"
+    file.write_text(printed_csv)
+    sql = "SELECT n, text, list FROM read_csv(?, header := true, allow_quoted_nulls := false)"
+    assert duckdb.execute(sql, [str(file)]).fetchall() == [
+        (1, 'a,"b"', "[1, null]"),
+        (None, "", "[]"),
+        (3, "two\nlines | \\", None),
+    ]
+
+
+def test_csv_does_not_steer_a_terminal(terminal: Callable[[int], Terminal]) -> None:
+    """Control characters are escaped on a terminal."""
+    stream = terminal(80)
+
+    print_rows(pa.schema({"a": pa.string()}), [pa.record_batch({"a": ["\x1b[2J"]})], "csv")
+
+    assert stream.getvalue() == "a\n\\x1b[2J\n"
+
+
+def test_markdown_has_a_line_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bars, backslashes and line ends are escaped; numbers are aligned to the right."""
+    print_rows(FORMS.schema, FORMS.to_batches(), "markdown")
+
+    assert capsys.readouterr().out == (
+        "| n | text | data | list | flag |\n"
+        "| ---: | --- | --- | --- | --- |\n"
+        '| 1 | a,"b" | text | [1, null] | true |\n'
+        "| NULL |  | 0xff | [] | false |\n"
+        "| 3 | two\\\\nlines \\| \\\\ | NULL | NULL | NULL |\n"
+    )
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_json_is_an_array_of_what_jsonl_has(rows: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """However many rows there are."""
+    batches = FORMS.slice(0, rows).to_batches(max_chunksize=2)
+
+    print_rows(FORMS.schema, batches, "json")
+    array = json.loads(capsys.readouterr().out)
+    print_rows(FORMS.schema, batches, "jsonl")
+
+    assert array == [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(array) == rows

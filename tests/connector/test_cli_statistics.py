@@ -51,9 +51,20 @@ def known(statistics: str) -> list[Row]:
     return [row for path in files for row in pq.read_table(path).to_pylist()]
 
 
+def test_analysis_is_summed_up_for_logs_and_programs(statistics: str) -> None:
+    """Without a terminal there is no line for each ledger; --json gives the same counts."""
+    result = run("analyze", URL, "multi-l*", ORDERS.name, "--statistics", statistics)
+
+    assert "analyzed: " not in result.stderr
+    assert result.stdout == "analyzed 7 ledgers, 85.6 kB: 7 segments\n"
+    assert lines_of("analyze", URL, "multi-l*", "--statistics", statistics) == [
+        {"ledgers": 0, "bytes": 0, "segments": 0, "unreadable_ledgers": 0}
+    ]
+
+
 def test_a_glob_names_topics(statistics: str) -> None:
     """What is read is told for each ledger, and in the end together; nothing else is read."""
-    result = run("analyze", URL, "multi-l*", ORDERS.name, "--statistics", statistics)
+    result = run("analyze", URL, "multi-l*", ORDERS.name, "--statistics", statistics, "--verbose")
 
     ledgers = [*ORDERS.ledgers, *LEDGERS.ledgers]
     told = [line for line in result.stderr.splitlines() if line.startswith("analyzed: ")]

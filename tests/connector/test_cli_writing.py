@@ -117,6 +117,24 @@ def test_progress_tells_what_was_taken(
     assert lines == ["writing … 0 messages, file 0 of 2", "writing … 4 messages, file 2 of 2"]
 
 
+def test_writing_is_summed_up_for_logs(tmp_path: Path, parquet: str) -> None:
+    """Without a terminal, ledgers are listed with --verbose and for programs only."""
+    bucket, limits = str(tmp_path / "bucket"), ("--ledger-entries", "1", "--batch-messages", "1")
+
+    short = run("write", bucket, "orders", parquet, *limits).stdout
+    whole = run("write", bucket, "others", parquet, *limits, "--verbose").stdout
+    listed = lines_of("write", bucket, "more", parquet, *limits)
+
+    assert len(listed) == len(cells(whole)) - 1 > 1
+    [names, row] = cells(short)
+    assert names == ["topic", "ledgers", "entries", "bytes"]
+    assert row == [
+        "persistent://public/default/orders",
+        str(len(listed)),
+        *(str(sum(each[name] for each in listed)) for name in ("entries", "bytes")),
+    ]
+
+
 def test_a_value_that_cannot_be_cast_is_found(tmp_path: Path, parquet: str) -> None:
     """The error names file, row and column."""
     file = tmp_path / "more.parquet"
@@ -147,7 +165,7 @@ def test_options_reach_the_writer(tmp_path: Path, parquet: str) -> None:
 
     table = run(
         "write", bucket, "orders", parquet, *options, "--first-ledger-id", "7",
-        "--metadata-folder", metadata, "--broker-metadata",
+        "--metadata-folder", metadata, "--broker-metadata", "--verbose",
     ).stdout  # fmt: skip
 
     rows = lines_of(
