@@ -48,7 +48,7 @@ def test_a_wave_that_does_not_come_fails(
     make_store: type[SlowStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It never hangs, and its failure is not a store's, which would be tried again."""
-    monkeypatch.setattr(slow_store, "_STALLED_S", 0.01)
+    monkeypatch.setattr(slow_store, "PATIENCE_S", 0.01)
     store = make_store(_OBJECTS, waves=[3])
 
     with pytest.raises(AssertionError, match="2 requests at once, where 3 were expected"):

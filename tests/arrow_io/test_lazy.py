@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from threading import Barrier
 
 from arrow_io.lazy import cached_property
+from tests.support.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def test_a_value_is_made_once() -> None:
 
 def test_threads_make_values_of_different_objects_at_once() -> None:
     """Each waits for the other, so one after the other would never end."""
-    both = Barrier(2, timeout=20)
+    both = Barrier(2, timeout=PATIENCE_S)
 
     class Meeting:
         @cached_property
@@ -45,7 +46,7 @@ def test_threads_make_values_of_different_objects_at_once() -> None:
 
 def test_threads_are_given_one_value() -> None:
     """Though each may have made one."""
-    both = Barrier(2, timeout=20)
+    both = Barrier(2, timeout=PATIENCE_S)
 
     class Meeting:
         @cached_property

@@ -37,6 +37,7 @@ from tests.support.stalling_server import (
     stop_in_the_body,
     trickle,
 )
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -381,8 +382,7 @@ class TestWaitFor:
             wait_for(send, TimeLimit(0.01).begin())
         free.set()
         wait_for(send, TimeLimit().begin())
-        while len(heard) < 2:
-            threading.Event().wait(0.001)
+        wait_until(lambda: len(heard) == 2)
         assert sorted(heard) == [False, True]
 
     def test_bytes_put_off_the_end(self) -> None:

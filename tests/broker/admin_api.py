@@ -8,7 +8,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.broker.polling import wait_until
+from tests.support.waiting import wait_until
 
 NAMESPACE: Final = "public/default"
 """Where all topics of these tests are."""

@@ -11,7 +11,7 @@ from connector import open_catalog, open_topic, write_messages
 from connector.topic_name import TopicName
 from tests.broker.admin_api import NAMESPACE, AdminApi
 from tests.broker.client_messages import read_all
-from tests.broker.polling import wait_until
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -20,10 +20,10 @@ from arrow_io.errors import (
 )
 from connector import register_duckdb
 from tests.broker.client_messages import read_all
-from tests.broker.polling import wait_until
 from tests.broker.running_broker import MAX_LEDGER_ENTRIES
 from tests.broker.written_topics import FIRST_TIME_MS
 from tests.support.encryption import key_pair
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,10 +19,10 @@ from connector.topic_name import TopicName
 from connector.writing.message_router import java_string_hash
 from tests.broker.admin_api import AdminError
 from tests.broker.client_messages import ClientMessage, all_of, expected, read_all
-from tests.broker.polling import wait_until
 from tests.broker.written_topics import SALE, TOPICS, Topic, messages
 from tests.support.encryption import KEY_FOLDER
 from tests.support.golden import GOLDEN, golden_topic, golden_topics
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -21,6 +21,7 @@ from tests.support.admin_server import (
     running_admin_server,
 )
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,7 +191,7 @@ def test_topics_without_offloads_are_not_loaded(server: AdminServer) -> None:
 def test_threads_ask_for_the_same_once(server: AdminServer) -> None:
     """Answers are shared by all threads, and no request is sent twice."""
     api = _api(server.url, token=TOKEN)
-    barrier = threading.Barrier(8, timeout=10)
+    barrier = threading.Barrier(8, timeout=PATIENCE_S)
     name = TopicName.parse("small-transactions")
 
     def ask(_: int) -> tuple[object, ...]:

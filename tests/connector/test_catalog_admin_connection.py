@@ -25,6 +25,7 @@ from tests.support.admin_server import (
     running_admin_server,
 )
 from tests.support.faulty_storage import whole
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +59,7 @@ def _dripping(beginning: bytes, permits: threading.Semaphore) -> Iterator[str]:
             with connected:
                 connected.recv(1 << 16)
                 connected.sendall(beginning)
-                while permits.acquire(timeout=10) and not is_over.is_set():
+                while permits.acquire(timeout=PATIENCE_S) and not is_over.is_set():
                     connected.sendall(b"1")
 
         is_over = threading.Event()

@@ -30,6 +30,7 @@ from connector.catalog.schemas.loading import load_schema
 from connector.topic_name import TopicName
 from tests.support.golden import GOLDEN, GOLDEN_SETS, GoldenTopic, golden_topic, golden_topics
 from tests.support.s3_server import running_s3_server
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -427,7 +428,7 @@ def test_threads_share_what_was_found(tmp_path: Path, monkeypatch: pytest.Monkey
     _save(tmp_path / "public/default/orders", _metadata(), VALUE)
     searches: list[object] = []
     discovered = metadata_folder._discovered
-    barrier = threading.Barrier(4, timeout=10)
+    barrier = threading.Barrier(4, timeout=PATIENCE_S)
 
     def search(root: Location) -> object:
         searches.append(root)

@@ -45,7 +45,7 @@ def _interrupted(
         try:
             assert arrived.wait(_WAIT_S)
             process.send_signal(by)
-            process.communicate(timeout=_WAIT_S / 3)
+            process.communicate(timeout=_WAIT_S)
         finally:
             process.kill()
     return process.returncode

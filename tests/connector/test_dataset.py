@@ -37,6 +37,7 @@ from tests.support.entries import Message, encode_chunks, encode_entry
 from tests.support.expected import COLUMNS, rows_of
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden, reference_rows
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -288,7 +289,7 @@ def test_batches_are_read_as_they_are_asked_for(build: Build, bucket: MemoryBuck
     del reader
 
     assert trace.counts.range_requests < 26
-    assert set(threading.enumerate()) <= threads
+    wait_until(lambda: set(threading.enumerate()) <= threads)
 
 
 def test_count_reads_no_payload(build: Build, bucket: MemoryBucket) -> None:

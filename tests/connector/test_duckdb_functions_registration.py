@@ -24,6 +24,7 @@ from connector.engines import duckdb_sources
 from connector.engines.duckdb_binding import Catalogs
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.golden import golden_topic
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -496,14 +497,19 @@ def test_datasets_do_not_outlive_their_statements(
         one(con, COUNT)
         con.sql(COUNT).fetchall()
     con.execute("select 1").fetchall()
-    gc.collect()
-
     assert len(bound) == 16
-    kept = [each() is not None for each in bound].count(True)
+
+    def kept() -> int:
+        gc.collect()
+        return [each() is not None for each in bound[:16]].count(True)
+
+    # DuckDB drops readers in threads of its own.
+    wait_until(lambda: kept() <= 1)
+    before = kept()
     assert one(con, "execute kept") == 8
     # From DuckDB 2.0.1 on, a prepared statement keeps none: it is bound when it is run.
     is_bound_anew = len(bound) > 16
-    assert kept == (0 if is_bound_anew else 1)
+    assert before == (0 if is_bound_anew else 1)
 
 
 def test_connection_is_collected() -> None:

@@ -17,6 +17,7 @@ from connector.catalog_tables import TABLES, segments_table
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, golden_topic, golden_topics
 from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -258,8 +259,8 @@ def test_nothing_stays_behind(con: duckdb.DuckDBPyConnection) -> None:
     ]
     con.execute("select 1").fetchall()
     del result
-    gc.collect()
-    assert [each for each in tables if each() is not None] == []
+    # DuckDB drops readers in threads of its own.
+    wait_until(lambda: gc.collect() >= 0 and all(each() is None for each in tables))
 
 
 def test_damage_is_told_in_the_table(tmp_path: Path) -> None:

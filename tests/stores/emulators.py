@@ -12,13 +12,14 @@ import json
 import os
 import socket
 import subprocess
-import threading
 import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import fsspec
+
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,8 +28,6 @@ _AZURE_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 """Of the account that every Azurite has."""
-_PATIENCE_S = 60
-"""So long an emulator may take to start."""
 
 _numbers = itertools.count()
 
@@ -132,13 +131,16 @@ def running(
     variables = os.environ | (environment or {})
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=variables)
     try:
-        for _ in range(_PATIENCE_S * 10):
+
+        def listens() -> bool:
             try:
                 socket.create_connection(("127.0.0.1", port)).close()
-                break
             except ConnectionRefusedError:
                 assert process.poll() is None, f"{command[0]} ended"
-                threading.Event().wait(0.1)
+                return False
+            return True
+
+        wait_until(listens)
         yield
     finally:
         process.kill()

@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Any, Final
 import fsspec
 from fsspec.asyn import AsyncFileSystem
 
+from tests.support.waiting import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
     from pathlib import Path
 
 _PROTOCOL: Final = "slow"
-_STALLED_S: Final = 20.0
-"""So long a wave waits for its requests before it fails."""
 _WRITTEN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 _numbers = itertools.count()
@@ -192,7 +192,7 @@ class SlowStore:
                 if not each.done():
                     each.set_result(None)
         try:
-            await asyncio.wait_for(mine, _STALLED_S)
+            await asyncio.wait_for(mine, PATIENCE_S)
         except TimeoutError:
             message = f"{len(self._waiting)} requests at once, where {self._waves[0]} were expected"
             raise AssertionError(message) from None
