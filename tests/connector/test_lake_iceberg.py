@@ -376,6 +376,17 @@ def test_manifests_are_merged(catalog: SqlCatalog) -> None:
     assert len(catalog.load_table(_NAME).inspect.manifests()) < 4
 
 
+@pytest.mark.parametrize("text", ["", "soon", "1.5", "9" * 5000])
+def test_a_property_that_is_no_number_is_named(catalog: SqlCatalog, text: str) -> None:
+    """Others may write properties of the table, too."""
+    table = copy(catalog, numbers(0), None, "0")
+    with catalog.load_table(_NAME).transaction() as transaction:
+        transaction.set_properties({"pulsar-offload.progress-sequence-number": text})
+
+    with pytest.raises(LakeTableError, match=r"progress-sequence-number .* is no number"):
+        table.standing()
+
+
 def test_old_metadata_files_are_deleted(catalog: SqlCatalog, tmp_path: Path) -> None:
     """Each has the progress of all snapshots: many commits leave a bounded number of them."""
     table = copy(catalog, numbers(0), None, "0")
