@@ -20,7 +20,6 @@ from connector.lake.copy import MESSAGE_COLUMNS
 from connector.lake.parquet import ParquetTable
 from connector.statistics.analysis import analyze, unknown_ledgers
 from connector.statistics.store import open_statistics
-from connector.topic_name import TopicName
 from connector.upkeep.audit import audit
 from tests.support.buckets import TOPIC
 from tests.support.increments import in_order, increments_of, read_increment
@@ -138,7 +137,7 @@ def open_it(scene: Scene) -> object:
     """List topics, and the ledgers of one."""
     catalog = open_catalog(scene.url, storage_options=scene.reading)
     topics = [str(topic) for topic in catalog.topics()]
-    (ledgers,) = catalog.ledgers_of([TopicName.parse(TOPIC)])
+    (ledgers,) = open_topic(scene.url, TOPIC, catalog=catalog, value="raw").scan.topics
     return topics, [each.ledger_id for each in ledgers.ledgers]
 
 
