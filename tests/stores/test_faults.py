@@ -9,8 +9,10 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import sys
 import threading
 import time
+import traceback
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -192,11 +194,13 @@ def _check(case: Case, sound: Sound, scene: Scene) -> None:
 
 
 def _wait_for_threads() -> None:
-    """Wait until each thread of a read has ended; none waits for anything any more."""
+    """Wait until each thread of a read has ended, or waits for its next call and nothing else."""
     for thread in threading.enumerate():
         if thread.name == threads._NAME:
             thread.join(_SILENCE_S)
-            assert not thread.is_alive()
+            frame = sys._current_frames().get(thread.ident or 0)
+            is_idle = frame is None or frame.f_code is threads._Threads._work.__code__
+            assert is_idle, "".join(traceback.format_stack(frame))
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -39,9 +39,9 @@ class Fault(Enum):
     SILENT = "silent"
     """No answer. The server is not asked."""
     STALLED = "stalled"
-    """The headers and half of the body, and then nothing."""
+    """The headers and half of the body, if there is one, and then nothing."""
     TRUNCATED = "truncated"
-    """The headers and half of the body, and then the end of the connection."""
+    """As `STALLED`, but then the connection ends."""
     SHORTENED = "shortened"
     """Half of the body, with a `Content-Length` that fits it."""
     EMPTIED = "emptied"
@@ -261,8 +261,9 @@ def _silent(handler: _Handler, _body: bytes) -> None:
 
 def _send_half(handler: _Handler, body: bytes) -> None:
     answer = handler.forward(body)
-    handler.begin(answer)
-    if handler.command != "HEAD":
+    # To a client that waits for no body, the headers alone would be a whole answer.
+    if handler.command != "HEAD" and answer.body:
+        handler.begin(answer)
         handler.wfile.write(answer.body[: len(answer.body) // 2])
         handler.wfile.flush()
 
