@@ -100,7 +100,7 @@ class Shredding:
             if self._rows == 1:
                 message = (
                     f"one row of {counted(count, 'field')}, nested ones included, takes more than"
-                    f" {self.max_bytes} bytes: request fewer columns"
+                    f" {counted(self.max_bytes, 'byte')}: request fewer columns"
                 )
                 raise SchemaError(message)
             self._rows, payload_bytes = self._rows // 2, payload_bytes // 2
