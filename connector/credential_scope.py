@@ -60,10 +60,9 @@ def origins(place: object) -> frozenset[Origin]:
 
 def _of_list(text: str) -> frozenset[Origin]:
     try:
-        found = json.loads(text)
-    except ValueError:
+        return origins(json.loads(text))
+    except (ValueError, RecursionError):
         return frozenset()
-    return origins(found)
 
 
 def _of_url(url: str) -> frozenset[Origin]:

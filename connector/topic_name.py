@@ -57,6 +57,8 @@ _SYSTEM_TOPICS = (
 
 _SHOWN_NAMES = 5
 _SHOWN_CHARACTERS = 200
+_MAX_OPEN_BRACKETS = 100
+"""A glob with more brackets that nothing closes matches no name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +189,17 @@ class TopicName:
         if (self.cluster is None) != (pattern.cluster is None):
             return False
         return (
-            fnmatchcase(self.tenant, pattern.tenant)
-            and fnmatchcase(self.cluster or "", pattern.cluster or "")
-            and fnmatchcase(self.namespace, pattern.namespace)
-            and fnmatchcase(self.base.local_name, pattern.local_name)
+            _matches(self.tenant, pattern.tenant)
+            and _matches(self.cluster or "", pattern.cluster or "")
+            and _matches(self.namespace, pattern.namespace)
+            and _matches(self.base.local_name, pattern.local_name)
         )
+
+
+def _matches(name: str, glob: str) -> bool:
+    # Of each `[`, fnmatch looks to the end of the glob for the bracket that closes it.
+    open_brackets = glob.count("[", glob.rfind("]") + 1)
+    return open_brackets <= _MAX_OPEN_BRACKETS and fnmatchcase(name, glob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,8 +389,12 @@ def _not_found(topic: TopicName, topics: Collection[TopicName]) -> str:
     if not bases:
         return f"{message}, nor any other"
     # By local name: all names of a namespace are alike in what stands before it.
-    local_names = dict.fromkeys(base.local_name for base in bases)
-    near = difflib.get_close_matches(topic.local_name, local_names, n=_SHOWN_NAMES)
+    local_names = dict.fromkeys(
+        base.local_name for base in bases if len(base.local_name) <= _SHOWN_CHARACTERS
+    )
+    near = difflib.get_close_matches(
+        topic.local_name[:_SHOWN_CHARACTERS], local_names, n=_SHOWN_NAMES
+    )
     likely = [base for name in near for base in bases if base.local_name == name]
     heading = "did you mean" if likely else f"there are {len(bases)}, such as"
     shown = ", ".join(_shown(str(base)) for base in (likely or bases)[:_SHOWN_NAMES])

@@ -92,7 +92,7 @@ def redacted(text: str, options: Mapping[str, object]) -> str:
     """
     # The longest first: one value may be a part of another.
     for secret in sorted(_secrets(options), key=len, reverse=True):
-        for spelling in (secret, quote(secret, safe="")):
+        for spelling in (secret, quote(secret, safe="", errors="replace")):
             text = text.replace(spelling, MASK)
     return redacted_urls(text)
 

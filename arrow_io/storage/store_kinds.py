@@ -35,6 +35,9 @@ OBJECT_STORE_SCHEMES: Final[Mapping[str, StoreKind]] = {
 _ARCHIVES: Final = frozenset({"libarchive", "tar", "zip"})
 """Protocols of archives, whose files have paths in them."""
 
+_MAX_LINKS: Final = 16
+"""Most URLs in a chain; fsspec opens each in a call within a call."""
+
 _WITHOUT_USER_PART = (StoreKind.S3, StoreKind.GCS)
 """Stores whose URLs begin with the bucket; Azure's may have the container before an `@`."""
 
@@ -75,7 +78,11 @@ def check_url(url: str, shown: str) -> None:
             cache, whose copies stay when objects are replaced, or through references; or it
             names no archive for a path in one.
     """
-    for link in url.split("::"):
+    links = url.split("::")
+    if len(links) > _MAX_LINKS:
+        message = f"a chain of {len(links)} URLs: {_MAX_LINKS} are allowed"
+        raise OptionError(message)
+    for link in links:
         kind = store_kind(link)
         rest = link.partition("://")[2]
         bucket = rest.partition("/")[0]
@@ -88,7 +95,7 @@ def check_url(url: str, shown: str) -> None:
         if kind is StoreKind.S3 and "?" in rest:
             message = f"{shown} has a '?', at which s3fs cuts a URL off: give it without one"
             raise OptionError(message)
-    _check_links(url.split("::"), shown)
+    _check_links(links, shown)
 
 
 def _check_links(links: Sequence[str], shown: str) -> None:

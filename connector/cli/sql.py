@@ -23,7 +23,7 @@ from connector.engines.duckdb_functions import register_duckdb
 from connector.topic_name import TopicName, select_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from types import ModuleType
 
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 _MAX_SQL_BYTES = 1 << 20
 _ELSEWHERE = ("storage_options", "range_bytes", "trace")
 """Options of a catalog that hold for other places that a statement names too."""
-_ERROR_NAME = re.compile(r"(\w+Error): (.+)")
-_UNQUOTED = re.compile(r"\w+(?:[-./]\w+)+")
+_ERROR_NAME = re.compile(r"\b(\w+Error): (.+)")
+_UNQUOTED = re.compile(r"[\w./-]+")
 """What may be meant as the name of a topic, and is arithmetic or a schema's table to DuckDB."""
-_SHOW_TABLES = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE)
-_NO_COLUMN = re.compile(r'Referenced column "(?P<column>.+?)" not found')
+_SHOW_TABLES = ["SHOW", "TABLES"]
+_NO_COLUMN = (('Referenced column "', '" not found'),)
+"""What stands before and after the name of a column that is missing."""
 # In the second case DuckDB found a variable of this module under the name.
-_NO_TABLE = re.compile(
-    r'Table with name (?P<table>.+?) does not exist|Python Object "(?P<variable>.+?)"'
-)
+_NO_TABLE = (("Table with name ", " does not exist"), ('Python Object "', '"'))
+"""What stands before and after the name of a table that is missing."""
 
 
 def sql_text(sql: str | None, file: Path | None) -> str:
@@ -164,22 +164,19 @@ def _of_statement(
     if place.startswith("LINE "):
         ours.add_note(place.rstrip())
     topics = _named_topics(catalog)
-    names = {
-        # What has dots may be meant as tenant, namespace and name.
-        name if _is_one_of(topics, name) else name.replace(".", "/")
-        for name in _UNQUOTED.findall(sql)
-    }
-    quoted = [f'"{name}"' for name in sorted(names) if _is_one_of(topics, name)]
-    quoted = [each for each in quoted if each not in sql]
+    words = {word for each in _UNQUOTED.findall(sql) for word in each.split("--")}
+    # What has dots may be meant as tenant, namespace and name.
+    names = {word if _is_one_of(topics, word) else word.replace(".", "/") for word in words}
+    names = {name for name in names if not name.isidentifier() and _is_one_of(topics, name)}
+    quoted = [f'"{name}"' for name in sorted(names) if f'"{name}"' not in sql]
     if quoted:
         sign = "slashes" if any("/" in each for each in quoted) else "a hyphen"
         ours.add_note(f"in SQL, a name with {sign} needs quotes: {', '.join(quoted)}")
-    missing = _NO_COLUMN.search(text)
-    if missing and missing["column"] in COLUMN_NAMES:
-        name = missing["column"]
+    missing = _name_in(text, _NO_COLUMN)
+    if missing in COLUMN_NAMES:
         ours.add_note(
-            f"{name} is a column on request: give --columns '*,{name}', or"
-            f" read_pulsar('…', columns := ['*', '{name}'])"
+            f"{missing} is a column on request: give --columns '*,{missing}', or"
+            f" read_pulsar('…', columns := ['*', '{missing}'])"
         )
     return ours
 
@@ -235,7 +232,8 @@ def _create_views(
             [word] = words
             text = word.replace("'", "''")
             _create_view(duckdb, connection, word, f"FROM read_pulsar('{text}')", catalog)
-    if any(_SHOW_TABLES.fullmatch(each.query) for each in connection.extract_statements(sql)):
+    statements = (each.query.replace(";", " ") for each in connection.extract_statements(sql))
+    if any(each.upper().split() == _SHOW_TABLES for each in statements):
         # The SQL names none of the others, so their rows are never asked for.
         for name in sorted({_table_name(topic.base) for topic in catalog.topics()}):
             if name.lower() not in named:
@@ -292,10 +290,19 @@ def _as_ours(
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, PulsarOffloadError):
             return kind(message)
-    missing = _NO_TABLE.search(text)
+    missing = _name_in(text, _NO_TABLE)
     if missing:
-        return _no_table(missing["table"] or missing["variable"], catalog)
+        return _no_table(missing, catalog)
     return otherwise(_first_paragraph(text))
+
+
+def _name_in(text: str, places: Sequence[tuple[str, str]]) -> str | None:
+    """Return the first name that stands in one of some places of an error's text."""
+    for before, after in places:
+        name, is_whole, _ = text.partition(before)[2].partition(after)
+        if is_whole and name:
+            return name
+    return None
 
 
 def _no_table(name: str, catalog: Catalog) -> PulsarOffloadError:

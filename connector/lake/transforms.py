@@ -43,8 +43,8 @@ MAX_PARTITIONS: Final = 1_000
 _SPELLINGS: Final = (
     "a column, year(column), month(column), day(column), hour(column), bucket(16, column)"
 )
-_OF_TIME: Final = re.compile(r"(year|month|day|hour)\(\s*(.+?)\s*\)")
-_OF_HASH: Final = re.compile(r"bucket\(\s*(\d{1,10})\s*,\s*(.+?)\s*\)")
+_OF_TIME: Final = re.compile(r"(year|month|day|hour)\((.+)\)")
+_OF_HASH: Final = re.compile(r"bucket\(\s*(\d{1,10})\s*,(.+)\)")
 _MAX_BUCKETS: Final = 2**31 - 1
 _EPOCH: Final = date(1970, 1, 1)
 _FIRST_DAY: Final = (date.min - _EPOCH).days
@@ -225,9 +225,9 @@ def _parsed(text: str, schema: pa.Schema) -> PartitionField:
     field = PartitionField(text)
     if text not in schema.names:
         if found := _OF_TIME.fullmatch(text):
-            field = PartitionField(found[2], cast("Transform", found[1]))
+            field = PartitionField(found[2].strip(), cast("Transform", found[1]))
         elif found := _OF_HASH.fullmatch(text):
-            field = PartitionField(found[2], "bucket", int(found[1]))
+            field = PartitionField(found[2].strip(), "bucket", int(found[1]))
             if find_spec("mmh3") is None:
                 message = f"to partition by {text} needs mmh3: {install_command('delta')}"
                 raise OptionError(message)

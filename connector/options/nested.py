@@ -27,7 +27,7 @@ def json_object(option: str, text: str) -> dict[str, object]:
     """
     try:
         value = hidden(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         message = f"{option} must be a JSON object"
@@ -99,4 +99,7 @@ def _json(option: str, text: str) -> object:
     except json.JSONDecodeError as error:
         # Without the text, and without the error as its cause: both hold what may be a secret.
         message = f"{option} looks like JSON and is not: {error.msg} at character {error.pos}"
+        raise OptionError(message) from None
+    except RecursionError:
+        message = f"{option} is nested too deeply"
         raise OptionError(message) from None
