@@ -162,7 +162,7 @@ def open_topic(
             not where the metadata says.
     """
     url, metadata, schema = hidden_url(url), hidden_url(metadata), hidden_url(schema)
-    statistics = hidden_url(statistics)
+    statistics, buckets = hidden_url(statistics), hidden_url(buckets)
     storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
     live, live_options = hidden_url(live), hidden(live_options)
     decryption_keys = hidden(decryption_keys)

@@ -9,9 +9,10 @@ all hidden values would be the same.
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Mapping
-from typing import Any, SupportsIndex, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from arrow_io.storage.redaction import MASK, redacted_urls
 
@@ -19,7 +20,10 @@ _T = TypeVar("_T")
 
 
 class HiddenText(str):
-    """A text whose `repr` shows neither it nor a part of it."""
+    """A text whose `repr` shows neither it nor a part of it.
+
+    Whatever its methods make of it is hidden too; `str` of it is the plain text.
+    """
 
     __slots__ = ()
 
@@ -27,17 +31,16 @@ class HiddenText(str):
         """The mask."""
         return repr(MASK)
 
-    def __getitem__(self, key: SupportsIndex | slice) -> HiddenText:
-        """A part, hidden too: rich shows the beginning of a long text."""
-        return HiddenText(super().__getitem__(key))
-
-    def strip(self, chars: str | None = None, /) -> HiddenText:
-        """The text without what is around it, hidden too."""
-        return HiddenText(super().strip(chars))
+    def __radd__(self, other: str) -> HiddenText:
+        """Another text with this one behind it, hidden too."""
+        return HiddenText(f"{other}{self}")
 
 
 class HiddenBytes(bytes):
-    """Bytes whose `repr` shows neither them nor a part of them."""
+    """Bytes whose `repr` shows neither them nor a part of them.
+
+    Whatever their methods make of them is hidden too.
+    """
 
     __slots__ = ()
 
@@ -45,10 +48,9 @@ class HiddenBytes(bytes):
         """The mask."""
         return repr(MASK)
 
-    def __getitem__(self, key: Any) -> Any:  # noqa: ANN401 - a number for one, bytes for several
-        """A part, hidden too."""
-        part = super().__getitem__(key)
-        return HiddenBytes(part) if isinstance(part, bytes) else part
+    def __radd__(self, other: bytes) -> HiddenBytes:
+        """Other bytes with these behind them, hidden too."""
+        return HiddenBytes(b"".join((other, self)))
 
 
 def hidden(value: _T) -> _T:
@@ -77,18 +79,34 @@ def shown_to_library(value: _T) -> _T:
 
 
 def hidden_url(url: _T) -> _T:
-    """A URL, hidden if there may be a secret in it; anything else as it is.
+    """A URL, hidden if there may be a secret in it, alone or in mappings and lists of URLs.
+
+    Anything else is returned unchanged.
 
     Example:
-        >>> hidden_url("s3://bucket"), hidden_url("sftp://me:pass@host")
-        ('s3://bucket', '***')
+        >>> hidden_url("s3://bucket"), hidden_url(["sftp://me:pass@host"])
+        ('s3://bucket', ['***'])
     """
-    return hidden(url) if isinstance(url, str) and redacted_urls(url) != url else url
+    result: _T = _mapped(url, _hidden_if_secret, _unchanged)
+    return result
 
 
-def _mapped(value: Any, text: type[str], data: type[bytes]) -> Any:  # noqa: ANN401 - as it came
-    """The value with its texts and bytes of these classes; itself if all are of them already."""
-    if type(value) in {text, data}:
+def _hidden_if_secret(text: str) -> str:
+    return HiddenText(text) if redacted_urls(text) != text else text
+
+
+def _unchanged(data: bytes) -> bytes:
+    return data
+
+
+def _mapped(
+    value: Any,  # noqa: ANN401 - as it came
+    text: Callable[[str], str],
+    data: Callable[[bytes], bytes],
+) -> Any:  # noqa: ANN401 - as it came
+    """The value with its texts and bytes replaced; itself if all are of these classes already."""
+    classes: tuple[object, ...] = (text, data)
+    if type(value) in classes:
         return value
     if isinstance(value, str):
         return text(value)
@@ -102,3 +120,29 @@ def _mapped(value: Any, text: type[str], data: type[bytes]) -> Any:  # noqa: ANN
         is_same = all(map(operator.is_, items, value))
         return value if is_same else type(value)(items)
     return value
+
+
+_BOTH: Final = (
+    "__add__", "__getitem__", "__mod__", "__mul__", "__rmul__", "capitalize", "center",
+    "expandtabs", "join", "ljust", "lower", "lstrip", "partition", "removeprefix", "removesuffix",
+    "replace", "rjust", "rpartition", "rsplit", "rstrip", "split", "splitlines", "strip",
+    "swapcase", "title", "translate", "upper", "zfill",
+)  # fmt: skip
+"""Methods of texts and of bytes that return a part or a form of them, alone or in a list."""
+
+
+def _hide_results(hiding: type, plain: type, names: Iterable[str]) -> None:
+    for name in names:
+        setattr(hiding, name, _with_hidden_result(getattr(plain, name)))
+
+
+def _with_hidden_result(method: Callable[..., _T]) -> Callable[..., _T]:
+    @functools.wraps(method)
+    def hide_result(*arguments: Any, **options: Any) -> _T:  # noqa: ANN401 - those of the method
+        return hidden(method(*arguments, **options))
+
+    return hide_result
+
+
+_hide_results(HiddenText, str, (*_BOTH, "casefold", "encode", "format", "format_map"))
+_hide_results(HiddenBytes, bytes, (*_BOTH, "decode", "hex"))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import shown_to_library
-from arrow_io.storage.store_kinds import StoreKind, prefix_in_store, store_kind
+from arrow_io.storage.store_kinds import StoreKind, check_server, prefix_in_store, store_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,10 +105,19 @@ def check_obstore_writes(url: str) -> None:
     """Refuse to write through obstore where a process that is killed would leave uploads.
 
     Raises:
-        OptionError: The URL is not of Azure, which drops them by itself.
+        OptionError: The URL is of no bucket, or not of Azure, which drops them by itself.
     """
+    _check_kind(url)
     if store_kind(url) is not StoreKind.AZURE:
         raise OptionError(NO_UPLOADS_LISTED)
+
+
+def _check_kind(url: str) -> StoreKind:
+    kind = store_kind(url)
+    if "::" in url or kind is None or kind not in _TRANSLATORS:
+        message = "client 'obstore' is for URLs of S3, Google Cloud Storage and Azure, without '::'"
+        raise OptionError(message)
+    return kind
 
 
 def obstore_place(url: str, storage_options: Mapping[str, object]) -> ObstorePlace:
@@ -121,10 +130,7 @@ def obstore_place(url: str, storage_options: Mapping[str, object]) -> ObstorePla
     Raises:
         OptionError: The URL is of another store, or an option has no counterpart.
     """
-    kind = store_kind(url)
-    if "::" in url or kind is None or kind not in _TRANSLATORS:
-        message = "client 'obstore' is for URLs of S3, Google Cloud Storage and Azure, without '::'"
-        raise OptionError(message)
+    kind = _check_kind(url)
     options = {
         name: value
         for name, value in shown_to_library(storage_options).items()
@@ -170,11 +176,17 @@ def s3_environment() -> dict[str, str]:
     """Return the endpoint that the environment names as botocore understands it, if it does.
 
     `object_store` knows one of the two variables, and refuses `http://` unless it is allowed.
+
+    Raises:
+        OptionError: It is no URL of a server.
     """
     if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
         return {}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    return {"AWS_ENDPOINT_URL": endpoint} if endpoint else {}
+    if not endpoint:
+        return {}
+    check_server("AWS_ENDPOINT_URL in the environment", endpoint)
+    return {"AWS_ENDPOINT_URL": endpoint}
 
 
 def _botocore_config(given: Mapping[str, Any]) -> dict[str, str]:

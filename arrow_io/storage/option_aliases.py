@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import shown_to_library
-from arrow_io.storage.store_kinds import StoreKind, store_kind
+from arrow_io.storage.store_kinds import StoreKind, check_server, store_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,7 +75,7 @@ def with_known_names(url: str, storage_options: Mapping[str, object]) -> dict[st
 
     Raises:
         OptionError: Two names of one option have different values; or `aws_allow_http` is false
-            and the endpoint is `http://`.
+            and the endpoint is `http://`; or the endpoint is no URL of a server.
     """
     kind = store_kind(url)
     aliases = _ALIASES.get(kind) if kind is not None and "::" not in url else None
@@ -92,6 +92,10 @@ def with_known_names(url: str, storage_options: Mapping[str, object]) -> dict[st
             nested = known[outer] = _added(nested or {}, inner, alias, value)
         else:
             known = _added(known, name, alias, value)
+    for options in (known, known.get("client_kwargs")):
+        endpoint = options.get("endpoint_url") if isinstance(options, Mapping) else None
+        if isinstance(endpoint, str):
+            check_server("the storage option endpoint_url", endpoint)
     return _without_http_flag(known) if kind is StoreKind.S3 else known
 
 

@@ -141,6 +141,8 @@ class RequestSender:
             store = open_store(self._url, self._storage_options, self._max_connections, self._retry)
             if isinstance(store, S3ObjectStore):
                 store.connect()
+        except OptionError:
+            raise
         except (ImportError, TypeError, ValueError, KeyError) as error:
             raise self._errors.unusable(error) from None
         except storage_errors() as error:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from arrow_io.errors import OptionError
+from arrow_io.storage.redaction import redacted_urls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +36,9 @@ OBJECT_STORE_SCHEMES: Final[Mapping[str, StoreKind]] = {
 
 _ARCHIVES: Final = frozenset({"libarchive", "tar", "zip"})
 """Protocols of archives, whose files have paths in them."""
+
+_WITH_SERVER: Final = ("http://", "https://", "ftp://", "sftp://", "ssh://")
+"""Where a host and perhaps a port stand behind."""
 
 _MAX_LINKS: Final = 16
 """Most URLs in a chain; fsspec opens each in a call within a call."""
@@ -98,6 +103,32 @@ def check_url(url: str, shown: str) -> None:
     _check_links(links, shown)
 
 
+def check_server(what: str, url: str) -> None:
+    """Refuse the URL of a store's server that no client could send a request to.
+
+    Args:
+        what: What an error calls it.
+        url: The URL.
+
+    Raises:
+        OptionError: It is neither `http://` nor `https://`, or names no host or no possible port.
+    """
+    if not _has_server(url) or not url.lower().startswith(("http://", "https://")):
+        message = (
+            f"{what} must be the URL of a server, http://host or https://host:port, not"
+            f" {redacted_urls(url)!r}"
+        )
+        raise OptionError(message)
+
+
+def _has_server(url: str) -> bool:
+    try:
+        split = urlsplit(url)
+        return bool(split.hostname) and split.port != 0
+    except ValueError:
+        return False
+
+
 def _check_links(links: Sequence[str], shown: str) -> None:
     """Refuse what keeps copies, what lies elsewhere, and a path without its archive."""
     protocols = [link.partition("://")[0].lower() for link in links]
@@ -113,6 +144,10 @@ def _check_links(links: Sequence[str], shown: str) -> None:
             " their folder"
         )
         raise OptionError(message)
+    for link in links:
+        if link.lower().startswith(_WITH_SERVER) and not _has_server(link):
+            message = f"{shown} names no host, or a port that cannot be"
+            raise OptionError(message)
     protocol, is_url, _ = links[-1].partition("://")
     if is_url and protocol.lower() in _ARCHIVES:
         message = f"{shown} names no archive: {protocol}://folder::path reads a folder in one"

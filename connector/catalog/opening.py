@@ -66,7 +66,7 @@ def open_catalog(
         StorageError: The bucket, or the snapshot, cannot be read.
         CorruptSnapshotError: The file is not a snapshot.
     """
-    url, metadata = hidden_url(url), hidden_url(metadata)
+    url, metadata, buckets = hidden_url(url), hidden_url(metadata), hidden_url(buckets)
     storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
     check_options(
         {

@@ -131,3 +131,46 @@ def test_unknown_names(name: str, hint: str) -> None:
     """An option that nothing knows is named, with the one that it may be."""
     with pytest.raises(OptionError, match=f"no storage option {name}.*{re.escape(hint)}$"):
         Location("s3://bucket", {name: "value"}).list_objects()
+
+
+@pytest.mark.parametrize("client", _CLIENTS, ids=["fsspec", "obstore"])
+@pytest.mark.parametrize(
+    "endpoint",
+    ["ftp://127.0.0.1", "htps://127.0.0.1", "minio:9000", "http://", "http://h:99999", "http://[h"],
+)
+def test_endpoints_that_are_no_servers(
+    client: dict[str, str], endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An endpoint that no request could be sent to is refused, wherever it is named."""
+    key: dict[str, Any] = {"key": "k", "secret": "s", **client}
+    given: list[dict[str, Any]] = [
+        {"endpoint": endpoint},
+        {"client_kwargs": {"endpoint_url": endpoint}},
+    ]
+    for options in given:
+        with pytest.raises(OptionError, match="endpoint_url must be the URL of a server"):
+            Location("s3://bucket", key | options)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with pytest.raises(OptionError, match="AWS_ENDPOINT_URL in the environment must be"):
+        delta_storage_options(Location("s3://bucket", key))
+    if client:
+        with pytest.raises(OptionError, match="AWS_ENDPOINT_URL in the environment must be"):
+            Location("s3://bucket", key).list_objects()
+
+
+@pytest.mark.parametrize("url", ["http://h:99999/x", "https:///x", "sftp://h:port/x", "ftp://"])
+def test_urls_of_no_server(url: str) -> None:
+    """A URL without a host, or with a port that cannot be, is refused."""
+    with pytest.raises(OptionError, match="names no host, or a port that cannot be"):
+        Location(url)
+
+
+@pytest.mark.parametrize("url", ["memory://folder", "/folder", "oss://bucket", "zip::s3://b/a.zip"])
+def test_urls_of_no_bucket_for_obstore(url: str) -> None:
+    """A URL that obstore is not for is refused in the same words, read or written."""
+    location = Location(url, {"client": "obstore"})
+    with pytest.raises(OptionError, match=r"^client 'obstore' is for URLs of S3"):
+        location.list_objects()
+    if "::" not in url:
+        with pytest.raises(OptionError, match=r"^client 'obstore' is for URLs of S3"):
+            location.check_writable()

@@ -87,6 +87,23 @@ CALLS: Final[dict[str, Callable[[], object]]] = {
     "no schema": lambda: open_topic(
         _URL, _TOPIC, storage_options=_OPTIONS, schema="memory://nothing"
     ),
+    "credentials in a URL": lambda: open_topic(f"s3://me:{_SECRET}@bucket/x", _TOPIC),
+    "query in a URL": lambda: open_topic(f"s3://bucket/x?{_SECRET}", _TOPIC),
+    "no port": lambda: open_topic(f"sftp://me:{_SECRET}@127.0.0.1:99999/x", _TOPIC),
+    "through a cache": lambda: open_topic(f"simplecache::{_WITH_PASSWORD}", _TOPIC),
+    "no archive": lambda: open_topic(f"zip://me:{_SECRET}@x", _TOPIC),
+    "references": lambda: open_topic(f"reference::{_WITH_PASSWORD}", _TOPIC),
+    "bad endpoint": lambda: open_topic(
+        "s3://bucket", _TOPIC, storage_options={"endpoint": f"ftp://me:{_SECRET}@host"}
+    ),
+    "bucket of a topic": lambda: open_topic(
+        _URL, _TOPIC, metadata="/no/such", buckets={"a": f"s3://me:{_SECRET}@bucket"}
+    ),
+    "metadata with password": lambda: open_topic(
+        _URL, _TOPIC, metadata=f"http://me:{_SECRET}@127.0.0.1:1"
+    ),
+    "statistics with password": lambda: open_topic(_URL, _TOPIC, statistics=_WITH_PASSWORD),
+    "brokers with password": lambda: open_topic(_URL, _TOPIC, live=_WITH_PASSWORD),
     "schema with password": lambda: load_schema(_WITH_PASSWORD),
     "no topic": lambda: open_topic(_URL, "nothing", storage_options=_OPTIONS),
     "no metadata": lambda: open_topic(_URL, _TOPIC, metadata="/no/such", metadata_options=_OPTIONS),
@@ -202,6 +219,41 @@ def test_what_is_hidden_is_what_it_was() -> None:
     assert hidden_url("s3://bucket/x") == "s3://bucket/x"
     assert repr(hidden_url(_WITH_PASSWORD)) == "'***'"
     assert hidden(len) is len
+
+
+_OPERATORS: Final = frozenset({"__add__", "__getitem__", "__mod__", "__mul__", "__rmul__"})
+
+
+@pytest.mark.parametrize(
+    ("plain", "masked"),
+    [("a://b?c", HiddenText("a://b?c")), (b"a://b?c", HiddenBytes(b"a://b?c"))],
+    ids=["text", "bytes"],
+)
+def test_what_methods_return_is_hidden(plain: Any, masked: Any) -> None:  # noqa: ANN401
+    """Each method that returns a text or bytes, or a list of them, returns them hidden."""
+    one = plain[:1]
+    arguments: list[tuple[object, ...]] = [
+        (), (one,), (0,), (9,), (slice(2),), (one, one), ([plain, plain],), ({97: 98},),
+    ]  # fmt: skip
+    shown = {
+        name: result
+        for name in dir(plain)
+        if name in _OPERATORS or not name.startswith(("_", "maketrans"))
+        for given in arguments
+        if isinstance(result := _result(masked, name, given), str | bytes | list | tuple)
+        and result != _result(masked, "__getitem__", (slice(0, 0),))
+        and set(repr(result)) - set("'*,()[] ")
+    }
+    assert shown == {}
+    assert repr(one + masked) == repr(masked + one) == repr(masked) == "'***'"
+    assert [masked.partition(one), masked.split(one)] == [plain.partition(one), plain.split(one)]
+
+
+def _result(value: Any, name: str, arguments: tuple[object, ...]) -> object:  # noqa: ANN401
+    try:
+        return getattr(value, name)(*arguments)
+    except (TypeError, ValueError, LookupError):
+        return None
 
 
 def test_file_systems_of_different_secrets_are_not_mixed_up() -> None:
