@@ -28,7 +28,7 @@ from connector.pulsar_time import duration
 from connector.read_warnings import warn_of_read
 from connector.scan.read_options import ReadOptions, most_rows
 from connector.scan.topic_scan import Scan
-from connector.statistics.store import open_statistics
+from connector.statistics.store import existing_statistics, open_statistics
 from connector.topic_name import topic_names
 from connector.topic_report import TopicReport
 
@@ -233,7 +233,8 @@ def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> Topi
     folder = known.statistics if request.statistics is None else request.statistics
     scan = Scan(tuple(topics), options, catalog=known)
     if folder is not None:
-        segments = open_statistics(folder, storage_options, trace=known.location.trace)
+        opened = open_statistics if request.statistics is None else existing_statistics
+        segments = opened(folder, storage_options, trace=known.location.trace)
         scan = replace(scan, statistics=segments)
     if brokers is not None:
         scan = replace(scan, tails=live_tails(brokers, topics, options.filterable.values))

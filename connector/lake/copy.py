@@ -24,6 +24,7 @@ from connector.lake.table_copy import CopySizes, TableCopy
 from connector.lake.table_kinds import open_table
 from connector.options.topic_request import TopicRequest, check_options
 from connector.scan.execution import tell
+from connector.statistics.store import open_statistics
 from connector.topic import open_topic
 from connector.topic_name import TopicName, topic_names
 
@@ -59,7 +60,7 @@ _SCOPES: Final[Mapping[str, Callable[[TopicName], object]]] = {
     "__partition__": attrgetter("partition"),
 }
 """What columns say of a topic or partition."""
-_NOT_OF_PLANS: Final = ("analyze", "told", "copied", "executor")
+_NOT_OF_PLANS: Final = ("told", "copied", "executor")
 """Options of a copy that say how it runs."""
 
 
@@ -145,6 +146,7 @@ def copy_topics(
         target_options=target_options,
         table_options=table_options,
         sizes=sizes,
+        analyze=analyze,
         topic_options=topic_options,
     )
     summaries: list[TableSummary] = []
@@ -218,6 +220,7 @@ class CopyRequest:
     target_options: Mapping[str, object] | None = field(default=None, repr=False)
     table_options: Mapping[str, object] | None = field(default=None, repr=False)
     sizes: CopySizes = _SIZES
+    analyze: bool = False
     topic_options: Mapping[str, object] = field(repr=False)
 
     def copies(self) -> Iterator[tuple[str, Callable[[], TableCopy]]]:
@@ -291,7 +294,13 @@ class CopyRequest:
             message = f"a copy takes what is offloaded: {option_name('live')} is for reads"
             raise OptionError(message)
         given = request.beside_catalog() | {"catalog": catalog}
+        # A copy that writes statistics makes their folder.
+        written = given.pop("statistics", None) if self.analyze else None
         dataset = open_topic(self.url, topics, **given)
+        statistics = dataset.scan.statistics
+        if written is not None:
+            place = catalog.location
+            statistics = open_statistics(written, place.storage_options, trace=place.trace)
         options = dataset.scan.options
         if dataset.scan.view is not None:
             message = "a copy takes all messages: latest_per_key keeps the latest in the table"
@@ -308,7 +317,7 @@ class CopyRequest:
         if self.latest_per_key:
             latest, options = _latest_per_key(table, options, scope)
         return TableCopy(
-            increments=Increments(catalog, topics, options, dataset.scan.statistics),
+            increments=Increments(catalog, topics, options, statistics),
             kind=self.format,
             table=table,
             latest=latest,

@@ -6,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.errors import FormatError, MissingObjectError
+from arrow_io.errors import FormatError, MissingObjectError, OptionError, UnusedStatisticsWarning
+from arrow_io.option_names import option_name
 from arrow_io.option_values import path_or_url
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
+from connector.read_warnings import warn_of_read
 from connector.statistics.segment_files import SegmentFile, file_of
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class Statistics:
     location: Location
     files: tuple[SegmentFile, ...]
     problems: tuple[str, ...] = ()
+    is_missing: bool = False
+    """Whether there is no such folder; an object store has folders only for objects in them."""
 
     @classmethod
     def opened(cls, location: Location) -> Statistics:
@@ -51,11 +55,11 @@ class Statistics:
         Raises:
             StorageError: It cannot be read.
         """
-        location = self.location
+        location, is_missing = self.location, False
         try:
             infos = location.list_objects()
         except MissingObjectError:
-            infos = []
+            infos, is_missing = [], True
         known = {each.name: each for each in self.files}
         found = [
             known.get(info.name) or SegmentFile(location, info.name, info.size_bytes)
@@ -68,6 +72,7 @@ class Statistics:
             location,
             tuple(file for file, problem in zip(found, problems, strict=True) if problem is None),
             tuple(problem for problem in problems if problem is not None),
+            is_missing,
         )
 
     def ledgers(
@@ -121,6 +126,37 @@ def open_statistics(
         path_or_url("statistics", url), storage_options, trace=trace or RequestTrace()
     )
     return Statistics.opened(location)
+
+
+def existing_statistics(
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, object] | None = None,
+    *,
+    trace: RequestTrace | None = None,
+) -> Statistics:
+    """Open a folder of statistics that somebody reads by.
+
+    Warns with `UnusedStatisticsWarning` if it has none.
+
+    Args:
+        url: Folder or URL.
+        storage_options: Options of the fsspec file system.
+        trace: Counts the requests.
+
+    Raises:
+        OptionError: There is no such folder; or see `open_statistics`.
+        StorageError: The folder cannot be read.
+    """
+    found = open_statistics(url, storage_options, trace=trace)
+    if found.is_missing:
+        message = (
+            f"{option_name('statistics')}: there is no folder {found.location}: analyze makes one"
+        )
+        raise OptionError(message)
+    if not (found.files or found.problems):
+        message = f"there are no statistics in {found.location}: analyze gathers them"
+        warn_of_read(message, UnusedStatisticsWarning)
+    return found
 
 
 def _problem(file: SegmentFile) -> str | None:

@@ -188,5 +188,6 @@ def test_the_command_takes_statistics(known: tuple[MemoryBucket, str], tmp_path:
     run("save", bucket.url, snapshot, "--statistics", folder)
     run("report", bucket.url, "--metadata", snapshot, "--output", str(page))
     assert _notes(page.read_text("utf-8"))[1].startswith("Statistics know 3 of 3 ledgers")
+    (tmp_path / "none").mkdir()
     run("report", bucket.url, "--statistics", str(tmp_path / "none"), "--output", str(page))
     assert re.match("No publish times", _notes(page.read_text("utf-8"))[0])

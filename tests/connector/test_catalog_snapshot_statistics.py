@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 import pytest
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import OptionError, UnusedStatisticsWarning
 from connector import open_catalog, open_topic
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.owned_bucket import LONG_AGO, SMALL
@@ -43,7 +43,9 @@ def test_snapshot_remembers_where_statistics_are(
     opened = open_catalog(url, metadata=snapshot)
     assert (catalog.statistics, opened.statistics) == (None, str(tmp_path / "statistics"))
     assert (_skipped(catalog), _skipped(opened)) == (0, segments)
-    assert _skipped(opened, statistics=tmp_path / "others") == 0
+    (tmp_path / "others").mkdir()
+    with pytest.warns(UnusedStatisticsWarning, match="there are no statistics in"):
+        assert _skipped(opened, statistics=tmp_path / "others") == 0
     opened.save(snapshot)
     assert open_catalog(url, metadata=snapshot).statistics == opened.statistics
     opened.save(snapshot, statistics="sftp://me:secret@host/x")

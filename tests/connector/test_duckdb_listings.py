@@ -318,10 +318,12 @@ def test_segments_need_statistics(con: duckdb.DuckDBPyConnection) -> None:
         con.execute("from pulsar_segments()")
 
 
+@pytest.mark.filterwarnings("ignore::arrow_io.errors.UnusedStatisticsWarning")
 def test_segments_are_looked_up_for_each_execution(tmp_path: Path) -> None:
     """A prepared statement sees what was analyzed, and replaced, since."""
     bucket = OwnedBucket.copied(tmp_path)
     folder = str(tmp_path / "statistics")
+    (tmp_path / "statistics").mkdir()
     with duckdb.connect() as con:
         register_duckdb(con, url=str(bucket.objects), statistics=folder)
         con.execute(

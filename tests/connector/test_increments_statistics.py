@@ -95,6 +95,7 @@ def _asked(draw: st.DrawFn, topic: Topic) -> dict[str, Any]:
     return asked
 
 
+@pytest.mark.filterwarnings("ignore::arrow_io.errors.UnusedStatisticsWarning")
 @given(
     topic=topics(compacted=False, shapes=_SHAPES),
     block_bytes=st.sampled_from((140, 300, 1 << 20)),
@@ -118,7 +119,7 @@ def test_increments_are_those_without_statistics(
         asked["start"] = positions[asked["start"] % len(positions)]
     with (
         memory_bucket(offload(topic.ledgers[:count], block_bytes=block_bytes)) as bucket,
-        memory_bucket({}) as folder,
+        memory_bucket({"notes.txt": b"x"}) as folder,
         patch("connector.increments.settled._PROBED_BLOCKS", 1000),
     ):
         sources = [_source(bucket.url, each, **asked) for each in (None, folder.url)]

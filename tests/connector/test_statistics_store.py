@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from connector import open_topic
+from connector import OptionError, UnusedStatisticsWarning, open_topic
 from connector.statistics import segment_files
 from connector.statistics.segment_files import file_of
 from connector.statistics.segments import SEGMENT_SCHEMA
@@ -185,14 +185,16 @@ def test_filters_of_keys_that_are_damaged_are_told() -> None:
     assert len(skipped.problems) == 1
 
 
-def test_no_folder_and_an_empty_one_know_nothing() -> None:
-    """They are no error: statistics may not have been gathered yet."""
+def test_no_folder_is_refused_and_an_empty_one_knows_nothing() -> None:
+    """A name that was mistyped is an error; statistics that were not gathered yet are a warning."""
     with memory_bucket(_objects()) as bucket, memory_bucket({"notes.txt": b"x"}) as folder:
-        for url in (folder.url, f"{folder.url}/nothing"):
-            scan = _scan(bucket.url, url)
-            assert read(scan).num_rows == 1
-            assert _skipped(scan).unknown_ledgers == 2
-            assert not _skipped(scan).problems
+        with pytest.warns(UnusedStatisticsWarning, match="there are no statistics in memory://"):
+            scan = _scan(bucket.url, folder.url)
+        assert read(scan).num_rows == 1
+        assert _skipped(scan).unknown_ledgers == 2
+        assert not _skipped(scan).problems
+        with pytest.raises(OptionError, match=f"there is no folder {folder.url}/nothing"):
+            _scan(bucket.url, f"{folder.url}/nothing")
 
 
 def test_opened_statistics_can_be_pickled() -> None:
