@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.errors import PulsarOffloadError
+from arrow_io.errors import PulsarOffloadError, UnsupportedFormatError
 from arrow_io.wording import counted
 from connector.plain_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from arrow_io.storage.location import Location
     from connector.catalog.bucket import Bucket
 
 _SHOWN_NAMES: Final = 5
 _SHOWN_CHARACTERS: Final = 80
+_MAP_FILES: Final = "MapFiles of Pulsar's filesystem offloader"
+_MAP_FILE: Final = re.compile(r"\d{1,19}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DEEPEST: Final = 5
+"""Slashes in the longest path that is looked at."""
+_MOST_LISTINGS: Final = 16
 
 
 def what_lies_there(bucket: Bucket) -> str:
     """The URL, how many ledgers are there, and if there are none, what is there instead.
 
-    Sends one request if there are none, for the folders.
+    Sends one request if there are none, for the folders, and a few that look for MapFiles in them.
     """
     listing, unfinished = bucket.listing, bucket.unfinished
     place = str(listing.location)
@@ -39,11 +47,47 @@ def what_lies_there(bucket: Bucket) -> str:
     except PulsarOffloadError:
         # This must not hide the error that a topic was not found.
         folders = []
-    if folders:
+    map_file = _map_file(listing.location, folders)
+    if map_file is not None:
+        found.append(f"{_MAP_FILES} ({printable(map_file)})")
+    elif folders:
         found.append(f"{counted(len(folders), 'folder')} ({_some(folders)})")
     if not found:
         return f"nothing lies at {place}"
     return f"{place} has no offloaded ledger, but {' and '.join(found)}"
+
+
+def check_no_map_files(bucket: Bucket) -> None:
+    """Refuse a place whose ledgers are MapFiles: it looks empty, and is not.
+
+    Raises:
+        UnsupportedFormatError: It has MapFiles.
+    """
+    text = what_lies_there(bucket)
+    if _MAP_FILES in text:
+        message = f"{text}, which cannot be read yet"
+        raise UnsupportedFormatError(message)
+
+
+def _map_file(location: Location, folders: Sequence[str]) -> str | None:
+    """The path of a MapFile, a folder that the filesystem offloader makes for a ledger.
+
+    It is `<tenant>/<namespace>/persistent/<topic>/<ledgerId>-<uuid>`, perhaps in another folder.
+    """
+    waiting = [(location, "", name) for name in reversed(folders)]
+    for _ in range(_MOST_LISTINGS):
+        if not waiting:
+            return None
+        parent, path, name = waiting.pop()
+        path += name
+        if _MAP_FILE.fullmatch(name):
+            return path
+        if path.count("/") >= _DEEPEST:
+            continue
+        place = parent.child(name)
+        with suppress(PulsarOffloadError):
+            waiting += [(place, f"{path}/", each) for each in reversed(place.list_folders())]
+    return None
 
 
 def _some(names: Sequence[str]) -> str:

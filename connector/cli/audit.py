@@ -159,6 +159,8 @@ def clean_(
     _print_findings(deleted, form)
     for each in kept:
         say("kept", f"{', '.join(each.finding.objects)}: {each.refusal}")
+    if not one_cluster and any("another cluster's" in str(each.refusal) for each in kept):
+        say("note", "if this cluster alone uses the bucket, --one-cluster says so")
     size = size_text(sum(each.stored_bytes for each in deleted))
     what = f"{counted(sum(len(each.objects) for each in deleted), 'object')}, {size}"
     if form == "table":

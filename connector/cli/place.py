@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
-from connector.catalog.bucket_summary import what_lies_there
+from connector.catalog.bucket_summary import check_no_map_files, what_lies_there
 from connector.catalog.opening import open_catalog
 from connector.catalog.snapshot import is_snapshot
 from connector.cli.output import progress, say
@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 
 
 def tell_place(catalog: Catalog) -> None:
-    """Say what lies at a place that has no ledgers, for it may be the wrong place."""
+    """Say what lies at a place that has no ledgers, for it may be the wrong place.
+
+    Raises:
+        UnsupportedFormatError: They are MapFiles.
+    """
     if not catalog.bucket.copy_count:
+        check_no_map_files(catalog.bucket)
         say("note", what_lies_there(catalog.bucket))
 
 

@@ -17,6 +17,7 @@ from arrow_io.messages.entry_writer import (
     DEFAULT_MAX_MESSAGE_BYTES,
 )
 from arrow_io.option_names import option_name
+from arrow_io.wording import counted
 from connector.options.write_request import (
     DEFAULT_LEDGER_BYTES,
     DEFAULT_LEDGER_ENTRIES,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from connector.writing.publishing import Published
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WrittenTopic:
     """What `write_messages` wrote."""
 
@@ -59,6 +60,14 @@ class WrittenTopic:
     written now."""
     warnings: tuple[str, ...] = ()
     """What went wrong, yet does no harm, or may do so when the topic is attached to a cluster."""
+
+    def __repr__(self) -> str:
+        """The counts in one line: there may be thousands of ledgers."""
+        ledgers = sum(ledger.offload is not None for p in self.partitions for ledger in p.ledgers)
+        return (
+            f"WrittenTopic({self.topic}: {counted(self.message_count, 'message')} in"
+            f" {counted(ledgers, 'ledger')} of {counted(len(self.partitions), 'partition')})"
+        )
 
 
 def write_messages(

@@ -140,6 +140,26 @@ def test_wrong_sql_is_shown_with_its_place(sql: str, caret_at: str, hint: str) -
     assert "".join(others) == hint
 
 
+@pytest.mark.parametrize("above", ["", "pulsar/"])
+@pytest.mark.parametrize("command", ["topics", "audit", "analyze", "head"])
+def test_map_files_are_named(command: str, above: str, tmp_path: Path) -> None:
+    """A folder of the filesystem offloader looks empty, and is not."""
+    name = "508-df664a3c-d9a3-4ad4-bef2-0cbe54c03ef3"
+    folder = tmp_path / "bucket"
+    (folder / "logs" / "old").mkdir(parents=True)
+    map_file = folder / f"{above}public/default/persistent/orders/{name}"
+    map_file.mkdir(parents=True)
+    (map_file / "data").write_bytes(b"SEQ")
+    more = {"analyze": ["--statistics", "none"], "head": ["orders"]}.get(command, [])
+
+    ends = NOT_FOUND if command == "head" else UNREADABLE
+    result = run(command, str(folder), *more, ends=ends)
+
+    path = f"{above}public/default/persistent/orders/{name}"
+    assert f"but MapFiles of Pulsar's filesystem offloader ({path})" in result.stderr
+    assert result.stdout == ""
+
+
 @pytest.mark.parametrize("command", ["topics", "audit"])
 def test_a_wrong_place_is_told_apart_from_an_empty_one(command: str, tmp_path: Path) -> None:
     """Who named the folder above the bucket's hears what lies there instead."""

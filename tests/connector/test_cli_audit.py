@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -303,6 +304,22 @@ def test_clean_tells_each_thing_that_it_keeps(bucket: OwnedBucket) -> None:
         strict=True,
     ):
         assert line.startswith(f"kept: {what}: {why}")
+
+
+def test_clean_names_the_option_for_a_bucket_of_one_cluster(
+    bucket: OwnedBucket, tmp_path: Path
+) -> None:
+    """What may be another cluster's is kept, and the note says how to tell that there is none."""
+    others = tmp_path / "others"
+    shutil.copytree(bucket.metadata / CHUNKED.folder.name, others / CHUNKED.folder.name)
+    given = (str(bucket.objects), "--metadata", str(others))
+
+    result = run("clean", *given)
+
+    assert "the topic may be another cluster's" in result.stderr
+    note = "note: if this cluster alone uses the bucket, --one-cluster says so\n"
+    assert result.stderr.endswith(note)
+    assert note not in run("clean", *given, "--one-cluster").stderr
 
 
 def test_clean_needs_metadata_of_now(bucket: OwnedBucket, tmp_path: Path) -> None:

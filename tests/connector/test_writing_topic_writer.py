@@ -188,6 +188,13 @@ class TestPartitions:
         """Rows are where Java's client sends their keys, in order, and none is lost."""
         written = write_messages(bucket.url, TOPIC, _TABLE, partitions=3, ledger_entries=1)
 
+        ledgers = sum(each.offload is not None for p in written.partitions for each in p.ledgers)
+        assert ledgers >= 3
+        assert repr(written) == (
+            f"WrittenTopic({written.topic}: {written.message_count} messages in {ledgers} ledgers"
+            " of 3 partitions)"
+        )
+
         table = open_topic(
             bucket.url, TOPIC, value="raw", columns=["__partition__", "__key__", "__value__"]
         ).to_table()
