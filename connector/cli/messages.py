@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated
 
 import pyarrow.compute as pc
 import typer
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import OptionError, TopicNotFoundError
 from arrow_io.storage.trace import RequestTrace
 from connector.catalog.opening import open_catalog
 from connector.cli.app import ExitCode, command
@@ -20,6 +20,7 @@ from connector.cli.options import Printing, Reading, Topic, Url  # noqa: TC001 -
 from connector.cli.output import print_records, print_rows, progress, say
 from connector.cli.place import tell_read, tell_snapshot
 from connector.following import new_in_bucket, new_of_brokers
+from connector.live.opening import partitions_of_brokers
 from connector.message_ids import MessageId
 from connector.pulsar_time import duration
 from connector.topic import brokers_of, open_topic
@@ -83,7 +84,7 @@ def tail(
     if follow and form not in {"table", "jsonl"}:
         message = f"--follow prints rows as they come, as a table or by --json, not as {form}"
         raise OptionError(message)
-    catalog = open_catalog(url, **given.of_catalog()) if follow else None
+    catalog = _catalog_with(topic, url, given, pause.total_seconds()) if follow else None
     with _opened(url, topic, given, catalog) as dataset:
         shown, published = dataset.schema.names, _names(dataset)["__publish_time__"]
         found = dataset.tail(rows, [*dict.fromkeys([*shown, published])])
@@ -181,6 +182,25 @@ def _opened(
     trace = RequestTrace()
     with progress(trace):
         yield open_topic(url, topic, **given.given(), trace=trace)
+
+
+def _catalog_with(topic: str, url: str, given: TopicRequest, pause_s: float) -> Catalog:
+    """The catalog, as soon as it has the topic: what is followed may not have begun yet."""
+    catalog = open_catalog(url, **given.of_catalog())
+    brokers = brokers_of(given)
+    more = None if brokers is None else partial(partitions_of_brokers, brokers)
+    notes: set[str] = set()
+    while True:
+        try:
+            catalog.select(topic, TopicReport(), salvage=True, more_partitions=more)
+        except TopicNotFoundError as error:
+            if str(error) not in notes:
+                say("note", f"waiting: {error}")
+            notes.add(str(error))
+            _wait(pause_s)
+            catalog = catalog.refreshed()
+        else:
+            return catalog
 
 
 @contextmanager

@@ -202,6 +202,29 @@ def test_tail_follows_what_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None
     assert [each["__value__"] for each in found] == ["4", "5", "6"]
 
 
+def test_tail_waits_for_a_topic_that_is_not_there_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is to be followed may not have begun; that it is waited for is said once."""
+    ledgers = [
+        (number, [encode_entry([Message(payload=b"%d" % number)], batched=False)])
+        for number in (3, 4)
+    ]
+    coming = iter([[], ledgers[:1], [], ledgers[1:]])
+    with memory_bucket({"notes.txt": b"x"}) as bucket:
+
+        def come(_seconds: float) -> None:
+            more = next(coming, None)
+            if more is None:
+                raise typer.Exit
+            bucket.put(offload(more))
+
+        monkeypatch.setattr(messages, "_wait", come)
+        result = run("tail", bucket.url, TOPIC, "--follow", "--value", "raw", "--json")
+
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [each["__value__"] for each in found] == ["3", "4"]
+    assert result.stderr.count("note: waiting: no offloaded topic ") == 1
+
+
 @pytest.mark.parametrize("option", [("--end", "9:0"), ("--view", "latest")])
 def test_tail_follows_without_an_end_and_all_messages(option: tuple[str, str]) -> None:
     """What comes would not be what is asked for, or nothing would come, without a word."""
