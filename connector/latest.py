@@ -47,6 +47,8 @@ _MAX_ENTRIES: Final = 1 << 34
 _GAP_BYTES: Final = 2 << 20
 """Entries that nobody needs are read all the same if they have fewer bytes: a request has more."""
 _KEYED_SCHEMA: Final = pa.schema({"ledger": pa.int64(), "low": pa.int64(), "key": pa.string()})
+_LEAST_BYTES: Final = 16 << 20
+"""Memory that DuckDB needs to group a million keys, whose rows it keeps in files."""
 _LATEST: Final = """
     SELECT (code // (1::HUGEINT << 64))::BIGINT AS ledger,
            (code % (1::HUGEINT << 64))::BIGINT // 2 AS code
@@ -308,10 +310,18 @@ def _latest(batches: Iterator[pa.RecordBatch], memory_bytes: int) -> pa.Table:
         with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
             connection.execute("SET memory_limit = ?", [f"{memory_bytes}B"])
             connection.execute("SET temp_directory = ?", [folder])
+            connection.execute("SET preserve_insertion_order = false")
+            # Each thread takes memory of its own, whatever the number of keys.
+            [(threads,)] = connection.execute("SELECT current_setting('threads')").fetchall()
+            threads = max(1, min(threads, memory_bytes // _LEAST_BYTES))
+            connection.execute("SET threads = ?", [threads])
             connection.register("messages", reader)
             found = connection.sql(_LATEST).to_arrow_table()
-    except duckdb.OutOfMemoryException as error:
-        message = f"{option_name('view_bytes')} {memory_bytes} is too little: {error}"
+    except duckdb.OutOfMemoryException:
+        more = max(_LEAST_BYTES, 2 * memory_bytes)
+        message = (
+            f"{option_name('view_bytes', memory_bytes)} is too little for the keys: try {more}"
+        )
         raise OptionError(message) from None
     except duckdb.Error as error:
         message = f"the keys of the view latest cannot be grouped: {error}"

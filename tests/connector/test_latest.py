@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import ChecksumError, OptionError, UnsupportedFormatError
 from arrow_io.storage.trace import RequestTrace
-from connector import copy_topics, latest, open_topic, register_duckdb
+from connector import copy_topics, latest, open_topic, register_duckdb, write_messages
 from connector.topic_report import TopicReport
 from connector.upkeep.cost import read_cost
 from tests.support.buckets import TOPIC, memory_bucket, offload
@@ -29,6 +29,8 @@ from tests.support.golden import golden_topic, golden_topics
 from tests.support.reference import TXN_ABORT, TXN_COMMIT
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from connector import TopicDataset
     from tests.support.golden import GoldenTopic
 
@@ -280,7 +282,7 @@ def test_keys_that_do_not_fit_go_to_files() -> None:
 
     assert found.num_rows == 400_000
     assert pc.all(pc.equal(found.column("code"), pc.shift_left(pa.arange(0, 400_000), 28))).as_py()
-    with pytest.raises(OptionError, match="view_bytes 1000 is too little"):
+    with pytest.raises(OptionError, match=r"view_bytes=1000 is too little .*: try 16777216$"):
         latest._latest(batches(50_000), 1000)
 
 
@@ -323,3 +325,27 @@ def test_what_takes_no_view(tmp_path: Any) -> None:  # noqa: ANN401
         "head", url, "compacted", "--view", "latest", "--value", "raw", "-n", "100", "--json"
     )
     assert len(shown.stdout.splitlines()) == 25
+
+
+@pytest.mark.parametrize("threads", [1, 64])
+def test_memory_that_an_error_names_is_enough(
+    threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100,000 keys, however many processors DuckDB finds; what it says itself is not shown."""
+    keys = pa.array([f"customer-number-{number}" for number in range(100_000)])
+    table = pa.table({"__key__": keys, "__value__": pa.repeat(b"x", len(keys))})
+    write_messages(str(tmp_path), TOPIC, table)
+    connect = duckdb.connect
+    monkeypatch.setattr(duckdb, "connect", lambda: connect(config={"threads": threads}))
+
+    with pytest.raises(OptionError, match=r"view_bytes=8388608 is too little") as raised:
+        _count(tmp_path, 8 << 20)
+    assert "\n" not in str(raised.value)
+    more = int(str(raised.value).rpartition(" ")[2])
+    assert more == 16 << 20
+    assert _count(tmp_path, more) == len(keys)
+
+
+def _count(folder: Path, view_bytes: int) -> int:
+    dataset = open_topic(str(folder), TOPIC, value="raw", view="latest", view_bytes=view_bytes)
+    return dataset.count_rows()
