@@ -21,7 +21,7 @@ from arrow_io.errors import (
 from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName
 from arrow_io.lazy import cached_property
 from arrow_io.option_names import option_name
-from arrow_io.option_values import path_or_url
+from arrow_io.option_values import check_instance, path_or_url
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.wording import agreeing
 from connector.catalog.bucket import Bucket, Opening, list_bucket
@@ -267,8 +267,10 @@ class Catalog:
         one of the problems.
 
         Raises:
+            OptionError: `topic` is not a `TopicName`.
             StorageError: The metadata, or an index object, cannot be read.
         """
+        check_instance(TopicName, "a TopicName, such as one of topics()", "topic", topic)
         (found,) = self.ledgers_of([topic])
         return found
 

@@ -17,6 +17,7 @@ from arrow_io.errors import (
     FormatError,
     IncompleteReadWarning,
     MissingObjectError,
+    OptionError,
     PulsarOffloadError,
     TopicNotFoundError,
     TruncatedObjectError,
@@ -159,6 +160,14 @@ def test_two_clusters_may_share_a_bucket(folder: Folder) -> None:
 
     assert folder.values() == ["order"]
     assert folder.values(_OTHER_TOPIC) == ["payment"]
+
+
+def test_ledgers_of_a_text_are_refused(folder: Folder) -> None:
+    """They looked like those of a topic that has none."""
+    folder.offload(3, "one")
+
+    with pytest.raises(OptionError, match="topic must be a TopicName, such as one of topics"):
+        open_catalog(str(folder.path)).ledgers("orders")  # type: ignore[arg-type]
 
 
 def test_ledgers_of_one_uuid_are_not_mixed_up(folder: Folder) -> None:
