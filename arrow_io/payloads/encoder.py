@@ -55,6 +55,8 @@ _LOSSY: Final = (
 """Of which types Arrow casts to which though values change: a time of day goes, digits are rounded,
 and each number but 0 is true."""
 
+_UTC_NAMES: Final = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00"})
+
 
 class _FieldEncoder(Protocol):
     """Writes values that may have fields.
@@ -213,10 +215,10 @@ def _given_fields(given: pa.DataType, shape: Shape, path: str) -> pa.DataType:
     if pa.types.is_list(wanted) and pa.types.is_nested(given):
         message = f"{path}: {given} is not a list, as the schema's array is"
         raise OptionError(message)
+    _check_lossless(given, wanted, path)
     if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted) and given.unit != "ns":
         # Not all of them have a place among nanoseconds.
         return pa.timestamp("us", tz=wanted.tz)
-    _check_lossless(given, wanted, path)
     return wanted
 
 
@@ -228,6 +230,20 @@ def _check_lossless(given: pa.DataType, wanted: pa.DataType, path: str) -> None:
     """
     if pa.types.is_dictionary(given):
         given = given.value_type
+    if _is_counted(given) and pa.types.is_integer(wanted):
+        message = (
+            f"{path}: it is {given}, and the schema does not say in which unit it counts time:"
+            " cast it to that first, and then to a number"
+        )
+        raise OptionError(message)
+    is_zoned = pa.types.is_timestamp(given) and given.tz not in {None, *_UTC_NAMES}
+    if is_zoned and pa.types.is_timestamp(wanted) and wanted.tz is None:
+        # Arrow would give the time of day in UTC.
+        message = (
+            f"{path}: it is {given}, and the schema has times of no time zone: make it one of these"
+            " first, as pyarrow.compute.local_timestamp does"
+        )
+        raise OptionError(message)
     if pa.types.is_integer(given) and pa.types.is_timestamp(wanted):
         # Arrow would take them for microseconds, though most schemas count milliseconds.
         message = (
@@ -239,6 +255,12 @@ def _check_lossless(given: pa.DataType, wanted: pa.DataType, path: str) -> None:
         if is_given(given) and is_wanted(wanted):
             message = f"{path}: it is {given}, and may lose data as {wanted}"
             raise OptionError(message)
+
+
+def _is_counted(type_: pa.DataType) -> bool:
+    """Return whether a type counts time in a unit of its own; dates count days."""
+    kinds = (pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration)
+    return any(is_kind(type_) for is_kind in kinds)
 
 
 def _misfit(given: pa.Array, wanted: pa.DataType, path: str) -> tuple[str, str] | None:

@@ -331,6 +331,12 @@ _LOSSY: tuple[tuple[object, str | None, tuple[pa.Array, ...]], ...] = (
             ("local-timestamp-millis", "LOCAL_DATE_TIME"),
         )
     ),
+    (
+        {"type": "long", "logicalType": "local-timestamp-millis"},
+        "LOCAL_DATE_TIME",
+        (pa.array([1000], pa.timestamp("ms", tz="Europe/Berlin")),),
+    ),
+    ("long", "INT64", (_AT, pa.array([5], pa.time64("us")), pa.array([5], pa.duration("s")))),
     ("int", "INT32", (pa.array([1.5]), pa.array([Decimal("1.5")]))),
 )
 """A field's type, the primitive schema type like it, and columns that Arrow casts with a loss."""
@@ -354,7 +360,9 @@ def test_types_that_lose_data_are_refused(
         cases += [(SchemaInfo(primitive), each) for each in (values, values.dictionary_encode())]
 
     for schema, given in cases:
-        with pytest.raises(OptionError, match=r"lose data|truncated|data loss|no unit of time"):
+        with pytest.raises(
+            OptionError, match=r"lose data|truncated|data loss|unit of time|which unit|no time zone"
+        ):
             PayloadEncoder(schema).encode(given)
 
 
