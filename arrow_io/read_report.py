@@ -47,6 +47,9 @@ class ReadReport:
         duplicate_chunks: Chunks that a producer sent twice.
         incomplete_messages: Chunked messages with a chunk that is not in what is offloaded; left
             out.
+        awaited_messages: Those of them whose first chunks are all there: the others may still be
+            offloaded.
+        awaited_chunks: How many chunks the awaited messages lack.
         ended_beyond: Messages that end behind what is offloaded: brokers told their last chunk, or
             the outcome of their transaction.
         doubts: Reasons why these may not be the right rows, in words.
@@ -66,6 +69,8 @@ class ReadReport:
     open_transactions: int = 0
     duplicate_chunks: int = 0
     incomplete_messages: int = 0
+    awaited_messages: int = 0
+    awaited_chunks: int = 0
     ended_beyond: int = 0
     doubts: list[str] = field(default_factory=list)
     replaced_texts: int = 0
@@ -123,6 +128,18 @@ class ReadReport:
             losses=[each for each in self.losses if each not in known.losses],
         )
 
+    def waiting(self) -> list[str]:
+        """Return a sentence for what a later read gives, when more is offloaded; or none."""
+        if not self.awaited_messages:
+            return []
+        sentence = (
+            f"{counted(self.awaited_messages, 'chunked message')}"
+            f" {agreeing(self.awaited_messages, 'is', 'are')} waiting for"
+            f" {counted(self.awaited_chunks, 'chunk')} that"
+            f" {agreeing(self.awaited_chunks, 'is', 'are')} not offloaded yet"
+        )
+        return [sentence]
+
     def notices(self) -> list[str]:
         """One sentence for each thing that a reader of the rows must know; empty without any."""
         said = []
@@ -132,11 +149,11 @@ class ReadReport:
                 f" {counted(self.open_transactions, 'transaction')} without an outcome in the"
                 f" offloaded ledgers {agreeing(self.open_messages, 'was', 'were')} left out"
             )
-        if self.incomplete_messages:
+        broken = self.incomplete_messages - self.awaited_messages
+        if broken:
             said.append(
-                f"{counted(self.incomplete_messages, 'chunked message')}"
-                f" {agreeing(self.incomplete_messages, 'was', 'were')} left out, because not all"
-                f" {agreeing(self.incomplete_messages, 'its chunks', 'their chunks')} are in the"
+                f"{counted(broken, 'chunked message')} {agreeing(broken, 'was', 'were')} left out,"
+                f" because not all {agreeing(broken, 'its chunks', 'their chunks')} are in the"
                 " offloaded ledgers"
             )
         said.extend(self.doubts)

@@ -138,5 +138,5 @@ def log_report(what: str, report: ReadReport) -> None:
         what: What was read.
         report: What was met.
     """
-    for sentence in (*report.notices(), *report.losses):
+    for sentence in (*report.notices(), *report.waiting(), *report.losses):
         _LOG.warning("pulsar_offload: %s: %s", what, sentence)

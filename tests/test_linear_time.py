@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -88,8 +89,8 @@ _PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "storage option": lambda text: put_text({}, "storage option", "endpoint", text),
     "name of a storage option": lambda text: put_text({}, "storage option", text, "a"),
     "error of DuckDB": lambda text: sql._as_ours(text, _CATALOG, StorageError),
-    "place of an error in SQL": lambda text: sql._add_place(
-        StorageError("no"), "no\n\nLINE 1", text, _CATALOG
+    "place of an error in SQL": lambda text: sql._of_statement(
+        duckdb, duckdb.Error("no\n\nLINE 1"), text, _CATALOG
     ),
     "broker.conf": settings_of_conf,
     "cell of a table": cell_text,

@@ -137,6 +137,7 @@ def _in_order(chunks: Iterable[tuple[int, bytes]], damage: CorruptEntryError | N
 @dataclass(slots=True)
 class _OpenMessage:
     first: FirstChunk | None
+    chunk_count: int
     next_chunk: int = 0
     lost: bool = False
     parts: list[bytes] = field(default_factory=list)
@@ -241,7 +242,11 @@ class ChunkAssembler:
 
     def finish(self) -> None:
         """Count what is still open: called when there are no more entries."""
-        for uuid in list(self._open):
+        report = self._tally.report
+        for uuid, message in list(self._open.items()):
+            if not message.lost and message.first is not None:
+                report.awaited_messages += 1
+                report.awaited_chunks += message.chunk_count - message.next_chunk
             self._close(uuid, incomplete=True)
 
     def _message(
@@ -251,7 +256,8 @@ class ChunkAssembler:
         if chunk_id == 0:
             self._close(uuid, incomplete=True)
             if run.owned:
-                self._open[uuid] = _OpenMessage(FirstChunk.of(run, index))
+                chunk_count = run.number(index, layout.CHUNK_COUNT)
+                self._open[uuid] = _OpenMessage(FirstChunk.of(run, index), chunk_count)
             else:
                 # Whoever meets a later chunk of it in its own entries has to look back.
                 self._forget(uuid)
@@ -277,7 +283,7 @@ class ChunkAssembler:
         elif len(found.parts) == chunk_count:
             _remember(self._done, uuid)
         else:
-            message = self._open[uuid] = _OpenMessage(found.first)
+            message = self._open[uuid] = _OpenMessage(found.first, chunk_count)
             self._hold(message, found.parts)
 
     def _payload(self, run: EntryRun, index: int) -> bytes:

@@ -163,9 +163,11 @@ def copy_topics(
                 failures[table] = error
                 continue
             summaries.append(summary)
+            # A later run copies it, so nothing is left out.
+            summary.notices += summary.report.waiting()
             if copied is not None:
                 copied(summary)
-            tell(summary.report, summary.target)
+            tell(summary.report, summary.target, is_last=False)
     _raise_first(failures, len(summaries))
     return summaries
 

@@ -87,9 +87,16 @@ def count(tasks: Sequence[ScanTask], report: ReadReport) -> int:
     return total
 
 
-def tell(report: ReadReport, topic: str) -> None:
-    """Warn of what a read had to leave out, if it did."""
-    for notice in report.notices():
+def tell(report: ReadReport, topic: str, *, is_last: bool = True) -> None:
+    """Warn of what a read had to leave out, if it did.
+
+    Args:
+        report: What it met.
+        topic: What it read.
+        is_last: Whether to warn of messages that wait for chunks too. Whoever reads again later, as
+            a copy does, gets them then.
+    """
+    for notice in (*report.notices(), *(report.waiting() if is_last else ())):
         warn_of_read(f"{topic}: {notice}", IncompleteReadWarning)
 
 

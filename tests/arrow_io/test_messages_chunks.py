@@ -108,6 +108,24 @@ def test_gap_loses_the_message() -> None:
     assert not assembler.unfinished
 
 
+def test_message_whose_first_chunks_are_there_is_awaited() -> None:
+    """What may still come is told apart from what a gap has lost, with how many chunks it lacks."""
+    tally = Tally()
+    assembler = _assembler(tally)
+
+    _add_all(assembler, entry_run([_ABC[0], _ABC[2], _XY[0]]))
+    assembler.finish()
+
+    report = tally.report
+    assert (report.incomplete_messages, report.awaited_messages, report.awaited_chunks) == (2, 1, 1)
+    assert report.waiting() == [
+        "1 chunked message is waiting for 1 chunk that is not offloaded yet"
+    ]
+    assert report.notices() == [
+        "1 chunked message was left out, because not all its chunks are in the offloaded ledgers"
+    ]
+
+
 def test_first_chunk_begins_anew() -> None:
     """A producer that sends a message again begins with chunk 0; what came before is given up."""
     tally = Tally()

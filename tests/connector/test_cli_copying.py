@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyarrow.dataset as pads
 import pytest
 
 from tests.support.command_line import (
@@ -17,7 +19,7 @@ from tests.support.command_line import (
     lines_of,
     run,
 )
-from tests.support.golden import GOLDEN
+from tests.support.golden import GOLDEN, golden_topic
 from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
@@ -51,6 +53,21 @@ def test_copies_what_is_new(tmp_path: Path) -> None:
     frame = pl.read_delta(str(target))
     assert frame.height == ORDERS.message_count == 400
     assert frame.columns[-1] == "__publish_time___day"
+
+
+def test_message_whose_chunks_are_not_offloaded_yet_is_awaited(tmp_path: Path) -> None:
+    """A copy says what it waits for, ends well, and the next one copies it."""
+    topic, bucket = golden_topic("small-chunked"), tmp_path / "bucket"
+    bucket.mkdir()
+    target = str(tmp_path / "lake")
+    for ledgers, is_waiting in ((topic.ledgers[:4], True), (topic.ledgers[4:], False)):
+        for each in ledgers:
+            shutil.copy(each.data_object, bucket)
+            shutil.copy(each.index_object, bucket)
+        result = run("copy", str(bucket), "small-chunked", target, "--format", "parquet")
+        assert result.exit_code == 0, result.stderr
+        assert ("1 chunked message is waiting for 6 chunks" in result.stderr) == is_waiting
+    assert pads.dataset(target, format="parquet").count_rows() == topic.message_count
 
 
 def test_all_topics_of_a_glob_have_tables(tmp_path: Path) -> None:
