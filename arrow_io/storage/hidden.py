@@ -79,7 +79,7 @@ def shown_to_library(value: _T) -> _T:
 
 
 def hidden_url(url: _T) -> _T:
-    """A URL, hidden if there may be a secret in it, alone or in mappings and lists of URLs.
+    """A URL, hidden if there may be a secret in it; also each in a mapping or a list of URLs.
 
     Anything else is returned unchanged.
 
@@ -87,26 +87,24 @@ def hidden_url(url: _T) -> _T:
         >>> hidden_url("s3://bucket"), hidden_url(["sftp://me:pass@host"])
         ('s3://bucket', ['***'])
     """
-    result: _T = _mapped(url, _hidden_if_secret, _unchanged)
+    found: Any = url
+    if _has_secret(url):
+        found = hidden(url)
+    elif isinstance(url, Mapping) and any(map(_has_secret, url.values())):
+        found = {name: hidden(each) if _has_secret(each) else each for name, each in url.items()}
+    elif isinstance(url, list | tuple) and any(map(_has_secret, url)):
+        found = [hidden(each) if _has_secret(each) else each for each in url]
+    result: _T = found
     return result
 
 
-def _hidden_if_secret(text: str) -> str:
-    return HiddenText(text) if redacted_urls(text) != text else text
+def _has_secret(url: object) -> bool:
+    return isinstance(url, str) and redacted_urls(url) != url
 
 
-def _unchanged(data: bytes) -> bytes:
-    return data
-
-
-def _mapped(
-    value: Any,  # noqa: ANN401 - as it came
-    text: Callable[[str], str],
-    data: Callable[[bytes], bytes],
-) -> Any:  # noqa: ANN401 - as it came
-    """The value with its texts and bytes replaced; itself if all are of these classes already."""
-    classes: tuple[object, ...] = (text, data)
-    if type(value) in classes:
+def _mapped(value: Any, text: type[str], data: type[bytes]) -> Any:  # noqa: ANN401 - as it came
+    """The value with its texts and bytes of these classes; itself if all are of them already."""
+    if type(value) in {text, data}:
         return value
     if isinstance(value, str):
         return text(value)
