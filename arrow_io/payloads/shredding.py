@@ -97,7 +97,7 @@ class Shredding:
             self._expect(payload_bytes, {})
             size_bytes = self._lay_out()
         while size_bytes > self.max_bytes:
-            if self._rows == 1:
+            if self._rows <= 1:
                 message = (
                     f"one row of {counted(count, 'field')}, nested ones included, takes more than"
                     f" {counted(self.max_bytes, 'byte')}: request fewer columns"
