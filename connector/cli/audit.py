@@ -110,7 +110,7 @@ def audit_(
         findings += _verified(catalog, kept, known, tells_each=verbose or sys.stderr.isatty())
     _print_findings(findings, form)
     if form == "table":
-        typer.echo(_summary(catalog, findings))
+        typer.echo(_summary(catalog, findings, found.segment_ledgers))
     if any(each.is_loss for each in findings):
         raise typer.Exit(ExitCode.UNREADABLE)
     if findings:
@@ -318,9 +318,11 @@ def _print_findings(findings: list[Finding], form: Form) -> None:
         print_table(table.schema, table.to_batches())
 
 
-def _summary(catalog: Catalog, findings: list[Finding]) -> str:
-    contents = catalog.contents
-    what = f"{counted_topics(catalog.topics())}, {counted(len(contents.copies), 'ledger')}"
+def _summary(catalog: Catalog, findings: list[Finding], segment_ledgers: int) -> str:
+    ledgers = len(catalog.contents.copies) - segment_ledgers
+    what = f"{counted_topics(catalog.topics())}, {counted(ledgers, 'ledger')}"
+    if segment_ledgers:
+        what += f" (and {segment_ledgers} of scalable topics, which cannot be read yet)"
     if not findings:
         return f"{what}: nothing found"
     wasted = size_text(sum(each.stored_bytes for each in findings if each.deletable))

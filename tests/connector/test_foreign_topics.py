@@ -19,6 +19,7 @@ from connector import open_catalog, open_topic
 from connector.topic_name import TopicName
 from connector.upkeep.audit import audit
 from connector.upkeep.repair import plan_repair
+from tests.support.command_line import run
 from tests.support.golden import GOLDEN, SCALABLE_SET, golden_topic, golden_topics
 
 if TYPE_CHECKING:
@@ -77,6 +78,15 @@ def test_nothing_is_found_among_segments(has_metadata: bool) -> None:
         found = audit(open_catalog(str(topic.objects_folder), metadata=metadata))
         assert not found.findings
         assert found.segment_ledgers == 28
+
+
+def test_audit_on_the_command_line_counts_segments_apart(mixed: Path) -> None:
+    """The summary tells ledgers of scalable topics from those that were compared."""
+    result = run("audit", str(mixed))
+    assert result.exit_code == 0
+    assert result.stdout.endswith(
+        "1 topic, 1 ledger (and 1 of scalable topics, which cannot be read yet): nothing found\n"
+    )
 
 
 def test_damaged_index_object_of_a_segment_is_damage(mixed: Path) -> None:
