@@ -155,6 +155,12 @@ def test_topics_json_may_list_scalable_topics(tmp_path: Path) -> None:
     assert [each.local_name for each in catalog.topics()] == list(LEGACY)
 
 
+def test_topics_json_of_scalable_topics_alone_is_refused_by_name() -> None:
+    """Metadata that has no classic topic says so, instead of looking empty."""
+    with pytest.raises(OptionError, match=r"scalable topics of Pulsar 5\.0 alone"):
+        open_catalog(str(OBJECTS), metadata=str(SCALABLE)).topics()
+
+
 def test_external_schema_gives_bytes(mixed: Path) -> None:
     """A schema that another registry has is no error: values are bytes, and that is said."""
     schema = {"version": 0, "type": "EXTERNAL", "data": "", "properties": {}}

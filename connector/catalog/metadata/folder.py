@@ -420,12 +420,19 @@ def _locations_by_file(root: Location) -> dict[TopicName, Location]:
     found: dict[TopicName, Location] = {}
     for name, each in answer.items():
         if is_scalable(name):
+            # Saved beside others, as of a cluster of Pulsar 5.0.
             continue
         folder = each.get("dir") if isinstance(each, Mapping) else None
         if not isinstance(folder, str) or {"", ".", ".."}.intersection(folder.split("/")):
             message = f"{root}/{TOPICS_FILE} has no folder below it for the topic {name[:200]!r}"
             raise CorruptMetadataError(message)
         found[TopicName.parse(name)] = root.child(folder)
+    if answer and not found:
+        message = (
+            f"{root}/{TOPICS_FILE} lists scalable topics of Pulsar 5.0 alone, which cannot be read"
+            " yet"
+        )
+        raise OptionError(message)
     return found
 
 
