@@ -42,7 +42,7 @@ JSON has the types of Avro, whose schemas Pulsar keeps for it. Types are of the 
 take, however deep they are nested: no view, large, dictionary or unsigned types. In pandas, Arrow's
 type stays (`ArrowDtype`) if the table says so (in brackets: if there are nulls), and whenever a
 value has no place in the type below (`connector.engines.pandas_frames`). With `arrow_types=True`
-all types stay.
+all types stay. What is `str` in pandas 3 is `object` in pandas 2, which Spark takes.
 
 | Arrow | DuckDB | Spark | pandas | Polars |
 |---|---|---|---|---|

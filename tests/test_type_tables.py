@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from connector import Catalog, TopicDataset
     from connector.options.topic_request import TimeUnit
 
+_OF_PANDAS_2: Final = {"str": "object"}
+"""Types of pandas 2, by those of pandas 3 in the table."""
+
 _POLARS_TIME: Final = re.compile(r"Datetime\(time_unit=('..'), time_zone=(?:None|('[^']+'))\)")
 
 
@@ -133,7 +136,8 @@ def test_pandas(dataset: TopicDataset) -> None:
             whole = dataset.to_pandas(
                 [field.name], pc.field(field.name).is_valid(), arrow_types=arrow_types
             )
-            for part, told in ((frame, with_nulls.removesuffix(")") or own), (whole, own)):
+            for part, named in ((frame, with_nulls.removesuffix(")") or own), (whole, own)):
+                told = _OF_PANDAS_2.get(named, named) if pd.__version__ < "3" else named
                 dtype = part[field.name].dtype
                 if len(part):
                     is_arrows = arrow_types or told == "Arrow's"

@@ -311,7 +311,7 @@ def test_character_sets_that_cannot_be_used(charset: str) -> None:
 
 
 def test_types_of_schemas() -> None:
-    """Every type that Pulsar stores can be read, but KEY_VALUE, which is two."""
+    """Every type can be read but KEY_VALUE, which is two, and EXTERNAL, which Pulsar lacks."""
     for name in SCHEMA_TYPES.keys() - {
         "NONE",
         "AVRO",
@@ -319,9 +319,10 @@ def test_types_of_schemas() -> None:
         "PROTOBUF",
         "PROTOBUF_NATIVE",
         "KEY_VALUE",
+        "EXTERNAL",
     }:
         assert isinstance(PayloadDecoder(SchemaInfo(name), {}, "ns").arrow_type, pa.DataType)
-    for name in ("KEY_VALUE", "NONE", "AUTO_CONSUME"):
+    for name in ("KEY_VALUE", "NONE", "EXTERNAL", "AUTO_CONSUME"):
         with pytest.raises(SchemaError, match=name):
             _ = PayloadDecoder(SchemaInfo(name), {}, "ns").arrow_type
     with pytest.raises(SchemaError):

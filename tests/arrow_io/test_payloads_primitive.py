@@ -82,7 +82,7 @@ def test_types(type_: str, expected: pa.DataType) -> None:
 
 def test_all_types_are_there() -> None:
     """Every type of Pulsar's that is no record and no pair is among them."""
-    others = {"NONE", "JSON", "PROTOBUF", "AVRO", "KEY_VALUE", "PROTOBUF_NATIVE"}
+    others = {"NONE", "JSON", "PROTOBUF", "AVRO", "KEY_VALUE", "PROTOBUF_NATIVE", "EXTERNAL"}
 
     assert SCHEMA_TYPES.keys() - others == PRIMITIVE_TYPES
     assert _SIZES.keys() == PRIMITIVE_TYPES - {"BYTES", "STRING"}

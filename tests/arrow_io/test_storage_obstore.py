@@ -321,7 +321,7 @@ def test_s3_is_listed_through_s3fs_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_options_that_s3fs_refuses_are_an_error_of_options(s3_server: S3Server) -> None:
     """Though obstore takes them; their values are not shown."""
-    location = _location(s3_server.upload({}), aws_session_token="very-secret")
+    location = _location(s3_server.upload({}), username="very-secret")
 
     with pytest.raises(OptionError, match="s3fs, which lists for client 'obstore'") as raised:
         location.list_objects()

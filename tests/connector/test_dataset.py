@@ -361,7 +361,7 @@ def test_report_of_an_unfinished_read_has_the_counts_so_far(
 
 
 def _chunks_cut_off() -> list[bytes]:
-    return encode_chunks(Message(payload=b"x" * 40), chunk_count=4, uuid="cut")[:3]
+    return encode_chunks(Message(payload=b"x" * 40), chunk_count=4, uuid="cut")[::2]
 
 
 def _reads(dataset: TopicDataset) -> list[Callable[[], object]]:

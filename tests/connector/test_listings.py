@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from arrow_io.errors import TopicNotFoundError, UnusedStatisticsWarning
+from arrow_io.errors import OptionError, TopicNotFoundError, UnusedStatisticsWarning
 from connector import open_catalog
 from connector.catalog_tables import (
     BLOCK_SCHEMA,
@@ -366,11 +366,14 @@ def test_segments_that_are_damaged_are_told(bucket: OwnedBucket, tmp_path: Path)
 
 
 def test_there_are_no_segments_without_statistics(tmp_path: Path) -> None:
-    """A folder that is not there has none; what is asked for must be there all the same."""
+    """An empty folder has none, with a warning; one that is missing is refused."""
     catalog = _catalog(SMALL, has_metadata=False)
 
-    table = segments_table(catalog, tmp_path / "nowhere")
+    with pytest.warns(UnusedStatisticsWarning, match="there are no statistics"):
+        table = segments_table(catalog, tmp_path)
 
     assert (table.num_rows, table.schema) == (0, KNOWN_SEGMENT_SCHEMA)
     with pytest.raises(TopicNotFoundError):
-        segments_table(catalog, tmp_path / "nowhere", "nothing")
+        segments_table(catalog, tmp_path, "nothing")
+    with pytest.raises(OptionError, match="there is no folder"):
+        segments_table(catalog, tmp_path / "nowhere")

@@ -149,6 +149,7 @@ def test_what_pulsar_plan_refuses(
 
 def test_a_plan_is_made_for_each_execution(tmp_path: Path) -> None:
     """A prepared statement sees what was analyzed since."""
+    open_catalog(URL).analyze(tmp_path / "later", "string")
     with duckdb.connect() as con:
         register_duckdb(con, url=URL, statistics=str(tmp_path / "later"))
         con.execute(

@@ -156,7 +156,7 @@ def _data_requests(
             bucket.url,
             TOPIC,
             catalog=open_catalog(bucket.url, trace=trace),
-            statistics=folder.url,
+            statistics=folder.url if known else None,
             value="raw",
             columns=COLUMNS,
         )

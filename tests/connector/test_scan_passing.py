@@ -90,7 +90,7 @@ def _passing_rows(row_filter: RowFilter, rows: pa.Table) -> list[dict[str, Any]]
     [batch] = rows.to_batches()
     try:
         kept = batch.take(row_filter.kept(batch))
-    except pa.ArrowException:
+    except OptionError:
         if batch.num_rows == 1:
             return []
         parts = (rows.slice(number, 1) for number in range(batch.num_rows))

@@ -6,7 +6,6 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -390,7 +389,8 @@ def test_fields_that_may_be_null_may_be_missing() -> None:
         (pa.table({"__value__": [b""], "publish_time": [1], "Key": ["k"]}), None,
          r"Key \(did you mean __publish_time__, __key__\?\)"),
         (pa.table({"ID": [1]}), _ORDER, r"unknown columns: ID \(did you mean id\?\)"),
-        (pd.Series([1]), load_schema("int64"), "rows of named columns, which a Series lacks"),
+        (pa.chunked_array([[1]]), load_schema("int64"),
+         "rows of named columns, which a ChunkedArray lacks"),
         (pa.table({"__key__": ["k"]}), None, "no __value__"),
         (pa.table({"__sequence_id__": [1]}), _ORDER, "no __value__"),
         (pa.table({"id": [1], "total": [2]}), _ORDER, "unknown columns: total"),

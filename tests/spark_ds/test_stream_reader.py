@@ -158,6 +158,7 @@ def test_where_a_stream_begins(small_bucket: str) -> None:
 def test_statistics_spare_what_nobody_asks_for(bucket: Path, tmp_path: Path) -> None:
     """Batches have the same rows; what is left out is passed over, and newer files are found."""
     folder = str(tmp_path / "statistics")
+    open_catalog(str(TRANSACTIONS.objects_folder)).analyze(folder, "small-chunked")
     put(bucket, TRANSACTIONS.ledgers[0])
     times = open_golden(TRANSACTIONS, value="raw").to_table()["__publish_time__"].to_pylist()
     options = {"startingTime": str(int(max(times).timestamp() * 1000)), "maxBytesPerTrigger": "1"}
