@@ -175,7 +175,8 @@ class Bucket:
                     self._copies[name] = copy.as_listed(index, data)
 
     def _start(self) -> None:
-        self._lock = threading.Lock()
+        # Whoever opens all of it asks for copies, too.
+        self._lock = threading.RLock()
         self._contents: BucketContents | None = None
         self._has_looked = False
         self._deleted: set[LedgerObjectName] = set()
@@ -259,13 +260,14 @@ class Bucket:
                 indexes, data = _list_objects(listing.location)
             else:
                 indexes, data = _find_objects(listing.location, names)
-            self.listing = listing.with_objects(indexes, data)
             changed = indexes.keys() - listing.indexes.keys() | data.keys() - listing.data.keys()
+            if not changed:
+                return False
+            self.listing = listing.with_objects(indexes, data)
             for name in changed:
                 self._copies.pop(name, None)
-            if changed:
-                self._contents = None
-            return bool(changed)
+            self._contents = None
+            return True
 
     def open_all(self) -> BucketContents:
         """Read every index object that was not read until now, and give what the bucket holds.
@@ -277,24 +279,24 @@ class Bucket:
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        if not self._has_looked:
-            self._has_looked = True
-            self.look_again({each.name for each in self.unfinished})
-        if self._contents is None:
-            names = self.names
-            copies = tuple(self.copies(names))
-            if self.names != names:
-                copies = tuple(self.copies(self.names))
-            listing = self.listing
-            self._contents = BucketContents(
-                listing.location,
-                copies,
-                self.unfinished,
-                self.segments,
-                self.streaming,
-                listing.foreign,
-            )
-        return self._contents
+        with self._lock:
+            if not self._has_looked:
+                self.look_again({each.name for each in self.unfinished})
+                self._has_looked = True
+            if self._contents is None:
+                names = self.names
+                copies = tuple(self.copies(names))
+                if self.names != names:
+                    copies = tuple(self.copies(self.names))
+                self._contents = BucketContents(
+                    self.listing.location,
+                    copies,
+                    self.unfinished,
+                    self.segments,
+                    self.streaming,
+                    self.listing.foreign,
+                )
+            return self._contents
 
     def copies_of(self, ledger_ids: Iterable[int]) -> list[LedgerCopy]:
         """All copies of some ledgers; order and errors are as in `copies`."""
@@ -340,7 +342,7 @@ class Bucket:
                 self._read(unread)
             wanted -= self._deleted
             ordered = sorted(wanted, key=self.listing.places.__getitem__)
-        found: list[LedgerCopy] = [self._copies[name] for name in ordered]
+            found: list[LedgerCopy] = [self._copies[name] for name in ordered]
         return in_order((*found, *shares)) if shares else found
 
     def _read(self, names: list[LedgerObjectName]) -> None:
@@ -364,7 +366,9 @@ class Bucket:
                 self._deleted |= {name for name in halves if name not in {*still, *indexes}}
                 listing = listing.with_objects(*later)
             whole = [name for name in halves if name in still and name in data]
-            listing = self.listing = listing.with_objects({}, data)
+            if whole:
+                listing = listing.with_objects({}, data)
+            self.listing = listing
             read_now = [copy for copy in read_now if copy.name not in whole]
             read_now += map(read, whole)
         self._copies |= {copy.name: copy for copy in read_now if copy.name not in self._deleted}
@@ -405,7 +409,11 @@ def _find_objects(
     def find(name: LedgerObjectName) -> tuple[ObjectInfo | None, ObjectInfo | None]:
         index = location.find(name.index_name)
         # Without an index object, which is written last, it does not matter what else there is.
-        return index, None if index is None else location.find(name.data_name)
+        data = None if index is None else location.find(name.data_name)
+        if index is not None and data is None:
+            # Both may have been deleted since.
+            index = location.find(name.index_name)
+        return index, data
 
     if not names:
         return {}, {}

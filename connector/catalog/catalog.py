@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -14,6 +14,7 @@ from arrow_io.errors import (
     FormatError,
     MissingObjectError,
     OptionError,
+    PulsarOffloadError,
     StorageError,
     TopicNotFoundError,
     TrimmedEntriesError,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from arrow_io.errors import PulsarOffloadError
     from arrow_io.payloads.schema_info import TopicSchema
     from connector.catalog.bucket import BucketContents
     from connector.catalog.catalog_options import CatalogOptions
@@ -379,12 +379,12 @@ class Catalog:
         """Whether a live cluster does not list a ledger any more that it listed before."""
         if self.source is None or not self.source.is_live:
             return False
-        for topic, known in self._ledgers.items():
+        for topic, known in list(self._ledgers.items()):
             if known.metadata is not None and known.metadata.has(ledger_id):
-                newer = self._told(topic, again=True)
-                return newer is None or (
-                    not isinstance(newer, FormatError) and not newer.has(ledger_id)
-                )
+                # If the cluster does not answer, the object is still what was missing first.
+                with suppress(PulsarOffloadError):
+                    newer = self.metadata(topic, again=True)
+                    return newer is None or not newer.has(ledger_id)
         return False
 
     def metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:

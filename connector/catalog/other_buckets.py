@@ -98,14 +98,18 @@ class OtherBuckets:
     def look_again(self, missing: Iterable[LedgerInfo]) -> bool:
         """List the buckets in which ledgers may be once more; return whether they have more now.
 
-        What cannot be listed has nothing new.
+        What cannot be listed has nothing new. One that could not be listed before may be by now.
         """
-        names = {name for info in missing for name in self._buckets_of(info)}
-        known = [self._found.get(name) for name in names]
         is_new = False
-        for bucket in (each for each in known if isinstance(each, Bucket)):
-            with suppress(PulsarOffloadError):
-                is_new |= bucket.look_again(None)
+        for name in {name for info in missing for name in self._buckets_of(info)}:
+            known = self._found.get(name)
+            if isinstance(known, Bucket):
+                with suppress(PulsarOffloadError):
+                    is_new |= known.look_again(None)
+            elif known is not None:
+                with self._lock:
+                    self._found.pop(name, None)
+                is_new |= isinstance(self._listed(name), Bucket)
         return is_new
 
     def find(self, topic: TopicName, info: LedgerInfo) -> LedgerCopy | PulsarOffloadError | None:

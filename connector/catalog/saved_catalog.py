@@ -227,7 +227,7 @@ class SavedCatalog:
         ledgers = Picked(pages, unread, _offloaded_of)
         found = replace(
             gathered(topic, ledgers, pages, pages.keep(unread)),
-            segment_ledgers=_count(value["segment_ledgers"]),
+            segment_ledgers=_count(value.get("segment_ledgers", 0)),
         )
         if value["metadata"] is None:
             return found

@@ -9,7 +9,7 @@ without metadata, only index objects say what it has, and all of them are read.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import PulsarOffloadError
@@ -46,6 +46,7 @@ class TopicCopies:
         self._knows_all = False
         self._strays = bucket.names
         self._stray_copies: tuple[Collection[object], CopiesByTopic] = ((), {})
+        self._segment_ledgers: tuple[object, Counter[TopicName]] = (None, Counter())
         self._every_copy: tuple[object, CopiesByTopic] = (None, {})
 
     def of_metadata(self, metadata: TopicMetadata) -> list[LedgerCopy]:
@@ -122,12 +123,15 @@ class TopicCopies:
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        base = topic.base
-        return sum(
-            len({copy.name.ledger_id for copy in copies})
-            for owner, copies in self._of_strays().items()
-            if isinstance(owner, ForeignTopic) and owner.migrated_topic == base
-        )
+        strays = self._of_strays()
+        known, counts = self._segment_ledgers
+        if known is not strays:
+            counts = Counter()
+            for owner, copies in strays.items():
+                if isinstance(owner, ForeignTopic) and owner.migrated_topic is not None:
+                    counts[owner.migrated_topic] += len({copy.name.ledger_id for copy in copies})
+            self._segment_ledgers = strays, counts
+        return counts[topic.base]
 
     def look_at_all(self) -> bool:
         """Take every copy for a stray from now on; gives whether that changes anything.

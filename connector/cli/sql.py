@@ -40,6 +40,7 @@ _ELSEWHERE = ("storage_options", "range_bytes", "trace")
 _ERROR_NAME = re.compile(r"\b(\w+Error): (.+)")
 _UNQUOTED = re.compile(r"[\w./-]+")
 """What may be meant as the name of a topic, and is arithmetic or a schema's table to DuckDB."""
+_STRING = re.compile(r"'[^']*'")
 _SHOW_TABLES = ["SHOW", "TABLES"]
 _NO_COLUMN = (('Referenced column "', '" not found'),)
 """What stands before and after the name of a column that is missing."""
@@ -164,7 +165,8 @@ def _of_statement(
     if place.startswith("LINE "):
         ours.add_note(place.rstrip())
     topics = _named_topics(catalog)
-    words = {word for each in _UNQUOTED.findall(sql) for word in each.split("--")}
+    # What stands in a string is a name already.
+    words = {word for each in _UNQUOTED.findall(_STRING.sub("", sql)) for word in each.split("--")}
     # What has dots may be meant as tenant, namespace and name.
     names = {word if _is_one_of(topics, word) else word.replace(".", "/") for word in words}
     names = {name for name in names if not name.isidentifier() and _is_one_of(topics, name)}

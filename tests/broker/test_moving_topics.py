@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 TOPICS: Final = 10
+_PAUSE_S: Final = 0.5
 ROUNDS: Final = 20
 """Of each topic, so that none has many ledgers, which take time to be read."""
 
@@ -67,7 +68,7 @@ def _working(producer: _Producer) -> Iterator[None]:
 
     def work() -> None:
         try:
-            while not stop.is_set():
+            while not stop.wait(_PAUSE_S):
                 producer.work()
         except BaseException as error:  # noqa: BLE001 - raised in the thread of the test
             errors.append(error)
@@ -127,13 +128,12 @@ def test_topic_that_is_being_offloaded(cluster: Cluster, tmp_path: Path, number:
         lambda: read(on_corruption="salvage"),
         read_by_a_catalog,
         copy,
-        read,
-        look,
     )
     with _working(producer):
         for turn in range(ROUNDS):
             offloaded = producer.offloaded
-            values = doors[turn % len(doors)]()
+            # An audit looks at all topics of the bucket.
+            values = look() if turn == ROUNDS - 1 else doors[turn % len(doors)]()
             assert values == list(range(len(values)))
             assert len(values) >= offloaded
 

@@ -197,6 +197,14 @@ def test_a_table_of_the_sql_is_shown_beside_the_topics() -> None:
     assert {"mine", "multi-ledger"} <= {row["name"] for row in shown}
 
 
+def test_name_in_a_string_needs_no_quotes() -> None:
+    """An error of something else has no hint about a name that is right."""
+    result = CliRunner().invoke(APP, ["query", URL, "SELECT nope FROM read_pulsar('json-orders')"])
+
+    assert result.exit_code == USAGE
+    assert "needs quotes" not in result.stderr
+
+
 @pytest.mark.parametrize(
     "sql",
     [

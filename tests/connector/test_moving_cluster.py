@@ -114,8 +114,10 @@ def look_into(bucket: _Bucket) -> None:
         return
     later = datetime.now(UTC) + timedelta(days=30)
     list(clean(catalog.location, plan_cleaning(found, now=later, safety_age=timedelta(0))))
-    needed = bucket.cluster.world.needed(bucket.cluster.world.first)
-    assert needed <= bucket.cluster.world.bucket.objects.keys()
+    left = bucket.cluster.world.bucket.objects.keys()
+    assert bucket.cluster.world.needed(bucket.cluster.world.first) <= left
+    if {*bucket.cluster.log} == {"request"}:
+        assert left.isdisjoint(bucket.cluster.leftover), "what nothing needs is kept"
 
 
 def copy(bucket: _Bucket) -> None:
