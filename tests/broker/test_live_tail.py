@@ -170,12 +170,21 @@ def test_transactions_that_begin_in_the_bucket_end_in_the_tail(cluster: Cluster)
         dataset = opened(cluster, topic)
         return set(values(dataset)), dataset.report.open_messages
 
+    def is_answering() -> bool:
+        # Pulsar's offloader fails once after a read that ended near the end of a ledger (README).
+        try:
+            opened(cluster, topic)
+        except BrokerError:
+            return False
+        return True
+
     order("send-in-transaction", committed, topic, "committed 2")
     with pytest.warns(IncompleteReadWarning, match="without an outcome"):
         assert told()[1] == 2
     order("end-transaction", aborted, "abort")
     order("end-transaction", committed, "commit")
     everything = {b"committed 1", b"committed 2", *payloads(0, MAX_LEDGER_ENTRIES + 1)}
+    wait_until(is_answering)
     assert told() == (everything, 0)
 
 
