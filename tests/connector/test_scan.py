@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 import random
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,12 +13,7 @@ import pytest
 
 from arrow_io.columns import Origin
 from arrow_io.errors import IncompleteReadWarning
-from arrow_io.format.block_table import INDEX_ENTRY, BlockTable
-from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_data import LedgerData
 from arrow_io.read_report import ReadReport
-from arrow_io.storage.location import Location
-from arrow_io.storage.object_version import ETag
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
 from connector.scan.execution import count, execute
@@ -30,6 +23,7 @@ from tests.support.entries import Message, encode_chunks, encode_entry
 from tests.support.expected import COLUMNS
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
+from tests.support.large_ledgers import large_ledgers
 from tests.support.reading import read
 
 if TYPE_CHECKING:
@@ -323,16 +317,8 @@ def test_column_that_is_filtered_by_and_given_is_decoded_once() -> None:
 
 def test_travelling_costs_a_read_once_and_a_few_bytes_a_task() -> None:
     """A ledger of 32 blocks takes 200 bytes at the most, whatever its ids; a task's ranges 100."""
-    location = Location("s3://bucket", {"key": "me"})
     rng = random.Random(0)
-
-    def ledger(ledger_id: int) -> LedgerData:
-        firsts = itertools.accumulate((rng.randrange(4000, 6000) for _ in range(31)), initial=0)
-        rows = [INDEX_ENTRY.pack(first, i + 1, i << 26) for i, first in enumerate(firsts)]
-        table = BlockTable(32 << 26, 128, b"".join(rows), 200_000)
-        name = LedgerObjectName(UUID(bytes=rng.randbytes(16)), ledger_id)
-        version = ETag(rng.randbytes(16).hex())
-        return LedgerData(location, name, table, 2 << 30, "public/default/x", version)
+    ledger = large_ledgers(rng)
 
     def topic_read(count: int) -> TopicRead:
         ledgers = tuple(ledger(10**6 + number) for number in range(count))

@@ -8,7 +8,6 @@ import pickle
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
-from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -17,17 +16,13 @@ from hypothesis import strategies as st
 
 from arrow_io.columns import Origin
 from arrow_io.errors import OptionError
-from arrow_io.format.block_table import INDEX_ENTRY, BlockTable
-from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_data import LedgerData
 from arrow_io.read_report import ReadReport
-from arrow_io.storage.location import Location
-from arrow_io.storage.object_version import ETag
 from connector.scan.execution import execute
 from connector.scan.topic_read import EntryRange, TaskHandle, TopicRead, task_of
 from tests.support.expected import COLUMNS
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
+from tests.support.large_ledgers import large_ledgers
 from tests.support.reading import read
 
 if TYPE_CHECKING:
@@ -66,16 +61,8 @@ def test_processes_that_have_the_reads_execute_handles() -> None:
 
 def test_a_handle_is_small_however_many_ledgers_a_topic_has() -> None:
     """At most a kilobyte, even if a filter leaves every other zone of a large task out."""
-    location = Location("s3://bucket", {"key": "me"})
     rng = random.Random(0)
-
-    def ledger(ledger_id: int) -> LedgerData:
-        firsts = itertools.accumulate((rng.randrange(4000, 6000) for _ in range(31)), initial=0)
-        rows = [INDEX_ENTRY.pack(first, i + 1, i << 26) for i, first in enumerate(firsts)]
-        table = BlockTable(32 << 26, 128, b"".join(rows), 200_000)
-        name = LedgerObjectName(UUID(bytes=rng.randbytes(16)), ledger_id)
-        version = ETag(rng.randbytes(16).hex())
-        return LedgerData(location, name, table, 2 << 30, "public/default/x", version)
+    ledger = large_ledgers(rng)
 
     ledgers = tuple(ledger(10**7 + 37 * number) for number in range(1000))
     whole = tuple(EntryRange(each.ledger_id, 0, each.last_entry_id) for each in ledgers)
