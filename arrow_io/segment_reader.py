@@ -105,9 +105,9 @@ class OffloadedSegment:
             content.user_metadata,
             replace(versions, index=versions.index or content.version),
         )
-        return segment.with_real_starts()
+        return segment._with_real_starts()
 
-    def with_real_starts(self) -> Self:
+    def _with_real_starts(self) -> Self:
         """The segment with its blocks looked for, if its data object is longer than it says.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What can still be read of a damaged index object, of either format, as far as it goes.
+"""What can still be read of a damaged index object, as far as it goes.
 
 Nothing here is to be relied on: the data object says whether it is right.
 """
@@ -6,9 +6,7 @@ Nothing here is to be relied on: the data object says whether it is right.
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import FormatError
@@ -19,13 +17,11 @@ from arrow_io.format.index_block import (
     METADATA_OFFSET,
 )
 from arrow_io.format.ledger_metadata import parse_ledger_metadata
-from arrow_io.format.streaming_index import GROUPS_OFFSET, MAX_LEDGERS, read_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from arrow_io.format.ledger_metadata import LedgerMetadata
-    from arrow_io.format.streaming_index import LedgerGroup
 
 _LENGTH = struct.Struct(">q")
 _COUNTS = struct.Struct(">ii")
@@ -59,35 +55,6 @@ def read_damaged_index(data: bytes) -> DamagedIndex:
         for metadata in _metadata_of(data, length, is_sure=told_length == counted_length)
     )
     return DamagedIndex(data_object_length, next(found, None))
-
-
-@dataclass(frozen=True, slots=True)
-class DamagedSegmentIndex:
-    """What can be told apart in a damaged index object of streaming offload; None: not even that.
-
-    Attributes:
-        data_object_length_bytes: Length of the data object by its writer's count.
-        groups: The ledgers before the first that is damaged, by id.
-    """
-
-    data_object_length_bytes: int | None = None
-    groups: Mapping[int, LedgerGroup] = field(default_factory=dict)
-
-
-def read_damaged_segment_index(data: bytes) -> DamagedSegmentIndex:
-    """Read what has the place and form that it should have; `index_len` is not looked at.
-
-    Args:
-        data: The index object, or what is left of it.
-    """
-    if len(data) < GROUPS_OFFSET:
-        return DamagedSegmentIndex()
-    (data_object_length,) = _LENGTH.unpack_from(data, DATA_OBJECT_LENGTH_OFFSET)
-    groups: dict[int, LedgerGroup] = {}
-    with suppress(FormatError):
-        for group in islice(read_groups(data, len(data)), MAX_LEDGERS):
-            groups[group.ledger_id] = group
-    return DamagedSegmentIndex(data_object_length, groups)
 
 
 def _metadata_of(data: bytes, length: int, *, is_sure: bool) -> Iterator[LedgerMetadata]:

@@ -113,34 +113,16 @@ def parse_block_header(buffer: BytesLike, *, offset: int) -> BlockHeader:
     """
     magic, header_length, block_length, first_entry_id = _FIELDS.unpack_from(buffer)
     check_magic(magic, DATA_BLOCK_MAGIC, offset=offset)
-    check_block_lengths(header_length, block_length, BLOCK_FIELDS_BYTES, offset=offset)
-    return BlockHeader(block_length, first_entry_id, header_length)
-
-
-def check_block_lengths(
-    header_length: int, block_length: int, fields_bytes: int, *, offset: int
-) -> None:
-    """Check the lengths in the header of a data block, of either format.
-
-    Args:
-        header_length: Length of the header, in bytes.
-        block_length: Length of the block, header included, in bytes.
-        fields_bytes: Bytes of the header's fields.
-        offset: Byte offset of the block within the data object, for errors.
-
-    Raises:
-        CorruptBlockError: Its header has a length that we do not believe, or is longer than the
-            block.
-    """
-    if not fields_bytes <= header_length <= MAX_BLOCK_HEADER_BYTES:
+    if not BLOCK_FIELDS_BYTES <= header_length <= MAX_BLOCK_HEADER_BYTES:
         message = (
             f"block header length {header_length}; allowed are"
-            f" {fields_bytes} … {MAX_BLOCK_HEADER_BYTES}"
+            f" {BLOCK_FIELDS_BYTES} … {MAX_BLOCK_HEADER_BYTES}"
         )
         raise CorruptBlockError(message, offset=offset + HEADER_LENGTH_OFFSET)
     if block_length < header_length:
         message = f"a block of {counted(block_length, 'byte')} with a header of {header_length}"
         raise CorruptBlockError(message, offset=offset + BLOCK_LENGTH_OFFSET)
+    return BlockHeader(block_length, first_entry_id, header_length)
 
 
 def check_block_fields(

@@ -24,15 +24,12 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import CorruptBlockError
 from arrow_io.format.data_block import (
     BLOCK_HEADER_BYTES,
-    FIRST_ENTRY_ID_OFFSET,
     BlockHeader,
     check_block_fields,
-    check_block_lengths,
 )
-from arrow_io.format.magics import STREAMING_DATA_BLOCK_MAGIC, check_magic
+from arrow_io.format.magics import STREAMING_DATA_BLOCK_MAGIC
 
 if TYPE_CHECKING:
     from arrow_io.format.entry_frame import BytesLike
@@ -64,30 +61,6 @@ class StreamingBlockHeader:
             self.ledger_id,
         )
         return fields.ljust(self.header_length_bytes, b"\0")
-
-
-def parse_streaming_header(buffer: BytesLike, *, offset: int) -> StreamingBlockHeader:
-    """Read the header of a data block of which no index block says anything.
-
-    Args:
-        buffer: The data block from its first byte on; `STREAMING_FIELDS_BYTES` of it at least.
-        offset: Byte offset of the block within the data object, for errors.
-
-    Raises:
-        UnknownFormatError: The block has another magic.
-        CorruptBlockError: Its header has a length that we do not believe, or is longer than the
-            block; or an id is negative.
-    """
-    magic, header_length, block_length, first_entry_id, ledger_id = _FIELDS.unpack_from(buffer)
-    check_magic(magic, STREAMING_DATA_BLOCK_MAGIC, offset=offset)
-    check_block_lengths(header_length, block_length, STREAMING_FIELDS_BYTES, offset=offset)
-    for what, number, field_offset in (
-        ("first entry id", first_entry_id, FIRST_ENTRY_ID_OFFSET),
-        ("ledger id", ledger_id, LEDGER_ID_OFFSET),
-    ):
-        if number < 0:
-            raise CorruptBlockError(f"{what} {number} is negative", offset=offset + field_offset)
-    return StreamingBlockHeader(block_length, first_entry_id, ledger_id, header_length)
 
 
 def check_streaming_header(

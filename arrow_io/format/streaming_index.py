@@ -54,11 +54,11 @@ from arrow_io.protobuf_messages import message_classes
 from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from arrow_io.format.entry_frame import BytesLike
 
-GROUPS_OFFSET = 24
+_GROUPS_OFFSET = 24
 MAX_LEDGERS = 1 << 16
 """Most ledgers that are believed to be in one segment: each takes some kilobytes of memory."""
 
@@ -127,8 +127,8 @@ class ShareTable(BlockTable):
 
 
 @dataclass(frozen=True, slots=True)
-class ShareInfo:
-    """What the index block says of a ledger of which the segment has a share (LedgerInfo)."""
+class LedgerGroup:
+    """One ledger in the index block."""
 
     ledger_id: int
     entries: int
@@ -137,51 +137,13 @@ class ShareInfo:
     """Sum of the lengths of all its entries; None if it was open."""
     timestamp_ms: int | None
     """When it was closed, ms since the epoch; None likewise."""
+    rows: tuple[BlockEntry, ...]
+    """One for each block, ascending."""
 
     @property
     def is_closed(self) -> bool:
         """Whether the ledger was closed when the share was written."""
         return self.timestamp_ms is not None
-
-    def agrees(self, other: ShareInfo) -> bool:
-        """Whether what is said of a ledger twice is the same, as far as both say it."""
-        pairs = (
-            (self.entries, other.entries),
-            (self.size_bytes, other.size_bytes),
-            (self.timestamp_ms, other.timestamp_ms),
-        )
-        return all(None in pair or pair[0] == pair[1] for pair in pairs)
-
-    def serialize(self) -> bytes:
-        """The LedgerInfo, as Pulsar's writer has it: of an open ledger it notes the time 0.
-
-        Raises:
-            CorruptIndexError: It has no room for a number.
-        """
-        numbers = {"entries": self.entries, "timestamp": self.timestamp_ms or 0}
-        if self.size_bytes is not None:
-            numbers["size"] = self.size_bytes
-        try:
-            data: bytes = _LedgerInfo(ledgerId=self.ledger_id, **numbers).SerializeToString()
-        except ValueError as error:
-            told = counted(self.entries, "entry")
-            if self.size_bytes is not None:
-                told += f" of {counted(self.size_bytes, 'byte')}"
-            if self.timestamp_ms is not None:
-                told += f", closed at {self.timestamp_ms} ms"
-            message = f"no index object can tell of {told}"
-            raise CorruptIndexError(message, ledger_id=self.ledger_id) from error
-        return data
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerGroup(ShareInfo):
-    """One ledger in the index block."""
-
-    index_bytes: int
-    """Bytes of the group in the index object."""
-    rows: tuple[BlockEntry, ...]
-    """One for each block, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +156,6 @@ class SegmentIndex:
     data_header_length_bytes: int
     groups: tuple[LedgerGroup, ...]
     """In the order in which the ledgers stand in the data object."""
-    raw: bytes
-    """The very bytes that this was read from."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -209,23 +169,6 @@ class SegmentIndex:
             )
             for (ledger_id, row), stop in zip(rows, stops, strict=True)
         ]
-
-    def check_starts(self, starts: Sequence[int]) -> None:
-        """Compare where blocks really begin with what the index says.
-
-        Args:
-            starts: As `tables` takes them.
-
-        Raises:
-            CorruptIndexError: They do not fit the blocks.
-        """
-        lengths = [each.block_length_bytes for each in self.headers]
-        ends = list(pairwise(starts))
-        is_right = len(ends) == len(lengths) and starts[0] == 0
-        pairs = zip(ends, lengths, strict=True) if is_right else ()
-        if not is_right or any(stop - start < length for (start, stop), length in pairs):
-            message = "the blocks of the data object are not where the index object can have them"
-            raise CorruptIndexError(message)
 
     def tables(self, starts: Sequence[int] | None = None) -> list[ShareTable]:
         """Where the blocks of each ledger stand, in the order of `groups`.
@@ -256,51 +199,6 @@ class SegmentIndex:
         return found
 
 
-def serialize_segment_index(
-    data_object_length_bytes: int,
-    data_header_length_bytes: int,
-    shares: Iterable[tuple[ShareInfo, Sequence[BlockEntry]]],
-) -> bytes:
-    """An index object of streaming offload, with its ledgers in the order of Pulsar's writer.
-
-    Args:
-        data_object_length_bytes: Length of the data object by its writer's count.
-        data_header_length_bytes: Length of the header of each data block.
-        shares: What is said of each ledger, and a row for each of its blocks.
-
-    Raises:
-        CorruptIndexError: As of `ShareInfo.serialize`.
-    """
-    groups = {
-        info.ledger_id: (info.serialize(), b"".join(INDEX_ENTRY.pack(*row) for row in rows))
-        for info, rows in shares
-    }
-    body = b"".join(
-        _GROUP.pack(ledger_id, len(rows) // INDEX_ENTRY_BYTES, len(info)) + info + rows
-        for ledger_id, (info, rows) in ((each, groups[each]) for each in _hash_order(groups))
-    )
-    fixed = _FIXED.pack(
-        STREAMING_INDEX_BLOCK_MAGIC,
-        GROUPS_OFFSET + len(body),
-        data_object_length_bytes,
-        data_header_length_bytes,
-    )
-    return fixed + body
-
-
-def _hash_order(ledger_ids: Collection[int]) -> list[int]:
-    """The order in which Java's HashMap has these keys, of type Long, if put in ascending."""
-    table_size = 16
-    while len(ledger_ids) > table_size * 3 // 4:
-        table_size *= 2
-
-    def place(ledger_id: int) -> int:
-        code = (ledger_id ^ ledger_id >> 32) & 0xFFFFFFFF
-        return (code ^ code >> 16) & (table_size - 1)
-
-    return sorted(sorted(ledger_ids), key=place)
-
-
 def read_segment_index(data: bytes, *, object_key: str) -> SegmentIndex:
     """Read an index object of streaming offload.
 
@@ -327,8 +225,8 @@ def _read_segment_index(data: bytes) -> SegmentIndex:
     if len(data) >= INDEX_LENGTH_OFFSET:
         magic = int.from_bytes(data[:INDEX_LENGTH_OFFSET])
         check_magic(magic, STREAMING_INDEX_BLOCK_MAGIC, offset=0)
-    if len(data) < GROUPS_OFFSET:
-        message = f"the index object ends within its first {GROUPS_OFFSET} bytes"
+    if len(data) < _GROUPS_OFFSET:
+        message = f"the index object ends within its first {_GROUPS_OFFSET} bytes"
         raise TruncatedObjectError(message, offset=len(data))
     _, index_length, data_length, header_length = _FIXED.unpack_from(data)
     if index_length > len(data):
@@ -340,37 +238,28 @@ def _read_segment_index(data: bytes) -> SegmentIndex:
         allowed = f"allowed are {STREAMING_FIELDS_BYTES} … {MAX_BLOCK_HEADER_BYTES}"
         _corrupt(f"block header length {header_length}; {allowed}", DATA_HEADER_LENGTH_OFFSET)
     groups = sorted(
-        islice(read_groups(data, index_length), MAX_LEDGERS + 1),
+        islice(_read_groups(data, index_length), MAX_LEDGERS + 1),
         key=lambda each: each.rows[0].offset,
     )
     if len(groups) > MAX_LEDGERS:
-        _corrupt(f"more than {MAX_LEDGERS} ledgers are in the index block", GROUPS_OFFSET)
+        _corrupt(f"more than {MAX_LEDGERS} ledgers are in the index block", _GROUPS_OFFSET)
     if not groups:
-        _corrupt("there is no ledger in the index block", GROUPS_OFFSET)
+        _corrupt("there is no ledger in the index block", _GROUPS_OFFSET)
     if len({each.ledger_id for each in groups}) < len(groups):
-        _corrupt("a ledger is there twice", GROUPS_OFFSET)
+        _corrupt("a ledger is there twice", _GROUPS_OFFSET)
     index = SegmentIndex(
         data_length,
         header_length,
         tuple(groups),
-        data,
         tuple(_oddities(data, index_length, header_length, groups)),
     )
     _check_room(index)
     return index
 
 
-def read_groups(data: bytes, stop: int) -> Iterator[LedgerGroup]:
-    """The ledgers of an index object, in the order in which it has them.
-
-    Args:
-        data: The index object.
-        stop: Where the last of them must end, in bytes; no further than `data` goes.
-
-    Raises:
-        CorruptIndexError: Fields contradict each other.
-    """
-    position = GROUPS_OFFSET
+def _read_groups(data: bytes, stop: int) -> Iterator[LedgerGroup]:
+    """The ledgers of an index object that ends at `stop`, in the order in which it has them."""
+    position = _GROUPS_OFFSET
     if stop < position:
         _corrupt(f"index length {stop} ends within the fields before it", INDEX_LENGTH_OFFSET)
     while position < stop:
@@ -390,7 +279,7 @@ def read_groups(data: bytes, stop: int) -> Iterator[LedgerGroup]:
         table = data[table_offset:behind]
         rows = tuple(map(BlockEntry._make, INDEX_ENTRY.iter_unpack(table)))
         metadata = data[metadata_offset:table_offset]
-        group = _with_info(metadata, ledger_id, behind - position, rows)
+        group = _with_info(metadata, ledger_id, rows)
         if rows[0].first_entry_id < 0 or rows[-1].first_entry_id >= group.entries:
             text = f"blocks from entry {rows[0].first_entry_id} to {rows[-1].first_entry_id}"
             _corrupt(f"{text} of {counted(group.entries, 'entry')}", table_offset, ledger_id)
@@ -398,29 +287,20 @@ def read_groups(data: bytes, stop: int) -> Iterator[LedgerGroup]:
         position = behind
 
 
-def _with_info(
-    metadata: bytes, ledger_id: int, index_bytes: int, rows: tuple[BlockEntry, ...]
-) -> LedgerGroup:
+def _with_info(metadata: bytes, ledger_id: int, rows: tuple[BlockEntry, ...]) -> LedgerGroup:
     try:
         info = _LedgerInfo.FromString(metadata)
     except DecodeError:
         info = None
     if info is None or not info.IsInitialized():
-        _corrupt("the metadata of a ledger is not a LedgerInfo", GROUPS_OFFSET, ledger_id)
+        _corrupt("the metadata of a ledger is not a LedgerInfo", _GROUPS_OFFSET, ledger_id)
     if info.ledgerId != ledger_id:
-        _corrupt(f"metadata of ledger {info.ledgerId}", GROUPS_OFFSET, ledger_id)
+        _corrupt(f"metadata of ledger {info.ledgerId}", _GROUPS_OFFSET, ledger_id)
     if info.entries < 1 or info.size < 0 or info.timestamp < 0:
         size = f"{counted(info.entries, 'entry')} of {counted(info.size, 'byte')}"
         text = f"the metadata tells of {size}, closed at {info.timestamp} ms"
-        _corrupt(text, GROUPS_OFFSET, ledger_id)
-    return LedgerGroup(
-        ledger_id,
-        info.entries,
-        info.size or None,
-        info.timestamp or None,
-        index_bytes,
-        rows,
-    )
+        _corrupt(text, _GROUPS_OFFSET, ledger_id)
+    return LedgerGroup(ledger_id, info.entries, info.size or None, info.timestamp or None, rows)
 
 
 def _check_room(index: SegmentIndex) -> None:
@@ -430,7 +310,7 @@ def _check_room(index: SegmentIndex) -> None:
     """
     rows = [(each.ledger_id, row) for each in index.groups for row in each.rows]
     if rows[0][1].offset != 0:
-        _corrupt(f"the first block is at offset {rows[0][1].offset}, not 0", GROUPS_OFFSET)
+        _corrupt(f"the first block is at offset {rows[0][1].offset}, not 0", _GROUPS_OFFSET)
     stops = [*(row.offset for _, row in rows[1:]), index.data_object_length_bytes]
     following = [*rows[1:], None]
     for (ledger_id, row), stop, behind in zip(rows, stops, following, strict=True):
@@ -441,7 +321,7 @@ def _check_room(index: SegmentIndex) -> None:
         if n_entries < 1 or stop - row.offset < needed:
             block = f"a data block of {counted(stop - row.offset, 'byte')}"
             text = f"{block} with {counted(n_entries, 'entry')}"
-            _corrupt(text, GROUPS_OFFSET, ledger_id)
+            _corrupt(text, _GROUPS_OFFSET, ledger_id)
 
 
 def _oddities(

@@ -205,7 +205,8 @@ class Catalog:
 
         Raises:
             OptionError: What is given is not a path, or ends otherwise; or the catalog is too
-                large for a snapshot; or `statistics` is not a folder or URL.
+                large for a snapshot, or has segments of streaming offload (PIP-76); or `statistics`
+                is not a folder or URL.
             PulsarOffloadError: The metadata cannot be read, or the file cannot be written.
         """
         path = path_or_url("path", path)

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from arrow_io.errors import CorruptSnapshotError
+from arrow_io.errors import CorruptSnapshotError, OptionError
 from arrow_io.format.object_names import LedgerObjectName, SegmentName
 from arrow_io.lazy import cached_property
 from arrow_io.storage.location import Location
 from arrow_io.wording import counted
 from connector.catalog.bucket import Bucket, BucketContents, BucketListing, UnfinishedOffload
 from connector.catalog.ledger_pages import LedgerPages, Picked
-from connector.catalog.segment_copies import SegmentedCopy
 from connector.catalog.snapshot_documents import DocumentWriter
 from connector.catalog.snapshot_json import (
     contents_json,
@@ -35,7 +34,6 @@ from connector.catalog.snapshot_json import (
     read_metadata_json,
     read_name_json,
 )
-from connector.catalog.snapshot_segments import read_segments_json
 from connector.catalog.snapshot_values import base64_text, read_base64, read_text, read_time
 from connector.catalog.topic_ledgers import gathered
 from connector.topic_name import TopicName
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
-    from connector.catalog.segment_copies import SegmentCopy
     from connector.catalog.snapshot_documents import Documents
     from connector.catalog.snapshot_json import Snapshot
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
@@ -62,16 +59,15 @@ def file_of(snapshot: Snapshot) -> bytes:
     """The file of a catalog.
 
     Raises:
-        OptionError: The catalog is too large for a file.
+        OptionError: The catalog is too large for a file, or has streaming offload (PIP-76).
     """
     every: dict[str | None, BucketContents] = {None: snapshot.contents}
     every.update(snapshot.elsewhere.items())
-    buckets = {
-        id(copy): name for name, each in every.items() for copy in (*each.copies, *each.segments)
-    }
+    _check_no_segments(every.values(), snapshot.topics)
+    buckets = {id(copy): name for name, each in every.items() for copy in each.copies}
 
     def bucket_of(copy: LedgerCopy) -> str | None:
-        return buckets[id(copy.segments[0] if isinstance(copy, SegmentedCopy) else copy)]
+        return buckets[id(copy)]
 
     of_topics = {
         id(copy)
@@ -107,6 +103,21 @@ def file_of(snapshot: Snapshot) -> bytes:
             "topics": topics,
         }
     )
+
+
+def _check_no_segments(buckets: Iterable[BucketContents], topics: Iterable[TopicLedgers]) -> None:
+    """Refuse what the file has no form for, so that no ledger of it is lost without a word."""
+    named = (
+        f"topic {topic.topic} has ledger {info.ledger_id} in such segments"
+        for topic in topics
+        for info in (topic.metadata.ledgers if topic.metadata else ())
+        if info.offload and info.offload.segments
+    )
+    stored = (f"{each.index.name} is such a segment" for of in buckets for each in of.segments)
+    found = next(chain(named, stored), None)
+    if found is not None:
+        message = f"streaming offload (PIP-76) cannot be saved in a catalog: {found}"
+        raise OptionError(message)
 
 
 def _add_topic(
@@ -153,7 +164,6 @@ class SavedCatalog:
         self._documents = documents
         self._lock = threading.RLock()
         self._opened: dict[TopicName, TopicLedgers] = {}
-        self._read_segments: dict[str | None, Mapping[UUID, SegmentCopy]] = {}
         self._copies: WeakValueDictionary[tuple[object, ...], LedgerCopy]
         self._copies = WeakValueDictionary()
         with documents.corruption_told():
@@ -161,8 +171,7 @@ class SavedCatalog:
             self.taken = read_time(head["taken"])
             self.warnings = list(map(read_text, head["warnings"]))
             self.has_metadata = bool(head["has_metadata"])
-            # Snapshots of earlier releases do not have it.
-            statistics = head.get("statistics")
+            statistics = head["statistics"]
             self.statistics = None if statistics is None else read_text(statistics)
             self.copy_count = _count(head["copies"])
             self.ledger_count = _count(head["ledgers"])
@@ -227,7 +236,7 @@ class SavedCatalog:
         ledgers = Picked(pages, unread, _offloaded_of)
         found = replace(
             gathered(topic, ledgers, pages, pages.keep(unread)),
-            segment_ledgers=_count(value.get("segment_ledgers", 0)),
+            segment_ledgers=_count(value["segment_ledgers"]),
         )
         if value["metadata"] is None:
             return found
@@ -269,13 +278,11 @@ class SavedCatalog:
     def _read_copy(self, value: Any) -> LedgerCopy:  # noqa: ANN401 - any JSON
         """Read a copy; as long as one is used, it is the same for all that ask."""
         bucket = value["bucket"]
-        key = bucket, read_name_json(value["name"]), tuple(value.get("segments", ()))
+        key = bucket, read_name_json(value["name"])
         with self._lock:
             found = self._copies.get(key)
             if found is None:
-                found = read_copy_json(
-                    value, self._locations[bucket], partial(self._segments, bucket)
-                )
+                found = read_copy_json(value, self._locations[bucket])
                 self._copies[key] = found
             return found
 
@@ -297,11 +304,9 @@ class SavedCatalog:
 
     @property
     def has_nameless(self) -> bool:
-        """Whether the bucket has ledgers or segments that name no topic."""
+        """Whether the bucket has ledgers that name no topic."""
         with self._documents.corruption_told():
-            rest = self._rest[None]
-            told = (*rest["copies"], *rest.get("segments", ()))
-            return any(each["topic"] is None for each in told)
+            return any(each["topic"] is None for each in self._rest[None]["copies"])
 
     def without_copies(self, bucket: str | None) -> BucketContents:
         """What lies in a bucket besides the copies of ledgers."""
@@ -312,16 +317,7 @@ class SavedCatalog:
         """What lies in a bucket; reads all that the file has."""
         with self._documents.corruption_told():
             copies = self._every_copy[bucket].values()
-            segments = self._segments(bucket).values()
-            return read_contents_json(self._rest[bucket], self._locations[bucket], copies, segments)
-
-    def _segments(self, bucket: str | None) -> Mapping[UUID, SegmentCopy]:
-        """The segments of a bucket, by uuid."""
-        with self._lock:
-            if bucket not in self._read_segments:
-                found = read_segments_json(self._rest[bucket], self._locations[bucket])
-                self._read_segments[bucket] = found
-            return self._read_segments[bucket]
+            return read_contents_json(self._rest[bucket], self._locations[bucket], copies)
 
     @cached_property
     def _every_copy(self) -> dict[str | None, dict[object, LedgerCopy]]:
@@ -332,7 +328,7 @@ class SavedCatalog:
         of_topics = ((each["copy"], *each["others"]) for each in ledgers)
         loose = (each["copies"] for each in self._rest.values())
         for value in chain.from_iterable(chain(of_topics, loose)):
-            if value is not None and "segments" not in value:
+            if value is not None:
                 copy = self._read_copy(value)
                 found[value["bucket"]][copy.name] = copy
         return found
@@ -372,14 +368,12 @@ class SavedBucket(Bucket):
             (copy.name, copy) for copy in told.copies if isinstance(copy.name, LedgerObjectName)
         ]
         data = {name: copy.data for name, copy in copies if copy.data is not None}
-        segment_data = {each.name: each.data for each in told.segments if each.data is not None}
         return BucketListing(
             told.location,
             {name: copy.index for name, copy in copies},
             data | {each.name: each.data for each in told.unfinished},
-            {each.name: each.index for each in told.segments},
-            segment_data | {SegmentName(UUID(info.name)): info for info in told.streaming},
-            told.foreign,
+            segment_data={SegmentName(UUID(info.name)): info for info in told.streaming},
+            foreign=told.foreign,
         )
 
     @cached_property
@@ -392,9 +386,6 @@ class SavedBucket(Bucket):
         """A snapshot stays what it is."""
         del names
         return False
-
-    def _read_segments(self) -> tuple[SegmentCopy, ...]:
-        return self._told.segments
 
     @property
     def copy_count(self) -> int:

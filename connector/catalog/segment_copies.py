@@ -73,23 +73,6 @@ class SegmentCopy:
             return ()
         return tuple(segmented_copy(each, [self]) for each in self.segment.ledger_ids)
 
-    def stored_bytes(self, ledger_id: int) -> int:
-        """Bytes of both objects that a ledger takes; those of all ledgers are all of them."""
-        return 0 if self.segment is None else self._stored_bytes[self.segment.places[ledger_id]]
-
-    @cached_property
-    def _stored_bytes(self) -> list[int]:
-        if self.segment is None:
-            return []
-        groups, shares = self.segment.index.groups, self.segment.shares
-        sizes = [
-            group.index_bytes + share.stored_bytes
-            for group, share in zip(groups, shares, strict=True)
-        ]
-        # What belongs to no ledger, as the fields before them, is counted with the first.
-        sizes[0] += sum(info.size_bytes for info in self.objects) - sum(sizes)
-        return sizes
-
 
 @dataclass(frozen=True)
 class SegmentedCopy(LedgerCopy):
@@ -97,11 +80,9 @@ class SegmentedCopy(LedgerCopy):
 
     Attributes:
         segments: The segments, in the order of its entries.
-        named: All segments that the metadata names, if it does.
     """
 
     segments: tuple[SegmentCopy, ...] = ()
-    named: tuple[OffloadSegment, ...] = ()
 
     @property
     def index_objects(self) -> tuple[ObjectInfo, ...]:
@@ -128,8 +109,8 @@ class SegmentedCopy(LedgerCopy):
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of all objects that the ledger takes."""
-        return sum(each.stored_bytes(self.name.ledger_id) for each in self.segments)
+        """Bytes of data objects that it takes: other ledgers share the index objects."""
+        return self.data_bytes or 0
 
     def of_topic(self, topic: TopicName | ForeignTopic) -> SegmentedCopy:
         """The same copy, which the metadata says is of a topic, if it does not name one itself."""
@@ -202,7 +183,6 @@ def segmented_copy(
         errors[0] if errors else None,
         ledger if errors else None,
         ordered_segments,
-        tuple(named),
     )
 
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FORMAT = "pulsar-offload catalog"
-VERSION = 3
-"""Version 1 had neither cursors nor how far the metadata is proven; version 2 was one document."""
+VERSION = 4
+"""Version 1 had neither cursors nor how far the metadata is proven; version 2 was one document;
+version 3 had segments of streaming offload (PIP-76)."""
 MAX_SNAPSHOT_BYTES = 256 << 20
 """Longest snapshot that is written, and longest document of one that is read, uncompressed
 (inclusive): some hundred thousand ledgers."""

@@ -12,10 +12,7 @@ from uuid import UUID
 
 from arrow_io.errors import CorruptSnapshotError, PulsarOffloadError
 from arrow_io.format.index_block import read_index_block
-from arrow_io.format.object_names import (
-    LedgerObjectName,
-    ShareName,
-)
+from arrow_io.format.object_names import LedgerObjectName, SegmentName
 from arrow_io.ledger_reader import OffloadedLedger
 from connector.catalog.bucket import BucketContents, UnfinishedOffload, in_order
 from connector.catalog.ledger_copy import LedgerCopy, object_versions
@@ -23,13 +20,6 @@ from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
     OffloadContext,
     TopicMetadata,
-)
-from connector.catalog.segment_copies import SegmentCopy, SegmentedCopy
-from connector.catalog.snapshot_segments import (
-    offload_segment_json,
-    read_offload_segment,
-    read_segmented_json,
-    segment_copy_json,
 )
 from connector.catalog.snapshot_values import (
     base64_text,
@@ -51,7 +41,9 @@ from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from arrow_io.format.object_names import ShareName
     from arrow_io.storage.location import Location
+    from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.topic_name import TopicName
 
@@ -92,11 +84,7 @@ def contents_json(
         copies: Which of the copies are wanted.
     """
     return {
-        # What segments have of ledgers follows from the segments.
-        "copies": [
-            copy_json(copy, bucket) for copy in copies if not isinstance(copy, SegmentedCopy)
-        ],
-        "segments": list(map(segment_copy_json, contents.segments)),
+        "copies": [copy_json(copy, bucket) for copy in copies],
         "unfinished": [[*_name(each.name), info_json(each.data)] for each in contents.unfinished],
         "streaming": list(map(info_json, contents.streaming)),
         "foreign": list(map(info_json, contents.foreign)),
@@ -133,14 +121,6 @@ def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
         copy: The copy.
         bucket: The metadata's name for the bucket that it is in; None: the one that is read.
     """
-    if isinstance(copy, SegmentedCopy):
-        return {
-            "bucket": bucket,
-            "name": _name(copy.name),
-            "segments": [str(each.name.uuid) for each in copy.segments],
-            "named": list(map(offload_segment_json, copy.named)),
-            "topic": owner_json(copy.topic),
-        }
     ledger = copy.ledger or copy.cut
     value: dict[str, Any] = {
         "bucket": bucket,
@@ -190,18 +170,14 @@ def _ledger(info: LedgerInfo) -> dict[str, Any]:
             "timestamp_ms": offload.timestamp_ms,
             "driver": offload.driver,
             "driver_properties": dict(offload.driver_properties),
-            "segments": list(map(offload_segment_json, offload.segments)),
         },
     }
 
 
 def read_contents_json(
-    value: dict[str, Any],
-    location: Location,
-    copies: Iterable[LedgerCopy],
-    segments: Iterable[SegmentCopy] = (),
+    value: dict[str, Any], location: Location, copies: Iterable[LedgerCopy]
 ) -> BucketContents:
-    """Read what `contents_json` gave, but for copies and segments, which are given.
+    """Read what `contents_json` gave, but for the copies, which are given.
 
     Raises:
         PulsarOffloadError: It is something else; so are the errors below, here and in all that is
@@ -212,15 +188,12 @@ def read_contents_json(
         TypeError: Likewise.
         ValueError: Likewise.
     """
-    segments = tuple(segments)
-    shares = (copy for each in segments for copy in each.copies)
     return BucketContents(
         location,
-        tuple(in_order((*copies, *shares))),
+        tuple(in_order(copies)),
         tuple(map(_read_unfinished, value["unfinished"])),
-        segments,
-        tuple(map(read_info, value["streaming"])),
-        tuple(map(read_info, value["foreign"])),
+        streaming=tuple(map(_read_streaming, value["streaming"])),
+        foreign=tuple(map(read_info, value["foreign"])),
     )
 
 
@@ -257,18 +230,13 @@ def read_ledger_json(
     return TopicLedger(ledger_id, state, info, copy, others, error)
 
 
-def read_copy_json(
-    value: dict[str, Any], location: Location, segments: Callable[[], Mapping[UUID, SegmentCopy]]
-) -> LedgerCopy:
+def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
     """Read what `copy_json` gave.
 
     Args:
         value: What it gave.
         location: The bucket that it is in.
-        segments: Gives the segments of that bucket, by uuid.
     """
-    if "segments" in value:
-        return read_segmented_json(value, segments())
     name = read_name_json(value["name"])
     data, error = value["data"], value["error"]
     index = read_info(value["index"], name.index_name)
@@ -317,6 +285,10 @@ def _read_unfinished(value: list[Any]) -> UnfinishedOffload:
     uuid, ledger_id, data = value
     name = _read_name(uuid, ledger_id)
     return UnfinishedOffload(name, read_info(data, name.data_name))
+
+
+def _read_streaming(value: list[Any]) -> ObjectInfo:
+    return read_info(value, SegmentName(UUID(read_text(value[0]))).data_name)
 
 
 def read_metadata_json(
@@ -372,6 +344,4 @@ def _read_offload(value: dict[str, Any]) -> OffloadContext:
         timestamp_ms=read_whole(value["timestamp_ms"]),
         driver=None if driver is None else read_text(driver),
         driver_properties=read_texts(value["driver_properties"]),
-        # Snapshots of earlier releases do not have them.
-        segments=tuple(map(read_offload_segment, value.get("segments", ()))),
     )

@@ -110,7 +110,7 @@ def audit_(
         findings += _verified(catalog, kept, known, tells_each=verbose or sys.stderr.isatty())
     _print_findings(findings, form)
     if form == "table":
-        typer.echo(_summary(catalog, findings, found.segment_ledgers))
+        typer.echo(_summary(catalog, findings, found))
     if any(each.is_loss for each in findings):
         raise typer.Exit(ExitCode.UNREADABLE)
     if findings:
@@ -232,6 +232,10 @@ def _audit(
     else:
         for warning in catalog.source.warnings:
             say("note", warning)
+    if found.streaming_ledgers:
+        ledgers = counted(found.streaming_ledgers, "ledger")
+        what = "whether their segments are needed is not checked, and clean keeps them"
+        say("note", f"{ledgers} of streaming offload (PIP-76): {what}")
     if lag is not None:
         _tell_unsure_copies(catalog)
     tell_place(catalog)
@@ -318,11 +322,11 @@ def _print_findings(findings: list[Finding], form: Form) -> None:
         print_table(table.schema, table.to_batches())
 
 
-def _summary(catalog: Catalog, findings: list[Finding], segment_ledgers: int) -> str:
-    ledgers = len(catalog.contents.copies) - segment_ledgers
+def _summary(catalog: Catalog, findings: list[Finding], audit: Audit) -> str:
+    ledgers = len(catalog.contents.copies) - audit.segment_ledgers
     what = f"{counted_topics(catalog.topics())}, {counted(ledgers, 'ledger')}"
-    if segment_ledgers:
-        what += f" (and {segment_ledgers} of scalable topics, which cannot be read yet)"
+    if audit.segment_ledgers:
+        what += f" (and {audit.segment_ledgers} of scalable topics, which cannot be read yet)"
     if not findings:
         return f"{what}: nothing found"
     wasted = size_text(sum(each.stored_bytes for each in findings if each.deletable))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from arrow_io.storage.location import Location
-    from connector.upkeep.attempt import Repair
+    from connector.upkeep.attempt import Attempt, RebuiltLedger, Repair
 
 _SCHEMA: Final = pa.schema(
     {
@@ -28,7 +28,6 @@ _SCHEMA: Final = pa.schema(
         "object": pa.string(),
         "problem": pa.string(),
         "entries": pa.int64(),
-        "missing": pa.int64(),
         "blocks": pa.int64(),
         "metadata_from": pa.string(),
     }
@@ -74,19 +73,16 @@ def repair_(
         found = list(_written(catalog.location, plan) if yes else plan)
     tell_place(catalog)
     repaired = [each for each in found if each.index is not None]
-    table = table_of([row for each in repaired for row in _rows(each)], _SCHEMA)
+    table = table_of([_row(each.attempt, each.ledger) for each in repaired if each.ledger], _SCHEMA)
     if table.num_rows or form != "table":
         print_rows(table.schema, table.to_batches(), form)
     for each in found:
         if each.refusal is not None:
             say("kept", f"{each.attempt.name.index_name}: {each.refusal}")
-        if each.missing:
-            lost = f"{counted(each.missing, 'entry')} for which its offloader left no room"
-            say("missing", f"{each.attempt.name.data_name}: {lost}")
     if form == "table":
         what = counted(len(repaired), "index object")
         typer.echo(f"{what} written" if yes else f"{what} would be written by --yes")
-    if any(each.error is not None or each.missing for each in found):
+    if any(each.error is not None for each in found):
         raise typer.Exit(ExitCode.UNREADABLE)
 
 
@@ -98,17 +94,13 @@ def _written(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
         yield each
 
 
-def _rows(repaired: Repair) -> Iterator[dict[str, object]]:
-    """One row for each ledger in the index object."""
-    attempt = repaired.attempt
-    for ledger in repaired.ledgers:
-        yield {
-            "topic": None if attempt.topic is None else str(attempt.topic),
-            "ledger_id": ledger.ledger_id,
-            "object": attempt.name.index_name,
-            "problem": attempt.problem,
-            "entries": ledger.entries,
-            "missing": ledger.missing,
-            "blocks": ledger.blocks,
-            "metadata_from": ledger.metadata_from,
-        }
+def _row(attempt: Attempt, ledger: RebuiltLedger) -> dict[str, object]:
+    return {
+        "topic": None if attempt.topic is None else str(attempt.topic),
+        "ledger_id": ledger.ledger_id,
+        "object": attempt.name.index_name,
+        "problem": attempt.problem,
+        "entries": ledger.entries,
+        "blocks": ledger.blocks,
+        "metadata_from": ledger.metadata_from,
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.format.index_block import MAX_INDEX_OBJECT_BYTES
@@ -10,17 +10,15 @@ from arrow_io.messages import layout
 from arrow_io.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.format.ledger_metadata import LedgerMetadata
     from arrow_io.format.object_names import LedgerObjectName, SegmentName
-    from arrow_io.format.streaming_index import ShareInfo
     from arrow_io.ledger_data import LedgerData
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectContent, ObjectInfo
-    from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadSegment
+    from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.offloader import IndexObject
     from connector.topic_name import ForeignTopic, TopicName
 
@@ -39,6 +37,7 @@ class Attempt:
         name: Names of its objects.
         data: What the listing said of its data object; None if there is none.
         index: What it said of its index object; None likewise.
+        ledger_ids: The ledgers that it has entries of, as far as they are known.
         problem: What is wrong with the index object, in words; None if nothing is known to be.
         topic: The topic that has its ledgers, as far as the metadata or the index object says it.
         refusal: Why its index object is not to be rebuilt; None if it is.
@@ -47,6 +46,7 @@ class Attempt:
     name: LedgerObjectName | SegmentName
     data: ObjectInfo | None
     index: ObjectInfo | None
+    ledger_ids: tuple[int, ...]
     problem: str | None
     topic: TopicName | ForeignTopic | None = None
     refusal: str | None = None
@@ -73,72 +73,22 @@ class LedgerAttempt(Attempt):
     info: LedgerInfo | None = None
     others: tuple[tuple[UUID, LedgerMetadata], ...] = ()
 
-    @property
-    def ledger_ids(self) -> tuple[int, ...]:
-        """Its ledger."""
-        return (self.name.ledger_id,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentAttempt(Attempt):
-    """A segment of streaming offload (PIP-76).
-
-    Attributes:
-        ledger_ids: The ledgers that it has a share of, as far as they are known; ascending.
-        named: What the metadata says of the segment, by the ledgers of which it names it.
-        infos: What the metadata says of all ledgers of the topic, by id.
-        others: What sound index objects say of closed ledgers, by ledger id: the uuid of each, and
-            what it says.
-    """
-
-    name: SegmentName
-    ledger_ids: tuple[int, ...] = ()
-    named: Mapping[int, OffloadSegment] = field(default_factory=dict)
-    infos: Mapping[int, LedgerInfo] = field(default_factory=dict)
-    others: Mapping[int, Sequence[tuple[UUID, ShareInfo]]] = field(default_factory=dict)
-
-    def named_end(self, ledger_id: int) -> int | None:
-        """The last entry of a ledger that the segment was given, if the metadata says it."""
-        segment = self.named.get(ledger_id)
-        return None if segment is None else segment.end_entry_id
-
-    def ends(self, ledger_id: int) -> bool:
-        """Whether the metadata says that no other segment has later entries of a ledger."""
-        segments = self._segments(ledger_id)
-        return bool(segments) and segments[-1].uuid == self.name.uuid
-
-    def end_before(self, ledger_id: int) -> int | None:
-        """The last entry of a ledger in the segment before this one; None: there may be none."""
-        end = None
-        for segment in self._segments(ledger_id):
-            if segment.uuid == self.name.uuid:
-                return end
-            end = segment.end_entry_id
-        return None
-
-    def _segments(self, ledger_id: int) -> tuple[OffloadSegment, ...]:
-        """The segments of a ledger in order, by the metadata."""
-        info = self.infos.get(ledger_id)
-        return () if info is None or info.offload is None else info.offload.whole_segments
-
 
 @dataclass(frozen=True, slots=True)
 class RebuiltLedger:
-    """One ledger in a rebuilt index object.
+    """The ledger of a rebuilt index object.
 
     Attributes:
         ledger_id: BookKeeper ledger id.
         entries: How many entries of it the data object has.
         blocks: How many data blocks of it.
         metadata_from: Where its metadata in the new index object comes from, in words.
-        missing: How many entries are nowhere, for the offloader left no room for them.
     """
 
     ledger_id: int
     entries: int
     blocks: int
     metadata_from: str | None = None
-    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,22 +98,16 @@ class Repair:
     Attributes:
         attempt: The attempt, and what is wrong with its index object.
         index: The index object that is to be written; None if none is.
-        ledgers: What the data object has of each ledger, as it stands there; none if that was not
-            found out.
+        ledger: What the data object has of the ledger; None if that was not found out.
         error: Why no index object can be made of what is there; None if one can, or need not be.
         refusal: Why none is written, in words; None if one is.
     """
 
-    attempt: LedgerAttempt | SegmentAttempt
+    attempt: Attempt
     index: IndexObject | None = None
-    ledgers: tuple[RebuiltLedger, ...] = ()
+    ledger: RebuiltLedger | None = None
     error: PulsarOffloadError | None = None
     refusal: str | None = None
-
-    @property
-    def missing(self) -> int:
-        """How many entries the data object lacks though its index object can be rebuilt."""
-        return sum(each.missing for each in self.ledgers)
 
 
 def check_entries(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, TruncatedObjectError
-from arrow_io.format.object_names import SegmentName, parse_object_name
+from arrow_io.format.object_names import parse_object_name
 from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.storage.store_uploads import aside_path
 from arrow_io.wording import counted
@@ -29,7 +29,6 @@ from connector.upkeep.findings import (
     judged,
     of_objects,
 )
-from connector.upkeep.segment_audit import SegmentAuditor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,12 +51,15 @@ class Audit:
         taken: When the bucket was listed.
         segment_ledgers: How many ledgers the bucket has of scalable topics (Pulsar 5.0), which are
             not compared with anything.
+        streaming_ledgers: How many ledgers it has in segments of streaming offload (PIP-76), whose
+            objects are always kept.
     """
 
     findings: tuple[Finding, ...]
     has_metadata: bool
     taken: datetime
     segment_ledgers: int = 0
+    streaming_ledgers: int = 0
 
     @property
     def losses(self) -> tuple[Finding, ...]:
@@ -94,13 +96,15 @@ def audit(
     found += auditor.of_no_topic(begun)
     found += [auditor.of_unfinished(each) for each in catalog.contents.unfinished]
     found += [auditor.of_upload(each) for each in begun]
-    segments = SegmentAuditor(catalog, topics, auditor.deletability)
-    found += [each for of in catalog.contents.segments for each in segments.of_segment(of)]
+    found += auditor.of_unreadable_segments()
     found = _kept_where_messages_are_lost(found)
     found.sort(key=_place)
-    foreign = (each for each in catalog.contents.copies if isinstance(each.topic, ForeignTopic))
-    ledger_ids = {each.name.ledger_id for each in foreign}
-    return Audit(tuple(found), catalog.source is not None, catalog.taken, len(ledger_ids))
+    copies = catalog.contents.copies
+    foreign = {each.name.ledger_id for each in copies if isinstance(each.topic, ForeignTopic)}
+    streaming = {each.name.ledger_id for each in copies if isinstance(each, SegmentedCopy)}
+    return Audit(
+        tuple(found), catalog.source is not None, catalog.taken, len(foreign), len(streaming)
+    )
 
 
 def _place(finding: Finding) -> tuple[str, int, tuple[str, ...]]:
@@ -159,7 +163,7 @@ class _Auditor:
                 copies = (ledger.copy, *ledger.others)
             elif ledger.copy is not None:
                 yield from _of_extra_bytes(topic, ledger.copy)
-            # Segments are judged whole: others may need what this ledger does not.
+            # Segments are kept: other ledgers may need what this one does not.
             for copy in (each for each in copies if not isinstance(each, SegmentedCopy)):
                 if is_unknown or (ledger.info is None and ledger.state.is_stray):
                     yield self._of_stray(topic, copy)
@@ -271,7 +275,6 @@ class _Auditor:
             yield replace(found, is_loss=self._catalog.source is None)
         # What an upload to a folder writes aside is reported with the uploads.
         aside = {aside_path(each.name, each.upload_id) for each in uploads}
-        named = {SegmentName(uuid).data_name for uuid in self.deletability.named}
         for kind, infos, text in (
             (
                 FindingKind.STREAMING,
@@ -288,11 +291,24 @@ class _Auditor:
                 if info.name not in aside and not self._is_snapshot(info):
                     yield Finding(
                         kind=kind,
-                        text=f"{text}; {REPAIRABLE}" if info.name in named else text,
+                        text=text,
                         objects=(info.name,),
                         stored_bytes=info.size_bytes,
                         modified=info.modified,
                     )
+
+    def of_unreadable_segments(self) -> Iterator[Finding]:
+        """Segments of streaming offload whose ledgers, or the topic of these, nothing tells."""
+        has_metadata = self._catalog.source is not None
+        for segment in self._catalog.contents.segments:
+            kind, text = FindingKind.FORMAT_MISMATCH, str(segment.error)
+            if segment.segment is not None:
+                if has_metadata or segment.topic is not None:
+                    continue
+                kind = FindingKind.STREAMING
+                text = "a segment of streaming offload (PIP-76) of which nothing names the topic"
+            found = of_objects(kind, text, segment.objects, segment.topic)
+            yield replace(found, is_loss=not has_metadata)
 
     def _is_snapshot(self, info: ObjectInfo) -> bool:
         """Whether an object is a catalog that was saved into the bucket."""

@@ -217,11 +217,12 @@ def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None 
     """
     if topics is not None:
         return stored_bytes_of(topics, contents.copies)
+    in_segments = (info for each in contents.segments for info in each.objects)
+    in_copies = (info for each in contents.copies for info in each.objects)
+    objects = {info.name: info for info in (*in_copies, *in_segments)}
     unfinished = [each.data for each in contents.unfinished]
-    broken = [info for each in contents.segments if not each.copies for info in each.objects]
-    others = (*unfinished, *broken, *contents.streaming, *contents.foreign)
-    copies = sum(copy.stored_bytes for copy in contents.copies)
-    return copies + sum(info.size_bytes for info in others)
+    others = (*unfinished, *contents.streaming, *contents.foreign)
+    return sum(info.size_bytes for info in (*objects.values(), *others))
 
 
 def stored_bytes_of(topics: Collection[TopicName], copies: Iterable[LedgerCopy]) -> int:

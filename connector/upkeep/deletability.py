@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from arrow_io.format.object_names import LedgerObjectName, ShareName
+from arrow_io.format.object_names import LedgerObjectName
 from connector.catalog.ledger_origin import bookies_of, told_cluster
 from connector.pulsar_time import time_of
 from connector.upkeep.cluster_evidence import ClusterEvidence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from arrow_io.format.object_names import ShareName
     from connector.catalog.catalog import Catalog
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo
@@ -48,8 +49,6 @@ class Deletability:
         self._attempts: dict[LedgerObjectName | ShareName, str] = {}
         self.owners: dict[int, list[TopicLedgers]] = {}
         """The topics that have a ledger of an id, by the metadata."""
-        self.named: dict[UUID, str] = {}
-        """What the metadata says of each attempt or segment that it names, for whichever ledger."""
         self._states = {
             (topic.topic, state.ledger_id): state for topic in topics for state in topic.states
         }
@@ -61,8 +60,6 @@ class Deletability:
                 self.owners.setdefault(info.ledger_id, []).append(topic)
                 for uuid, state in _named_attempts(info):
                     self._attempts[LedgerObjectName(uuid, info.ledger_id)] = state
-                    self._attempts[ShareName(uuid, info.ledger_id)] = state
-                    self.named[uuid] = state
 
     def doubt_of_copy(
         self, topic: TopicLedgers, copy: LedgerCopy, modified: datetime | None

@@ -59,8 +59,6 @@ class FindingKind(StrEnum):
     """BookKeeper still has a ledger whose deletion lag has passed."""
     STREAMING = "streaming"
     """Objects of streaming offload (PIP-76) of which nothing names the topic, or data alone."""
-    MISCOUNTED = "miscounted"
-    """A segment of streaming offload whose writer miscounted blocks, and may have lost entries."""
     FOREIGN = "foreign"
     """An object with a name that no offloader of Pulsar gives."""
 

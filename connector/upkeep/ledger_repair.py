@@ -97,7 +97,7 @@ class _Rebuilding:
         ledger = RebuiltLedger(self._name.ledger_id, table.entry_count, table.block_count)
         self._check_told()
         if self._is_sound():
-            return Repair(attempt, ledgers=(ledger,), refusal=IS_SOUND)
+            return Repair(attempt, ledger=ledger, refusal=IS_SOUND)
         metadata, source = self._metadata()
         data = IndexBlock(
             table.data_object_length_bytes,
@@ -109,7 +109,7 @@ class _Rebuilding:
         self._check_readable(data, verify=verify)
         user_metadata = index_user_metadata(self._user_metadata or {}, self._managed_ledger)
         index = IndexObject(self._name.index_name, data, user_metadata)
-        return Repair(attempt, index, (replace(ledger, metadata_from=source),))
+        return Repair(attempt, index, replace(ledger, metadata_from=source))
 
     def _owner(self) -> str:
         """The managed ledger."""

@@ -10,7 +10,6 @@ from connector.read_ahead import read_ahead
 from connector.upkeep.attempt import LedgerAttempt, Repair
 from connector.upkeep.ledger_repair import planned_ledger
 from connector.upkeep.repairable import repairable_attempts
-from connector.upkeep.segment_repair import planned_segment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Iterator
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from connector.catalog.catalog import Catalog
     from connector.offloader import IndexObject
-    from connector.upkeep.attempt import Attempt, SegmentAttempt
+    from connector.upkeep.attempt import Attempt
 
 _CONCURRENT_LEDGERS: Final = 8
 
@@ -33,7 +32,7 @@ def plan_repair(
 
     Args:
         catalog: The bucket, with the metadata if there is any. What the metadata does not name is
-            not rebuilt; without metadata, no ledger of PIP-17 is of which another copy is sound.
+            not rebuilt; without metadata, no ledger is of which another copy is sound.
         ledger_ids: Ledgers whose every attempt is compared with its data object, even if nothing
             seems to be wrong with it; none: all ledgers with which something is.
         verify: Whether to read all entries by the new index object, and compare their checksums.
@@ -50,11 +49,7 @@ def plan_repair(
         for each in repairable_attempts(catalog, ledger_ids)
     )
     threads = min(_CONCURRENT_LEDGERS, location.max_connections)
-    for each in read_ahead(units, threads=threads):
-        # Which ledgers a segment has may be known only now.
-        found = {ledger.ledger_id for ledger in each.ledgers}
-        if not (ledger_ids and found) or not found.isdisjoint(ledger_ids):
-            yield each
+    yield from read_ahead(units, threads=threads)
 
 
 def repair(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
@@ -96,16 +91,11 @@ def _write(location: Location, attempt: Attempt, index: IndexObject) -> None:
         raise ObjectChangedError(message, object_key=index.name)
 
 
-def _planned(
-    location: Location, attempt: LedgerAttempt | SegmentAttempt, *, verify: bool
-) -> Repair:
-    if attempt.refusal is not None or attempt.data is None:
+def _planned(location: Location, attempt: Attempt, *, verify: bool) -> Repair:
+    if not isinstance(attempt, LedgerAttempt) or attempt.refusal or attempt.data is None:
         return Repair(attempt, refusal=attempt.refusal)
     try:
-        if isinstance(attempt, LedgerAttempt):
-            return planned_ledger(location, attempt, attempt.data, verify=verify)
-        return planned_segment(location, attempt, attempt.data, verify=verify)
+        return planned_ledger(location, attempt, attempt.data, verify=verify)
     except (FormatError, MissingObjectError) as error:
-        ledger_id = attempt.name.ledger_id if isinstance(attempt, LedgerAttempt) else None
-        error.located(object_key=attempt.name.data_name, ledger_id=ledger_id)
+        error.located(object_key=attempt.name.data_name, ledger_id=attempt.name.ledger_id)
         return Repair(attempt, error=error, refusal=str(error))

@@ -3,66 +3,49 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from arrow_io.errors import CorruptIndexError
 from arrow_io.format.object_names import LedgerObjectName, SegmentName
 from connector.catalog.ledger_origin import ledger_metadata_of
-from connector.catalog.segment_copies import SegmentedCopy
-from connector.upkeep.attempt import LedgerAttempt, SegmentAttempt
+from connector.upkeep.attempt import Attempt, LedgerAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from arrow_io.errors import PulsarOffloadError
-    from arrow_io.format.streaming_index import ShareInfo
     from arrow_io.storage.object_store import ObjectInfo
+    from connector.catalog.bucket import BucketContents
     from connector.catalog.catalog import Catalog
     from connector.catalog.ledger_copy import LedgerCopy
-    from connector.catalog.metadata.topic_metadata import (
-        LedgerInfo,
-        OffloadSegment,
-        TopicMetadata,
-    )
+    from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.topic_name import ForeignTopic, TopicName
 
 NO_INDEX: Final = "there is no index object"
 _UNDER_WAY: Final = "the metadata says that this offload is under way, or failed"
 _NO_DATA: Final = "its data object is not there"
+_STREAMING: Final = "segments of streaming offload (PIP-76) are read, and not rebuilt"
 _NOT_NAMED: Final = "the metadata of no topic names this offload"
 
 
-def repairable_attempts(
-    catalog: Catalog, ledger_ids: Collection[int] = ()
-) -> list[LedgerAttempt | SegmentAttempt]:
+def repairable_attempts(catalog: Catalog, ledger_ids: Collection[int] = ()) -> list[Attempt]:
     """The attempts whose index object is missing or unsound, by the names of their objects.
 
     Args:
         catalog: The bucket, with the metadata if there is any.
-        ledger_ids: Ledgers whose every attempt is wanted, and no others but segments of which
-            nothing says what ledgers they have; none: all ledgers.
+        ledger_ids: Ledgers whose every attempt is wanted, and no others; none: all ledgers.
 
     Raises:
         PulsarOffloadError: The metadata or an object cannot be read.
     """
-    topics = catalog.every_ledger()
-    found: list[LedgerAttempt | SegmentAttempt] = [
-        *_KnownLedgers(catalog, topics).attempts(),
-        *_KnownSegments(catalog, topics).attempts(),
+    ledgers = _KnownLedgers(catalog, catalog.every_ledger())
+    wanted = [
+        each
+        for each in (*ledgers.attempts(), *_segments(catalog.contents))
+        if not set(each.ledger_ids).isdisjoint(ledger_ids)
+        or (each.problem is not None and not ledger_ids)
     ]
-    wanted = [each for each in found if _is_wanted(each, ledger_ids)]
     return sorted(wanted, key=lambda each: (min(each.ledger_ids, default=-1), each.name.data_name))
-
-
-def _is_wanted(attempt: LedgerAttempt | SegmentAttempt, ledger_ids: Collection[int]) -> bool:
-    if not ledger_ids:
-        return attempt.problem is not None
-    if not attempt.ledger_ids:
-        return attempt.refusal is None
-    return not set(attempt.ledger_ids).isdisjoint(ledger_ids)
 
 
 class _KnownLedgers:
@@ -123,6 +106,7 @@ class _KnownLedgers:
             name=name,
             data=data,
             index=index,
+            ledger_ids=(name.ledger_id,),
             problem=problem,
             topic=topic if known is None else known[0],
             info=None if known is None else known[1],
@@ -156,84 +140,24 @@ class _KnownLedgers:
         return None
 
 
-class _KnownSegments:
-    """What the bucket and the metadata say of segments of streaming offload (PIP-76)."""
-
-    def __init__(self, catalog: Catalog, topics: Sequence[TopicLedgers]) -> None:
-        self._contents = catalog.contents
-        self._has_metadata = catalog.source is not None
-        self._infos: dict[TopicName, dict[int, LedgerInfo]] = {}
-        self._owners: dict[UUID, set[TopicName]] = defaultdict(set)
-        self._named: dict[UUID, dict[int, OffloadSegment]] = defaultdict(dict)
-        self._errors: dict[SegmentName, PulsarOffloadError] = {}
-        self._closed: dict[int, list[tuple[UUID, ShareInfo]]] = defaultdict(list)
-        for topic in topics:
-            if topic.metadata is not None:
-                self._learn(topic.metadata)
-            for state in topic.states:
-                # Index objects may be sound, and contradict each other or the metadata.
-                if isinstance(state.error, CorruptIndexError):
-                    copy = state.copy if isinstance(state.copy, SegmentedCopy) else None
-                    names = (each.name for each in (copy.segments if copy else ()))
-                    self._errors |= dict.fromkeys(names, state.error)
-        for each in self._contents.segments:
-            for group in each.segment.index.groups if each.segment else ():
-                if group.is_closed:
-                    self._closed[group.ledger_id].append((each.name.uuid, group))
-
-    def _learn(self, metadata: TopicMetadata) -> None:
-        self._infos[metadata.topic] = {info.ledger_id: info for info in metadata.ledgers}
-        for info in metadata.ledgers:
-            for segment in info.offload.segments if info.offload else ():
-                self._owners[segment.uuid].add(metadata.topic)
-                self._named[segment.uuid][info.ledger_id] = segment
-
-    def attempts(self) -> Iterator[SegmentAttempt]:
-        """All segments."""
-        for segment in self._contents.segments:
-            error = segment.error or self._errors.get(segment.name)
-            problem = None if error is None else str(error)
-            ids = segment.segment.ledger_ids if segment.segment else ()
-            found = self._attempt(segment.name, segment.data, segment.index, problem, ids)
-            yield replace(found, topic=found.topic or segment.topic)
-        for info in self._contents.streaming:
-            yield self._attempt(SegmentName(UUID(info.name)), info, None, NO_INDEX)
-
-    def _attempt(
-        self,
-        name: SegmentName,
-        data: ObjectInfo | None,
-        index: ObjectInfo | None,
-        problem: str | None,
-        ledger_ids: Sequence[int] = (),
-    ) -> SegmentAttempt:
-        owners = self._owners[name.uuid]
-        topic = next(iter(owners)) if len(owners) == 1 else None
-        named = self._named[name.uuid]
-        found = SegmentAttempt(
-            name=name,
-            data=data,
-            index=index,
-            problem=problem,
-            topic=topic,
-            ledger_ids=tuple(sorted({*ledger_ids, *named})),
-            named=named,
-            infos={} if topic is None else self._infos[topic],
-            others=self._closed,
+def _segments(contents: BucketContents) -> Iterator[Attempt]:
+    """All segments of streaming offload (PIP-76), none of which is rebuilt."""
+    for each in contents.segments:
+        yield Attempt(
+            name=each.name,
+            data=each.data,
+            index=each.index,
+            ledger_ids=each.segment.ledger_ids if each.segment else (),
+            problem=None if each.error is None else str(each.error),
+            topic=each.topic,
+            refusal=_STREAMING,
         )
-        return replace(found, refusal=self._refusal(found, len(owners)))
-
-    def _refusal(self, attempt: SegmentAttempt, owner_count: int) -> str | None:
-        if attempt.data is None:
-            return _NO_DATA
-        if self._has_metadata and not owner_count:
-            return _NOT_NAMED
-        if owner_count > 1:
-            return "the metadata of several topics names this segment"
-        for ledger_id, segment in attempt.named.items():
-            offload = attempt.infos[ledger_id].offload
-            # Of a ledger that goes on, the whole offload may be under way.
-            told = offload.complete if segment.complete is None and offload else segment.complete
-            if told is False:
-                return _UNDER_WAY
-        return None
+    for info in contents.streaming:
+        yield Attempt(
+            name=SegmentName(UUID(info.name)),
+            data=info,
+            index=None,
+            ledger_ids=(),
+            problem=NO_INDEX,
+            refusal=_STREAMING,
+        )

@@ -7,16 +7,10 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.format.damaged_index import (
-    DamagedIndex,
-    DamagedSegmentIndex,
-    read_damaged_index,
-    read_damaged_segment_index,
-)
+from arrow_io.format.damaged_index import DamagedIndex, read_damaged_index
 from arrow_io.format.index_block import METADATA_OFFSET, read_index_block
 from tests.support.encoded_ledgers import encode_ledger
 from tests.support.offloads import ENTRIES, metadata_of
-from tests.support.streaming import golden_segments
 
 _INDEX: Final = encode_ledger(ENTRIES, metadata_of(ENTRIES), block_bytes=250).index
 _SOUND: Final = read_index_block(_INDEX, object_key="")
@@ -52,27 +46,3 @@ def test_any_bytes_are_taken(data: bytes) -> None:
     """Nothing is raised, and nothing long is made."""
     read_damaged_index(data)
     read_damaged_index(_INDEX[:32] + data)
-
-
-def test_of_a_segment_the_ledgers_before_the_damage_are_read() -> None:
-    """Those behind it cannot be told apart; neither magic nor length of the index matter."""
-    (golden,) = (each for each in golden_segments() if each.folder.name.endswith("ledgers-blocks"))
-    sound, index = golden.open().index, golden.index
-    known = {each.ledger_id: each for each in sound.groups}
-    ends = [24 + sum(each.index_bytes for each in sound.groups[:count]) for count in range(4)]
-    for length in range(len(index) + 1):
-        found = read_damaged_segment_index(index[:length])
-        assert found.data_object_length_bytes == (0x9000 if length >= 24 else None)
-        assert list(found.groups.items()) == list(known.items())[: len(found.groups)]
-        assert len(found.groups) == sum(end <= length for end in ends[1:])
-    assert read_damaged_segment_index(bytes(8) + index[8:]).groups == known
-    # A negative number of blocks of the second ledger.
-    damaged = index[: ends[1] + 8] + b"\xff" + index[ends[1] + 9 :]
-    assert read_damaged_segment_index(damaged).groups == {501: known[501]}
-
-
-@given(st.binary(max_size=400))
-def test_any_bytes_are_read_as_a_segments(data: bytes) -> None:
-    """Whatever they are."""
-    found = read_damaged_segment_index(data)
-    assert len(data) >= 24 or found == DamagedSegmentIndex()

@@ -22,13 +22,13 @@ from arrow_io.errors import (
     IncompleteReadWarning,
     MissingEntriesError,
     MissingObjectError,
+    OptionError,
     TopicNotFoundError,
     TruncatedObjectError,
 )
 from arrow_io.format.object_names import parse_object_name
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
-from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic, write_messages
 from connector.catalog.bucket import Bucket, list_bucket
 from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json
@@ -41,9 +41,7 @@ from connector.catalog.topic_ledgers import LedgerStanding
 from connector.catalog_tables import blocks_table, ledgers_table, objects_table, topics_table
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Progress
-from connector.topic_name import TopicName
 from connector.upkeep.audit import audit
-from connector.upkeep.cleaning import clean, plan_cleaning
 from connector.upkeep.cost import stored_bytes
 from connector.upkeep.findings import FindingKind
 from connector.upkeep.verification import verify
@@ -300,12 +298,6 @@ def test_a_miscounted_segment_is_read_but_for_what_its_writer_lost() -> None:
         assert [each[0] for each in topic.read()] == list("01234567")
         (warning,) = ledgers_table(topic.catalog())["warnings"][0].as_py()
         assert "miscounted" in warning
-        (finding,) = audit(topic.catalog()).findings
-        assert (finding.kind, finding.is_loss, finding.deletable) == (
-            FindingKind.MISCOUNTED,
-            False,
-            False,
-        )
 
 
 def test_without_metadata_user_metadata_names_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,29 +370,18 @@ def test_segments_in_another_bucket_are_found_there() -> None:
         assert topic.read(catalog) == texts(4)
 
 
-def test_a_snapshot_knows_segments(tmp_path: Path) -> None:
-    """What was learned of them is saved, where miscounted blocks stand too."""
-    payload = "x" * 300
-    given = [(10, [entry(f"{n}{payload}") for n in range(8)]), *ledgers(3, 4)[1:]]
-    found = stream_ledgers(given, (9,), block_bytes=1000, miscounts=True)
-    with streamed(found) as topic:
-        first = topic.catalog()
-        first.save(tmp_path / "saved.json.gz")
-        trace = RequestTrace()
-        second = open_catalog(
-            topic.bucket.url, metadata=str(tmp_path / "saved.json.gz"), trace=trace
-        )
-        assert second.ledgers_of([NAME]) == first.ledgers_of([NAME])
-        # It is read itself, and nothing else.
-        assert (trace.counts.list_requests, trace.counts.index_requests) == (0, 1)
-        for table in (ledgers_table, blocks_table, objects_table, topics_table):
-            assert table(second).equals(table(first))
-        if not found.lost:
-            assert topic.read(second) == topic.read(first)
-        assert audit(second).findings == audit(first).findings
-        second.save(tmp_path / "again.json.gz")
-        third = open_catalog(topic.bucket.url, metadata=str(tmp_path / "again.json.gz"))
-        assert third.ledgers_of([NAME]) == first.ledgers_of([NAME])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_catalog_of_segments_is_not_saved(tmp_path: Path, *, is_stored: bool) -> None:
+    """Whether the bucket has one or the metadata alone names it, and the error says which."""
+    found = stream_ledgers(ledgers(3, 4), (2,))
+    names = [f"{TOPIC} has ledger 10"] if not is_stored else found.objects
+    here = found if is_stored else StreamedLedgers(offload(ledgers(1)), found.infos, set())
+    with streamed(here) as topic:
+        catalog = open_catalog(topic.bucket.url) if is_stored else topic.catalog()
+        with pytest.raises(OptionError, match="streaming offload") as caught:
+            catalog.save(tmp_path / "saved.json.gz")
+    assert any(name in str(caught.value) for name in names)
+    assert not list(tmp_path.iterdir())
 
 
 def test_tables_tell_blocks_and_objects() -> None:
@@ -468,63 +449,36 @@ def topic_objects(topic: Streamed) -> list[str]:
     return [info.name for info in Location(topic.bucket.url).list_objects()]
 
 
-def test_a_segment_stays_as_long_as_any_ledger_needs_it() -> None:
-    """Retention takes ledgers one by one; the last one frees the objects."""
-    found = stream_ledgers(ledgers(2, 2, 2), (4,))
-    first, second = sorted({name.removesuffix("-index") for name in found.objects})
-    with streamed(found) as topic:
-        infos = topic.infos
-        for kept in (infos, infos[1:]):
-            topic.tell(*kept)
-            assert audit(topic.catalog(), is_one_cluster=True).findings == ()
-        topic.tell(infos[2])
-        (finding,) = audit(topic.catalog(), is_one_cluster=True).findings
-        assert finding.kind is FindingKind.STREAMING or finding.kind is FindingKind.ORPHAN
-        assert finding.objects == (f"{first}-index", first)
-        assert not finding.deletable
-        assert second not in finding.objects
-
-
-@pytest.mark.parametrize("names_cluster", [False, True])
-def test_a_segment_that_no_ledger_needs_is_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, names_cluster: bool
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_segments_are_counted_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    """Proven metadata that is newer, and objects that name topic and cluster: nothing less."""
+    """Even those of ledgers that a proven metadata does not have any more."""
     told = {"managedledgername": "public/default/persistent/orders"}
-    if names_cluster:
-        told["pulsarclustername"] = "c"
     monkeypatch.setattr(Location, "user_metadata", lambda *_: told)
     found = stream_ledgers(ledgers(2, 2, 2), (4,))
-    bucket = tmp_path / "bucket"
-    bucket.mkdir()
-    for name, data in found.objects.items():
-        (bucket / name).write_bytes(data)
-        os.utime(bucket / name, (1_700_000_000, 1_700_000_000))
-    folder = save_metadata(tmp_path, metadata_of(found.infos[30]))
-    files = {each.name: each.read_bytes() for each in folder.iterdir()}
-    (folder / MANIFEST_FILE).write_bytes(manifest_json(NAME, files))
-    catalog = open_catalog(str(bucket), metadata={TOPIC: str(folder)})
-    told_of = audit(catalog)
-    (finding,) = told_of.findings
-    assert finding.kind is FindingKind.ORPHAN
-    assert finding.deletable == names_cluster, finding.text
-    plan = plan_cleaning(told_of, now=catalog.taken)
-    done = list(clean(catalog.location, plan))
-    assert len(done) == names_cluster
-    left = {path.name for path in bucket.iterdir()}
-    second = max(name for name in found.objects if not name.endswith("index"))
-    assert left == ({second, f"{second}-index"} if names_cluster else set(found.objects))
-    opened = open_topic(str(bucket), TOPIC, catalog=catalog.relisted(), columns=["__value__"])
-    assert [each.decode() for each in opened.to_table()["__value__"].to_pylist()] == [
-        "30:0",
-        "30:1",
-    ]
+    catalog = proven(tmp_path, found.objects, list(found.infos.values())[kept:])
+    result = audit(catalog, is_one_cluster=True)
+    assert (result.findings, result.streaming_ledgers) == ((), 3)
 
 
-def deletable(
-    folder: Path, objects: dict[str, bytes], infos: Sequence[LedgerInfo]
-) -> set[tuple[str, ...]]:
-    """What an audit gives free of old objects, with metadata that is proven to be whole."""
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_segments_that_name_no_topic_are_losses_without_metadata(*, is_damaged: bool) -> None:
+    """They may be of any topic; so may those whose index object cannot be read."""
+    found = stream_ledgers(ledgers(2))
+    data_name, index_name = found.objects
+    if is_damaged:
+        found.objects[index_name] = bytes(80)
+    with memory_bucket(found.objects) as bucket:
+        result = audit(open_catalog(bucket.url))
+    (finding,) = result.losses
+    kind = FindingKind.FORMAT_MISMATCH if is_damaged else FindingKind.STREAMING
+    assert (finding.kind, finding.objects) == (kind, (index_name, data_name))
+    assert (finding.deletable, result.streaming_ledgers) == (False, 0 if is_damaged else 1)
+
+
+def proven(folder: Path, objects: dict[str, bytes], infos: Sequence[LedgerInfo]) -> Catalog:
+    """A catalog of old objects, with metadata that is proven to be whole."""
     bucket = folder / "bucket"
     bucket.mkdir()
     for name, data in objects.items():
@@ -533,71 +487,23 @@ def deletable(
     saved = save_metadata(folder, metadata_of(*infos))
     files = {each.name: each.read_bytes() for each in saved.iterdir()}
     (saved / MANIFEST_FILE).write_bytes(manifest_json(NAME, files))
-    catalog = open_catalog(str(bucket), metadata={TOPIC: str(saved)})
-    found = audit(catalog, is_one_cluster=True)
-    assert not found.losses
-    return {each.objects for each in found.findings if each.deletable}
-
-
-@pytest.mark.parametrize("is_named", [False, True])
-def test_a_segment_that_the_metadata_names_for_any_ledger_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_named: bool
-) -> None:
-    """Even if its index object does not have that ledger."""
-    told = {"managedledgername": "public/default/persistent/orders"}
-    monkeypatch.setattr(Location, "user_metadata", lambda *_: told)
-    found = stream_ledgers(ledgers(2, 2, 2), (4,))
-    first = min(name for name in found.objects if not name.endswith("index"))
-    begun = LedgerInfo(ledger_id=40, entries=3, size_bytes=9, timestamp_ms=1_750_000_000_000)
-    if is_named:
-        segment = OffloadSegment(uuid=UUID(first))
-        begun = replace(
-            begun, offload=OffloadContext(uuid=None, complete=False, segments=(segment,))
-        )
-    freed = deletable(tmp_path, found.objects, (found.infos[30], begun))
-    assert freed == (set() if is_named else {(f"{first}-index", first)})
+    return open_catalog(str(bucket), metadata={TOPIC: str(saved)})
 
 
 @pytest.mark.parametrize("is_miscounted", [False, True])
-def test_what_a_miscounted_segment_may_lack_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_miscounted: bool
-) -> None:
-    """Its writer may have lost entries, which another attempt has."""
-    told = {"managedledgername": "public/default/persistent/orders"}
-    monkeypatch.setattr(Location, "user_metadata", lambda *_: told)
+def test_what_a_miscounted_segment_may_lack_stays(tmp_path: Path, *, is_miscounted: bool) -> None:
+    """Its writer may have lost entries, which a copy of PIP-17 has."""
     given = [(10, [entry(f"{n}" + "x" * 300) for n in range(8)])]
     found = stream_ledgers(given, block_bytes=200, miscounts=is_miscounted)
-    other = stream_ledgers(given, block_bytes=200, number=0xC000)
-    (name,) = (each for each in other.objects if not each.endswith("index"))
-    freed = deletable(tmp_path, found.objects | other.objects, tuple(found.infos.values()))
-    assert freed == (set() if is_miscounted else {(f"{name}-index", name)})
-
-
-def test_a_segment_of_several_topics_stays(tmp_path: Path) -> None:
-    """No writer makes one, and one of them may be a topic of which messages cannot be read."""
-    given = ledgers(2, 2, 2)
-    double = stream_ledgers(given[:2], number=0xC000)
-    bucket = tmp_path / "bucket"
-    bucket.mkdir()
-    objects, metadata = double.objects, {}
-    for number, mine in enumerate((given[:1], given[1:])):
-        found = stream_ledgers(mine, (2,), number=0xA000 + 100 * number)
-        topic = TopicName.parse(f"{TOPIC}-{number}")
-        told = replace(metadata_of(*found.infos.values()), topic=topic)
-        saved = save_metadata(tmp_path / str(number), told)
-        files = {each.name: each.read_bytes() for each in saved.iterdir()}
-        (saved / MANIFEST_FILE).write_bytes(manifest_json(topic, files))
-        metadata[str(topic)] = str(saved)
-        objects |= found.objects
-    # Ledger 30 is lost.
-    lost = str(UUID(int=0xA000 + 101))
-    for name, data in objects.items():
-        if not name.startswith(lost):
-            (bucket / name).write_bytes(data)
-            os.utime(bucket / name, (1_700_000_000, 1_700_000_000))
-    found_now = audit(open_catalog(str(bucket), metadata=metadata), is_one_cluster=True)
-    assert [each.ledger_id for each in found_now.losses] == [30]
-    assert [each.objects for each in found_now.findings if each.deletable] == []
+    own = offload([(5, [entry("a")])])
+    attempt = OffloadContext(uuid=open_name(next(iter(own))), complete=True)
+    infos = (LedgerInfo(ledger_id=5, entries=1, offload=attempt), *found.infos.values())
+    objects = found.objects | own | offload(given)
+    result = audit(proven(tmp_path, objects, infos), is_one_cluster=True)
+    (finding,) = result.findings
+    assert finding.kind is FindingKind.DOUBLE
+    assert not finding.deletable
+    assert ("may lack entries" in finding.text) == is_miscounted
 
 
 def test_a_catalog_shows_the_ledgers_of_segments(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -522,7 +522,7 @@ def test_snapshot_keeps_how_far_metadata_is_proven(tmp_path: Path) -> None:
     assert [each.deletable for each in found.findings] == [True, False]
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_snapshot_of_an_earlier_version_says_what_to_do(tmp_path: Path, version: int) -> None:
     """It is not called damaged for lack of what it never had."""
     path = tmp_path / "old.json.gz"
@@ -533,9 +533,18 @@ def test_snapshot_of_an_earlier_version_says_what_to_do(tmp_path: Path, version:
         open_catalog(str(tmp_path), metadata=str(path))
 
 
+def test_streaming_objects_have_names_of_theirs(saved: list[Any], tmp_path: Path) -> None:
+    """Another name is an error of the snapshot."""
+    head, rest, *documents = copy.deepcopy(saved)
+    rest["contents"]["streaming"][0][0] = "other"
+    catalog = _open(_packed([head, rest, *documents]), tmp_path)
+    with pytest.raises(CorruptSnapshotError):
+        _use(catalog)
+
+
 def test_snapshot_of_no_statistics(saved: list[Any], tmp_path: Path) -> None:
-    """It says so; one of a release that did not know them opens too, and no other value does."""
-    head, *documents = copy.deepcopy(saved)
-    assert head.pop("statistics") is None
+    """It says so, and no other value does."""
+    head, *documents = saved
+    assert head["statistics"] is None
     assert _open(_packed([head, *documents]), tmp_path).statistics is None
     _refused(_packed([head | {"statistics": 5}, *documents]), tmp_path)

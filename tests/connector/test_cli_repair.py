@@ -49,7 +49,6 @@ def test_what_the_audit_finds_is_repaired(bucket: OwnedBucket) -> None:
         "object": _LEDGER.index_object.name,
         "problem": "there is no index object",
         "entries": _LEDGER.entry_count,
-        "missing": 0,
         "blocks": 1,
         "metadata_from": "made anew",
     }
@@ -89,34 +88,24 @@ def test_a_snapshot_is_refused(bucket: OwnedBucket, tmp_path: Path) -> None:
     assert "a snapshot does not say what is in the bucket now" in result.stderr
 
 
-def test_segments_have_a_row_for_each_ledger(tmp_path: Path) -> None:
-    """Of one index object; what the offloader lost is told, with an exit code that says so."""
-    written = stream_ledgers(
-        [(10, [bytes(200), bytes(300), b"lost"]), (20, [b"a"])],
-        block_entries=3,
-        miscounts=True,
-        block_bytes=200,
-    )
-    assert written.lost == {(10, 2)}
-    (data_name, data), (index_name, index) = written.objects.items()
+def test_streaming_offload_is_named_and_left_alone(tmp_path: Path) -> None:
+    """Neither a lost index object nor a damaged one is written; the audit says what it leaves."""
+    written = stream_ledgers([(10, [b"a", b"b"]), (20, [b"c"])], (2,))
+    (_, lost), (_, _), (data_name, data), (index_name, index) = written.objects.items()
     objects, saved = tmp_path / "objects", tmp_path / "public" / "default"
     objects.mkdir()
+    (objects / next(iter(written.objects))).write_bytes(lost)
     (objects / data_name).write_bytes(data)
+    (objects / index_name).write_bytes(index)
     save_metadata(saved, metadata_of(*written.infos.values())).rename(saved / "orders")
     given = str(objects), "--metadata", str(tmp_path)
 
-    found = lines_of("audit", *given, ends=UNREADABLE)
-    rows = lines_of("repair", *given, ends=UNREADABLE)
-    chosen = lines_of("repair", given[0], "20", *given[1:], ends=UNREADABLE)
-    result = run("repair", *given, "--yes", ends=UNREADABLE)
-
-    assert any("repair rebuilds the index object" in each["text"] for each in found)
-    assert rows == chosen
-    told = [(each["ledger_id"], each["object"], each["entries"], each["missing"]) for each in rows]
-    assert told == [(10, index_name, 2, 1), (20, index_name, 1, 0)]
-    assert result.stdout.endswith("1 index object written\n")
-    assert result.stderr.splitlines()[-1] == (
-        f"missing: {data_name}: 1 entry for which its offloader left no room"
-    )
-    assert len((objects / index_name).read_bytes()) == len(index)
-    assert run("repair", *given).stdout == "0 index objects would be written by --yes\n"
+    refused = "segments of streaming offload (PIP-76) are read, and not rebuilt"
+    result = run("repair", *given, "--yes")
+    assert result.stdout == "0 index objects written\n"
+    kept = f"kept: {next(iter(written.objects))}-index: {refused}"
+    assert result.stderr.splitlines()[-1] == kept
+    chosen = run("repair", given[0], "20", *given[1:])
+    assert chosen.stderr.splitlines()[-1] == f"kept: {index_name}: {refused}"
+    told = run("audit", *given, ends=UNREADABLE).stderr
+    assert "note: 1 ledger of streaming offload (PIP-76): whether their segments" in told

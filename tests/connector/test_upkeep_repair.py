@@ -91,7 +91,7 @@ def test_every_golden_index_is_made_anew(tmp_path: Path, set_name: str) -> None:
 
     found = list(repair(catalog.location, plan_repair(catalog)))
 
-    assert {each.ledgers[0].metadata_from for each in found} == {MADE_ANEW}
+    assert {each.ledger and each.ledger.metadata_from for each in found} == {MADE_ANEW}
     assert {each.name for each in bucket.objects.glob("*-index")} == indexes.keys()
     for name in indexes:
         old = index_of(indexes, name)
@@ -118,7 +118,7 @@ def test_with_another_copy_each_golden_index_is_the_brokers(tmp_path: Path, set_
 
     found = [each for each in repair(catalog.location, plan_repair(catalog)) if each.index]
 
-    assert {each.ledgers[0].metadata_from for each in found} == {
+    assert {each.ledger and each.ledger.metadata_from for each in found} == {
         f"the copy under the uuid {OTHER_UUID}"
     }
     assert indexes == {name: (bucket.objects / name).read_bytes() for name in indexes}
@@ -180,7 +180,8 @@ def test_damage_beside_the_metadata_leaves_the_index_as_it_was(scene: RepairScen
 
         (found,) = scene.repaired(scene.name.ledger_id)
 
-        assert found.ledgers[0].metadata_from == FROM_DAMAGED
+        assert found.ledger is not None
+        assert found.ledger.metadata_from == FROM_DAMAGED
         assert scene.content(scene.index_name) == index
 
 
@@ -238,7 +239,8 @@ def test_a_cut_between_blocks_shows_without_numbers(tmp_path: Path) -> None:
         _refused(scene, CorruptIndexError, "the index object is of 9 entries, the data object has")
         scene.lose_index()
         (found,) = scene.repaired()
-        assert found.ledgers[0].entries == table.entry_count
+        assert found.ledger is not None
+        assert found.ledger.entries == table.entry_count
 
 
 @pytest.mark.parametrize(
@@ -399,7 +401,8 @@ def test_a_damaged_index_may_name_the_topic(scene: RepairScene) -> None:
     scene.sound.bucket.put({scene.index_name: b"\0" + index[1:]})
     catalog = open_catalog(scene.sound.bucket.url)
     (found,) = repair(catalog.location, plan_repair(catalog))
-    assert found.ledgers[0].metadata_from == FROM_DAMAGED
+    assert found.ledger is not None
+    assert found.ledger.metadata_from == FROM_DAMAGED
     assert str(found.attempt.topic) == scene.sound.topic
     assert scene.content(scene.index_name) == index
 
@@ -451,7 +454,8 @@ def test_hostile_data_never_reads_as_other_entries(
 
     if found.index is not None:
         read_back = _checked_entries(hostile)
-        assert found.ledgers[0].entries == len(wanted)
+        assert found.ledger is not None
+        assert found.ledger.entries == len(wanted)
         assert read_back.items() <= wanted.items()
 
 
@@ -521,7 +525,8 @@ def test_an_index_that_contradicts_the_metadata_is_found(scene: RepairScene) -> 
 
     assert found.attempt.problem is not None
     assert "by the metadata" in found.attempt.problem
-    assert found.ledgers[0].metadata_from == FROM_DAMAGED
+    assert found.ledger is not None
+    assert found.ledger.metadata_from == FROM_DAMAGED
     assert scene.content(scene.index_name) == scene.sound.objects[scene.index_name]
 
 
