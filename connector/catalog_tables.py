@@ -15,7 +15,7 @@ from connector.pulsar_time import time_of
 from connector.read_warnings import warn_of_read
 from connector.statistics.data_objects import DataObjects
 from connector.statistics.segments import SEGMENT_SCHEMA
-from connector.statistics.store import UNUSABLE, existing_statistics
+from connector.statistics.store import UNUSABLE, open_existing_statistics
 from connector.topic_name import TopicName, select_topics
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def segments_table(
     """
     topics = _selected(catalog, topic)
     place = catalog.location
-    opened = existing_statistics(statistics, place.storage_options, trace=place.trace)
+    opened = open_existing_statistics(statistics, place.storage_options, trace=place.trace)
     objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
     problems = list(opened.problems)
     tables = [KNOWN_SEGMENT_SCHEMA.empty_table()]

@@ -28,7 +28,7 @@ from connector.pulsar_time import duration
 from connector.read_warnings import warn_of_read
 from connector.scan.read_options import ReadOptions, most_rows
 from connector.scan.topic_scan import Scan
-from connector.statistics.store import existing_statistics, open_statistics
+from connector.statistics.store import open_existing_statistics, open_remembered_statistics
 from connector.topic_name import topic_names
 from connector.topic_report import TopicReport
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from connector.catalog.schemas.loading import SchemaSource
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.decryption_keys import KeySource
+    from connector.statistics.store import Statistics
 
 
 def open_topic(
@@ -230,17 +231,27 @@ def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> Topi
         [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
         if name in dict(options.projection.columns):
             _tell_undecoded(given, name)
-    folder = known.statistics if request.statistics is None else request.statistics
-    scan = Scan(tuple(topics), options, catalog=known)
-    if folder is not None:
-        opened = open_statistics if request.statistics is None else existing_statistics
-        segments = opened(folder, storage_options, trace=known.location.trace)
-        scan = replace(scan, statistics=segments)
+    statistics = _open_statistics(request.statistics, known, storage_options)
+    scan = Scan(tuple(topics), options, catalog=known, statistics=statistics)
     if brokers is not None:
         scan = replace(scan, tails=live_tails(brokers, topics, options.filterable.values))
     if request.view == "latest":
         scan = replace(scan, view=LatestView(scan, int(request.view_bytes)))
     return TopicDataset(scan, unsound)
+
+
+def _open_statistics(
+    place: str | os.PathLike[str] | None,
+    catalog: Catalog,
+    storage_options: Mapping[str, object] | None,
+) -> Statistics | None:
+    """Open the statistics that a read names, or else those that a catalog snapshot names."""
+    trace = catalog.location.trace
+    if place is not None:
+        return open_existing_statistics(place, storage_options, trace=trace)
+    if catalog.statistics is not None:
+        return open_remembered_statistics(catalog.statistics, storage_options, trace=trace)
+    return None
 
 
 def _selected(  # noqa: PLR0917 - a part of `_opened`

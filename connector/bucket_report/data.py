@@ -115,7 +115,7 @@ def report_data(
             there are any.
 
     Raises:
-        OptionError: `statistics` is not a folder or URL.
+        OptionError: The folder `statistics` does not exist.
         TopicNotFoundError: A name or glob selects no topic.
         PulsarOffloadError: The metadata or the statistics cannot be read.
     """

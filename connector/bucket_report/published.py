@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from connector.statistics.data_objects import DataObjects
 from connector.statistics.lookup import Answer, answers, keys_of
-from connector.statistics.store import existing_statistics
+from connector.statistics.store import open_existing_statistics
 from connector.topic_name import select_topics
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def published(
         topic: Names or globs; None: the whole bucket.
 
     Raises:
-        OptionError: `statistics` is not a folder or URL.
+        OptionError: The folder `statistics` does not exist.
         TopicNotFoundError: A name or glob selects no topic.
         PulsarOffloadError: The metadata, an index object or the statistics cannot be read.
     """
@@ -92,7 +92,7 @@ def published(
     else:
         topics = catalog.ledgers_of(select_topics(topic, catalog.topics()))
     place = catalog.location
-    opened = existing_statistics(statistics, place.storage_options, trace=place.trace)
+    opened = open_existing_statistics(statistics, place.storage_options, trace=place.trace)
     data = {(str(each.topic), ledger.ledger_id): ledger for each in topics for ledger in each.data}
     names = pa.array(sorted({str(each.topic) for each in topics}), pa.string())
     objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)

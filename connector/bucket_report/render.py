@@ -88,7 +88,7 @@ def render_report(
         long.
 
     Raises:
-        OptionError: `statistics` is not a folder or URL.
+        OptionError: The folder `statistics` does not exist.
         TopicNotFoundError: A name or glob selects no topic.
         PulsarOffloadError: The metadata or the statistics cannot be read.
     """

@@ -41,7 +41,7 @@ from connector.catalog.topic_copies import TopicCopies
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.statistics.analysis import Analyzed, analyze, unknown_ledgers
-from connector.statistics.store import open_statistics
+from connector.statistics.store import open_existing_statistics, open_statistics
 from connector.topic_name import TopicName, namespaces_of, select_topics
 from connector.topic_report import TopicReport
 
@@ -199,18 +199,24 @@ class Catalog:
 
         Args:
             path: Path or URL of the file; ends with `.json.gz`. It replaces what was there.
-            statistics: Folder or URL of statistics of these topics: whoever reads by the snapshot
-                goes by them, unless others are given. None: those that this catalog was saved with.
+            statistics: Folder or URL of statistics of these topics, reached by the options of the
+                catalog. Reads by the snapshot use them unless they name others. None: those that
+                this catalog was saved with.
             storage_options: Options of the fsspec file system of the path.
 
         Raises:
             OptionError: What is given is not a path, or ends otherwise; or the catalog is too
-                large for a snapshot, or has segments of streaming offload (PIP-76); or `statistics`
-                is not a folder or URL.
-            PulsarOffloadError: The metadata cannot be read, or the file cannot be written.
+                large for a snapshot, or has segments of streaming offload (PIP-76); or the folder
+                `statistics` does not exist.
+            PulsarOffloadError: The metadata or the statistics cannot be read, or the file cannot be
+                written.
         """
         path = path_or_url("path", path)
-        told = self.statistics if statistics is None else _place_of(statistics)
+        told = self.statistics
+        if statistics is not None:
+            told = _place_of(statistics)
+            place = self.location
+            open_existing_statistics(statistics, place.storage_options, trace=place.trace)
         # This looks into other buckets too, so that they are saved as well.
         source, found = self.source, self.every_ledger()
         schemas: dict[TopicName, bytes] = {}

@@ -111,7 +111,7 @@ def open_statistics(
     *,
     trace: RequestTrace | None = None,
 ) -> Statistics:
-    """Open a folder of statistics; one that is not there has none.
+    """Open a folder of statistics to add to; one that does not exist yet has none.
 
     Args:
         url: Folder or URL.
@@ -128,15 +128,15 @@ def open_statistics(
     return Statistics.opened(location)
 
 
-def existing_statistics(
+def open_existing_statistics(
     url: str | os.PathLike[str],
     storage_options: Mapping[str, object] | None = None,
     *,
     trace: RequestTrace | None = None,
 ) -> Statistics:
-    """Open a folder of statistics that somebody reads by.
+    """Open a folder of statistics that a caller names to read by; it must exist.
 
-    Warns with `UnusedStatisticsWarning` if it has none.
+    Warns with `UnusedStatisticsWarning` if the folder has no statistics.
 
     Args:
         url: Folder or URL.
@@ -144,7 +144,7 @@ def existing_statistics(
         trace: Counts the requests.
 
     Raises:
-        OptionError: There is no such folder; or see `open_statistics`.
+        OptionError: The folder does not exist; or see `open_statistics`.
         StorageError: The folder cannot be read.
     """
     found = open_statistics(url, storage_options, trace=trace)
@@ -153,10 +153,40 @@ def existing_statistics(
             f"{option_name('statistics')}: there is no folder {found.location}: analyze makes one"
         )
         raise OptionError(message)
+    _warn_if_empty(found)
+    return found
+
+
+def open_remembered_statistics(
+    url: str, storage_options: Mapping[str, object] | None = None, *, trace: RequestTrace
+) -> Statistics:
+    """Open the folder of statistics that a catalog snapshot names.
+
+    The caller did not ask for it, and the rows are the same without it. So a folder that does not
+    exist, or has no statistics, is an `UnusedStatisticsWarning`.
+
+    Args:
+        url: Folder or URL.
+        storage_options: Options of the fsspec file system.
+        trace: Counts the requests.
+
+    Raises:
+        OptionError: The URL or the options cannot be used.
+        StorageError: The folder cannot be read.
+    """
+    found = open_statistics(url, storage_options, trace=trace)
+    if found.is_missing:
+        message = f"there is no folder {found.location}, which the snapshot names for statistics"
+        warn_of_read(message, UnusedStatisticsWarning)
+    else:
+        _warn_if_empty(found)
+    return found
+
+
+def _warn_if_empty(found: Statistics) -> None:
     if not (found.files or found.problems):
         message = f"there are no statistics in {found.location}: analyze gathers them"
         warn_of_read(message, UnusedStatisticsWarning)
-    return found
 
 
 def _problem(file: SegmentFile) -> str | None:

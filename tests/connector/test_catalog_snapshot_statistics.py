@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import fsspec
 import pyarrow.compute as pc
 import pytest
 
@@ -48,7 +49,12 @@ def test_snapshot_remembers_where_statistics_are(
         assert _skipped(opened, statistics=tmp_path / "others") == 0
     opened.save(snapshot)
     assert open_catalog(url, metadata=snapshot).statistics == opened.statistics
-    opened.save(snapshot, statistics="sftp://me:secret@host/x")
+    elsewhere = "memory://me:secret@host/x"
+    file_system, root = fsspec.url_to_fs(elsewhere)
+    file_system.pipe_file(f"{root}/notes.txt", b"no statistics")
+    with pytest.warns(UnusedStatisticsWarning, match="there are no statistics in"):
+        opened.save(snapshot, statistics=elsewhere)
+    file_system.rm(root, recursive=True)
     assert "secret" not in str(open_catalog(url, metadata=snapshot).statistics)
     with pytest.raises(OptionError, match="statistics must be a path or URL"):
         catalog.save(snapshot, statistics="")

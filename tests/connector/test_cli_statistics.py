@@ -6,11 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from connector import OptionError, UnusedStatisticsWarning, open_topic, register_duckdb
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.command_line import (
     LEDGERS,
@@ -241,45 +239,6 @@ def test_statistics_of_a_private_bucket(statistics: str, monkeypatch: pytest.Mon
         again = analyzed(folder, *options, url=place.url)
 
     assert again.startswith("analyzed 0 ledgers")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["head", URL, "json-orders", "--value", "raw"],
-        ["plan", URL, "json-orders"],
-        ["query", URL, 'SELECT count(*) FROM "json-orders"', "--value", "raw"],
-        ["report", URL, "json-orders", "--output", "report.html"],
-        ["copy", URL, "json-orders", "lake", "--format", "parquet", "--value", "raw"],
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_statistics_that_are_not_there_are_not_ignored(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder that does not exist is an error, an empty one a note, wherever one reads by it."""
-    url = str(Path(URL).absolute())
-    monkeypatch.chdir(tmp_path)
-    arguments = [url if each == URL else each for each in arguments]
-
-    missing = run(*arguments, "--statistics", "/not/there", ends=USAGE)
-    (tmp_path / "empty").mkdir()
-    empty = run(*arguments, "--statistics", "empty")
-
-    assert "statistics: there is no folder /not/there: analyze makes one\n" in missing.stderr
-    assert "note: there are no statistics in " in empty.stderr
-
-
-def test_python_and_sql_are_told_of_missing_statistics(tmp_path: Path) -> None:
-    """As the command line is."""
-    with pytest.raises(OptionError, match="there is no folder"):
-        open_topic(URL, "json-orders", value="raw", statistics="/not/there")
-    with pytest.warns(UnusedStatisticsWarning, match="there are no statistics in"):
-        open_topic(URL, "json-orders", value="raw", statistics=tmp_path)
-    with duckdb.connect() as con:
-        register_duckdb(con, URL)
-        with pytest.raises(duckdb.Error, match="there is no folder"):
-            con.execute("FROM pulsar_segments(statistics := '/not/there')")
 
 
 def test_a_copy_makes_the_folder_of_what_it_analyzes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import pytest
 
-from connector import open_catalog, register_duckdb
+from connector import UnusedStatisticsWarning, open_catalog, register_duckdb
 from connector.credential_scope import HOSTLESS, origins
 from tests.support.golden import GOLDEN
 
@@ -29,6 +29,8 @@ class _Host:
 
     url: str = ""
     told: list[str | None] = field(default_factory=list)
+    page: bytes | None = None
+    """A page that it answers with instead, for a folder."""
 
 
 @contextmanager
@@ -38,7 +40,13 @@ def _host() -> Iterator[_Host]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             host.told.append(self.headers.get("Authorization"))
-            self.send_error(404)
+            if host.page is None:
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(host.page)))
+            self.end_headers()
+            self.wfile.write(host.page)
 
         do_HEAD = do_GET  # noqa: N815 - the name that the base class looks for
 
@@ -136,7 +144,11 @@ def test_storage_options_go_to_no_statistics_of_a_snapshot(
 ) -> None:
     """A snapshot that a statement names may name another host; a registered one is trusted."""
     snapshot = str(tmp_path / "catalog.json.gz")
-    open_catalog(_GOLDEN).save(snapshot, statistics=f"{other.url}/s")
+    other.page = b'<html><a href="notes.txt">notes.txt</a></html>'
+    with pytest.warns(UnusedStatisticsWarning):
+        open_catalog(_GOLDEN).save(snapshot, statistics=f"{other.url}/s")
+    other.page = None
+    other.told.clear()
     given: dict[str, Any] = {"storage_options": _STORAGE, "value": "raw"}
 
     sql = f"FROM {function}('small-chunked', metadata := '{snapshot}')"
