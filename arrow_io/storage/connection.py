@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fsspec.asyn import AsyncFileSystem
 from fsspec.core import url_to_fs
@@ -14,9 +14,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from arrow_io.errors import OptionError
 from arrow_io.extras import install_command
+from arrow_io.storage.cloud_object_stores import AzureObjectStore, GcsObjectStore
 from arrow_io.storage.hidden import shown_to_library
 from arrow_io.storage.object_store import (
-    ClosingObjectStore,
     LocalObjectStore,
     MemoryObjectStore,
     ObjectStore,
@@ -74,7 +74,7 @@ def _store(file_system: AbstractFileSystem, root: str) -> ObjectStore:
         return MemoryObjectStore(file_system, root)
     if isinstance(file_system, LocalFileSystem):
         return LocalObjectStore(file_system, root)
-    for store in (ClosingObjectStore, HttpObjectStore):
+    for store in (GcsObjectStore, AzureObjectStore, HttpObjectStore):
         if store.PROTOCOLS.intersection(protocols(file_system)):
             return store(file_system, root)
     if (turns := turns_of(file_system)) is not None:
@@ -88,30 +88,41 @@ def _open_obstore(
     from arrow_io.storage.obstore_object_store import ObstoreObjectStore  # noqa: PLC0415 - an extra
 
     place = obstore_place(url, options)
-    connect_lister = None
-    if place.kind is StoreKind.S3:
-        if find_spec("s3fs") is None:
+    connect_witness = None
+    if place.kind in _WITNESSES:
+        package, extra = _WITNESSES[place.kind]
+        if find_spec(package) is None:
             message = (
-                "client 'obstore' lists buckets of S3 through s3fs, because obstore takes a page of"
-                f" a listing that is broken for an empty one: {install_command('s3')}"
+                f"client 'obstore' needs {package} for listings, because obstore takes a page that"
+                f" is broken for an empty one: {install_command(extra)}"
             )
             raise OptionError(message)
-        connect_lister = partial(_connect_s3fs, url, options, max_connections)
-    return ObstoreObjectStore(place, max_connections, retry, connect_lister)
+        connect_witness = partial(_connect_witness, url, options, max_connections, package)
+    return ObstoreObjectStore(place, max_connections, retry, connect_witness)
 
 
-def _connect_s3fs(url: str, options: Mapping[str, object], max_connections: int) -> ObjectStore:
-    """Connect to S3 through s3fs, for listings alone.
+_WITNESSES: Final[Mapping[StoreKind, tuple[str, str]]] = {
+    StoreKind.S3: ("s3fs", "s3"),
+    StoreKind.GCS: ("gcsfs", "gcs"),
+}
+"""The package whose listings are checked, and our extra that brings it, where obstore's cannot be
+trusted. Of Azure, obstore refuses an answer that is no page of a listing."""
+
+
+def _connect_witness(
+    url: str, options: Mapping[str, object], max_connections: int, package: str
+) -> ObjectStore:
+    """Connect to a bucket through another library, for listings alone.
 
     Raises:
-        OptionError: s3fs refuses the options.
+        OptionError: The library refuses the options.
     """
     try:
         store = _open_fsspec(url, options, max_connections)
-        assert isinstance(store, S3ObjectStore)  # noqa: S101 - for mypy
-        store.connect()
+        if isinstance(store, S3ObjectStore):
+            store.connect()
     except (ImportError, TypeError, ValueError, KeyError) as error:
-        message = f"s3fs, which lists for client 'obstore', refuses the options: {error}"
+        message = f"{package}, which lists for client 'obstore', refuses the options: {error}"
         raise OptionError(redacted(message, options)) from None
     return store
 

@@ -2,7 +2,8 @@
 
 Every fsspec file system can list, say a size, and read a range. Some have a class of their own, for
 the way in which an object gets there whole or not at all (`store_uploads`), or because an answer
-says which version of the object it is of: a folder and memory here, S3 in `s3_object_store`.
+says which version of the object it is of: a folder and memory here, S3 in `s3_object_store`, Google
+Cloud Storage and Azure in `cloud_object_stores`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from fsspec.implementations.memory import MemoryFile
 
 from arrow_io.errors import StorageError
-from arrow_io.storage.failures import RANGE_NOT_SATISFIABLE, http_status, storage_errors
+from arrow_io.storage.failures import storage_errors
 from arrow_io.storage.object_version import WriteTime, modified_in, version_in
 from arrow_io.storage.store_uploads import (
     AsideUpload,
-    ClosingUpload,
     LocalUpload,
     MemoryUpload,
     ObjectAttributes,
@@ -379,7 +379,7 @@ class LocalObjectStore(ObjectStore):
         return LocalUpload(self._file_system, self._path(name))
 
 
-class _WithoutLeftovers(ObjectStore):
+class WithoutLeftovers(ObjectStore):
     """A store that shows nothing of objects that are not complete."""
 
     def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
@@ -391,7 +391,7 @@ class _WithoutLeftovers(ObjectStore):
         """There is nothing to remove."""
 
 
-class MemoryObjectStore(_WithoutLeftovers):
+class MemoryObjectStore(WithoutLeftovers):
     """A folder of fsspec's file system in memory."""
 
     puts_new: ClassVar[bool] = True
@@ -419,44 +419,6 @@ class MemoryObjectStore(_WithoutLeftovers):
         file = MemoryFile(self._file_system, path, data)
         if self._file_system.store.setdefault(path, file) is not file:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-
-
-class ClosingObjectStore(_WithoutLeftovers):
-    """A bucket of Google Cloud Storage or a container of Azure, which expire what is unfinished."""
-
-    puts_new: ClassVar[bool] = True
-    PROTOCOLS: ClassVar = frozenset({"abfs", "abfss", "az", "gcs", "gs"})
-
-    def get_object(
-        self, name: str, limit_bytes: int, version: ObjectVersion | None = None
-    ) -> ObjectContent:
-        """The first `limit_bytes` bytes of an object, or all of it if it is shorter."""
-        try:
-            return super().get_object(name, limit_bytes, version)
-        except storage_errors() as error:
-            # Of an object without a byte no range can be asked for.
-            if http_status(error) != RANGE_NOT_SATISFIABLE:
-                raise
-        return ObjectContent(b"", None)
-
-    def put_new_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
-        """Write a whole object unless there is one of its name: its last request is conditional."""
-        upload = self._begin_file(name, attributes, "xb")
-        try:
-            upload.write_part(1, data)
-            upload.complete()
-        finally:
-            upload.abort()
-
-    def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
-        """Begin an object that is written in parts."""
-        return self._begin_file(name, attributes, "wb")
-
-    def _begin_file(self, name: str, attributes: ObjectAttributes, mode: str) -> ClosingUpload:
-        options: dict[str, object] = {"metadata": dict(attributes.user_metadata)}
-        if "gs" in protocols(self._file_system):
-            options["content_type"] = attributes.content_type
-        return ClosingUpload(self._file_system.open(self._path(name), mode, **options))
 
 
 def protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ from typing import Final
 
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
+from arrow_io.storage.failures import BrokenAnswerError
+
 OBSTORE_ERRORS: Final = (BaseError, FileNotFoundError, ValueError, RuntimeError)
 """What its functions raise; a name that it takes for no path is a `ValueError`."""
 
@@ -31,6 +33,7 @@ _MAX_SHOWN: Final = 600
 """An answer of the server may be long."""
 _STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>(\w{1,100})</Code>")
+_NO_LISTING: Final = "Got invalid list response"
 _OTHER_BYTES: Final = re.compile(r"non-partial response when range|Requested \d+\.\.\d+, got ")
 _UNDER_WAY: Final = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 """Codes of S3 for a name that another request is writing."""
@@ -84,6 +87,8 @@ def _unanswered(error: Exception, text: str) -> OSError:
         return OtherBytesError(text)
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(errno.ENOENT, text)
+    if _NO_LISTING in text:
+        return BrokenAnswerError(text)
     if isinstance(error, GenericError) and not _PERMANENT.search(text):
         return ConnectionError(text)
     return OSError(errno.EINVAL, text)

@@ -3,8 +3,10 @@
 A request of ours is one request of obstore's, sent once. A listing and an upload are several, and
 obstore sends each of them again as the storage options say.
 
-Listings of S3 are left to s3fs: obstore takes any XML that is no page of a listing for the last
-page, and gives nobody the answer to look at.
+obstore takes any XML that is no page of a listing for the last page, and gives nobody the answer to
+look at. So listings of S3 are left to s3fs, and those of Google Cloud Storage are confirmed by one
+request of gcsfs, whose ETags are others than those that obstore reads by. Of Azure, obstore refuses
+such an answer.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from arrow_io.errors import StorageError
 from arrow_io.lazy import cached_property
+from arrow_io.storage.cloud_object_stores import GcsObjectStore
 from arrow_io.storage.failures import (
     PRECONDITION_FAILED,
     BrokenAnswerError,
@@ -75,8 +78,6 @@ _LONGEST: Final = timedelta(hours=1)
 _LISTING_DEADLINES: Final = 10
 """Deadlines that all pages of a listing may take together: obstore shows none of them."""
 _MANY_ATTEMPTS: Final = 10_000
-_PAGE_KEYS: Final = 1000
-"""Most keys of one page."""
 _GREATEST: Final = "\U0010ffff"
 """No character of a key comes behind it."""
 _NOT_METADATA: Final = frozenset(
@@ -132,7 +133,7 @@ class _Clients:
         place: Where the bucket is.
         max_connections: Connections that are kept open.
         retry: How often a request is sent, and how long it may take.
-        connect_lister: As of `ObstoreObjectStore`.
+        connect_witness: See `ObstoreObjectStore`.
     """
 
     def __init__(
@@ -140,13 +141,13 @@ class _Clients:
         place: ObstorePlace,
         max_connections: int,
         retry: RetryPolicy,
-        connect_lister: Callable[[], ObjectStore] | None,
+        connect_witness: Callable[[], ObjectStore] | None,
     ) -> None:
         _runtime.use()
         self._place = place
         self._max_connections = max_connections
         self._retry = retry
-        self._connect_lister = connect_lister
+        self._connect_witness = connect_witness
         # What nobody waits for any more ends when nothing comes for as long as that.
         self.reads = self._client({"timeout": _LONGEST, "read_timeout": self._deadline})
         """Sends a request once, and leaves to us when to give it up."""
@@ -156,9 +157,9 @@ class _Clients:
         return timedelta(seconds=self._retry.deadline_s)
 
     @cached_property
-    def lister(self) -> ObjectStore | None:
-        """The store of another library that lists; None: obstore does."""
-        return None if self._connect_lister is None else self._connect_lister()
+    def witness(self) -> ObjectStore | None:
+        """The store of another library, whose listings are checked; None: obstore lists alone."""
+        return None if self._connect_witness is None else self._connect_witness()
 
     @cached_property
     def writes(self) -> Any:  # noqa: ANN401 - one of three classes
@@ -211,7 +212,8 @@ class ObstoreObjectStore(ObjectStore):
         place: Where it is.
         max_connections: Connections that are kept open.
         retry: How often a request is sent, and how long it may take.
-        connect_lister: Connects to the bucket through the library that lists it; None: obstore.
+        connect_witness: Connects to the bucket through the library that lists it, or that confirms
+            its listings; None: obstore lists alone.
 
     Raises:
         ValueError: The prefix, or an option, is none for obstore.
@@ -224,12 +226,12 @@ class ObstoreObjectStore(ObjectStore):
         place: ObstorePlace,
         max_connections: int,
         retry: RetryPolicy,
-        connect_lister: Callable[[], ObjectStore] | None = None,
+        connect_witness: Callable[[], ObjectStore] | None = None,
     ) -> None:
         super().__init__(None, place.prefix)
         self._folder = f"{place.prefix}/" if place.prefix else ""
         self._kind = place.kind
-        self._clients = _Clients(place, max_connections, retry, connect_lister)
+        self._clients = _Clients(place, max_connections, retry, connect_witness)
         self._attempts: Attempts | None = None
         self._limit = TimeLimit()
 
@@ -254,13 +256,15 @@ class ObstoreObjectStore(ObjectStore):
     @property
     def lister(self) -> ObjectStore:
         """The store that lists: that of s3fs if the bucket is of S3."""
-        lister = self._clients.lister
-        limit = self._limit
-        if lister is None:
-            return self
-        if self._attempts is None or limit.seconds is None:
-            return lister
-        return lister.within(limit.seconds, limit.least_bytes_per_s, self._attempts)
+        witness = self._witness
+        return self if witness is None or self._kind is StoreKind.GCS else witness
+
+    @property
+    def _witness(self) -> ObjectStore | None:
+        witness, limit = self._clients.witness, self._limit
+        if witness is None or self._attempts is None or limit.seconds is None:
+            return witness
+        return witness.within(limit.seconds, limit.least_bytes_per_s, self._attempts)
 
     def in_pages(self, pages: ListingPages) -> ObjectStore:
         """The store that lists, for one listing."""
@@ -304,33 +308,27 @@ class ObstoreObjectStore(ObjectStore):
         seconds = self._limit.seconds
         limit = TimeLimit(None if seconds is None else seconds * _LISTING_DEADLINES)
         found = self._wait_for(listed, limit=limit)
-        count = len(found["objects"]) + len(found["common_prefixes"])
-        if count == 0:
+        self._confirm(found)
+        if not found["objects"] and not found["common_prefixes"]:
             self._check_empty()
-        elif count >= _PAGE_KEYS and self._kind is not StoreKind.AZURE:
-            self._check_end(found)
         return found
 
-    def _check_end(self, listing: ListResult[Any]) -> None:
-        """Ask whether there is something behind a listing of several pages.
-
-        obstore takes any XML of S3 and of GCS that is no page of a listing for the last one.
+    def _confirm(self, listing: ListResult[Any]) -> None:
+        """Ask the witness, if there is one, whether objects follow those of a listing.
 
         Raises:
-            ConnectionError: There is.
+            ConnectionError: Some do: obstore took a page that was none for the last one.
         """
+        witness = self._witness
+        if witness is None:
+            return
+        assert isinstance(witness, GcsObjectStore)  # noqa: S101 - for mypy
         keys = [entry["path"] for entry in listing["objects"]]
-        last = max([*keys, *(f"{path}/{_GREATEST}" for path in listing["common_prefixes"])])
-
-        def behind(_time: BodyTime) -> object:
-            stream = obstore.list(
-                self._clients.pages, self._root or None, offset=last, chunk_size=1
-            )
-            return next(iter(stream), None)
-
-        if self._wait_for(behind):
-            message = f"the server listed {counted(len(keys), 'object')}, and there are more"
-            raise ConnectionError(message)
+        paths = [*keys, *(f"{path}/{_GREATEST}" for path in listing["common_prefixes"])]
+        # The order is that of the bytes of UTF-8, which is that of code points.
+        if witness.has_objects_from(max(paths, default=self._folder)):
+            message = f"the server listed {counted(len(paths), 'name')}, and there are more"
+            raise BrokenAnswerError(message)
 
     def _check_empty(self) -> None:
         """Ask whether a folder in which nothing was listed is one at all."""

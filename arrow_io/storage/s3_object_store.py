@@ -19,7 +19,6 @@ from fsspec.asyn import sync
 from arrow_io.errors import StorageError
 from arrow_io.storage.failures import (
     PRECONDITION_FAILED,
-    RequestGivenUpError,
     http_status,
     s3_error_code,
     storage_errors,
@@ -37,7 +36,7 @@ from arrow_io.storage.object_store import (
 from arrow_io.storage.object_version import ETag, etag_in, modified_in
 from arrow_io.storage.s3_answers import under_way, watch
 from arrow_io.storage.store_uploads import ObjectAttributes, S3Upload, StoreUpload
-from arrow_io.storage.time_limit import BodyTime, TimeLimit
+from arrow_io.storage.time_limit import BodyTime, TimeLimit, bounded
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
@@ -369,19 +368,8 @@ class S3ObjectStore(ObjectStore):
             # All readers in a process share the client, and a wait for the others is not the
             # store's time.
             async with _connections_of(self._file_system):
-                time = self._limit.begin(sent_bytes)
-                try:
-                    with under_way(self._attempts):
-                        async with time.bounding() as limit:
-                            return await send(time)
-                except TimeoutError:
-                    if not limit.expired():
-                        raise
-                    message = (
-                        f"no sound and whole answer within {time.seconds:.3g} s, with all that s3fs"
-                        " and botocore sent again"
-                    )
-                    raise RequestGivenUpError(message) from None
+                with under_way(self._attempts):
+                    return await bounded(self._limit.begin(sent_bytes), send, "s3fs and botocore")
 
         result: _Result = sync(self._file_system.loop, limited)
         return result

@@ -6,10 +6,14 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from arrow_io.storage.failures import RequestGivenUpError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +87,29 @@ class BodyTime:
             finally:
                 if looking is not None:
                     looking.cancel()
+
+
+async def bounded(
+    time: BodyTime, send: Callable[[BodyTime], Awaitable[_Result]], sender: str
+) -> _Result:
+    """Send a request from an event loop, and give it up when its time is over.
+
+    Args:
+        time: The time of the request, which has begun.
+        send: Sends the request.
+        sender: What sends it, and sends it again; the error names it.
+
+    Raises:
+        RequestGivenUpError: The time was over.
+    """
+    try:
+        async with time.bounding() as limit:
+            return await send(time)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        message = (
+            f"no sound and whole answer within {time.seconds:.3g} s, with all that {sender} sent"
+            " again"
+        )
+        raise RequestGivenUpError(message) from None

@@ -136,45 +136,13 @@ def test_another_version_is_not_read(s3_server: S3Server) -> None:
 def test_a_listing_of_several_pages_is_whole(
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that is asked for what is behind it."""
+    """With all its objects and folders, though a page has three."""
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "3")
-    monkeypatch.setattr("arrow_io.storage.obstore_object_store._PAGE_KEYS", 5)
     objects = {f"{number}/x" if number % 3 == 0 else str(number): b"" for number in range(1, 10)}
     location = _location(s3_server.upload(objects))
 
     assert [info.name for info in location.list_objects()] == ["1", "2", "4", "5", "7", "8"]
     assert location.list_folders() == ["3", "6", "9"]
-
-
-def _page(names: list[str], token: str = "") -> bytes:
-    keys = "".join(
-        f"<Contents><Key>folder/{name}</Key><Size>1</Size><ETag>x</ETag>"
-        "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
-        for name in names
-    )
-    more = f"<NextContinuationToken>{token}</NextContinuationToken>" if token else ""
-    return f"<ListBucketResult>{keys}{more}</ListBucketResult>".encode()
-
-
-def test_a_page_that_is_none_does_not_end_a_listing_of_gcs() -> None:
-    """Any XML is a page without keys to obstore: that there is more is learned by asking."""
-    pages = {
-        "first": _page([f"{number:04}" for number in range(1000)], "next"),
-        "next": b"<html><body>Please log in</body></html>",
-        "behind": _page(["1000"]),
-    }
-
-    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
-        is_next = "continuation-token=" in request.path
-        page = "behind" if "start-after=" in request.path else "next" if is_next else "first"
-        answer_with(request, pages[page])
-
-    with stalling_server(answer) as server:
-        options = {"endpoint_url": server.endpoint_url, "token": "anon", "client": "obstore"}
-        # A connection that the server has just closed is no answer: that request is sent again.
-        location = Location("gs://bucket/folder", options | {"request_attempts": 4})
-        with pytest.raises(StorageError, match=r"1000 objects, and there are more"):
-            location.list_objects()
 
 
 @pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/folder"])

@@ -65,13 +65,9 @@ def running_gcs() -> Iterator[Emulator]:
         with urllib.request.urlopen(f"{url}/storage/v1/b?project=none", body):  # noqa: S310
             pass
 
-    account = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
-    options: dict[str, dict[str, object]] = {
-        "fsspec": {"endpoint_url": url, "token": "anon", "project": "none"},
-        "obstore": {"endpoint_url": url, "token": account},
-    }
+    options: dict[str, object] = {"endpoint_url": url, "token": "anon", "project": "none"}
     with running(port, os.environ["FAKE_GCS_SERVER"], *arguments, *address):
-        yield Emulator("gs", options, make)
+        yield Emulator("gs", {"fsspec": options, "obstore": options}, make)
 
 
 @contextmanager

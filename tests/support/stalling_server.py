@@ -78,16 +78,26 @@ def trickle(request: BaseHTTPRequestHandler, server: StallingServer) -> None:
         request.wfile.write(b"x")
 
 
-def answer_with(request: BaseHTTPRequestHandler, body: bytes, status: int = 200) -> None:
+def answer_with(
+    request: BaseHTTPRequestHandler, body: bytes, status: int = 200, content_type: str | None = None
+) -> None:
     """Answer with a whole body."""
-    _begin(request, len(body), status)
-    request.wfile.write(body)
+    _begin(request, len(body), status, content_type)
+    if request.command != "HEAD":
+        request.wfile.write(body)
 
 
-def _begin(request: BaseHTTPRequestHandler, size_bytes: int, status: int = 200) -> None:
+def _begin(
+    request: BaseHTTPRequestHandler,
+    size_bytes: int,
+    status: int = 200,
+    content_type: str | None = None,
+) -> None:
     request.send_response(status)
     request.send_header("Content-Length", str(size_bytes))
     request.send_header("ETag", '"tag"')
+    if content_type is not None:
+        request.send_header("Content-Type", content_type)
     request.end_headers()
 
 
