@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -23,7 +23,8 @@ from connector.latest import LatestView
 from connector.live.broker import Brokers
 from connector.live.opening import live_tails, partitions_of_brokers
 from connector.message_ids import MessageId
-from connector.options.topic_request import TopicRequest, check_with_catalog
+from connector.options.option import takes_options
+from connector.options.topic_request import OPTIONS, TopicRequest, check_with_catalog
 from connector.pulsar_time import duration
 from connector.read_warnings import warn_of_read
 from connector.scan.read_options import ReadOptions, most_rows
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from connector.statistics.store import Statistics
 
 
+@takes_options(OPTIONS)
 def open_topic(
     url: str,
     topic: str | Sequence[str],
@@ -162,82 +164,116 @@ def open_topic(
         PulsarOffloadError: The metadata is malformed; or a ledger of the topic is unsound, or is
             not where the metadata says.
     """
-    url, metadata, schema = hidden_url(url), hidden_url(metadata), hidden_url(schema)
-    statistics, buckets = hidden_url(statistics), hidden_url(buckets)
-    storage_options, metadata_options = hidden(storage_options), hidden(metadata_options)
-    live, live_options = hidden_url(live), hidden(live_options)
-    decryption_keys = hidden(decryption_keys)
-    request = TopicRequest(
-        storage_options=storage_options,
-        catalog=catalog,
-        metadata=metadata,
-        metadata_options=metadata_options,
-        buckets=buckets,
-        start=start,
-        end=end,
-        columns=columns,
-        schema=schema,
-        schema_version=schema_version,
-        value=value,
-        time_unit=time_unit,
-        naming=naming,
-        transactions=transactions,
-        on_corruption=on_corruption,
-        verify_checksums=verify_checksums,
-        range_bytes=range_bytes,
-        batch_rows=batch_rows,
-        batch_bytes=batch_bytes,
-        decryption_keys=decryption_keys,
-        statistics=statistics,
-        clock_slack=clock_slack,
-        view=view,
-        view_bytes=view_bytes,
-        live=live,
-        live_options=live_options,
-        trace=trace,
-    )
-    topic_names(topic)
+    request = TopicRequest.from_arguments(locals())
     check_with_catalog(url, request)
-    return _opened(url, topic, request)
+    return open_request(url, topic, request)
 
 
-def _opened(url: str, topic: str | Sequence[str], request: TopicRequest) -> TopicDataset:
-    """Open topics by options that are each right by themselves; see `open_topic`."""
+def open_request(url: str, topic: str | Sequence[str], request: TopicRequest) -> TopicDataset:
+    """Open topics as a request says; see `open_topic`.
+
+    If the request has a catalog, options that a catalog fixes are ignored.
+    """
+    topic_names(topic)
+    inputs = _resolve(request)
+    opened = _open(url, topic, inputs)
+    return TopicDataset(_plan(inputs, opened), opened.unsound)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Inputs:
+    """A request, and the values that its texts, files and folders stand for.
+
+    Attributes:
+        request: The request.
+        storage_options: Options of the store, which also lead to the schema and the statistics.
+        schema: The schema in the request.
+        needs_catalog_schema: Whether the catalog has to say by which schema values are decoded.
+        bounds: The range of the rows.
+        keys: Private keys.
+        brokers: The brokers of the live tail.
+    """
+
+    request: TopicRequest
+    storage_options: Mapping[str, object] | None
+    schema: TopicSchema | None
+    needs_catalog_schema: bool
+    bounds: Bounds
+    keys: DecryptionKeys
+    brokers: Brokers | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Opened:
+    """The topics of a request as the bucket, the metadata and the brokers have them.
+
+    Attributes:
+        catalog: The catalog that they are from.
+        topics: The ledgers of each.
+        unsound: The ledgers that cannot be read at all.
+        schema: The schema that values are decoded by; None if they stay bytes.
+    """
+
+    catalog: Catalog
+    topics: Sequence[TopicLedgers]
+    unsound: TopicReport
+    schema: TopicSchema | None
+
+
+def _resolve(request: TopicRequest) -> _Inputs:
+    """Read what a request names; sends no request to the bucket."""
     catalog = request.catalog
-    storage_options = request.storage_options
-    if catalog is not None:
-        # The schema may lie beside the topic, where the catalog's options lead.
-        storage_options = catalog.location.storage_options
-    given = read_schema(request.schema, request.schema_version, storage_options)
-    bounds = Bounds.parse(request.start, request.end)
-    keys = read_decryption_keys(request.decryption_keys)
     has_metadata = request.metadata is not None if catalog is None else catalog.source is not None
-    asks_catalog = given is None and request.value != "raw" and has_metadata
-    # If the columns are known already, wrong options are refused before any request.
-    options = None if asks_catalog else _read_options(request, given, bounds, keys)
-    brokers = brokers_of(request)
-    known = catalog or open_catalog(url, **request.of_catalog())
+    # The schema may be stored beside the topic, and be reached by the catalog's options.
+    storage_options = (
+        request.storage_options if catalog is None else catalog.location.storage_options
+    )
+    schema = read_schema(request.schema, request.schema_version, storage_options)
+    inputs = _Inputs(
+        request=request,
+        storage_options=storage_options,
+        schema=schema,
+        needs_catalog_schema=schema is None and request.value != "raw" and has_metadata,
+        bounds=Bounds.parse(request.start, request.end),
+        keys=read_decryption_keys(request.decryption_keys),
+        brokers=brokers_from_request(request),
+    )
+    if not inputs.needs_catalog_schema:
+        # Refuse columns that no topic can have before the first request.
+        _read_options(inputs, schema)
+    return inputs
+
+
+def _open(url: str, topic: str | Sequence[str], inputs: _Inputs) -> _Opened:
+    """Find the topics, and the schema unless the request has one."""
+    request = inputs.request
+    catalog = request.catalog or open_catalog(url, **request.catalog_options())
     unsound = TopicReport()
-    topics = _selected(known, topic, request, bounds, brokers, unsound)
-    if options is None:
+    topics = _select(catalog, topic, inputs, unsound)
+    schema = inputs.schema
+    if inputs.needs_catalog_schema:
         try:
-            given = known.schema((each.topic for each in topics), request.schema_version)
+            schema = catalog.schema((each.topic for each in topics), request.schema_version)
         except OptionError:
             if request.columns is None or not _are_without_values(request.columns, request.naming):
                 raise
-        options = _read_options(request, given, bounds, keys)
-    has_bytes = options.filterable.values is None and request.value != "raw"
-    if has_bytes:
-        [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
-        if name in dict(options.projection.columns):
-            _tell_undecoded(given, name)
-    statistics = _open_statistics(request.statistics, known, storage_options)
-    scan = Scan(tuple(topics), options, catalog=known, statistics=statistics)
-    if brokers is not None:
-        scan = replace(scan, tails=live_tails(brokers, topics, options.filterable.values))
+    return _Opened(catalog=catalog, topics=topics, unsound=unsound, schema=schema)
+
+
+def _plan(inputs: _Inputs, opened: _Opened) -> Scan:
+    """Plan the scan: columns, rows, statistics, live tail and view."""
+    request, catalog = inputs.request, opened.catalog
+    options = _read_options(inputs, opened.schema)
+    if options.filterable.values is None and request.value != "raw":
+        _warn_if_undecoded(options, opened.schema)
+    statistics = _open_statistics(request.statistics, catalog, inputs.storage_options)
+    scan = Scan(tuple(opened.topics), options, catalog=catalog, statistics=statistics)
+    if inputs.brokers is not None:
+        tails = live_tails(inputs.brokers, opened.topics, options.filterable.values)
+        scan = replace(scan, tails=tails)
     if request.view == "latest":
         scan = replace(scan, view=LatestView(scan, int(request.view_bytes)))
-    return TopicDataset(scan, unsound)
+    return scan
 
 
 def _open_statistics(
@@ -254,14 +290,10 @@ def _open_statistics(
     return None
 
 
-def _selected(  # noqa: PLR0917 - a part of `_opened`
-    catalog: Catalog,
-    topic: str | Sequence[str],
-    request: TopicRequest,
-    bounds: Bounds,
-    brokers: Brokers | None,
-    unsound: TopicReport,
+def _select(
+    catalog: Catalog, topic: str | Sequence[str], inputs: _Inputs, unsound: TopicReport
 ) -> list[TopicLedgers]:
+    request, bounds, brokers = inputs.request, inputs.bounds, inputs.brokers
     try:
         topics = catalog.select(
             topic,
@@ -284,11 +316,11 @@ def _selected(  # noqa: PLR0917 - a part of `_opened`
     return topics
 
 
-def brokers_of(request: TopicRequest) -> Brokers | None:
-    """The brokers that a request names; None if it names none.
+def brokers_from_request(request: TopicRequest) -> Brokers | None:
+    """Return the brokers that a request names; None if it names none.
 
     Raises:
-        OptionError: What it says of them is not allowed.
+        OptionError: The options of the brokers are not allowed, or do not go with the others.
     """
     if request.live is None:
         if request.live_options:
@@ -304,20 +336,22 @@ def brokers_of(request: TopicRequest) -> Brokers | None:
     return Brokers.of(request.live, request.live_options or {})
 
 
-def _read_options(
-    request: TopicRequest, schema: TopicSchema | None, bounds: Bounds, keys: DecryptionKeys
-) -> ReadOptions:
+def _read_options(inputs: _Inputs, schema: TopicSchema | None) -> ReadOptions:
+    request = inputs.request
     if schema is None and request.schema_version is not None:
         message = (
             f"{option_name('schema_version')} picks one of the versions of a schema, and no schema"
             f" is known: give {option_name('schema')} too"
         )
         raise OptionError(message)
-    values = _value_columns(schema, request.value, request.time_unit)
+    values = None
+    if schema is not None and request.value != "raw" and is_decodable(schema):
+        is_flat = request.value == "flat"
+        values = ValueColumns(schema, is_flat=is_flat, time_unit=request.time_unit)
     return ReadOptions(
         projection=projection(request.columns, naming=request.naming, values=values),
         filterable=every_column(request.naming, values),
-        bounds=bounds,
+        bounds=inputs.bounds,
         uncommitted=request.transactions == "all",
         verify_checksums=request.verify_checksums,
         salvage=request.on_corruption == "salvage",
@@ -325,7 +359,7 @@ def _read_options(
         if request.clock_slack is None
         else duration(option_name("clock_slack"), request.clock_slack),
         limits=_limits(values, int(request.batch_rows), int(request.batch_bytes)),
-        decryption_keys=keys,
+        decryption_keys=inputs.keys,
     )
 
 
@@ -358,15 +392,8 @@ def read_schema(
     return schema
 
 
-def _value_columns(schema: TopicSchema | None, value: str, time_unit: str) -> ValueColumns | None:
-    """The typed columns; None if values are given as bytes."""
-    if value == "raw" or schema is None or not is_decodable(schema):
-        return None
-    return ValueColumns(schema, is_flat=value == "flat", time_unit=time_unit)
-
-
 def _limits(values: ValueColumns | None, batch_rows: int, batch_bytes: int) -> BatchLimits:
-    """The limits asked for; fewer rows if the schema has so many fields that batches grow large."""
+    """Return the requested limits, with fewer rows if values have many fields."""
     limits = BatchLimits()
     batch_rows = min(batch_rows, most_rows(values))
     return replace(
@@ -377,8 +404,11 @@ def _limits(values: ValueColumns | None, batch_rows: int, batch_bytes: int) -> B
     )
 
 
-def _tell_undecoded(schema: TopicSchema | None, name: str) -> None:
-    """Warn that values are given as bytes though that was not asked for."""
+def _warn_if_undecoded(options: ReadOptions, schema: TopicSchema | None) -> None:
+    """Warn if the projection has the value as bytes, though decoded values were requested."""
+    [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
+    if name not in dict(options.projection.columns):
+        return
     if schema is None:
         reason = "no schema is given"
     elif schema.reader.type == "EXTERNAL":

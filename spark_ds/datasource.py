@@ -23,7 +23,7 @@ from connector.catalog.opening import open_catalog
 from connector.catalog_tables import TABLES
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Position, Progress, TopicProgress
-from connector.topic import open_topic
+from connector.topic import open_request
 from connector.topic_name import matching_topics
 from connector.where import where_expression
 from spark_ds.batch_reader import TopicBatchReader
@@ -341,9 +341,8 @@ def _open(
         message = "option view must be all: Spark finds the latest of each key by SQL"
         raise OptionError(message)
     catalog = catalog or _catalog(options)
-    beside = options.request.beside_catalog()
-    wanted = _wanted(options, catalog)
-    dataset = open_topic(options.location.url, wanted, catalog=catalog, **{**beside, **instead})
+    request = replace(options.request, catalog=catalog, **instead)
+    dataset = open_request(options.location.url, _wanted(options, catalog), request)
     if options.where is None:
         return dataset
     return dataset.filter(where_expression(options.where, dataset.scan.options.filterable.schema))
@@ -373,7 +372,7 @@ def _beginning(
 
 
 def _catalog(options: SourceOptions) -> Catalog:
-    return open_catalog(options.location.url, **options.request.of_catalog())
+    return open_catalog(options.location.url, **options.request.catalog_options())
 
 
 def _wanted(options: SourceOptions, catalog: Catalog) -> Sequence[str]:

@@ -263,7 +263,7 @@ _OWN_FIELDS: Final = frozenset(
     {"topics", "table", "where", "task_bytes", "offsets", "max_bytes", "max_ledgers"}
 )
 _LISTING_FIELDS: Final = frozenset(
-    {"topics", "table", *(name for name, option in OPTIONS.items() if option.of_catalog)}
+    {"topics", "table", *(name for name, option in OPTIONS.items() if option.is_fixed_by_catalog)}
 )
 
 LOCATION_OPTIONS: Final = (

@@ -127,7 +127,7 @@ def copy(
     started = time.monotonic()
     trace = RequestTrace()
     catalog = catalog_at(url, given, trace)
-    options = given.beside_catalog() | {
+    options = given.reading_options() | {
         "catalog": catalog,
         "format": format_,
         "partition_by": partition_by or None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -24,7 +25,7 @@ from connector.cli.sql import bound_topics
 from connector.plain_text import printable, size_text
 from connector.pulsar_time import milliseconds_of
 from connector.scan.execution import tell
-from connector.topic import open_topic
+from connector.topic import open_request
 from connector.topic_name import select_topics
 from connector.upkeep.cost import EXAMPLE_PRICES, load_prices, read_cost, stored_bytes_of
 from connector.upkeep.policy import Action, apply_policy, bucket_metadata
@@ -129,9 +130,8 @@ def cost(
         if sql is not None:
             datasets = bound_topics(sql, catalog, url, given)
         else:
-            shape = "raw" if given.schema is None else given.value
-            options = given.beside_catalog() | {"catalog": catalog, "value": shape}
-            dataset = open_topic(url, topic or "", **options)
+            value = given.value if given.schema is not None else "raw"
+            dataset = open_request(url, topic or "", replace(given, catalog=catalog, value=value))
             if where is not None:
                 columns = dataset.scan.options.filterable.schema
                 dataset = dataset.filter(where_expression(where, columns))

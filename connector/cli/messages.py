@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +24,7 @@ from connector.following import new_in_bucket, new_of_brokers
 from connector.live.opening import partitions_of_brokers
 from connector.message_ids import MessageId
 from connector.pulsar_time import duration
-from connector.topic import brokers_of, open_topic
+from connector.topic import brokers_from_request, open_request
 from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
@@ -177,17 +178,17 @@ def _opened(
     """Topics as the options say, with progress shown while they are opened and read."""
     tell_snapshot(given.metadata)
     if catalog is not None:
-        yield open_topic(url, topic, catalog=catalog, **given.beside_catalog())
+        yield open_request(url, topic, replace(given, catalog=catalog))
         return
     trace = RequestTrace()
     with progress(trace):
-        yield open_topic(url, topic, **given.given(), trace=trace)
+        yield open_request(url, topic, replace(given, trace=trace))
 
 
 def _catalog_with(topic: str, url: str, given: TopicRequest, pause_s: float) -> Catalog:
     """The catalog, as soon as it has the topic: what is followed may not have begun yet."""
-    catalog = open_catalog(url, **given.of_catalog())
-    brokers = brokers_of(given)
+    catalog = open_catalog(url, **given.catalog_options())
+    brokers = brokers_from_request(given)
     more = None if brokers is None else partial(partitions_of_brokers, brokers)
     notes: set[str] = set()
     while True:
@@ -207,7 +208,7 @@ def _catalog_with(topic: str, url: str, given: TopicRequest, pause_s: float) -> 
 def _following(
     catalog: Catalog, topic: str, dataset: TopicDataset, given: TopicRequest
 ) -> Iterator[NewRows]:
-    brokers = brokers_of(given)
+    brokers = brokers_from_request(given)
     if brokers is None:
         yield new_in_bucket(catalog, [topic], dataset.scan)
         return

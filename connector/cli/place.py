@@ -74,6 +74,6 @@ def catalog_at(url: str, request: TopicRequest, trace: RequestTrace | None = Non
     """
     counted = trace or RequestTrace()
     with progress(counted):
-        catalog = open_catalog(url, **(request.of_catalog() | {"trace": counted}))
+        catalog = open_catalog(url, **(request.catalog_options() | {"trace": counted}))
     tell_snapshot(request.metadata, catalog.taken)
     return catalog

@@ -26,7 +26,7 @@ from connector.cli.output import (
 from connector.cli.place import catalog_at, tell_read, tell_snapshot
 from connector.cli.sql import run_sql, sql_text
 from connector.plain_text import size_text
-from connector.topic import open_topic
+from connector.topic import open_request
 from connector.upkeep.cost import read_cost
 from connector.where import where_expression
 
@@ -58,8 +58,8 @@ def plan(
     trace = RequestTrace()
     tell_snapshot(given.metadata)
     with progress(trace):
-        shape = "raw" if given.schema is None else given.value
-        dataset = open_topic(url, topic, **(given.given() | {"value": shape, "trace": trace}))
+        value = given.value if given.schema is not None else "raw"
+        dataset = open_request(url, topic, replace(given, value=value, trace=trace))
         if where is not None:
             dataset = dataset.filter(
                 where_expression(where, dataset.scan.options.filterable.schema)

@@ -99,7 +99,7 @@ def replay(
     started = time.monotonic()
     trace = RequestTrace()
     catalog = catalog_at(url, given, trace)
-    options = given.beside_catalog() | {"catalog": catalog}
+    options = given.reading_options() | {"catalog": catalog}
     if dry_run:
         with progress(trace):
             plans = plan_replay(url, topic, **options)

@@ -144,8 +144,8 @@ def _connected(
         raise OptionError(message) from None
     connection = duckdb.connect()
     # The metadata is this bucket's, and holds for no other place that a statement names.
-    elsewhere = {n: each for n, each in request.of_catalog().items() if n in _ELSEWHERE}
-    options = request.beside_catalog() | elsewhere | {"catalog": catalog}
+    elsewhere = {n: each for n, each in request.catalog_options().items() if n in _ELSEWHERE}
+    options = request.reading_options() | elsewhere | {"catalog": catalog}
     register_duckdb(connection, url, on_bind=on_bind, **options)
     try:
         _create_views(duckdb, connection, sql, catalog)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -19,7 +20,8 @@ from connector.cli.options import Printing, Url, Verbose, Writing  # noqa: TC001
 from connector.cli.output import print_rows, progress, say
 from connector.plain_text import size_text
 from connector.writing.message_rows import FileRows
-from connector.writing.topic_writer import write_messages
+from connector.writing.topic_writer import write_to
+from connector.writing.write_target import WriteTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -68,13 +70,8 @@ def write(
     source = _Source(files)
     started = time.monotonic()
     with progress(trace, told=source.how_far):
-        written = write_messages(
-            url,
-            topic,
-            source.rows(),
-            **given.given(),
-            trace=trace,
-        )
+        target = WriteTarget.named(url, topic, replace(given, trace=trace))
+        written = write_to(target, source.rows())
     for warning in written.warnings:
         say("note", warning)
     ledgers = table = _ledgers(written)

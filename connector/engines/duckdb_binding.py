@@ -41,7 +41,7 @@ class Catalogs:
         Raises:
             PulsarOffloadError: As of `open_catalog`.
         """
-        wanted = {"url": url, **request.of_catalog()}
+        wanted = {"url": url, **request.catalog_options()}
         with self._lock:
             known = next((each for named, each in self._known if named == wanted), None)
         catalog = _opened(wanted) if known is None else known.refreshed()

@@ -416,7 +416,7 @@ class _Binder:
         url, request = options.pop("url"), TopicRequest(**options)
         # Options that are registered beside a catalog are for other places; its own are fixed.
         fixed: dict[str, Any] = {
-            n: each for n, each in read.items() if n != "url" and OPTIONS[n].of_catalog
+            n: each for n, each in read.items() if n != "url" and OPTIONS[n].is_fixed_by_catalog
         }
         check_with_catalog(url, TopicRequest(catalog=request.catalog, **fixed))
         self._check_statistics(given, request)
@@ -470,10 +470,10 @@ class _Binder:
     def _open(
         self, topic: str | list[str], url: str, request: TopicRequest, given: Mapping[str, object]
     ) -> TopicDataset:
-        from connector.topic import open_topic  # noqa: PLC0415
+        from connector.topic import open_request  # noqa: PLC0415
 
-        options = request.beside_catalog() | {"catalog": self._catalog(url, request, given)}
-        return open_topic(url, topic, **options)
+        catalog = self._catalog(url, request, given)
+        return open_request(url, topic, replace(request, catalog=catalog))
 
     def _catalog(self, url: str, request: TopicRequest, given: Mapping[str, object]) -> Catalog:
         catalog = request.catalog or self._catalogs.of(url, request)

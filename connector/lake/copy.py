@@ -22,10 +22,10 @@ from connector.lake.executors import in_threads
 from connector.lake.replacement import STAGED_COLUMNS, LatestPerKey
 from connector.lake.table_copy import CopySizes, TableCopy
 from connector.lake.table_kinds import open_table
-from connector.options.topic_request import TopicRequest, check_options
+from connector.options.topic_request import TopicRequest, check_options, check_with_catalog
 from connector.scan.execution import tell
 from connector.statistics.store import open_statistics
-from connector.topic import open_topic
+from connector.topic import open_request
 from connector.topic_name import TopicName, topic_names
 
 if TYPE_CHECKING:
@@ -249,7 +249,8 @@ class CopyRequest:
         unit: dict[str, Any] = {} if self.format == "parquet" else {"time_unit": "us"}
         request = TopicRequest(**(unit | dict(self.topic_options)))
         url = hidden_url(self.url)
-        catalog = request.catalog or open_catalog(url, **request.of_catalog())
+        check_with_catalog(url, request)
+        catalog = request.catalog or open_catalog(url, **request.catalog_options())
         found = catalog.select(names)
         bases = list(dict.fromkeys(each.topic.base for each in found))
         if not any(each in self.target for each in _PLACEHOLDERS):
@@ -295,10 +296,12 @@ class CopyRequest:
         if request.live is not None:
             message = f"a copy takes what is offloaded: {option_name('live')} is for reads"
             raise OptionError(message)
-        given = request.beside_catalog() | {"catalog": catalog}
         # A copy that writes statistics makes their folder.
-        written = given.pop("statistics", None) if self.analyze else None
-        dataset = open_topic(self.url, topics, **given)
+        written = request.statistics if self.analyze else None
+        folder = None if self.analyze else request.statistics
+        dataset = open_request(
+            self.url, topics, replace(request, catalog=catalog, statistics=folder)
+        )
         statistics = dataset.scan.statistics
         if written is not None:
             place = catalog.location

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import hidden, hidden_url
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from connector.options.kinds import Kind
 
@@ -20,6 +21,9 @@ Scope: TypeAlias = Literal["place", "catalog", "topic"]
 """
 
 _OPTION: Final = "option"
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,7 @@ class Option:
     default: object = None
 
     @property
-    def of_catalog(self) -> bool:
+    def is_fixed_by_catalog(self) -> bool:
         """Whether it is an option of `open_catalog`, so that a catalog fixes it."""
         return self.scope != "topic"
 
@@ -100,3 +104,29 @@ def options_of(request: type) -> Mapping[str, Option]:
         )
         for each in fields(request)
     }
+
+
+def takes_options(
+    options: Mapping[str, Option],
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Return a decorator for functions that have options as parameters.
+
+    It hides what may be a secret among the arguments, so that no frame of the function shows it.
+
+    Args:
+        options: The options by name. Other parameters are taken for URLs.
+    """
+
+    def hide(name: str, value: Any) -> Any:  # noqa: ANN401 - as it came
+        return options[name].hide(value) if name in options else hidden_url(value)
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @wraps(function)
+        def call(*args: Any, **named: Any) -> _R:  # noqa: ANN401 - those of the function
+            args = tuple(map(hidden_url, args))
+            named = {name: hide(name, value) for name, value in named.items()}
+            return function(*args, **named)
+
+        return call
+
+    return decorate

@@ -7,7 +7,7 @@ Python, DuckDB, Spark and the command line are spellings of it. A field here, a 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from arrow_io.column_names import COLUMN_NAMES, Naming
 from arrow_io.errors import OptionError
@@ -257,18 +257,30 @@ class TopicRequest:
             object.__setattr__(self, name, value)
             option.check(value)
 
-    def given(self) -> dict[str, Any]:
-        """The options that say something else than their defaults, by name."""
-        values = {name: getattr(self, name) for name in OPTIONS}
+    @classmethod
+    def from_arguments(cls, arguments: Mapping[str, Any]) -> Self:
+        """Make a request of a function's arguments by name; ignore those that are no options.
+
+        Raises:
+            OptionError: A value is not allowed.
+        """
+        return cls(**{name: each for name, each in arguments.items() if name in OPTIONS})
+
+    def catalog_options(self) -> dict[str, Any]:
+        """Return the options that `open_catalog` takes, by name, unless they have defaults."""
+        return self._changed(is_fixed_by_catalog=True)
+
+    def reading_options(self) -> dict[str, Any]:
+        """Return the options that a catalog does not fix, by name, unless they have defaults."""
+        return self._changed(is_fixed_by_catalog=False)
+
+    def _changed(self, *, is_fixed_by_catalog: bool) -> dict[str, Any]:
+        values = {
+            name: getattr(self, name)
+            for name, option in OPTIONS.items()
+            if option.is_fixed_by_catalog == is_fixed_by_catalog
+        }
         return {name: each for name, each in values.items() if OPTIONS[name].is_given(each)}
-
-    def of_catalog(self) -> dict[str, Any]:
-        """Those of `given` that `open_catalog` takes."""
-        return {name: each for name, each in self.given().items() if OPTIONS[name].of_catalog}
-
-    def beside_catalog(self) -> dict[str, Any]:
-        """Those of `given` that a catalog does not fix."""
-        return {name: each for name, each in self.given().items() if not OPTIONS[name].of_catalog}
 
 
 OPTIONS: Final = options_of(TopicRequest)
@@ -316,7 +328,7 @@ def check_with_catalog(url: str, request: TopicRequest) -> None:
     if request.catalog is None:
         return
     check_place(url, request.catalog)
-    fixed = [option_name(name) for name, value in request.of_catalog().items() if value != {}]
+    fixed = [option_name(name) for name, value in request.catalog_options().items() if value != {}]
     if fixed:
         message = (
             f"{' and '.join(fixed)} {'is' if len(fixed) == 1 else 'are'} for open_catalog if"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from arrow_io.errors import OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID
@@ -251,11 +251,6 @@ class WriteRequest:
                 f" readers alone, leave {option_name('cluster')} out"
             )
             raise OptionError(message)
-
-    def given(self) -> dict[str, Any]:
-        """The options that say something else than their defaults, by name."""
-        values = {name: getattr(self, name) for name in WRITE_OPTIONS}
-        return {name: each for name, each in values.items() if WRITE_OPTIONS[name].is_given(each)}
 
 
 WRITE_OPTIONS: Final = options_of(WriteRequest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from arrow_io.errors import OptionError
@@ -12,7 +12,12 @@ from arrow_io.storage.hidden import hidden, hidden_url
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
 from connector.live.broker import Brokers
-from connector.options.topic_request import NOT_OF_REPLAYS, TopicRequest, check_options
+from connector.options.topic_request import (
+    NOT_OF_REPLAYS,
+    TopicRequest,
+    check_options,
+    check_with_catalog,
+)
 from connector.options.write_request import Compression
 from connector.replay.in_flight import InFlight
 from connector.replay.outgoing import check_carried, sent_columns
@@ -22,7 +27,7 @@ from connector.replay.producer_schemas import ProducerSchemas
 from connector.replay.routes import Routes
 from connector.replay.sender import Sending
 from connector.scan.execution import tell
-from connector.topic import open_topic, read_schema
+from connector.topic import open_request, read_schema
 from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -253,7 +258,8 @@ class _Source:
             message = f"one topic is replayed at a time: give its name, not {topic!r}"
             raise OptionError(message)
         request, url = TopicRequest(**options), hidden_url(url)
-        catalog = request.catalog or open_catalog(url, **request.of_catalog())
+        check_with_catalog(url, request)
+        catalog = request.catalog or open_catalog(url, **request.catalog_options())
         found = catalog.select(topic, salvage=request.on_corruption == "salvage")
         bases = list(dict.fromkeys(str(each.topic.base) for each in found))
         if len(bases) > 1:
@@ -276,9 +282,9 @@ class _Source:
 
     def increments(self, partition: TopicLedgers, columns: Sequence[str]) -> Increments:
         """What says what there is of a partition."""
-        given = self.request.beside_catalog() | {"catalog": self.catalog, "value": "raw"}
+        request = replace(self.request, catalog=self.catalog, value="raw", columns=tuple(columns))
         name = str(partition.topic)
-        scan = open_topic(self.url, name, columns=list(columns), **given).scan
+        scan = open_request(self.url, name, request).scan
         return Increments(self.catalog, [name], scan.options, scan.statistics, may_end=True)
 
 

@@ -22,6 +22,7 @@ from connector import (
 )
 from connector.engines import duckdb_sources
 from connector.engines.duckdb_binding import Catalogs
+from connector.topic import open_request
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.golden import golden_topic
 from tests.support.waiting import wait_until
@@ -52,16 +53,16 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What each topic is opened with, by itself or as an option of its catalog."""
     calls: list[dict[str, Any]] = []
 
-    def spy(url: str, topic: str, **options: Any) -> TopicDataset:  # noqa: ANN401
+    def spy(url: str, topic: str, request: TopicRequest) -> TopicDataset:
         calls[-1] |= {"topic": topic, "url": url}
-        calls[-1] |= {n: v for n, v in options.items() if n != "catalog"}
-        return open_topic(url, topic, **options)
+        calls[-1] |= {n: v for n, v in request.reading_options().items() if n != "catalog"}
+        return open_request(url, topic, request)
 
     def spy_on_catalogs(_: Catalogs, url: str, request: TopicRequest) -> Catalog:
-        calls.append(request.of_catalog())
+        calls.append(request.catalog_options())
         return open_catalog(url)
 
-    monkeypatch.setattr("connector.topic.open_topic", spy)
+    monkeypatch.setattr("connector.topic.open_request", spy)
     monkeypatch.setattr(Catalogs, "of", spy_on_catalogs)
     return calls
 

@@ -12,7 +12,7 @@ import pytest
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
-from connector import open_catalog, open_topic, register_duckdb
+from connector import open_catalog, open_topic, plan_copy, plan_replay, register_duckdb
 from connector.cli.options import OptionGroup, Reading
 from connector.options import kinds
 from connector.options.topic_request import OPTIONS, check_options
@@ -100,7 +100,7 @@ def test_the_signature_has_the_options_of_the_table() -> None:
 def test_the_signature_of_a_catalog_has_its_options() -> None:
     """What a catalog fixes is what it is opened with."""
     parameters = inspect.signature(open_catalog).parameters
-    fixed = [name for name, each in OPTIONS.items() if each.of_catalog]
+    fixed = [name for name, each in OPTIONS.items() if each.is_fixed_by_catalog]
 
     assert [name for name in parameters if name != "url"] == fixed
 
@@ -295,6 +295,14 @@ def test_a_wrong_text_is_the_same_error_everywhere(name: str) -> None:
 # A catalog, which has options of its own
 
 
+_DOORS: Final[dict[str, Callable[..., object]]] = {
+    "read": lambda **options: open_topic(URL, TOPIC, value="raw", **options),
+    "copy": lambda **options: plan_copy(URL, TOPIC, "memory://no-table", **options),
+    "replay": lambda **options: plan_replay(URL, TOPIC, **options),
+}
+
+
+@pytest.mark.parametrize("door", _DOORS)
 @pytest.mark.parametrize(
     "options",
     [
@@ -307,11 +315,11 @@ def test_a_wrong_text_is_the_same_error_everywhere(name: str) -> None:
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_what_a_catalog_fixes_is_refused_beside_it(options: dict[str, Any]) -> None:
+def test_what_a_catalog_fixes_is_refused_beside_it(door: str, options: dict[str, Any]) -> None:
     """An option that would not be heeded must be an error that says where it belongs."""
     [name] = options
     with pytest.raises(OptionError, match=rf"^{name} is for open_catalog if catalog is given"):
-        open_topic(URL, TOPIC, catalog=open_catalog(URL), value="raw", **options)
+        _DOORS[door](catalog=open_catalog(URL), **options)
 
 
 def test_a_catalog_of_another_place_is_refused() -> None:

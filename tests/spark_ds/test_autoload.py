@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import spark_ds
-from connector import open_topic
+from connector.topic import open_request
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.support.golden import golden_topic
 
@@ -57,9 +57,9 @@ def test_stands_for_the_real_source(bucket: str, monkeypatch: pytest.MonkeyPatch
 
     def counting(*args: object, **options: object) -> object:
         opened.append(args)
-        return open_topic(*args, **options)  # type: ignore[arg-type]
+        return open_request(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("spark_ds.datasource.open_topic", counting)
+    monkeypatch.setattr("spark_ds.datasource.open_request", counting)
     source = found({"url": bucket, "topic": "string"})
 
     schema = source.schema()
