@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -207,19 +205,6 @@ def test_bytes_are_noted_once() -> None:
         ("plan", URL, "json-orders"),
     ):
         assert run(*arguments).stderr == ""
-
-
-def test_the_note_is_no_warning_of_python() -> None:
-    """As a program, the command prints one line of it, and no path or line of source."""
-    done = subprocess.run(
-        [sys.executable, "-m", "connector.cli", "head", URL, "int16", "-n", "1"],
-        capture_output=True,
-        check=True,
-        cwd=ROOT,
-        text=True,
-    )
-
-    assert done.stderr == NOTE
 
 
 def test_a_misfit_is_one_line_and_an_exit_code() -> None:

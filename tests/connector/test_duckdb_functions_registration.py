@@ -558,19 +558,3 @@ def test_without_duckdbs_own_class(monkeypatch: pytest.MonkeyPatch) -> None:
         )
     assert 'Filters: "__entry_id__" = 3' in plan
     assert "~1 row " in plan
-
-
-def test_connector_loads_no_engine() -> None:
-    """Importing `connector` imports no engine beside what Arrow's datasets import themselves."""
-    script = (
-        "import sys, pyarrow.dataset\n"
-        "before = set(sys.modules)\n"
-        "import connector\n"
-        "engines = {'duckdb', '_duckdb', 'polars', 'pandas', 'pyspark'}\n"
-        "print(engines & (set(sys.modules) - before))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-
-    assert result.stdout == "set()\n"
