@@ -1,5 +1,6 @@
 """Fixtures of the tests of `connector`."""
 
 from tests.support.builds import build
+from tests.support.grids import grid
 
-__all__ = ["build"]
+__all__ = ["build", "grid"]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from connector.lake.task_writer import TaskWriter, WrittenTask
     from connector.scan.topic_read import ScanTask
+    from tests.support.grids import Grid
 
     Table = DeltaTable | ParquetTable
 
@@ -153,29 +154,34 @@ def opened(target: str, kind: str, options: dict[str, Any] | None) -> Table:
     ids=["delta", "parquet", "delta-latest"],
 )
 def test_killed_at_any_request(
-    kind: str, latest: bool, source: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    *,
+    latest: bool,
+    grid: Grid,
+    source: MemoryBucket,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whichever request is the last one, the next run has each row and each dead letter once."""
     given: dict[str, Any] = {"executor": one_by_one}
     if latest:
         given |= {"latest_per_key": True, "partition_by": None}
-    for step in itertools.count(1):
+    steps = grid.steps()
+    for step in steps:
         target = str(tmp_path / str(step)) if kind == "delta" else f"memory://killed-copies/{step}"
         with monkeypatch.context() as patches:
             killer = _Killer(patches, step)
             patches.setattr(file_writer, "PART_BYTES", 1 << 10)
             try:
                 copy(source, target, kind, **given)
-                is_whole = True
             except _Killed:
-                is_whole = False
-            killer.revive()
-        if is_whole:
-            # Each of three ledgers has three files, staged ones among them, and a commit at least.
-            assert step > 3 * 4
-            break
-        copy(source, target, kind, **given)
+                killer.revive()
+                copy(source, target, kind, **given)
+            else:
+                steps.passed()
         check(source, target, kind, None, latest=latest)
+    # Each of three ledgers has three files, staged ones among them, and a commit at least.
+    assert steps.count >= 3 * 4
     MemoryFileSystem.store.clear()
 
 
@@ -258,7 +264,7 @@ def server(faults: S3Faults) -> Iterator[S3Server]:
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
 @pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.ERROR_500], ids=["lost", "500"])
 def test_any_request_to_s3_may_fail(
-    kind: str, fault: Fault, source: MemoryBucket, server: S3Server, faults: S3Faults
+    kind: str, fault: Fault, *, grid: Grid, source: MemoryBucket, server: S3Server, faults: S3Faults
 ) -> None:
     """Ours or one of `deltalake`: done though no answer came, or not done, it changes no row.
 
@@ -275,7 +281,7 @@ def test_any_request_to_s3_may_fail(
         if fault is Fault.ERROR_500 or not request.startswith(("GET", "HEAD"))
     ]
     assert len(steps) > 2
-    for step in steps:
+    for step in grid.of(steps):
         target = f"s3://{server.new_bucket()}/t"
         faults.plan(fault, first=step)
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from connector.lake.task_writer import TaskWriter, WrittenTask
     from connector.scan.topic_read import ScanTask
+    from tests.support.grids import Grid
 
 _NAME: Final = "shop.orders"
 _GOLDEN: Final = [
@@ -199,33 +199,30 @@ def test_a_place_of_its_own(bucket: MemoryBucket, catalog: WatchedCatalog, tmp_p
     assert (tmp_path / "elsewhere" / "data").is_dir()
 
 
-def test_killed_at_each_request(bucket: MemoryBucket, tmp_path: Path) -> None:
+def test_killed_at_each_request(bucket: MemoryBucket, grid: Grid, tmp_path: Path) -> None:
     """A copy that is killed at any request to the catalog, or for metadata, is gone on with."""
     write_topic(bucket.url, range(8))
     by = {"sizes": _SMALL, "executor": _one_by_one, "partition_by": ["country"]}
     rows = batch_rows(bucket.url)
-    for stop in itertools.count():
-        folder = tmp_path / str(stop)
+    steps = grid.steps()
+    for step in steps:
+        folder = tmp_path / str(step)
         folder.mkdir()
         catalog = WatchedCatalog(folder)
 
-        def kill(number: int, stop: int = stop) -> None:
-            if number >= stop:
+        def kill(number: int, step: int = step) -> None:
+            if number + 1 >= step:
                 raise Killed
 
         with mock.patch.object(iceberg, "load_catalog", return_value=catalog):
-            with watched(kill) as requests:
-                try:
+            try:
+                with watched(kill):
                     _copy(bucket, folder, **by)
-                except Killed:
-                    is_whole = False
-                else:
-                    is_whole = True
-                count = requests.count
-            _copy(bucket, folder, **by)
-        assert in_order(_table(catalog).select(list(COLUMNS))) == rows, stop
+            except Killed:
+                _copy(bucket, folder, **by)
+            else:
+                steps.passed()
+        assert in_order(_table(catalog).select(list(COLUMNS))) == rows, step
         assert len(catalog.load_table(_NAME).snapshots()) == 2
         catalog.close()
-        if is_whole:
-            break
-    assert count == stop > 20
+    assert steps.count > 20

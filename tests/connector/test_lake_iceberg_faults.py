@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from tests.support.grids import Grid
+
 _NAME: Final = "shop.orders"
 _FIRST: Final = pa.record_batch({"n": pa.array([1, 2], pa.int32())})
 _PLAIN: Final = (_FIRST, pa.record_batch({"n": pa.array([3], pa.int32())}))
@@ -73,19 +75,19 @@ def _requests_of_a_run(folder: Path) -> int:
     return count
 
 
-def _folders(tmp_path: Path) -> Iterator[tuple[int, Path]]:
-    """For each request of a run its number, and an empty folder."""
+def _folders(tmp_path: Path, grid: Grid) -> Iterator[tuple[int, Path]]:
+    """For each request of a run that is tried its number, and an empty folder."""
     count = _requests_of_a_run(tmp_path / "whole")
     assert count > 15
-    for number in range(count):
+    for number in grid.of(range(count)):
         folder = tmp_path / str(number)
         folder.mkdir()
         yield number, folder
 
 
-def test_killed_at_each_request(tmp_path: Path) -> None:
+def test_killed_at_each_request(grid: Grid, tmp_path: Path) -> None:
     """A run that is killed, at whatever request, is gone on with by the next."""
-    for stop, folder in _folders(tmp_path):
+    for stop, folder in _folders(tmp_path, grid):
 
         def kill(number: int, stop: int = stop) -> None:
             if number >= stop:
@@ -102,9 +104,9 @@ def test_killed_at_each_request(tmp_path: Path) -> None:
         catalog.close()
 
 
-def test_each_request_fails(tmp_path: Path) -> None:
+def test_each_request_fails(grid: Grid, tmp_path: Path) -> None:
     """A request that fails, or whose answer is lost, is told, and never makes a row twice."""
-    for stop, folder in _folders(tmp_path):
+    for stop, folder in _folders(tmp_path, grid):
 
         def fail(number: int, stop: int = stop) -> None:
             if number == stop:
@@ -120,10 +122,11 @@ def test_each_request_fails(tmp_path: Path) -> None:
         catalog.close()
 
 
-def test_another_run_at_each_request(tmp_path: Path) -> None:
+def test_another_run_at_each_request(grid: Grid, tmp_path: Path) -> None:
     """Of two runs at a time one wins and the other says so, whenever the other comes between."""
-    told = 0
-    for stop, folder in _folders(tmp_path):
+    runs = told = 0
+    for stop, folder in _folders(tmp_path, grid):
+        runs += 1
         catalog = WatchedCatalog(folder)
 
         def run_another(number: int, stop: int = stop, catalog: WatchedCatalog = catalog) -> None:
@@ -137,12 +140,12 @@ def test_another_run_at_each_request(tmp_path: Path) -> None:
                 told += 1
         assert _rows(catalog) == _ROWS, stop
         catalog.close()
-    assert told > stop / 2
+    assert told > runs / 2
 
 
-def test_another_writer_at_each_request(tmp_path: Path) -> None:
+def test_another_writer_at_each_request(grid: Grid, tmp_path: Path) -> None:
     """Rows that another program adds, whenever it does, stay beside those of the copy."""
-    for stop, folder in _folders(tmp_path):
+    for stop, folder in _folders(tmp_path, grid):
         catalog = WatchedCatalog(folder)
         added: list[int] = []
 
