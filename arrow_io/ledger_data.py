@@ -29,7 +29,7 @@ from arrow_io.read_report import Unit
 from arrow_io.storage.object_version import ETag
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import RangeReader
-from arrow_io.wording import counted
+from arrow_io.wording import OR_DELETION, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -240,7 +240,7 @@ class LedgerData:
 
         Whether retention deleted them, only the metadata of the topic can tell.
         """
-        message = "the data object is missing, its index object is there"
+        message = f"the data object is missing, its index object is there{OR_DELETION}"
         if not self.location.exists(self.name.index_name):
             message = (
                 "both objects of the ledger were deleted since the topic was opened: open the topic"

@@ -1,6 +1,16 @@
-"""How a sentence for people counts things, one or many."""
+"""How a sentence for people counts things, one or many; and what several sentences say alike."""
 
 from __future__ import annotations
+
+from typing import Final
+
+OR_DELETION: Final = (
+    ": it was lost, or the ledger is being deleted (open the topic again to see which)"
+)
+"""Ends the message about a ledger that lacks some of its objects.
+
+Clusters delete objects one after the other. The bucket alone does not tell that from a loss.
+"""
 
 
 def counted(number: int, noun: str) -> str:

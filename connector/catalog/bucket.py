@@ -7,33 +7,28 @@ first asked for.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.errors import MissingObjectError
-from arrow_io.format.object_names import (
-    LedgerObjectName,
-    SegmentName,
-    ShareName,
-    parse_object_name,
-)
-from arrow_io.lazy import cached_property
+from arrow_io.errors import MissingObjectError, StorageError
+from arrow_io.format.object_names import LedgerObjectName, SegmentName, ShareName
+from connector.catalog.bucket_listing import find_objects, list_again, list_bucket
 from connector.catalog.ledger_copy import LedgerCopy, age_rank, read_copy
-from connector.catalog.segment_copies import SegmentedCopy, read_segment
+from connector.catalog.segment_copies import SegmentCopy, SegmentedCopy, read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.catalog.ledger_copy import LedgerCopy
-    from connector.catalog.segment_copies import SegmentCopy
+    from connector.catalog.bucket_listing import BucketListing, PairName
 
 
 _MOST_BY_NAME: Final = 256
-"""More attempts are not asked for one by one: the bucket is listed again."""
+"""More pairs of objects are not asked for one by one: the bucket is listed again."""
+_MOST_READS: Final = 10
+"""After so many reads of objects that come and go between them, it stays as it was found."""
 
 
 @dataclass(frozen=True)
@@ -49,68 +44,6 @@ class UnfinishedOffload:
 
     name: LedgerObjectName
     data: ObjectInfo
-
-
-@dataclass(frozen=True)
-class BucketListing:
-    """What one listing says of a bucket.
-
-    Attributes:
-        location: The bucket, prefix or folder.
-        indexes: Index objects, by the names of their attempts: by ledger id, then from the newest
-            to the oldest.
-        data: Data objects likewise, in no order.
-        segments: Index objects of streaming offload (PIP-76), from the newest to the oldest.
-        segment_data: Data objects of streaming offload, in no order.
-        foreign: Objects whose names no offloader of Pulsar gives.
-    """
-
-    location: Location
-    indexes: Mapping[LedgerObjectName, ObjectInfo]
-    data: Mapping[LedgerObjectName, ObjectInfo]
-    segments: Mapping[SegmentName, ObjectInfo] = field(default_factory=dict)
-    segment_data: Mapping[SegmentName, ObjectInfo] = field(default_factory=dict)
-    foreign: tuple[ObjectInfo, ...] = ()
-
-    @property
-    def object_count(self) -> int:
-        """How many objects were listed."""
-        of_ledgers = len(self.indexes) + len(self.data)
-        return of_ledgers + len(self.segments) + len(self.segment_data) + len(self.foreign)
-
-    @property
-    def streaming(self) -> tuple[ObjectInfo, ...]:
-        """Data objects of streaming offload that have no index object."""
-        return tuple(info for name, info in self.segment_data.items() if name not in self.segments)
-
-    def has_whole(self, name: LedgerObjectName) -> bool:
-        """Whether both objects of an attempt were listed."""
-        return name in self.indexes and name in self.data
-
-    def with_objects(
-        self,
-        indexes: Mapping[LedgerObjectName, ObjectInfo],
-        data: Mapping[LedgerObjectName, ObjectInfo],
-    ) -> BucketListing:
-        """The same listing with objects that were found later; none that it has is left out."""
-        return replace(
-            self,
-            indexes=_in_order({**indexes, **self.indexes}),
-            data={**data, **self.data},
-        )
-
-    @cached_property
-    def places(self) -> Mapping[LedgerObjectName, int]:
-        """Where each attempt that has an index object stands in their order."""
-        return {name: place for place, name in enumerate(self.indexes)}
-
-    @cached_property
-    def by_ledger_id(self) -> Mapping[int, list[LedgerObjectName]]:
-        """Names of the attempts that have an index object, the newest first."""
-        grouped: dict[int, list[LedgerObjectName]] = defaultdict(list)
-        for name in self.indexes:
-            grouped[name.ledger_id].append(name)
-        return dict(grouped)
 
 
 @dataclass(frozen=True)
@@ -156,7 +89,7 @@ class Bucket:
     Several threads may ask at once.
 
     Args:
-        listing: What lies there.
+        listing: The objects of the bucket.
         known: Copies whose index objects were read before. A copy counts if its objects have not
             changed since, by what the listing says of them.
     """
@@ -164,37 +97,40 @@ class Bucket:
     def __init__(self, listing: BucketListing, known: Iterable[LedgerCopy] = ()) -> None:
         self._start()
         self.listing = listing
-        self._copies: dict[LedgerObjectName | ShareName, LedgerCopy] = {}
+        self._copies: dict[LedgerObjectName, LedgerCopy] = {}
+        self._segment_copies: dict[SegmentName, SegmentCopy] = {}
         for copy in known:
-            name = copy.name
             if isinstance(copy, SegmentedCopy):
-                self._known_segments |= {each.name: each for each in copy.segments}
-            elif isinstance(name, LedgerObjectName) and name in listing.indexes:
-                index, data = listing.indexes[name], listing.data.get(name)
+                for each in copy.segments:
+                    index = listing.index_of(each.name)
+                    if index is not None and each.is_still(index, listing.data_of(each.name)):
+                        self._segment_copies[each.name] = each
+            elif isinstance(copy.name, LedgerObjectName) and copy.name in listing.indexes:
+                index, data = listing.indexes[copy.name], listing.data.get(copy.name)
                 if copy.is_still(index, data):
-                    self._copies[name] = copy.as_listed(index, data)
+                    self._copies[copy.name] = copy.as_listed(index, data)
 
     def _start(self) -> None:
         # Whoever opens all of it asks for copies, too.
         self._lock = threading.RLock()
         self._contents: BucketContents | None = None
+        self._deleted: set[PairName] = set()
+        self._shares: dict[LedgerObjectName | ShareName, SegmentedCopy] | None = None
         self._has_looked = False
-        self._deleted: set[LedgerObjectName] = set()
-        self._known_segments: dict[SegmentName, SegmentCopy] = {}
-        self._segments: tuple[SegmentCopy, ...] | None = None
 
     @property
     def opened(self) -> tuple[LedgerCopy, ...]:
         """The copies whose index objects have been read until now; sends no request."""
-        known = dict(self._copies)
+        known, segments = dict(self._copies), dict(self._segment_copies)
         found = (known[name] for name in self.listing.indexes if name in known)
-        return *found, *(copy for each in self._segments or () for copy in each.copies)
+        in_order = (segments[name] for name in self.listing.segments if name in segments)
+        return *found, *(copy for each in in_order for copy in each.copies)
 
     @property
     def is_opened(self) -> bool:
         """Whether all index objects have been read; sends no request."""
-        has_segments = self._segments is not None or not self.listing.segments
-        return has_segments and self.listing.indexes.keys() - self._deleted <= self._copies.keys()
+        unread = self.listing.index_names - self._deleted
+        return unread <= {*self._copies, *self._segment_copies}
 
     @property
     def segments(self) -> tuple[SegmentCopy, ...]:
@@ -204,9 +140,14 @@ class Bucket:
             StorageError: An object cannot be read for a reason that lies in the store.
         """
         with self._lock:
-            if self._segments is None:
-                self._segments = self._read_segments()
-            return self._segments
+            while unread := self._listed_segments - self._segment_copies.keys():
+                self._read(unread)
+            is_there = self._segment_copies
+            return tuple(is_there[name] for name in self.listing.segments if name in is_there)
+
+    @property
+    def _listed_segments(self) -> set[SegmentName]:
+        return {name for name in self.listing.segments if name not in self._deleted}
 
     @property
     def names(self) -> frozenset[LedgerObjectName | ShareName]:
@@ -215,12 +156,13 @@ class Bucket:
         Raises:
             StorageError: An object cannot be read for a reason that lies in the store.
         """
-        return frozenset((*self.listing.indexes, *self._shares))
+        return frozenset((*self.listing.indexes, *self._every_share()))
 
     @property
     def ledger_ids(self) -> set[int]:
         """The ledgers of which there is a copy, as far as that is known without a request."""
-        shares = (copy.name.ledger_id for each in self._segments or () for copy in each.copies)
+        segments = tuple(self._segment_copies.values())
+        shares = (copy.name.ledger_id for each in segments for copy in each.copies)
         return {*self.listing.by_ledger_id, *shares}
 
     @property
@@ -237,14 +179,16 @@ class Bucket:
 
     @property
     def streaming(self) -> tuple[ObjectInfo, ...]:
-        """Data objects of streaming offload that have no index object."""
-        return self.listing.streaming
+        """Data objects of streaming offload that have no index object, or a deleted one."""
+        complete = self._listed_segments
+        data = self.listing.segment_data.items()
+        return tuple(info for name, info in data if name not in complete)
 
-    def look_again(self, names: Collection[LedgerObjectName] | None) -> bool:
-        """Ask for attempts that were not listed whole, as they are now: they may have come since.
+    def look_again(self, names: Collection[PairName] | None) -> bool:
+        """Ask for pairs of objects that were not listed whole: they may have come since.
 
         Args:
-            names: The attempts; None: any, because nothing names them.
+            names: The pairs; None: any, because nothing names them.
 
         Returns:
             Whether the bucket has objects that were not known.
@@ -253,21 +197,11 @@ class Bucket:
             StorageError: The store refused, or went on failing.
         """
         with self._lock:
-            listing = self.listing
+            before = self.listing
             if names is not None:
-                names = {each for each in names if not listing.has_whole(each)} - self._deleted
-            if names is None or len(names) > _MOST_BY_NAME:
-                indexes, data = _list_objects(listing.location)
-            else:
-                indexes, data = _find_objects(listing.location, names)
-            changed = indexes.keys() - listing.indexes.keys() | data.keys() - listing.data.keys()
-            if not changed:
-                return False
-            self.listing = listing.with_objects(indexes, data)
-            for name in changed:
-                self._copies.pop(name, None)
-            self._contents = None
-            return True
+                names = {each for each in names if not before.has_both(each)} - self._deleted
+            self._find(names)
+            return self.listing is not before
 
     def open_all(self) -> BucketContents:
         """Read every index object that was not read until now, and give what the bucket holds.
@@ -281,22 +215,25 @@ class Bucket:
         """
         with self._lock:
             if not self._has_looked:
-                self.look_again({each.name for each in self.unfinished})
+                listing = self.listing
+                self.look_again(listing.data_names - listing.index_names)
                 self._has_looked = True
-            if self._contents is None:
+            for _ in range(_MOST_READS):
+                if self._contents is not None:
+                    return self._contents
                 names = self.names
                 copies = tuple(self.copies(names))
-                if self.names != names:
-                    copies = tuple(self.copies(self.names))
-                self._contents = BucketContents(
-                    self.listing.location,
-                    copies,
-                    self.unfinished,
-                    self.segments,
-                    self.streaming,
-                    self.listing.foreign,
-                )
-            return self._contents
+                if self.names == names:
+                    self._contents = BucketContents(
+                        self.listing.location,
+                        copies,
+                        self.unfinished,
+                        self.segments,
+                        self.streaming,
+                        self.listing.foreign,
+                    )
+            message = "the bucket changed faster than its index objects could be read: try again"
+            raise StorageError(message)
 
     def copies_of(self, ledger_ids: Iterable[int]) -> list[LedgerCopy]:
         """All copies of some ledgers; order and errors are as in `copies`."""
@@ -309,15 +246,18 @@ class Bucket:
             StorageError: An object cannot be read for a reason that lies in the store.
         """
         ids, named = set(ledger_ids), self.listing.by_ledger_id
-        shares = [name for name in self._shares if name.ledger_id in ids]
+        shares = [name for name in self._every_share() if name.ledger_id in ids]
         return [*(name for each in ids for name in named.get(each, ())), *shares]
 
-    @cached_property
-    def _shares(self) -> dict[LedgerObjectName | ShareName, SegmentedCopy]:
-        """What segments have of ledgers, the newest first."""
+    def _every_share(self) -> Mapping[LedgerObjectName | ShareName, SegmentedCopy]:
+        """Return what segments have of ledgers, the newest first."""
         if not self.listing.segments:
             return {}
-        return {copy.name: copy for each in self.segments for copy in each.copies}
+        with self._lock:
+            if self._shares is None:
+                segments = self.segments
+                self._shares = {copy.name: copy for each in segments for copy in each.copies}
+            return self._shares
 
     def copies(self, names: Iterable[LedgerObjectName | ShareName]) -> list[LedgerCopy]:
         """Read index objects, several at once, but for those that were read before.
@@ -334,7 +274,7 @@ class Bucket:
         """
         given = set(names)
         wanted = {name for name in given if isinstance(name, LedgerObjectName)} - self._deleted
-        shares = [copy for name, copy in self._shares.items() if name in given]
+        shares = [copy for name, copy in self._every_share().items() if name in given]
         # A thread that asks for the same at the same time waits, and finds it read.
         with self._lock:
             unread = [name for name in wanted if name not in self._copies]
@@ -345,133 +285,86 @@ class Bucket:
             found: list[LedgerCopy] = [self._copies[name] for name in ordered]
         return in_order((*found, *shares)) if shares else found
 
-    def _read(self, names: list[LedgerObjectName]) -> None:
+    def _read(self, names: Collection[PairName]) -> None:
+        """Read index objects, several at once.
+
+        Objects come and go one after the other, so half of a pair may have been listed, or read.
+        What lacks an object is asked for again, and read again if it has both by then.
+        """
+        for _ in range(_MOST_READS):
+            if not names:
+                return
+            read_now = self._read_once(names)
+            for each in read_now:
+                if isinstance(each, SegmentCopy):
+                    self._segment_copies[each.name] = each
+                elif isinstance(each.name, LedgerObjectName):
+                    self._copies[each.name] = each
+            names = self._whole_since({each.name for each in read_now if _lacks_object(each)})
+
+    def _read_once(self, names: Collection[PairName]) -> list[LedgerCopy | SegmentCopy]:
         listing = self.listing
 
-        def read(name: LedgerObjectName) -> LedgerCopy:
-            return read_copy(
-                listing.location, name, index=listing.indexes[name], data=listing.data.get(name)
-            )
+        def read(name: PairName) -> LedgerCopy | SegmentCopy:
+            data = listing.data_of(name)
+            if isinstance(name, LedgerObjectName):
+                return read_copy(listing.location, name, index=listing.indexes[name], data=data)
+            return read_segment(listing.location, name, index=listing.segments[name], data=data)
 
         with ThreadPoolExecutor(min(len(names), listing.location.max_connections)) as executor:
-            read_now = list(executor.map(read, names))
-        # Objects come and go one after the other: half of an attempt may have been listed, or read.
-        lacking = {copy.name for copy in read_now if isinstance(copy.error, MissingObjectError)}
-        halves = [name for name in names if name in lacking]
-        if halves:
-            still, data = _find_objects(listing.location, halves)
-            if len(still) < len(halves):
-                # A store that goes on listing what it does not give has lost it.
-                indexes, _ = later = _list_objects(listing.location)
-                self._deleted |= {name for name in halves if name not in {*still, *indexes}}
-                listing = listing.with_objects(*later)
-            whole = [name for name in halves if name in still and name in data]
-            if whole:
-                listing = listing.with_objects({}, data)
-            self.listing = listing
-            read_now = [copy for copy in read_now if copy.name not in whole]
-            read_now += map(read, whole)
-        self._copies |= {copy.name: copy for copy in read_now if copy.name not in self._deleted}
+            return list(executor.map(read, names))
 
-    def _read_segments(self) -> tuple[SegmentCopy, ...]:
-        listing = self.listing
+    def _whole_since(self, lacking: Collection[PairName]) -> set[PairName]:
+        """Ask again for pairs that lack an object; return those that have both now.
 
-        def read(name: SegmentName) -> SegmentCopy:
-            index, data = listing.segments[name], listing.segment_data.get(name)
-            known = self._known_segments.get(name)
-            if known is not None and known.is_still(index, data):
-                return known
-            return read_segment(listing.location, name, index=index, data=data)
+        If any is gone, the bucket is listed again: its topic may have been made anew.
+        """
+        if not lacking:
+            return set()
+        found = self._find(lacking)
+        if any(found.index_of(name) is None for name in lacking):
+            self._find(None)
+        return {name for name in lacking if found.has_both(name)}
 
-        if not listing.segments:
-            return ()
-        count = min(len(listing.segments), listing.location.max_connections)
-        with ThreadPoolExecutor(count) as executor:
-            found = tuple(executor.map(read, listing.segments))
-        gone = [each for each in found if isinstance(each.error, MissingObjectError)]
-        if gone:
-            still = {info.name for info in listing.location.list_objects()}
-            return tuple(
-                each for each in found if each not in gone or each.name.index_name in still
-            )
+    def _find(self, names: Collection[PairName] | None) -> BucketListing:
+        """Look for pairs, by their names or by a listing, and add what is new to the listing.
+
+        Index objects that are not listed any more are noted as deleted. One that is still listed is
+        not, even if the store does not return it: then it has lost the object.
+        """
+        location = self.listing.location
+        if names is None or len(names) > _MOST_BY_NAME:
+            found = list_again(location)
+            gone = self.listing.index_names - found.index_names - self._deleted
+            self._deleted |= gone
+            for name in gone:
+                self._forget(name)
+        else:
+            found = find_objects(location, names)
+        changed = self.listing.names_of_new(found)
+        if changed:
+            self.listing = self.listing.with_objects(found)
+            for name in changed:
+                self._forget(name)
         return found
 
-
-def _find_objects(
-    location: Location, names: Collection[LedgerObjectName]
-) -> tuple[dict[LedgerObjectName, ObjectInfo], dict[LedgerObjectName, ObjectInfo]]:
-    """Ask for the objects of attempts by their names.
-
-    Returns:
-        The index objects and the data objects that there are.
-    """
-
-    def find(name: LedgerObjectName) -> tuple[ObjectInfo | None, ObjectInfo | None]:
-        index = location.find(name.index_name)
-        # Without an index object, which is written last, it does not matter what else there is.
-        data = None if index is None else location.find(name.data_name)
-        if index is not None and data is None:
-            # Both may have been deleted since.
-            index = location.find(name.index_name)
-        return index, data
-
-    if not names:
-        return {}, {}
-    with ThreadPoolExecutor(min(len(names), location.max_connections)) as executor:
-        found = list(zip(names, executor.map(find, names), strict=True))
-    return (
-        {name: index for name, (index, _) in found if index is not None},
-        {name: data for name, (_, data) in found if data is not None},
-    )
+    def _forget(self, name: PairName) -> None:
+        """Forget what was read of a pair."""
+        self._contents = self._shares = None
+        if isinstance(name, SegmentName):
+            self._segment_copies.pop(name, None)
+        else:
+            self._copies.pop(name, None)
 
 
-def _list_objects(
-    location: Location,
-) -> tuple[Mapping[LedgerObjectName, ObjectInfo], Mapping[LedgerObjectName, ObjectInfo]]:
-    """List the index objects and the data objects that there are; none if the bucket is gone."""
-    try:
-        listing = list_bucket(location)
-    except MissingObjectError:
-        return {}, {}
-    return listing.indexes, listing.data
-
-
-def _in_order(
-    indexes: Mapping[LedgerObjectName, ObjectInfo],
-) -> dict[LedgerObjectName, ObjectInfo]:
-    """Index objects by ledger id, then from the newest to the oldest."""
-    newest_first = sorted(indexes.items(), key=lambda each: age_rank(*each), reverse=True)
-    return dict(sorted(newest_first, key=lambda each: each[0].ledger_id))
+def _lacks_object(copy: LedgerCopy | SegmentCopy) -> bool:
+    return copy.data is None or isinstance(copy.error, MissingObjectError)
 
 
 def in_order(copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:
     """Copies by ledger id, then from the newest to the oldest."""
     newest_first = sorted(copies, key=lambda copy: age_rank(copy.name, copy.index), reverse=True)
     return sorted(newest_first, key=lambda copy: copy.name.ledger_id)
-
-
-def list_bucket(location: Location) -> BucketListing:
-    """List a bucket: one request.
-
-    Raises:
-        MissingObjectError: There is no such folder, or no object below the prefix.
-        StorageError: The bucket cannot be listed.
-    """
-    listed = [(info, parse_object_name(info.name)) for info in location.list_objects()]
-    named = [(info, parsed) for info, parsed in listed if parsed is not None]
-    ours = [(info, each) for info, each in named if not each.is_streaming]
-    indexes = {each.ledger_object_name: info for info, each in ours if each.is_index}
-    streaming = [(SegmentName(each.uuid), info, each) for info, each in named if each.is_streaming]
-    segments = [(name, info) for name, info, each in streaming if each.is_index]
-    segments.sort(key=lambda each: age_rank(*each), reverse=True)
-    return BucketListing(
-        location,
-        _in_order(indexes),
-        {each.ledger_object_name: info for info, each in ours if not each.is_index},
-        dict(segments),
-        {name: info for name, info, each in streaming if not each.is_index},
-        tuple(info for info, parsed in listed if parsed is None),
-    )
 
 
 def read_bucket(location: Location, *, known: BucketContents | None = None) -> BucketContents:

@@ -39,7 +39,7 @@ def what_lies_there(bucket: Bucket) -> str:
         found.append(counted(len(unfinished), "data object") + " without an index object")
     if listing.segments:
         found.append(f"{counted(len(listing.segments), 'segment')} of streaming offload (PIP-76)")
-    others = [info.name for info in (*listing.foreign, *listing.streaming)]
+    others = [info.name for info in (*listing.foreign, *bucket.streaming)]
     if others:
         found.append(f"{counted(len(others), 'other object')} ({_some(others)})")
     try:

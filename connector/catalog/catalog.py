@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from arrow_io.errors import (
-    FormatError,
     MissingObjectError,
     OptionError,
     PulsarOffloadError,
-    StorageError,
     TopicNotFoundError,
     TrimmedEntriesError,
 )
-from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName
+from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.lazy import cached_property
 from arrow_io.option_names import option_name
 from arrow_io.option_values import check_instance, path_or_url
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.wording import agreeing
-from connector.catalog.bucket import Bucket, Opening, list_bucket
+from connector.catalog.bucket import Bucket, Opening
+from connector.catalog.bucket_listing import list_bucket
 from connector.catalog.bucket_summary import what_lies_there
 from connector.catalog.left_out import count_left_out
 from connector.catalog.metadata.source import open_metadata_source
@@ -38,7 +34,7 @@ from connector.catalog.snapshot import (
 )
 from connector.catalog.snapshot_json import Snapshot
 from connector.catalog.topic_copies import TopicCopies
-from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
+from connector.catalog.topic_lookup import TopicLookup
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.statistics.analysis import Analyzed, analyze, unknown_ledgers
 from connector.statistics.store import open_existing_statistics, open_statistics
@@ -53,16 +49,13 @@ if TYPE_CHECKING:
     from connector.catalog.bucket import BucketContents
     from connector.catalog.catalog_options import CatalogOptions
     from connector.catalog.metadata.source import MetadataSource
-    from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
+    from connector.catalog.metadata.topic_metadata import TopicMetadata
+    from connector.catalog.topic_ledgers import TopicLedgers
     from connector.statistics.analysis import Analyzer
 
     MorePartitions: TypeAlias = Callable[
         [str | Sequence[str], Collection[TopicName]], Iterable[TopicName]
     ]
-
-_CONCURRENT_TOPICS = 8
-_MOST_LOOKS = 10
-"""After so many looks at a topic whose ledgers come and go between them, that is an error."""
 
 
 def _place_of(statistics: str | os.PathLike[str]) -> str:
@@ -115,6 +108,10 @@ class Catalog:
     @cached_property
     def _copies(self) -> TopicCopies:
         return TopicCopies(self.bucket, self.source)
+
+    @cached_property
+    def _lookup(self) -> TopicLookup:
+        return TopicLookup(self.bucket, self.source, self._copies, self._elsewhere)
 
     def __repr__(self) -> str:
         """The URL, and what was found there; sends no request, so the metadata is not asked."""
@@ -289,13 +286,7 @@ class Catalog:
         """
         new = [topic for topic in topics if topic not in self._ledgers]
         if new:
-            with ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
-                known = list(executor.map(self._told, new))
-                self._copies.open_ahead(
-                    None if isinstance(each, FormatError) else each for each in known
-                )
-                found = executor.map(self._find_ledgers, new, known)
-                self._ledgers |= dict(zip(new, found, strict=True))
+            self._ledgers |= dict(zip(new, self._lookup.find(new), strict=True))
         return [self._ledgers[topic] for topic in topics]
 
     def opening(self, topics: Iterable[TopicName]) -> Opening:
@@ -310,57 +301,6 @@ class Catalog:
             tuple(self._copies.open_ahead(known)),
             len(self.bucket.unfinished) if None in known else 0,
         )
-
-    def _told(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | FormatError | None:
-        try:
-            return self.metadata(topic, again=again)
-        except FormatError as error:
-            return error
-
-    def _find_ledgers(
-        self, topic: TopicName, metadata: TopicMetadata | FormatError | None
-    ) -> TopicLedgers:
-        found = self._ledgers_by(topic, metadata)
-        return replace(found, segment_ledgers=self._copies.segment_ledgers(topic))
-
-    def _ledgers_by(
-        self, topic: TopicName, metadata: TopicMetadata | FormatError | None
-    ) -> TopicLedgers:
-        if metadata is None:
-            return from_bucket(topic, self._copies.of_bucket(topic))
-        if isinstance(metadata, FormatError):
-            return from_bucket(topic, self._copies.of_bucket(topic)).doubted(metadata)
-        for _ in range(_MOST_LOOKS):
-            found = self._compared(metadata)
-            if found.missing and self._look_again(found.missing):
-                found = self._compared(metadata)
-            if not found.missing or self.source is None or not self.source.is_live:
-                return found
-            newer = self._told(topic, again=True)
-            if newer is None or isinstance(newer, FormatError):
-                return self._ledgers_by(topic, newer)
-            if {*found.missing} <= {*newer.ledgers}:
-                return found
-            metadata = newer
-        message = f"the ledgers of {topic} changed faster than they could be looked for: try again"
-        raise StorageError(message)
-
-    def _compared(self, metadata: TopicMetadata) -> TopicLedgers:
-        """Compare the metadata of a topic with what the buckets are known to have."""
-        copies = self._copies.of_metadata(metadata)
-        self._elsewhere.open_ahead(metadata, copies)
-        return from_metadata(metadata, copies, partial(self._elsewhere.find, metadata.topic))
-
-    def _look_again(self, missing: Collection[LedgerInfo]) -> bool:
-        """Ask for ledgers that the metadata has and the buckets had not when they were listed."""
-        offloads = {each.ledger_id: each.offload for each in missing if each.offload}
-        names = {
-            LedgerObjectName(each.uuid, ledger_id)
-            for ledger_id, each in offloads.items()
-            if each.uuid is not None and not each.segments
-        }
-        is_new = self.bucket.look_again(names if len(names) == len(offloads) else None)
-        return self._elsewhere.look_again(missing) or is_new
 
     @contextmanager
     def explaining(self) -> Iterator[None]:

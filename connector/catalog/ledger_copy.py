@@ -18,6 +18,7 @@ from arrow_io.errors import (
 )
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
+from arrow_io.wording import OR_DELETION
 from connector.topic_name import managed_ledger_owner
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def read_copy(
         except FormatError as unsound:
             error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
     if data is None and error is None:
-        message = "the index object is there, its data object is not"
+        message = f"the index object is there, its data object is not{OR_DELETION}"
         error = MissingObjectError(message, object_key=name.data_name, ledger_id=name.ledger_id)
     if topic is None and error is None:
         message = "nothing tells which topic the ledger belongs to"

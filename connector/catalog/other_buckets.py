@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.storage.store_kinds import OBJECT_STORE_SCHEMES
-from connector.catalog.bucket import Bucket, list_bucket
+from connector.catalog.bucket import Bucket
+from connector.catalog.bucket_listing import list_bucket
 from connector.catalog.segment_copies import SegmentedCopy, joined, uuids_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from arrow_io.format.object_names import LedgerObjectName, SegmentName
 from arrow_io.lazy import cached_property
 from arrow_io.storage.location import Location
 from arrow_io.wording import counted
-from connector.catalog.bucket import Bucket, BucketContents, BucketListing, UnfinishedOffload
+from connector.catalog.bucket import Bucket, BucketContents, UnfinishedOffload
+from connector.catalog.bucket_listing import BucketListing
 from connector.catalog.ledger_pages import LedgerPages, Picked
 from connector.catalog.snapshot_documents import DocumentWriter
 from connector.catalog.snapshot_json import (
@@ -41,9 +42,9 @@ from connector.topic_name import TopicName
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from arrow_io.format.object_names import ShareName
     from arrow_io.segment_reader import AnyLedger
     from arrow_io.storage.object_store import ObjectInfo
+    from connector.catalog.bucket_listing import PairName
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.catalog.snapshot_documents import Documents
@@ -377,12 +378,16 @@ class SavedBucket(Bucket):
         )
 
     @cached_property
-    def _copies(self) -> dict[LedgerObjectName | ShareName, LedgerCopy]:
+    def _copies(self) -> dict[LedgerObjectName, LedgerCopy]:
         return {
             copy.name: copy for copy in self._told.copies if isinstance(copy.name, LedgerObjectName)
         }
 
-    def look_again(self, names: Collection[LedgerObjectName] | None) -> bool:
+    @cached_property
+    def _segment_copies(self) -> dict[SegmentName, SegmentCopy]:
+        return {each.name: each for each in self._told.segments}
+
+    def look_again(self, names: Collection[PairName] | None) -> bool:
         """A snapshot stays what it is."""
         del names
         return False

@@ -21,6 +21,7 @@ from arrow_io.format.object_names import SegmentName, ShareName
 from arrow_io.lazy import cached_property
 from arrow_io.segment_reader import OffloadedSegment, SegmentedOffload
 from arrow_io.segmented_ledger import SegmentedLedger
+from arrow_io.wording import OR_DELETION
 from connector.catalog.ledger_copy import LedgerCopy, are_same, object_versions
 from connector.topic_name import managed_ledger_owner
 
@@ -165,7 +166,10 @@ def segmented_copy(
         entries=entries,
         length_bytes=(closed[0].size_bytes or 0) if closed else 0,
     )
-    errors += data.gaps()
+    for gap in data.gaps():
+        # If the metadata names the segments, each that is missing has its own error.
+        gap.message += "" if named else OR_DELETION
+        errors.append(gap)
     by_uuid = {each.name.uuid: each for each in segments}
     ordered = dict.fromkeys((*(share.name.uuid for share in data.shares), *by_uuid))
     ledger = SegmentedOffload(
@@ -258,7 +262,7 @@ def _errors(each: SegmentCopy, share: SegmentShare) -> Iterator[PulsarOffloadErr
     if each.error is not None:
         yield each.error
     if each.data is None:
-        message = "the index object is there, its data object is not"
+        message = f"the index object is there, its data object is not{OR_DELETION}"
         key = each.name.data_name
         yield MissingObjectError(message, object_key=key, ledger_id=share.ledger_id)
     if each.segment is not None and (truncation := each.segment.truncation(share)) is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from connector.catalog.bucket import Bucket, list_bucket
+from connector.catalog.bucket import Bucket
+from connector.catalog.bucket_listing import list_bucket
 from connector.catalog.catalog import Catalog
 from connector.catalog.saved_catalog import SavedBucket, SnapshotSource
 from connector.catalog.shown_catalog import counted_line

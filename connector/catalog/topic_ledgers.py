@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from arrow_io.errors import (
     CorruptIndexError,
     CorruptMetadataError,
+    MissingEntriesError,
     MissingObjectError,
     PulsarOffloadError,
 )
@@ -28,7 +29,7 @@ from arrow_io.format.object_names import LedgerObjectName, SegmentName
 from arrow_io.lazy import cached_property
 from connector.catalog.ledger_copy import LedgerCopy
 from connector.catalog.ledger_origin import is_foreign
-from connector.catalog.segment_copies import joined, uuids_of
+from connector.catalog.segment_copies import SegmentedCopy, joined, uuids_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -208,8 +209,25 @@ class TopicLedgers:
             if each.info is not None
             and each.info.offload is not None
             and each.info.offload.complete is not False
-            and isinstance(each.error, MissingObjectError)
+            and _lacks_objects(each)
         ]
+
+    @property
+    def unproven(self) -> list[LedgerInfo]:
+        """`missing`, and ledgers in segments that the metadata does not name.
+
+        A segment that was written after the bucket was listed does not show by its absence: the
+        last one that was found seems to have the rest of the ledger.
+        """
+        unnamed = [
+            each.info
+            for each in self.states
+            if isinstance(each.copy, SegmentedCopy)
+            and each.info is not None
+            and each.info.offload is not None
+            and not each.info.offload.uuids
+        ]
+        return self.missing + unnamed
 
     def salvaged(self) -> TopicLedgers:
         """The same topic, to be read as far as its data objects go."""
@@ -406,6 +424,10 @@ def _sound(topic: TopicName, info: LedgerInfo, copies: Iterable[LedgerCopy]) -> 
 
 def _objection(topic: TopicName, info: LedgerInfo, copy: LedgerCopy) -> PulsarOffloadError | None:
     """Why a copy cannot be read as a ledger of the topic."""
+    if copy.data is None and copy.cut is None and isinstance(copy.error, MissingObjectError):
+        message = "the ledger is offloaded, says the metadata, and its data object is not there"
+        key = copy.error.object_key
+        return MissingObjectError(message, object_key=key, ledger_id=info.ledger_id)
     if copy.ledger is None:
         return copy.error
     if copy.topic != topic:
@@ -448,6 +470,17 @@ def _contradiction(info: LedgerInfo, ledger: AnyLedger) -> PulsarOffloadError | 
                 message, object_key=ledger.name.index_name, ledger_id=info.ledger_id
             )
     return None
+
+
+def _lacks_objects(ledger: TopicLedger) -> bool:
+    """Whether more objects of a ledger than were found may explain why it cannot be read.
+
+    If nothing names its segments, one that was not found shows as entries that are in none.
+    """
+    is_segmented = isinstance(ledger.copy, SegmentedCopy)
+    return isinstance(ledger.error, MissingObjectError) or (
+        is_segmented and isinstance(ledger.error, MissingEntriesError)
+    )
 
 
 def _not_offloaded(

@@ -12,7 +12,8 @@ from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
-from connector.catalog.bucket import Bucket, list_bucket
+from connector.catalog.bucket import Bucket
+from connector.catalog.bucket_listing import list_bucket
 from connector.topic_name import TopicName
 from connector.topic_report import TopicReport
 from connector.upkeep.cost import opening_requests

@@ -30,7 +30,8 @@ from arrow_io.format.object_names import parse_object_name
 from arrow_io.read_report import ReadReport, Unit
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic, write_messages
-from connector.catalog.bucket import Bucket, list_bucket
+from connector.catalog.bucket import Bucket
+from connector.catalog.bucket_listing import list_bucket
 from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json
 from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,

@@ -10,6 +10,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -23,14 +24,20 @@ from arrow_io.format.ledger_metadata import LedgerSegment
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledger_writer import new_ledger_metadata
 from arrow_io.storage.store_uploads import aside_path
-from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.metadata.topic_metadata import (
+    LedgerInfo,
+    OffloadContext,
+    OffloadSegment,
+    TopicMetadata,
+)
 from connector.topic_name import TopicName
 from tests.support.encoded_ledgers import EncodedLedger, encode_ledger
 from tests.support.entries import Message, encode_entry
 from tests.support.model_store import ModelBucket
+from tests.support.streaming import Part, segment_objects, write_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 START_MS: Final = 1_577_836_800_000
 """The year 2020, so that the clock of the machine is never behind that of the model."""
@@ -62,15 +69,46 @@ class Attempt:
     stage: Stage
     is_running: bool = True
     completed_ms: int | None = None
+    segments: tuple[UUID, ...] = ()
+    """The segments of streaming offload that have the ledger; none: PIP-17."""
 
     @property
     def objects(self) -> list[str]:
         """Names of what it put into the bucket until now, as the store lists them."""
         if self.stage is Stage.UPLOAD:
             return [aside_path(self.name.data_name, _UPLOAD_ID)]
+        if self.segments:
+            return list(self.encoded)[: -1 if self.stage is Stage.DATA else None]
         if self.stage is Stage.DATA:
             return [self.name.data_name]
         return [self.name.index_name, self.name.data_name]
+
+    @property
+    def encoded(self) -> dict[str, bytes]:
+        """The objects in the order in which they are written."""
+        if not self.segments:
+            encoded = self.ledger.encoded
+            return {self.name.data_name: encoded.data, self.name.index_name: encoded.index}
+        return _encoded_segments(self.ledger.ledger_id, self.ledger.entries, self.segments)
+
+    @property
+    def context(self) -> OffloadContext:
+        """What the cluster records of it."""
+        is_complete = self.stage is Stage.COMPLETE
+        ends = _ends(len(self.ledger.rows), len(self.segments))
+        return OffloadContext(
+            uuid=None if self.segments else self.name.uuid,
+            complete=is_complete,
+            timestamp_ms=self.completed_ms,
+            segments=tuple(
+                OffloadSegment(
+                    uuid=uuid,
+                    complete=is_complete or uuid != self.segments[-1],
+                    end_entry_id=end - 1,
+                )
+                for uuid, end in zip(self.segments, ends, strict=True)
+            ),
+        )
 
 
 @dataclass(eq=False)
@@ -106,31 +144,30 @@ class ModelLedger:
             return LedgerInfo(ledger_id=self.ledger_id)
         attempt, offload = self.attempt, None
         if attempt is not None:
-            offload = OffloadContext(
-                uuid=attempt.name.uuid,
-                complete=attempt.stage is Stage.COMPLETE,
+            offload = replace(
+                attempt.context,
                 bookkeeper_deleted=self.bookkeeper_deleted,
-                timestamp_ms=attempt.completed_ms,
                 driver=None if self.owner.offloads_here else "aws-s3",
                 driver_properties={} if self.owner.offloads_here else {"bucket": "elsewhere"},
             )
         return LedgerInfo(
             ledger_id=self.ledger_id,
             entries=len(self.rows),
-            size_bytes=sum(map(len, self._entries)),
+            size_bytes=sum(map(len, self.entries)),
             timestamp_ms=self.closed_ms,
             offload=offload,
         )
 
     @property
-    def _entries(self) -> tuple[bytes, ...]:
+    def entries(self) -> tuple[bytes, ...]:
+        """Its entries, one for each row."""
         return tuple(map(_entry, self.rows))
 
     @property
     def encoded(self) -> EncodedLedger:
         """Its two objects."""
         managed_ledger = TopicName.parse(self.topic).managed_ledger_name
-        return _encoded(self._entries, managed_ledger, self.created_ms, self.owner.bookie)
+        return _encoded(self.entries, managed_ledger, self.created_ms, self.owner.bookie)
 
 
 @dataclass(eq=False)
@@ -164,6 +201,7 @@ class Owner:
         bookie: Where its ledgers were.
         next_id: Id of its next ledger.
         offloads_here: Whether it offloads to the bucket that is looked at.
+        segments: In how many segments of streaming offload it writes a ledger; 0: by PIP-17.
         topics: Its topics by name.
     """
 
@@ -172,6 +210,7 @@ class Owner:
     bookie: str = "bookie-a:3181"
     next_id: int = 0
     offloads_here: bool = True
+    segments: int = 0
     topics: dict[str, ModelTopic] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -251,28 +290,26 @@ class ModelWorld:
     def begin_offload(
         self, ledger: ModelLedger, stage: Stage = Stage.DATA, uuid: UUID | None = None
     ) -> Attempt:
-        """Begin to offload a closed ledger."""
+        """Begin to offload a closed ledger; in segments, if its owner streams."""
         name = LedgerObjectName(uuid or next(self._uuids), ledger.ledger_id)
-        attempt = Attempt(name, ledger, stage)
+        segments = tuple(islice(self._uuids, ledger.owner.segments))
+        attempt = Attempt(name, ledger, stage, segments=segments)
         self.attempts[name] = attempt
         ledger.attempt = attempt
-        data = ledger.encoded.data
         if stage is Stage.UPLOAD:
+            data = attempt.encoded[name.data_name]
             self._put(ledger.owner, attempt.objects[0], data[: len(data) // 2], {})
         else:
-            self._put(ledger.owner, name.data_name, data, self._user_metadata(ledger))
+            self._put_encoded(attempt)
         return attempt
 
     def finish_offload(self, attempt: Attempt) -> None:
         """Complete an offload."""
-        ledger, name = attempt.ledger, attempt.name
+        written = () if attempt.stage is Stage.UPLOAD else attempt.objects
         if attempt.stage is Stage.UPLOAD:
-            self._delete(ledger.owner, *attempt.objects)
-            self._put(
-                ledger.owner, name.data_name, ledger.encoded.data, self._user_metadata(ledger)
-            )
-        self._put(ledger.owner, name.index_name, ledger.encoded.index, self._user_metadata(ledger))
+            self._delete(attempt.ledger.owner, *attempt.objects)
         attempt.stage, attempt.is_running = Stage.COMPLETE, False
+        self._put_encoded(attempt, written)
         attempt.completed_ms = self.now_ms
 
     def fail_offload(self, attempt: Attempt) -> None:
@@ -392,6 +429,13 @@ class ModelWorld:
             if remove:
                 self._delete(ledger.owner, *attempt.objects)
 
+    def _put_encoded(self, attempt: Attempt, written: Collection[str] = ()) -> None:
+        """Write the objects that an attempt has at its stage, but for those that are there."""
+        ledger, objects = attempt.ledger, attempt.objects
+        for name, data in attempt.encoded.items():
+            if name in objects and name not in written:
+                self._put(ledger.owner, name, data, self._user_metadata(ledger))
+
     def _put(self, owner: Owner, name: str, data: bytes, user_metadata: dict[str, str]) -> None:
         (self.bucket if owner.offloads_here else self.elsewhere).put(name, data, user_metadata)
 
@@ -413,6 +457,24 @@ def _entry(row: str) -> bytes:
     return encode_entry(
         [message], batched=False, producer_name="p", sequence_id=0, publish_time=START_MS
     )
+
+
+def _ends(entries: int, count: int) -> list[int]:
+    """Where each of so many segments ends that have the entries of a ledger."""
+    return [entries * place // count for place in range(1, count + 1)]
+
+
+@lru_cache(maxsize=10_000)
+def _encoded_segments(
+    ledger_id: int, entries: tuple[bytes, ...], uuids: tuple[UUID, ...]
+) -> dict[str, bytes]:
+    """The objects of segments in the order in which they are written."""
+    ends = _ends(len(entries), len(uuids))
+    found: dict[str, bytes] = {}
+    for uuid, start, stop in zip(uuids, [0, *ends], ends, strict=False):
+        part = Part(ledger_id, entries[start:stop], start, len(entries), sum(map(len, entries)))
+        found |= segment_objects(uuid, write_segment([part]))
+    return found
 
 
 @lru_cache(maxsize=10_000)

@@ -51,10 +51,12 @@ class MovingCluster:
 
     Args:
         server: Answers for it.
+        segments: In how many segments of streaming offload it writes a ledger; 0: by PIP-17.
     """
 
-    def __init__(self, server: AdminServer) -> None:
+    def __init__(self, server: AdminServer, *, segments: int = 0) -> None:
         self.world = ModelWorld()
+        self.world.first.segments = segments
         self.server = server
         self.trimmed: set[int] = set()
         self.log: list[str] = []
@@ -167,11 +169,10 @@ class MovingCluster:
         attempt = ledger.attempt
         if attempt is None:
             return
-        names = (attempt.name.data_name, attempt.name.index_name)
         if in_steps:
-            self._steps.extend(partial(self.world.bucket.delete, name) for name in names)
+            self._steps.extend(partial(self.world.bucket.delete, name) for name in attempt.encoded)
         else:
-            self.world.bucket.delete(*names)
+            self.world.bucket.delete(*attempt.encoded)
 
 
 def one_move(move: Move, at: int) -> Iterator[Move | None]:

@@ -1,0 +1,147 @@
+"""Metadata and buckets → the ledgers of topics, whatever the cluster does between two requests.
+
+The buckets are listed before the metadata is read, and the cluster may offload and trim in between.
+A ledger is missing only if it was looked for after its metadata was read, and a live cluster, asked
+once more, still lists it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from arrow_io.errors import FormatError, StorageError
+from arrow_io.format.object_names import LedgerObjectName, SegmentName
+from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from connector.catalog.bucket import Bucket
+    from connector.catalog.bucket_listing import PairName
+    from connector.catalog.metadata.source import MetadataSource
+    from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
+    from connector.catalog.other_buckets import OtherBuckets
+    from connector.catalog.topic_copies import TopicCopies
+    from connector.topic_name import TopicName
+
+    Answer: TypeAlias = TopicMetadata | FormatError | None
+    """The metadata of a topic; why it is malformed; None if nothing is known of the topic."""
+
+_CONCURRENT_TOPICS: Final = 8
+_MOST_LOOKS: Final = 10
+"""After so many looks at topics whose ledgers come and go between them, that is an error."""
+
+
+class TopicLookup:
+    """Finds the ledgers of topics. Several threads may ask at once.
+
+    Args:
+        bucket: The bucket.
+        source: Where the metadata is read; None if there is none.
+        copies: The copies of each topic in the bucket.
+        elsewhere: Other buckets.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        source: MetadataSource | None,
+        copies: TopicCopies,
+        elsewhere: OtherBuckets,
+    ) -> None:
+        self._bucket = bucket
+        self._source = source
+        self._copies = copies
+        self._elsewhere = elsewhere
+
+    def find(self, topics: Sequence[TopicName]) -> list[TopicLedgers]:
+        """Return the ledgers of each topic; several topics are looked up side by side.
+
+        Raises:
+            StorageError: The metadata, or an index object, cannot be read; or ledgers came and went
+                faster than they could be looked for.
+        """
+        found: dict[TopicName, TopicLedgers] = {}
+        with ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
+            pending = dict(zip(topics, executor.map(self._ask, topics), strict=True))
+            self._copies.open_ahead(
+                None if isinstance(each, FormatError) else each for each in pending.values()
+            )
+            for _ in range(_MOST_LOOKS):
+                compared = dict(
+                    zip(pending, executor.map(self._compare, *_columns(pending)), strict=True)
+                )
+                doubtful = {
+                    topic: pending[topic] for topic, each in compared.items() if each.unproven
+                }
+                # One look for all topics: it may be a listing.
+                unproven = [info for topic in doubtful for info in compared[topic].unproven]
+                if unproven and self._look_again(unproven):
+                    again = executor.map(self._compare, *_columns(doubtful))
+                    compared |= zip(doubtful, again, strict=True)
+                found |= compared
+                pending = self._changed(executor, compared)
+                if not pending:
+                    return [found[topic] for topic in topics]
+        changed = ", ".join(map(str, pending))
+        message = (
+            f"the ledgers of {changed} changed faster than they could be looked for: try again"
+        )
+        raise StorageError(message)
+
+    def _ask(self, topic: TopicName, *, again: bool = False) -> Answer:
+        try:
+            return self._source.topic_metadata(topic, again=again) if self._source else None
+        except FormatError as error:
+            return error
+
+    def _compare(self, topic: TopicName, metadata: Answer) -> TopicLedgers:
+        """Compare the metadata of a topic with what the buckets are known to have."""
+        if metadata is None:
+            found = from_bucket(topic, self._copies.of_bucket(topic))
+        elif isinstance(metadata, FormatError):
+            found = from_bucket(topic, self._copies.of_bucket(topic)).doubted(metadata)
+        else:
+            copies = self._copies.of_metadata(metadata)
+            self._elsewhere.open_ahead(metadata, copies)
+            found = from_metadata(metadata, copies, partial(self._elsewhere.find, metadata.topic))
+        return replace(found, segment_ledgers=self._copies.segment_ledgers(topic))
+
+    def _changed(
+        self, executor: ThreadPoolExecutor, compared: dict[TopicName, TopicLedgers]
+    ) -> dict[TopicName, Answer]:
+        """Ask a live cluster for topics that lack ledgers; return those that it has changed."""
+        missing = {topic: each.missing for topic, each in compared.items() if each.missing}
+        if self._source is None or not self._source.is_live:
+            return {}
+        answers = zip(missing, executor.map(partial(self._ask, again=True), missing), strict=True)
+        return {
+            topic: newer
+            for topic, newer in answers
+            if newer is None
+            or isinstance(newer, FormatError)
+            or not {*missing[topic]} <= {*newer.ledgers}
+        }
+
+    def _look_again(self, ledgers: Collection[LedgerInfo]) -> bool:
+        """Look for ledgers in all buckets once more; return whether anything was found."""
+        names: set[PairName] = set()
+        is_named = True
+        for each in ledgers:
+            segments = each.offload.whole_segments if each.offload else ()
+            names |= {SegmentName(segment.uuid) for segment in segments}
+            if not segments and each.offload and each.offload.uuid is not None:
+                names.add(LedgerObjectName(each.offload.uuid, each.ledger_id))
+            elif not segments:
+                is_named = False
+        is_new = self._bucket.look_again(names if is_named else None)
+        return self._elsewhere.look_again(ledgers) or is_new
+
+
+def _columns(
+    answers: dict[TopicName, Answer],
+) -> tuple[Sequence[TopicName], Sequence[Answer]]:
+    return list(answers), list(answers.values())
