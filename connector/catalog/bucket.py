@@ -92,11 +92,18 @@ class Bucket:
         listing: The objects of the bucket.
         known: Copies whose index objects were read before. A copy counts if its objects have not
             changed since, by what the listing says of them.
+        looked: `looked` of the bucket as it was listed before.
     """
 
-    def __init__(self, listing: BucketListing, known: Iterable[LedgerCopy] = ()) -> None:
+    def __init__(
+        self,
+        listing: BucketListing,
+        known: Iterable[LedgerCopy] = (),
+        looked: BucketListing | None = None,
+    ) -> None:
         self._start()
         self.listing = listing
+        self._looked_before = looked
         self._copies: dict[LedgerObjectName, LedgerCopy] = {}
         self._segment_copies: dict[SegmentName, SegmentCopy] = {}
         for copy in known:
@@ -116,7 +123,8 @@ class Bucket:
         self._contents: BucketContents | None = None
         self._deleted: set[PairName] = set()
         self._shares: dict[LedgerObjectName | ShareName, SegmentedCopy] | None = None
-        self._has_looked = False
+        self.looked: BucketListing | None = None
+        """The listing whose data objects without an index object were asked for theirs."""
 
     @property
     def opened(self) -> tuple[LedgerCopy, ...]:
@@ -207,17 +215,15 @@ class Bucket:
         """Read every index object that was not read until now, and give what the bucket holds.
 
         A data object without an index object may have got one since the bucket was listed: each is
-        asked for once. If objects were deleted since, the bucket is listed again: a topic may have
-        been made anew.
+        asked for once, until a later listing shows something new. If objects were deleted since,
+        the bucket is listed again: a topic may have been made anew.
 
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
         with self._lock:
-            if not self._has_looked:
-                listing = self.listing
-                self.look_again(listing.data_names - listing.index_names)
-                self._has_looked = True
+            if self.looked is None:
+                self._look_for_unfinished()
             for _ in range(_MOST_READS):
                 if self._contents is not None:
                     return self._contents
@@ -234,6 +240,19 @@ class Bucket:
                     )
             message = "the bucket changed faster than its index objects could be read: try again"
             raise StorageError(message)
+
+    def _look_for_unfinished(self) -> None:
+        """Ask for the index objects that data objects lack.
+
+        The pages of a listing are of different times, so it may have an attempt whole, and lack the
+        index object of an earlier one. Without new index objects there is no such attempt.
+        """
+        listing, before = self.listing, self._looked_before
+        lacking = listing.data_names - listing.index_names
+        if before is not None and before.has_indexes(listing):
+            lacking = {name for name in lacking if before.data_of(name) != listing.data_of(name)}
+        self.look_again(lacking)
+        self.looked, self._looked_before = self.listing, None
 
     def copies_of(self, ledger_ids: Iterable[int]) -> list[LedgerCopy]:
         """All copies of some ledgers; order and errors are as in `copies`."""

@@ -75,6 +75,13 @@ class BucketListing:
         """Return whether both objects of a pair were found."""
         return self.index_of(name) is not None and self.data_of(name) is not None
 
+    def has_indexes(self, later: BucketListing) -> bool:
+        """Return whether a later listing has no index object that this lacks."""
+        return (
+            later.indexes.keys() <= self.indexes.keys()
+            and later.segments.keys() <= self.segments.keys()
+        )
+
     def names_of_new(self, later: BucketListing) -> set[PairName]:
         """Return the names of the pairs of which a later listing has an object that this lacks."""
         return {

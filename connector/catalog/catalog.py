@@ -150,7 +150,9 @@ class Catalog:
             else open_metadata_source(metadata, options=options.metadata_options)
         )
         taken = datetime.now(UTC)
-        bucket = Bucket(list_bucket(options.location), earlier.bucket.opened if earlier else ())
+        listing = list_bucket(options.location)
+        before = earlier.bucket if earlier else None
+        bucket = Bucket(listing, before.opened, before.looked) if before else Bucket(listing)
         if source is None:
             # Only index objects say which topics there are, and what they have.
             bucket.open_all()

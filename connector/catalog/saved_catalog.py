@@ -355,7 +355,6 @@ class SavedBucket(Bucket):
         self._saved = saved
         self._name = name
         self._start()
-        self._has_looked = True
 
     @cached_property
     def _told(self) -> BucketContents:
@@ -391,6 +390,9 @@ class SavedBucket(Bucket):
         """A snapshot stays what it is."""
         del names
         return False
+
+    def _look_for_unfinished(self) -> None:
+        """A snapshot stays what it is."""
 
     @property
     def copy_count(self) -> int:

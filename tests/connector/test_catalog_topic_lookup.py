@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog
-from tests.support.cluster_model import ModelWorld
+from connector.topic_name import TopicName
+from tests.support.cluster_model import ModelWorld, Stage
 from tests.support.saved_metadata import Form, save
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def world() -> Iterator[ModelWorld]:
 
 
 def test_the_bucket_is_listed_once_more_for_all_topics(world: ModelWorld) -> None:
-    """Metadata without uuids names no object to ask for, and one listing has those of all topics."""
+    """Metadata without uuids names no object to ask for; one listing has those of all topics."""
     metadata = save(world, world.first, (Form.STATS,)).metadata
     for topic in world.first.topics.values():
         world.lose(topic.ledgers[0], index=True, data=True)
@@ -42,3 +44,36 @@ def test_the_bucket_is_listed_once_more_for_all_topics(world: ModelWorld) -> Non
     found = catalog.ledgers_of(catalog.topics())
     assert [len(each.missing) for each in found] == [1] * _TOPICS
     assert trace.counts.list_requests == 2
+
+
+@pytest.mark.parametrize("segments", [0, 2])
+def test_abandoned_data_objects_are_asked_for_once(world: ModelWorld, segments: int) -> None:
+    """While a bucket stays as it is, another look at it takes a listing and nothing else."""
+    world.first.segments = segments
+    for topic in world.first.topics.values():
+        world.fail_offload(world.begin_offload(topic.ledgers[1], Stage.DATA))
+    trace = RequestTrace()
+    catalog = open_catalog(world.bucket.url, trace=trace)
+    assert trace.counts.head_requests >= _TOPICS
+    for _ in range(3):
+        before = trace.counts
+        catalog = catalog.refreshed()
+        assert trace.counts.list_requests == before.list_requests + 1
+        assert trace.counts.head_requests == before.head_requests
+
+
+def test_a_data_object_is_asked_for_again_when_others_are_new(world: ModelWorld) -> None:
+    """Pages of a listing are of different times: it may lack an offload, and have a later one."""
+    first, second, *_ = world.first.topics.values()
+    attempt = world.begin_offload(first.ledgers[1], Stage.DATA)
+    catalog = open_catalog(world.bucket.url)
+    world.offload(second.ledgers[1])
+    requests = count()
+
+    def finish_after_the_listing() -> None:
+        if next(requests) == 1:
+            world.finish_offload(attempt)
+
+    world.bucket.before_request = finish_after_the_listing
+    found = catalog.refreshed().ledgers(TopicName.parse(first.name)).ledgers
+    assert [each.ledger_id for each in found] == [each.ledger_id for each in first.ledgers[:2]]
