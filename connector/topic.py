@@ -267,7 +267,8 @@ def _plan(inputs: _Inputs, opened: _Opened) -> Scan:
     if options.filterable.values is None and request.value != "raw":
         _warn_if_undecoded(options, opened.schema)
     statistics = _open_statistics(request.statistics, catalog, inputs.storage_options)
-    scan = Scan(tuple(opened.topics), options, catalog=catalog, statistics=statistics)
+    cluster = catalog.cluster(opened.topics)
+    scan = Scan(tuple(opened.topics), options, cluster=cluster, statistics=statistics)
     if inputs.brokers is not None:
         tails = live_tails(inputs.brokers, opened.topics, options.filterable.values)
         scan = replace(scan, tails=tails)

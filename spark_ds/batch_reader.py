@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from arrow_io.read_report import ReadReport
+from connector.catalog.live_cluster import explaining_topic
 from connector.scan.execution import execute
 from connector.scan.topic_read import task_of
 from spark_ds.column_types import spark_schema
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from connector.catalog.live_cluster import LiveCluster
     from connector.scan.topic_read import TaskHandle, TopicRead
     from connector.scan.topic_scan import Scan
 
@@ -61,6 +63,7 @@ class TopicBatchReader(DataSourceReader):
 
     def __init__(self, scan: Scan, unsound: ReadReport, task_bytes: int | None = None) -> None:
         self._reads = scan.reads()
+        self._cluster = scan.cluster
         self._unsound = unsound
         self._skipped = scan.skipped()
         if task_bytes is None:
@@ -69,7 +72,7 @@ class TopicBatchReader(DataSourceReader):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as one that can only read: Spark sends the reader along with each task."""
-        return _reading_only, (type(self), self._reads)
+        return _reading_only, (type(self), self._reads, self._cluster)
 
     def partitions(self) -> Sequence[InputPartition]:
         """One or more tasks each, in order; many small topics make one partition."""
@@ -97,14 +100,17 @@ class TopicBatchReader(DataSourceReader):
                 report = ReadReport()
                 schema = options.projection.schema
                 taken = spark_schema(schema)
-                for batch in execute(task, report):
-                    yield batch if taken == schema else batch.cast(taken)
+                with explaining_topic(self._cluster, task.read.origin.topic):
+                    for batch in execute(task, report):
+                        yield batch if taken == schema else batch.cast(taken)
                 log_report(task.read.origin.topic, report)
 
 
-def _reading_only(cls: type[TopicBatchReader], reads: list[TopicRead]) -> TopicBatchReader:
+def _reading_only(
+    cls: type[TopicBatchReader], reads: list[TopicRead], cluster: LiveCluster | None
+) -> TopicBatchReader:
     reader = cls.__new__(cls)
-    reader._reads = reads  # noqa: SLF001 - in place of the constructor
+    reader._reads, reader._cluster = reads, cluster  # noqa: SLF001 - in place of the constructor
     return reader
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.statistics.analysis import Analyzed
     from connector.statistics.store import Statistics
+    from connector.statistics.whole_ledgers import Explaining
 
 _MIN_TASK_BYTES: Final = 256 << 20
 """Who reads statistics asks each file, and each task writes one at least."""
@@ -71,16 +72,18 @@ def analyze(
     check_with_catalog(url, TopicRequest(catalog=catalog, **options))
     if catalog is None:
         catalog = open_catalog(url, **options)
-    executor = partial(_in_executors, spark, task_bytes)
+    executor = partial(_in_executors, spark, task_bytes=task_bytes)
     return catalog.analyze(statistics, topics, progress=progress, executor=executor)
 
 
 def _in_executors(
     spark: SparkSession,
-    task_bytes: int | None,
     statistics: Statistics,
     ledgers: Sequence[tuple[str, Ledger]],
     progress: Callable[[Analyzed], None],
+    explaining: Explaining,
+    *,
+    task_bytes: int | None,
 ) -> None:
     """Analyze ledgers, a share of them in each Spark task."""
     if task_bytes is None:
@@ -91,7 +94,7 @@ def _in_executors(
     folder = replace(statistics, files=(), problems=())
     failure: PulsarOffloadError | None = None
     for done, error in on_executors(
-        spark, lambda number: _analyzed(folder, shares[number]), len(shares)
+        spark, lambda number: _analyzed(folder, shares[number], explaining), len(shares)
     ):
         for each in done:
             progress(each)
@@ -120,13 +123,13 @@ def _shares(
 
 
 def _analyzed(
-    folder: Statistics, share: Sequence[tuple[str, Ledger]]
+    folder: Statistics, share: Sequence[tuple[str, Ledger]], explaining: Explaining
 ) -> tuple[list[Analyzed], PulsarOffloadError | None]:
     """What became of the ledgers of a task, and the error that ended it before the last of them."""
     done: list[Analyzed] = []
     try:
         # Spark has other tasks for the other cores.
-        analyze_here(folder, share, done.append, threads=1)
+        analyze_here(folder, share, done.append, explaining, threads=1)
     except PulsarOffloadError as error:
         return done, error
     return done, None

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from arrow_io.lazy import cached_property
 from arrow_io.read_report import ReadReport
+from connector.catalog.live_cluster import explaining_topic
 from connector.increments.increment import execute_increment
 from connector.increments.progress import Progress
 from connector.scan.topic_read import task_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from connector.catalog.live_cluster import LiveCluster
     from connector.scan.topic_read import TopicRead
     from spark_ds.stream_source import StreamSource
 
@@ -133,7 +135,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._tell(increment.notices)
             task_bytes = source.task_bytes or default_task_bytes(increment.data_bytes)
             # Whoever reads has nothing but the partition, and many share what is read.
-            reads = [pickle.dumps(read) for read in increment.reads]
+            cluster = source.increments.catalog.cluster()
+            reads = [
+                pickle.dumps((read, cluster.knowing(read.origin.topic) if cluster else None))
+                for read in increment.reads
+            ]
             return [
                 InputPartition(tuple((reads[number], handle) for number, handle in each.value))
                 for each in partitions_of(increment.reads, task_bytes)
@@ -148,12 +154,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         with sentence_first():
             for text, handle in partition.value or ():
-                read: TopicRead = pickle.loads(text)  # noqa: S301 - made by `partitions`
+                read: TopicRead
+                cluster: LiveCluster | None
+                read, cluster = pickle.loads(text)  # noqa: S301 - made by `partitions`
                 report = ReadReport()
                 schema = read.options.projection.schema
                 taken = spark_schema(schema)
-                for batch in execute_increment(task_of([read], handle), report):
-                    yield batch if taken == schema else batch.cast(taken)
+                with explaining_topic(cluster, read.origin.topic):
+                    for batch in execute_increment(task_of([read], handle), report):
+                        yield batch if taken == schema else batch.cast(taken)
                 log_report(read.origin.topic, report)
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from arrow_io.errors import (
-    MissingObjectError,
     OptionError,
     PulsarOffloadError,
     TopicNotFoundError,
-    TrimmedEntriesError,
 )
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.lazy import cached_property
@@ -24,6 +22,7 @@ from connector.catalog.bucket import Bucket, Opening
 from connector.catalog.bucket_listing import list_bucket
 from connector.catalog.bucket_summary import what_lies_there
 from connector.catalog.left_out import count_left_out
+from connector.catalog.live_cluster import LiveCluster, explaining, explaining_topic
 from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
 from connector.catalog.schemas.loading import load_schema
@@ -34,6 +33,7 @@ from connector.catalog.snapshot import (
 )
 from connector.catalog.snapshot_json import Snapshot
 from connector.catalog.topic_copies import TopicCopies
+from connector.catalog.topic_ledgers import topic_of
 from connector.catalog.topic_lookup import TopicLookup
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.statistics.analysis import Analyzed, analyze, unknown_ledgers
@@ -43,7 +43,8 @@ from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from arrow_io.payloads.schema_info import TopicSchema
     from connector.catalog.bucket import BucketContents
@@ -304,37 +305,27 @@ class Catalog:
             len(self.bucket.unfinished) if None in known else 0,
         )
 
-    @contextmanager
-    def explaining(self) -> Iterator[None]:
+    def cluster(self, topics: Iterable[TopicLedgers] | None = None) -> LiveCluster | None:
+        """Return what asks the cluster about ledgers that are missing; None if it is not live.
+
+        Args:
+            topics: Those that are read; None: all that were looked up until now.
+        """
+        if self.source is None or not self.source.is_live or self._options.metadata is None:
+            return None
+        known = list(self._ledgers.values()) if topics is None else topics
+        return LiveCluster(
+            metadata=self._options.metadata,
+            metadata_options=self._options.metadata_options,
+            topics=frozenset(str(each.topic) for each in known if each.metadata is not None),
+        )
+
+    def explaining(self) -> AbstractContextManager[None]:
         """Explain objects that are missing while topics of this catalog are read.
 
-        Retention may delete a ledger between any two requests. Only a live cluster can tell: it is
-        asked again.
-
-        Raises:
-            TrimmedEntriesError: An object was missing, and the cluster has trimmed its ledger.
+        See `connector.catalog.live_cluster.explaining`.
         """
-        try:
-            yield
-        except MissingObjectError as missing:
-            if missing.ledger_id is None or not self._is_trimmed(missing.ledger_id):
-                raise
-            message = "the cluster trimmed the ledger since the topic was opened: open it again"
-            raise TrimmedEntriesError(
-                message, object_key=missing.object_key, ledger_id=missing.ledger_id
-            ) from missing
-
-    def _is_trimmed(self, ledger_id: int) -> bool:
-        """Whether a live cluster does not list a ledger any more that it listed before."""
-        if self.source is None or not self.source.is_live:
-            return False
-        for topic, known in list(self._ledgers.items()):
-            if known.metadata is not None and known.metadata.has(ledger_id):
-                # If the cluster does not answer, the object is still what was missing first.
-                with suppress(PulsarOffloadError):
-                    newer = self.metadata(topic, again=True)
-                    return newer is None or not newer.has(ledger_id)
-        return False
+        return explaining(self.cluster(), partial(topic_of, list(self._ledgers.values())))
 
     def metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """What the cluster says of one topic or partition; None if nothing is known.
@@ -468,13 +459,16 @@ class Catalog:
             OptionError: The folder cannot be written to; or something is not a topic name.
             TopicNotFoundError: A name or glob selects no topic.
             PulsarOffloadError: The catalog or its metadata cannot be read.
-            StorageError: A request went on failing; what was read before is written.
+            TrimmedEntriesError: The cluster trimmed a ledger before it was read; what was read
+                before is written.
+            StorageError: A request went on failing; likewise.
         """
         options = self.location.storage_options if storage_options is None else storage_options
         known = open_statistics(statistics, options)
+        chosen = self.select(topics, salvage=True)
         wanted = [
             (str(each.topic), ledger)
-            for each in self.select(topics, salvage=True)
+            for each in chosen
             for ledger in unknown_ledgers(known, str(each.topic), each.data)
         ]
         done: list[Analyzed] = []
@@ -483,7 +477,7 @@ class Catalog:
             done.append(each)
             progress(each)
 
-        executor(known, wanted, tell)
+        executor(known, wanted, tell, partial(explaining_topic, self.cluster(chosen)))
         return done
 
     def unattributed(self) -> list[PulsarOffloadError]:

@@ -290,6 +290,13 @@ class TopicLedgers:
         return tuple(each for each in self.unread if each.state is LedgerStanding.UNKNOWN)
 
 
+def topic_of(topics: Iterable[TopicLedgers], ledger_id: int) -> str | None:
+    """Return the topic whose metadata lists a ledger; None if there is none."""
+    known = ((each.topic, each.metadata) for each in topics)
+    found = (str(topic) for topic, metadata in known if metadata and metadata.has(ledger_id))
+    return next(found, None)
+
+
 def from_bucket(topic: TopicName, copies: Iterable[LedgerCopy]) -> TopicLedgers:
     """The topic as the bucket shows it.
 

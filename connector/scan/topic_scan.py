@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Protocol
 
 from arrow_io.lazy import cached_property
+from connector.catalog.live_cluster import explaining
+from connector.catalog.topic_ledgers import topic_of
 from connector.filters import ArrowFilter, BothFilters
 from connector.scan.outcomes import with_outcomes
 from connector.scan.pruning import topic_read, uncounted
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from arrow_io.read_report import ReadReport
-    from connector.catalog.catalog import Catalog
+    from connector.catalog.live_cluster import LiveCluster
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.filters import RowFilter
     from connector.live.tail import LiveTail
@@ -58,7 +59,7 @@ class Scan:
         statistics: What is known of segments; None if nothing is.
         view: Which messages there are; None: all.
         tails: What of each topic only its brokers have, of those that have such a tail.
-        catalog: Where the topics are, to explain objects that are missing; not pickled.
+        cluster: Explains objects that are missing; None if the topics' metadata is not live.
     """
 
     topics: tuple[TopicLedgers, ...]
@@ -66,15 +67,15 @@ class Scan:
     statistics: Statistics | None = None
     view: View | None = None
     tails: Mapping[TopicName, LiveTail] = field(default_factory=dict)
-    catalog: Catalog | None = field(default=None, compare=False)
+    cluster: LiveCluster | None = field(default=None, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled by its fields; what was planned is planned anew."""
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {"catalog": None}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def explaining(self) -> AbstractContextManager[None]:
-        """Explain objects that are missing while the topics are read (`Catalog.explaining`)."""
-        return nullcontext() if self.catalog is None else self.catalog.explaining()
+        """Explain objects that are missing while the topics are read."""
+        return explaining(self.cluster, partial(topic_of, self.topics))
 
     def select(self, columns: Iterable[str]) -> Scan:
         """Give only these columns, in this order; any that `filterable` has.

@@ -9,7 +9,7 @@ from arrow_io.wording import agreeing, counted
 from connector.statistics.data_objects import DataObjects
 from connector.statistics.gathering import segment_row
 from connector.statistics.segment_writer import SegmentWriter
-from connector.statistics.whole_ledgers import whole_ledgers
+from connector.statistics.whole_ledgers import unexplained, whole_ledgers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from arrow_io.ledger import Ledger
     from connector.statistics.gathering import SegmentRow
     from connector.statistics.store import Statistics
+    from connector.statistics.whole_ledgers import Explaining
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Analyzed:
 
 
 Analyzer: TypeAlias = """Callable[
-    [Statistics, Sequence[tuple[str, Ledger]], Callable[[Analyzed], None]], object
+    [Statistics, Sequence[tuple[str, Ledger]], Callable[[Analyzed], None], Explaining], object
 ]"""
 """What fills a folder as `analyze` does, in this process or elsewhere."""
 
@@ -57,6 +58,7 @@ def analyze(
     statistics: Statistics,
     ledgers: Iterable[tuple[str, Ledger]],
     progress: Callable[[Analyzed], None] = lambda _: None,
+    explaining: Explaining = unexplained,
     *,
     threads: int | None = None,
 ) -> Statistics:
@@ -68,6 +70,7 @@ def analyze(
         statistics: The folder.
         ledgers: Ledgers, with the name of the topic or partition of each.
         progress: Called after each ledger that was read.
+        explaining: As `whole_ledgers` takes it.
         threads: In how many they are decoded; None: in as many as there are cores.
 
     Returns:
@@ -75,10 +78,11 @@ def analyze(
 
     Raises:
         OptionError: The folder cannot be written to.
-        StorageError: A request went on failing; what was read before is written.
+        TrimmedEntriesError: The cluster trimmed a ledger; what was read before is written.
+        StorageError: A request went on failing; likewise.
     """
     with SegmentWriter(statistics) as writer:
-        for whole in whole_ledgers(ledgers, segment_row, threads=threads):
+        for whole in whole_ledgers(ledgers, segment_row, threads=threads, explaining=explaining):
             rows = whole.segments
             writer.add(whole, rows)
             losses = *whole.losses, *_damage(rows)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from arrow_io.errors import FormatError, MissingObjectError
 from arrow_io.messages import layout
@@ -19,6 +19,7 @@ from connector.statistics.segments import SEGMENT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.ledger import Ledger
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 
 _LedgerT = TypeVar("_LedgerT", bound="Ledger")
 _T = TypeVar("_T")
+
+
+Explaining: TypeAlias = "Callable[[str], AbstractContextManager[None]]"
+"""Explains objects of a topic that are missing while it is read."""
+
+
+def unexplained(topic: str) -> AbstractContextManager[None]:
+    """Explain nothing: an object that is missing is damage."""
+    del topic
+    return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,7 @@ def whole_ledgers(
     made: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
     *,
     threads: int | None = None,
+    explaining: Explaining = unexplained,
 ) -> Generator[WholeLedger[_LedgerT, _T], None, None]:
     """Read ledgers whole; what is damaged is passed over.
 
@@ -72,15 +84,17 @@ def whole_ledgers(
         made: Called for each segment with its ledger, the name, and its entries, whose checksums
             were compared; in any thread.
         threads: In how many it is called; None: in as many as there are cores.
+        explaining: Raises another error for an object that is missing, if it is no damage.
 
     Yields:
         Each ledger, in this order.
 
     Raises:
+        TrimmedEntriesError: The cluster trimmed a ledger before it was read.
         StorageError: A request went on failing.
     """
     segments: list[_T] = []
-    units = _units(ledgers, made)
+    units = _units(ledgers, made, explaining)
     with closing(read_ahead(units, threads=threads or processor_count())) as done:
         for each in done:
             if isinstance(each, WholeLedger):
@@ -93,6 +107,7 @@ def whole_ledgers(
 def _units(
     ledgers: Iterable[tuple[str, _LedgerT]],
     made: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
+    explaining: Explaining,
 ) -> Generator[Callable[[], _T | WholeLedger[_LedgerT, _T]], None, None]:
     """The segments of each ledger, and behind them what became of it."""
     pairs = list(ledgers)
@@ -103,8 +118,9 @@ def _units(
             error: PulsarOffloadError | None = None
             try:
                 runs = ledger.entry_runs(0, ledger.last_entry_id, tally, ahead=ahead)
-                for segment in segments_of(runs):
-                    yield partial(_checked, made, ledger, topic, segment)
+                with explaining(topic):
+                    for segment in segments_of(runs):
+                        yield partial(_checked, made, ledger, topic, segment)
             except (FormatError, MissingObjectError) as met:
                 error = met
             yield partial(WholeLedger, topic, ledger, [], tally.report, error)

@@ -8,10 +8,10 @@ from unittest.mock import patch
 import pyarrow.compute as pc
 import pytest
 
-from arrow_io.errors import OptionError, StorageError
+from arrow_io.errors import OptionError, StorageError, TrimmedEntriesError
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind, RequestTrace
-from connector import open_topic
+from connector import open_catalog, open_topic
 from connector.statistics import segment_writer, whole_ledgers
 from connector.statistics.analysis import analyze, unknown_ledgers
 from connector.statistics.store import open_statistics
@@ -29,9 +29,11 @@ from tests.support.reading import read
 from tests.support.reference import TXN_ABORT, TXN_COMMIT
 from tests.support.slow_store import SlowStore
 from tests.support.statistics import analyzed, ledgers_of, rows_of
+from tests.support.trimmed_topic import trimmed_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from connector.scan.topic_scan import Scan
     from connector.statistics.analysis import Analyzed
@@ -109,6 +111,20 @@ def test_objects_that_are_deleted_meanwhile_end_nothing() -> None:
     assert found == {3, 5}
 
 
+def test_a_ledger_that_the_cluster_trims_is_no_damage(tmp_path: Path) -> None:
+    """The run ends with the reason; one whose objects are lost is damaged, and ends nothing."""
+    with trimmed_topic(tmp_path / "bucket") as topic, memory_bucket({}) as folder:
+        catalogs = [open_catalog(topic.url, metadata=topic.metadata) for _ in range(2)]
+        for each in catalogs:
+            each.select(TOPIC)
+        topic.lose()
+        done = catalogs[0].analyze(f"{folder.url}/lost", TOPIC, storage_options={})
+        assert [len(each.losses) for each in done] == [1, 0, 0]
+        topic.trim()
+        with pytest.raises(TrimmedEntriesError, match="open it again"):
+            catalogs[1].analyze(f"{folder.url}/trimmed", TOPIC, storage_options={})
+
+
 def test_a_run_that_fails_leaves_whole_ledgers() -> None:
     """What was read before is written, and of the ledger in hand nothing."""
     ledgers = [(ledger_id, [_entry(n) for n in range(4)]) for ledger_id in (3, 4, 5)]
@@ -118,9 +134,9 @@ def test_a_run_that_fails_leaves_whole_ledgers() -> None:
 
         units = whole_ledgers._units
 
-        def failing(_: object, made: Any) -> Iterator[Any]:  # noqa: ANN401 - as of what it stands for
-            yield from units(chosen[:2], made)
-            yield from list(units(chosen[2:], made))[:1]
+        def failing(_: object, made: Any, *rest: Any) -> Iterator[Any]:  # noqa: ANN401 - as of what it stands for
+            yield from units(chosen[:2], made, *rest)
+            yield from list(units(chosen[2:], made, *rest))[:1]
             raise StorageError("gone")
 
         with (

@@ -30,6 +30,7 @@ from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_
 from tests.spark_ds.queries import frame, said_of, web_pages
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY
+from tests.support.trimmed_topic import TOPIC, trimmed_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -483,3 +484,18 @@ def test_views_show_what_spark_does_not_mask(
         assert not shown("storage.account_name")
     finally:
         spark.conf.unset("spark.sql.redaction.options.regex")
+
+
+@pytest.mark.spark
+def test_a_ledger_that_is_trimmed_before_its_task_is_no_damage(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Tasks ask the cluster what became of objects that were there when the read was planned."""
+    with trimmed_topic(tmp_path / "bucket") as topic:
+        planned = frame(spark, topic.url, TOPIC, metadata=topic.metadata, value="raw").rdd
+        topic.lose()
+        with pytest.raises(Exception, match="MissingObjectError"):
+            planned.collect()
+        topic.trim()
+        with pytest.raises(Exception, match="TrimmedEntriesError: the cluster trimmed the ledger"):
+            planned.collect()

@@ -13,16 +13,18 @@ import pytest
 
 import spark_ds
 from arrow_io import ledger_data
-from arrow_io.errors import OptionError, StorageError
+from arrow_io.errors import OptionError, StorageError, TrimmedEntriesError
 from arrow_io.messages.message_metadata import Message
 from arrow_io.offset_memory import OffsetMemory
 from connector import open_catalog, open_topic, write_messages
 from connector.statistics.store import open_statistics
+from connector.statistics.whole_ledgers import unexplained
 from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.datasource import PulsarOffloadDataSource
 from spark_ds.statistics import _analyzed
 from tests.spark_ds.test_batch_reader import read_as_executors_do, sent
 from tests.support.buckets import TOPIC
+from tests.support.trimmed_topic import trimmed_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,16 +134,29 @@ def test_a_task_that_fails_keeps_nothing_from_others(
     assert catalog.analyze(statistics) == []
 
 
+@pytest.mark.spark
+def test_executors_tell_trimmed_ledgers_from_damage(spark: SparkSession, tmp_path: Path) -> None:
+    """They ask the cluster, as Python does."""
+    with trimmed_topic(tmp_path / "bucket") as topic:
+        catalog = open_catalog(topic.url, metadata=topic.metadata)
+        catalog.select(TOPIC)
+        topic.trim()
+        with pytest.raises(TrimmedEntriesError, match="open it again"):
+            spark_ds.analyze(
+                spark, topic.url, TOPIC, statistics=tmp_path / "statistics", catalog=catalog
+            )
+
+
 def test_a_task_that_is_repeated_changes_nothing(url: str, folder: Path, tmp_path: Path) -> None:
     """It writes the same files; and if it was stopped before, rows that readers unite."""
     catalog = open_catalog(url)
     (topic,) = catalog.select(TOPIC)
     share = [(TOPIC, ledger) for ledger in topic.data]
     statistics = open_statistics(tmp_path)
-    _analyzed(statistics, share[1:3])
+    _analyzed(statistics, share[1:3], unexplained)
 
     for _ in range(2):
-        done, error = sent(_analyzed(statistics, share))
+        done, error = sent(_analyzed(statistics, share, unexplained))
         assert (len(done), error) == (LEDGERS, None)
 
     assert len(list(tmp_path.iterdir())) == 2

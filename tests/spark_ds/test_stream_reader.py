@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
-from arrow_io.errors import LateLedgerError, MissingObjectError, OptionError
+from arrow_io.errors import (
+    LateLedgerError,
+    MissingObjectError,
+    OptionError,
+    TrimmedEntriesError,
+)
 from connector import open_catalog
 from spark_ds.datasource import PulsarOffloadDataSource
 from spark_ds.stream_reader import TopicStreamReader
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
 from tests.support.owned_bucket import OwnedBucket, not_offloaded
+from tests.support.trimmed_topic import TOPIC, trimmed_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -275,3 +281,18 @@ def test_a_stream_ends_before_what_the_metadata_misses(tmp_path: Path) -> None:
     source = PulsarOffloadDataSource({"url": str(owned.objects), **options})
     with pytest.raises(MissingObjectError, match="only in BookKeeper"):
         source.reader(source.schema())
+
+
+def test_a_ledger_that_is_trimmed_before_its_task_is_no_damage(tmp_path: Path) -> None:
+    """Executors ask the cluster what became of objects that were there when it was planned."""
+    with trimmed_topic(tmp_path / "bucket") as topic:
+        reader = planner(topic.url, topic=TOPIC, metadata=topic.metadata, value="raw")
+        start = reader.initialOffset()
+        partitions = reader.partitions(start, next_offset(reader, start))
+        executor, (first, *_) = pickle.loads(pickle.dumps((reader, partitions)))
+        topic.lose()
+        with pytest.raises(MissingObjectError):
+            list(executor.read(first))
+        topic.trim()
+        with pytest.raises(TrimmedEntriesError, match="open it again"):
+            list(executor.read(first))

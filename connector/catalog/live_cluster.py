@@ -1,0 +1,81 @@
+"""Tells ledgers that a live cluster trimmed while they were read from ledgers that are lost."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import MissingObjectError, PulsarOffloadError, TrimmedEntriesError
+from connector.catalog.metadata.source import open_metadata_source
+from connector.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from connector.catalog.catalog_options import Metadata
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LiveCluster:
+    """A live cluster that is asked only about objects that are missing. Can be pickled.
+
+    Attributes:
+        metadata: The URL of its admin API.
+        metadata_options: Options of the admin API.
+        topics: Full names of the topics and partitions that it knew before.
+    """
+
+    metadata: Metadata
+    metadata_options: Mapping[str, object] | None
+    topics: frozenset[str]
+
+    def knowing(self, topic: str) -> LiveCluster:
+        """Return the same cluster, to be asked about one topic at most."""
+        return replace(self, topics=self.topics & {topic})
+
+    def has_trimmed(self, topic: str, ledger_id: int) -> bool:
+        """Return whether a topic that had a ledger does not have it any more."""
+        if topic not in self.topics:
+            return False
+        # If the cluster does not answer, the object is still what was missing first.
+        with suppress(PulsarOffloadError):
+            source = open_metadata_source(self.metadata, options=self.metadata_options)
+            newer = source.topic_metadata(TopicName.parse(topic))
+            return newer is None or not newer.has(ledger_id)
+        return False
+
+
+@contextmanager
+def explaining(
+    cluster: LiveCluster | None, topic_of: Callable[[int], str | None]
+) -> Iterator[None]:
+    """Explain objects that are missing while topics are read.
+
+    Retention may delete a ledger between any two requests. Only a live cluster can tell.
+
+    Args:
+        cluster: The cluster; None if the metadata is not live: then nothing is explained.
+        topic_of: Returns the topic that has a ledger of this id, if one has.
+
+    Raises:
+        TrimmedEntriesError: An object was missing, and the cluster has trimmed its ledger.
+    """
+    try:
+        yield
+    except MissingObjectError as missing:
+        if cluster is None or missing.ledger_id is None:
+            raise
+        topic = topic_of(missing.ledger_id)
+        if topic is None or not cluster.has_trimmed(topic, missing.ledger_id):
+            raise
+        message = "the cluster trimmed the ledger since the topic was opened: open it again"
+        raise TrimmedEntriesError(
+            message, object_key=missing.object_key, ledger_id=missing.ledger_id
+        ) from missing
+
+
+def explaining_topic(cluster: LiveCluster | None, topic: str) -> AbstractContextManager[None]:
+    """Explain objects that are missing while one topic is read; see `explaining`."""
+    return explaining(cluster, lambda _: topic)
