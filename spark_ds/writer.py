@@ -23,10 +23,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from arrow_io.errors import OptionError
-from connector.writing.beginning import begin, metadata_files
+from connector.writing.commit import begin, discard, metadata_files, publish, publish_earlier
 from connector.writing.ledger_ids import marked_as
 from connector.writing.message_rows import MessageRows
-from connector.writing.publishing import discard, publish, publish_earlier
 from connector.writing.staging import stage
 from spark_ds.sentence_first import sentence_first
 from spark_ds.spark_version import is_spark_since
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
     from connector.catalog.bucket import BucketContents
-    from connector.writing.beginning import WritePlan
+    from connector.writing.commit import WritePlan
     from connector.writing.decision import DecisionFile
-    from connector.writing.staged_write import StagedWrite
+    from connector.writing.staging import StagedWrite
     from connector.writing.write_target import WriteTarget
     from spark_ds.write_options import SinkOptions
 

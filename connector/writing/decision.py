@@ -37,8 +37,7 @@ from connector.offloader import IndexObject
 from connector.pulsar_time import time_of
 from connector.topic_name import TopicName
 from connector.writing.ledger_ids import has_mark, is_of_write
-from connector.writing.new_folders import remove_if_empty
-from connector.writing.topic_files import folder_name
+from connector.writing.topic_files import extend_files, files_in, folder_name, remove_if_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.storage.location import Location
     from connector.catalog.metadata.topic_metadata import TopicMetadata
+    from connector.offloader import LedgerOffloader
 
 DECISIONS_FOLDER: Final = "_writes"
 """Below the bucket, whose own objects brokers and catalogs look at."""
@@ -255,6 +255,37 @@ class DecisionFile:
         self._folder.delete_objects([self._name])
         for folder in (self._folder, self._all):
             remove_if_empty(folder)
+
+
+def carry_out(
+    decision: Decision,
+    bucket: LedgerOffloader,
+    root: Location | None,
+    before: Mapping[str, Mapping[str, bytes]] | None = None,
+) -> None:
+    """Publish the ledgers of a decision, unless that is known to be done.
+
+    Args:
+        decision: The decision.
+        bucket: Where the ledgers are.
+        root: Where the folders of the metadata are; None: no metadata is written.
+        before: What stands there, by the name of the folder and of the file; None: it is read.
+
+    Raises:
+        CorruptMetadataError: The metadata that stands is malformed.
+        StorageError: The store refused, or went on failing; whoever calls again goes on.
+    """
+    if decision.partitions is None:
+        return
+    for index in decision.indexes:
+        bucket.publish(index)
+    if root is None:
+        return
+    for added in decision.partitions:
+        name = folder_name(added.topic)
+        folder = root.child(name)
+        files = files_in(folder) if before is None else before[name]
+        extend_files(folder, files, added, decision.schemas)
 
 
 def _index(fields: Mapping[str, Any], mark: UUID) -> IndexObject:

@@ -1,41 +1,141 @@
-"""What a cluster would record of a topic → files, by which a catalog opens it; and more of it.
+"""The metadata of a topic in folders, which a write extends: all of it, or nothing.
 
 Each topic or partition has a folder, with the files that `connector.catalog.metadata.folder` reads.
 To append to a topic is to extend its metadata: what stands there is read, the new ledgers are put
 to it, and it is written back. That is done to what was written here only: what was saved of a
 cluster knows more (subscriptions, ledgers in BookKeeper), and the cluster alone may extend it.
+
+To write a topic with its metadata is to change many objects: ledgers in the bucket, and files in
+the folder of each partition. Before the first of them, a note says how the files stood, and which
+ledgers are about to come; behind the last, it is deleted. It lies beside the folders, one object,
+which is there whole or not at all, `<folder of the topic>.unfinished.json`:
+
+```
+{"bucket": "s3://offloaded", "attempt": "4f6cf8a2-…", "begun_ms": 1760000000000,
+ "topic": "persistent://public/default/orders", "write_id": null,
+ "folders": {"public__default__orders": {"manifest.json": "<Base64>", …}}}
+```
+
+`attempt` is the mark of the write, by which its ledgers are known, so that no other is deleted;
+`write_id` is null unless the write may be repeated. The next write finishes what a killed one left
+if it was decided, and undoes it otherwise.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import time
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
-from arrow_io.errors import FormatError, MissingObjectError, OptionError, PulsarOffloadError
+from arrow_io.errors import (
+    CorruptMetadataError,
+    FormatError,
+    MissingObjectError,
+    OptionError,
+    PulsarOffloadError,
+    StorageError,
+)
 from arrow_io.option_names import option_name
+from arrow_io.wording import counted
 from connector.catalog.metadata.admin_answers import has_schemas, read_answer
 from connector.catalog.metadata.folder import SCHEMAS_FILE, VALUE_FILE
 from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.catalog.schemas.answers import schemas_json
 from connector.catalog.schemas.loading import load_schema
-from connector.writing.carrying_out import carry_out
-from connector.writing.new_folders import NewFolders
-from connector.writing.standing_topic import check_partitions
-from connector.writing.topic_files import files_in, files_of, folder_name, restore_files
-from connector.writing.unfinished_write import UnfinishedWrite
+from connector.pulsar_time import time_of
+from connector.topic_name import TopicName
+from connector.writing.decision import DecisionFile, carry_out
+from connector.writing.ledger_ids import delete_marked, has_mark
+from connector.writing.topic_files import (
+    METADATA_FILES,
+    NewFolders,
+    files_in,
+    files_of,
+    folder_name,
+    remove_if_empty,
+    restore_files,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from uuid import UUID
+    from collections.abc import Collection, Mapping, Sequence
 
     from arrow_io.payloads.schema_info import TopicSchema
     from arrow_io.storage.location import Location
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.offloader import LedgerOffloader
-    from connector.topic_name import TopicName
-    from connector.writing.decision import Decision, DecisionFile
-    from connector.writing.ledger_filling import LedgerStager
+    from connector.writing.decision import Decision
+    from connector.writing.staging import LedgerStager
+
+
+_MAX_NOTE_BYTES: Final = 1 << 30
+"""Most bytes that are read of a note, which has what stood of up to 500 partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What a note says, as in the table above; `folders` has each file's bytes, by its name."""
+
+    bucket: str
+    attempt: UUID
+    begun_ms: int
+    topic: TopicName
+    write_id: str | None
+    folders: Mapping[str, Mapping[str, bytes]]
+
+    @property
+    def begun(self) -> str:
+        """When the write began, in words."""
+        return f"{time_of(self.begun_ms):%F %T} UTC"
+
+    def to_json(self) -> bytes:
+        fields = {
+            "bucket": self.bucket,
+            "attempt": str(self.attempt),
+            "begun_ms": self.begun_ms,
+            "topic": str(self.topic),
+            "write_id": self.write_id,
+            "folders": {
+                folder: {name: b64encode(data).decode() for name, data in files.items()}
+                for folder, files in self.folders.items()
+            },
+        }
+        return json.dumps(fields, indent=1).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, topic: TopicName) -> _Note:
+        """Read the note of a topic.
+
+        Raises:
+            CorruptMetadataError: It is not as it was written.
+        """
+        message = "the note of a write that was cut off is not as it was written"
+        try:
+            fields = json.loads(data)
+            bucket, attempt = fields["bucket"], UUID(fields["attempt"])
+            begun_ms, write_id = fields["begun_ms"], fields["write_id"]
+            own = TopicName.parse(fields["topic"])
+            folders = {
+                folder: {name: b64decode(text, validate=True) for name, text in files.items()}
+                for folder, files in fields["folders"].items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise CorruptMetadataError(message) from error
+        if (
+            type(begun_ms) is not int
+            or time_of(begun_ms) is None
+            or not isinstance(bucket, str)
+            or not isinstance(write_id, str | None)
+            or own.base != topic.base
+            or not folders
+            or not all(map(_partition_folders(topic).fullmatch, folders))
+            or any(files.keys() - METADATA_FILES for files in folders.values())
+        ):
+            raise CorruptMetadataError(message)
+        return cls(bucket, attempt, begun_ms, own, write_id, folders)
 
 
 class MetadataFiles:
@@ -58,8 +158,10 @@ class MetadataFiles:
         self._root = root
         self._topic = topic
         self._bucket = bucket
-        self._unfinished = UnfinishedWrite(root, topic, bucket)
         self._names = names
+        # A topic and its partitions have the same note.
+        self._note_name = f"{folder_name(topic.base)}.unfinished.json"
+        self._ours: _Note | None = None
         self._folders = {folder_name(name): root.child(folder_name(name)) for name in names}
         self._new_folders = [NewFolders(folder) for folder in self._folders.values()]
         self._before: Mapping[str, Mapping[str, bytes]] = {}
@@ -84,7 +186,7 @@ class MetadataFiles:
         """
         self.warnings = self.finish()
         if append:
-            self._check_partitions(self._topic)
+            self._check_partitions()
         before = {name: files_in(folder) for name, folder in self._folders.items()}
         has_some = any(before.values())
         if not append and has_some:
@@ -105,8 +207,40 @@ class MetadataFiles:
             ]
 
     def finish(self) -> list[str]:
-        """Undo, or finish, what an earlier write has left; as `UnfinishedWrite.undo`."""
-        return self._unfinished.undo()
+        """Undo what an earlier process has begun and not ended; or end it, if it was decided.
+
+        Returns:
+            What was done, in words.
+
+        Raises:
+            OptionError: It wrote to another bucket.
+            CorruptMetadataError: The note, the decision or the metadata is malformed.
+            StorageError: The store refused, or went on failing; the next call begins anew.
+        """
+        data = self._read_note()
+        if data is None:
+            return []
+        note = self._parsed(data)
+        if note.bucket != self._bucket.location.url:
+            message = (
+                f"a write of this topic to {note.bucket} with the metadata in {self._root} was cut"
+                f" off: repeat it with {note.bucket}, which undoes what it left"
+            )
+            raise OptionError(message)
+        file = DecisionFile(
+            self._bucket.location, note.topic, write_id=note.write_id, mark=note.attempt
+        )
+        decision = file.read()
+        # A write of the same id may have been decided by another process.
+        if decision is not None and has_mark(decision.mark, note.attempt):
+            carry_out(decision, self._bucket, self._root)
+            self._root.delete_objects([self._note_name])
+            file.settle(decision)
+            done = f"a write that was cut off, begun at {note.begun}, had written everything"
+            return [f"{done}: it counts"]
+        told = self._undone(note)
+        self._root.delete_objects([self._note_name])
+        return told
 
     def resume(self, mark: UUID) -> None:
         """Go on where another process has called `begin`.
@@ -119,8 +253,12 @@ class MetadataFiles:
             CorruptMetadataError: What was noted is malformed.
             StorageError: The store refused, or went on failing.
         """
-        before = self._unfinished.resume(mark)
-        self._before = {name: before.get(name, {}) for name in self._folders}
+        data = self._read_note()
+        note = None if data is None else self._parsed(data)
+        if note is None or not has_mark(note.attempt, mark):
+            raise self._changed()
+        self._ours = note
+        self._before = {name: note.folders.get(name, {}) for name in self._folders}
 
     @property
     def ledger_ids(self) -> set[int]:
@@ -151,7 +289,18 @@ class MetadataFiles:
             OptionError: Someone else writes the topic.
             StorageError: The store refused, or went on failing.
         """
-        self._unfinished.begin(file, self._before)
+        if self._read_note() is not None:
+            raise self._changed()
+        self._write_note(
+            _Note(
+                bucket=self._bucket.location.url,
+                attempt=file.mark,
+                begun_ms=time.time_ns() // 1_000_000,
+                topic=file.topic,
+                write_id=file.write_id if file.is_named else None,
+                folders=self._before,
+            )
+        )
 
     def check_unchanged(self, file: DecisionFile) -> None:
         """Check that nobody has changed anything since, before the write is decided.
@@ -163,11 +312,16 @@ class MetadataFiles:
             OptionError: Someone else wrote there meanwhile.
             StorageError: The store refused, or went on failing.
         """
-        self._unfinished.lead_to(file)
+        ours = self._ours
+        if ours is None or self._read_note() != ours.to_json():
+            raise self._changed()
+        # Where it will be decided may be known only now.
+        write_id = file.write_id if file.is_named else None
+        if ours.write_id != write_id:
+            self._write_note(replace(ours, write_id=write_id))
         now = {name: files_in(folder) for name, folder in self._folders.items()}
         if now != self._before:
-            message = f"the metadata in {self._root} was changed meanwhile: write again"
-            raise OptionError(message)
+            raise self._changed()
 
     def carry_out(self, decision: Decision) -> None:
         """Publish ledgers, and write the files of each partition.
@@ -188,11 +342,18 @@ class MetadataFiles:
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        self._unfinished.end()
+        if self._ours is not None and self._read_note() == self._ours.to_json():
+            self._root.delete_objects([self._note_name])
 
-    def withdraw(self) -> list[str]:
-        """Undo what another process has begun; as `UnfinishedWrite.withdraw`."""
-        return self._unfinished.withdraw()
+    def withdraw(self) -> None:
+        """Undo what was begun, decided or not: nobody else may have carried it out.
+
+        Raises:
+            StorageError: The store refused, or went on failing; the next `finish` begins anew.
+        """
+        if self._ours is not None:
+            self._undone(self._ours)
+            self.end()
 
     def undo(self, error: BaseException, stager: LedgerStager) -> None:
         """Make all what it was, the ledgers too; what cannot be is noted on the error.
@@ -209,25 +370,65 @@ class MetadataFiles:
             error.add_note(failure)
         if stager.undo(error) and not failures:
             try:
-                self._unfinished.end()
+                self.end()
             except PulsarOffloadError as failure:
                 error.add_note(f"the note of what was begun was not deleted: {failure}")
         for new_folders in self._new_folders:
             new_folders.remove()
 
-    def _check_partitions(self, topic: TopicName) -> None:
+    def _check_partitions(self) -> None:
         """Refuse to append to metadata of another number of partitions."""
-        base = folder_name(topic.base)
-        partition = re.compile(rf"{re.escape(base)}-partition-(0|[1-9][0-9]*)")
         try:
             folders = self._root.list_folders()
         except MissingObjectError:
             return
-        matches = [partition.fullmatch(folder) for folder in folders]
-        standing = {int(match[1]) for match in matches if match}
-        standing.update([-1] * (base in folders))
+        matches = map(_partition_folders(self._topic).fullmatch, folders)
+        standing = {-1 if match[1] is None else int(match[1]) for match in matches if match}
         place = f"the metadata in {self._root}"
-        check_partitions(topic, self._names, standing, place, is_whole=True)
+        check_partitions(self._topic, self._names, standing, place, is_whole=True)
+
+    def _undone(self, note: _Note) -> list[str]:
+        """Make all what it was before a write; what was done, in words."""
+        for name, files in note.folders.items():
+            folder = self._root.child(name)
+            for file, reason in restore_files(folder, files).items():
+                message = f"{file} could not be made what it was: {reason}"
+                raise StorageError(message, object_key=f"{folder}/{file}")
+            if not files:
+                # One that is empty would count as a partition.
+                remove_if_empty(folder)
+        # Behind the metadata, which would name them.
+        count, warnings = delete_marked(self._bucket, note.attempt)
+        deleted = counted(count, "ledger")
+        text = f"a write that was cut off, begun at {note.begun}, was undone: {deleted}"
+        return [f"{text} deleted, whole or not" if count else text, *warnings]
+
+    def _write_note(self, note: _Note) -> None:
+        # Before it is written, lest an interrupt fall between the two.
+        self._ours = note
+        self._root.write_object(self._note_name, note.to_json(), user_metadata={})
+
+    def _read_note(self) -> bytes | None:
+        try:
+            return self._root.read_object(self._note_name, max_bytes=_MAX_NOTE_BYTES).data
+        except MissingObjectError:
+            return None
+
+    def _parsed(self, data: bytes) -> _Note:
+        try:
+            return _Note.from_json(data, self._topic)
+        except CorruptMetadataError as error:
+            raise error.located(object_key=f"{self._root}/{self._note_name}") from None
+
+    def _changed(self) -> OptionError:
+        message = f"the metadata in {self._root} was changed meanwhile: write again"
+        return OptionError(message)
+
+
+def _partition_folders(topic: TopicName) -> re.Pattern[str]:
+    """What the folders of a topic and of its partitions match; the group is the partition."""
+    base = re.escape(folder_name(topic.base))
+    return re.compile(rf"{base}(?:-partition-(0|[1-9][0-9]*))?")
 
 
 def _written_here(folder: Location, name: TopicName, files: Mapping[str, bytes]) -> TopicMetadata:
@@ -244,3 +445,41 @@ def _written_here(folder: Location, name: TopicName, files: Mapping[str, bytes])
         )
         raise OptionError(message)
     return metadata
+
+
+def check_partitions(
+    topic: TopicName,
+    names: Sequence[TopicName],
+    standing: Collection[int],
+    place: str,
+    *,
+    is_whole: bool,
+) -> None:
+    """Refuse another number of partitions than a topic has: keys would go to other ones.
+
+    Args:
+        topic: The topic that is appended to.
+        names: The topic, or all the partitions that messages are to go to.
+        standing: Numbers of the partitions that are there; -1: the topic has none.
+        place: Where they were found, for messages.
+        is_whole: Whether the topic has no further partition behind the greatest of `standing`.
+
+    Raises:
+        OptionError: It is another number.
+    """
+    if not standing:
+        return
+    count = max(standing) + 1
+    if topic.partition >= 0:
+        fits = -1 not in standing
+    elif list(names) == [topic]:
+        fits = count == 0
+    else:
+        fits = -1 not in standing and (count == len(names) or (not is_whole and count < len(names)))
+    if not fits:
+        has = "no partitions" if -1 in standing else counted(count, "partition")
+        how = "append to it without partitions"
+        if -1 not in standing:
+            how = f"give {option_name('partitions', count)} to append to it"
+        message = f"{topic.base} has {has} in {place}: {how}"
+        raise OptionError(message)

@@ -1,22 +1,36 @@
 """The files of one topic or partition, as `write` makes them, in the order that readers need.
 
 While they are of different times, no manifest vouches for them; and schemas come before ledgers,
-and go behind them, so that there is no ledger whose schema a reader does not know.
+and go behind them, so that there is no ledger whose schema a reader does not know. Ledgers may be
+added again by whoever finds that undone: those that the metadata has already are not, and files
+that are as they should be are not written.
 """
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.errors import CorruptMetadataError, MissingObjectError, PulsarOffloadError
-from connector.catalog.metadata.admin_answers import internal_info_json, internal_stats_json
+from arrow_io.errors import MissingObjectError, PulsarOffloadError
+from connector.catalog.metadata.admin_answers import (
+    has_schemas,
+    internal_info_json,
+    internal_stats_json,
+    read_answer,
+)
 from connector.catalog.metadata.folder import INFO_FILE, SCHEMAS_FILE, STATS_FILE, VALUE_FILE
-from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
-from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json, read_manifest
-from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
+from connector.catalog.metadata.managed_ledger import (
+    parse_managed_ledger_info,
+    serialize_managed_ledger_info,
+)
+from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json
+from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES, LedgerInfo, in_order
+from connector.catalog.schemas.loading import load_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from arrow_io.storage.location import Location
     from connector.catalog.metadata.topic_metadata import TopicMetadata
@@ -24,6 +38,10 @@ if TYPE_CHECKING:
 
 METADATA_FILES: Final = (SCHEMAS_FILE, VALUE_FILE, INFO_FILE, STATS_FILE, MANIFEST_FILE)
 """The files of a topic, in the order in which they are written; the last vouches for the others."""
+
+_INDEX: Final = "index"
+"""Property that says where a broker goes on counting messages (ManagedLedgerInterceptorImpl)."""
+_LOCAL: Final = ("file://", "local://")
 
 
 def folder_name(topic: TopicName) -> str:
@@ -60,7 +78,7 @@ def files_in(folder: Location) -> dict[str, bytes]:
     }
 
 
-def write_files(folder: Location, files: Mapping[str, bytes]) -> None:
+def _write_files(folder: Location, files: Mapping[str, bytes]) -> None:
     """Write all files of a topic.
 
     Raises:
@@ -69,19 +87,6 @@ def write_files(folder: Location, files: Mapping[str, bytes]) -> None:
     folder.delete_objects([MANIFEST_FILE])
     for name in METADATA_FILES:
         folder.write_object(name, files[name], user_metadata={})
-
-
-def are_whole(files: Mapping[str, bytes]) -> bool:
-    """Whether the manifest, which is written last, vouches for all that it has."""
-    if MANIFEST_FILE not in files:
-        return False
-    try:
-        manifest = read_manifest(files[MANIFEST_FILE])
-        for name in manifest.files:
-            manifest.check(name, files.get(name, b""))
-    except CorruptMetadataError:
-        return False
-    return True
 
 
 def restore_files(folder: Location, before: Mapping[str, bytes]) -> dict[str, str]:
@@ -102,3 +107,96 @@ def restore_files(folder: Location, before: Mapping[str, bytes]) -> dict[str, st
         except PulsarOffloadError as failure:
             failures[name] = str(failure)
     return failures
+
+
+def extend_files(
+    folder: Location, files: Mapping[str, bytes], added: TopicMetadata, schemas: bytes
+) -> None:
+    """Add ledgers to the files of a topic or partition.
+
+    Args:
+        folder: The folder of the files.
+        files: What stands there, perhaps half-written by an earlier call.
+        added: The ledgers; the last is open and empty.
+        schemas: The answer of the admin API with the schemas that are to be there.
+
+    Raises:
+        CorruptMetadataError: What stands is malformed.
+        StorageError: The store refused, or went on failing.
+    """
+    standing = parse_managed_ledger_info(files.get(VALUE_FILE, b""), added.topic)
+    whole = _extended(standing, added) if standing.ledgers else added
+    wanted = files_of(whole, _schemas(files, schemas))
+    if wanted != files:
+        _write_files(folder, wanted)
+
+
+def _schemas(files: Mapping[str, bytes], given: bytes) -> bytes:
+    """The file of schemas: the one that stands there, unless there are others now."""
+    standing = files.get(SCHEMAS_FILE)
+    if standing is None:
+        return given
+    if not has_schemas(read_answer(given)):
+        return standing
+    is_same = (
+        has_schemas(read_answer(standing))
+        and load_schema(given).versions == load_schema(standing).versions
+    )
+    return standing if is_same else given
+
+
+def _extended(standing: TopicMetadata, added: TopicMetadata) -> TopicMetadata:
+    """The ledgers of both; of their open ledgers, which are empty, the one behind them all."""
+    *ledgers, open_ledger = standing.ledgers
+    *more, next_open = added.ledgers
+    known = {each.ledger_id for each in ledgers}
+    more = [each for each in more if each.ledger_id not in known]
+    last_id = max(open_ledger.ledger_id, next_open.ledger_id)
+    return replace(
+        standing,
+        ledgers=in_order((*ledgers, *more, LedgerInfo(ledger_id=last_id))),
+        properties=_joined_properties(standing.properties, added.properties),
+    )
+
+
+def _joined_properties(standing: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
+    joined = {**standing, **added}
+    indexes: Collection[int] = [int(each[_INDEX]) for each in (standing, added) if _INDEX in each]
+    return {**joined, _INDEX: str(max(indexes))} if indexes else joined
+
+
+class NewFolders:
+    """The local folders on the way to a location that are not there yet.
+
+    Object stores have no folders, so there are none to be made or removed.
+
+    Args:
+        location: Where something will be written.
+    """
+
+    def __init__(self, location: Location) -> None:
+        path = _local_path(location)
+        ways = () if path is None else (path, *path.parents)
+        self._absent = [each for each in ways if not each.exists()]
+
+    def remove(self) -> None:
+        """Remove those that are there now, unless something is in them."""
+        for folder in self._absent:
+            # One that is not empty is someone else's by now.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def remove_if_empty(location: Location) -> None:
+    """Remove a local folder, unless something is in it."""
+    path = _local_path(location)
+    if path is not None:
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
+
+def _local_path(location: Location) -> Path | None:
+    url = location.url
+    for scheme in _LOCAL:
+        url = url.removeprefix(scheme)
+    return None if "://" in url or "::" in url else Path(url)

@@ -23,12 +23,10 @@ from connector.options.write_request import (
     DEFAULT_LEDGER_ENTRIES,
     WriteRequest,
 )
-from connector.writing.beginning import begin
-from connector.writing.ledger_filling import LedgerStager
+from connector.writing.commit import begin, publish, publish_earlier
 from connector.writing.ledger_ids import LedgerIds
-from connector.writing.new_folders import NewFolders
-from connector.writing.publishing import publish, publish_earlier
-from connector.writing.staging import fill
+from connector.writing.staging import LedgerStager, fill
+from connector.writing.topic_files import NewFolders
 from connector.writing.write_target import WriteTarget
 
 if TYPE_CHECKING:
@@ -40,9 +38,9 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.catalog.schemas.loading import SchemaSource
     from connector.topic_name import TopicName
+    from connector.writing.commit import Published
     from connector.writing.decision import DecisionFile
     from connector.writing.metadata_files import MetadataFiles
-    from connector.writing.publishing import Published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

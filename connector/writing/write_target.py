@@ -14,8 +14,8 @@ from connector.offloader import LedgerOffloader
 from connector.topic import read_schema
 from connector.topic_name import TopicName
 from connector.writing.decision import DecisionFile
-from connector.writing.ledger_filling import LedgerLimits
 from connector.writing.ledger_ids import new_mark
+from connector.writing.staging import LedgerLimits
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -25,10 +25,9 @@ from connector.json_checksum import json_crc32
 from connector.options.write_request import WriteRequest
 from connector.upkeep.audit import audit
 from connector.upkeep.findings import FindingKind
-from connector.writing.beginning import begin, metadata_files
+from connector.writing.commit import begin, discard, metadata_files, publish
 from connector.writing.decision import DECISIONS_FOLDER, Decision
 from connector.writing.ledger_ids import marked_as
-from connector.writing.publishing import discard, publish
 from connector.writing.staging import stage
 from connector.writing.write_target import WriteTarget
 from tests.support.appended_topics import keyed_rows, payloads_of
