@@ -24,6 +24,16 @@ _MOST_IDLE_S: float = 10.0
 """After so long without a call a thread ends."""
 
 
+def workers(most: int) -> SideBySide:
+    """Return what all of the process use for calls that keep a processor busy.
+
+    Args:
+        most: How many of them are under way at a time.
+    """
+    with _lock:
+        return _workers.setdefault(most, SideBySide(most))
+
+
 def in_thread(call: Callable[[], _Result]) -> Future[_Result]:
     """Have a thread call something, at once, in a copy of the context."""
     return _threads.run(partial(copy_context().run, call))
@@ -36,13 +46,15 @@ class SideBySide:
 
     Args:
         most: So many.
+        idle_s: How long a thread waits for the next call before it does something else, in seconds.
 
     Attributes:
         is_stopped: Whether no call begins any more.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, idle_s: float = _MOST_IDLE_S) -> None:
         self._most = most
+        self._idle_s = idle_s
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
@@ -63,7 +75,12 @@ class SideBySide:
             is_one_more = self._threads < self._most
             self._threads += is_one_more
         if is_one_more:
-            in_thread(self._work)
+            try:
+                in_thread(self._work)
+            except BaseException:
+                with self._lock:
+                    self._threads -= 1
+                raise
         return result
 
     def stop(self) -> None:
@@ -78,7 +95,7 @@ class SideBySide:
     def _work(self) -> None:
         while True:
             try:
-                item = self._calls.get(timeout=_MOST_IDLE_S)
+                item = self._calls.get(timeout=self._idle_s)
             except Empty:
                 with self._lock:
                     if self._calls.empty():
@@ -137,11 +154,13 @@ class _Threads:
 
 
 _threads = _Threads()
+_workers: dict[int, SideBySide] = {}
+_lock = threading.Lock()  # of the workers
 
 
 def _forget_threads() -> None:
-    global _threads  # noqa: PLW0603 - there is one of them in a process
-    _threads = _Threads()
+    global _threads, _workers, _lock
+    _threads, _workers, _lock = _Threads(), {}, threading.Lock()
 
 
 # None of them followed into the child.

@@ -25,10 +25,12 @@ class RangeMemory:
     def __init__(self) -> None:
         self._unused: deque[pa.Buffer] = deque()
         self._longest_bytes = 0
+        self._is_kept = True
         self._is_open = True
 
     def take(self, size_bytes: int) -> RangeBlock:
         """A block of so many bytes, which are not set."""
+        self._is_kept = True
         # Ranges grow while a topic is read: memory that is too short now will be so later.
         self._longest_bytes = max(self._longest_bytes, size_bytes)
         while True:
@@ -41,12 +43,17 @@ class RangeMemory:
 
     def give_back(self, memory: pa.Buffer) -> None:
         """Take back the memory of a block that nothing refers to any more."""
-        if self._is_open and memory.size >= self._longest_bytes:
+        if self._is_open and self._is_kept and memory.size >= self._longest_bytes:
             self._unused.append(memory)
 
     def unused_bytes(self) -> int:
         """How many bytes wait to be used again."""
         return sum(each.size for each in self._unused.copy())
+
+    def drop_unused(self) -> None:
+        """Keep nothing that is unused, until the next block is taken."""
+        self._is_kept = False
+        self._unused.clear()
 
     def close(self) -> None:
         """Keep nothing any more; blocks that are in use stay as they are."""

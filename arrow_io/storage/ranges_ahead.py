@@ -18,6 +18,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Self
 
+from arrow_io.shared_budget import process_budgets
 from arrow_io.storage.range_memory import RangeMemory
 from arrow_io.threads import SideBySide
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.ranges import ByteSpan
 
 DEFAULT_AHEAD_BYTES: Final = 120 << 20
+"""Maximum bytes that all readers of a process request before they need them."""
 _UNBOUNDED: Final = 1 << 20
 """More requests than any store is sent at a time."""
 _WIDER: Final = {0: 1, 1: 4}
@@ -87,8 +89,9 @@ class RangesAhead:
     At most `Location.max_connections` requests are under way at a time. A fourth as many are
     planned to follow as soon as one ends, whether the consumer comes or not, so that connections
     are busy while it works. What it does not need yet, answered or not, has no more than
-    `max_bytes`. The first request is sent alone, so a consumer that stops early has fetched no more
-    than it needed.
+    `max_bytes`, nor all readers of the process together more than `DEFAULT_AHEAD_BYTES`; but a
+    range that the consumer waits for is always requested. The first request is sent alone, so a
+    consumer that stops early has fetched no more than it needed.
 
     File systems that are not asynchronous are read in the consumer's thread alone: local files and
     memory answer faster than a thread can be woken, and others (SFTP, SMB) share one connection,
@@ -125,6 +128,7 @@ class RangesAhead:
         self._requests: SideBySide | None = None
         self._is_stopped = False
         self._memory = RangeMemory()
+        self._share = process_budgets().ranges.share()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -194,6 +198,7 @@ class RangesAhead:
         self._count -= 1
         self._settling = max(0, self._settling - 1)
         self._bytes -= request.size_bytes
+        self._share.hold(self._bytes)
         if request.future is not None:
             request.future.cancel()
 
@@ -216,6 +221,20 @@ class RangesAhead:
             self.taken(planned)
         if planned in self._planned:
             self._planned.remove(planned)
+
+    def shrink(self) -> None:
+        """Drop all that was requested and not taken; streams request it again when they need it.
+
+        To be called while no stream is read.
+        """
+        for planned in self._planned:
+            if planned.requests:
+                planned.next = planned.requests[0].start
+                self._requested_bytes -= sum(each.size_bytes for each in planned.requests)
+            while planned.requests:
+                self.taken(planned)
+        self._window = 1 if self._was_refused else 0
+        self._memory.drop_unused()
 
     def close(self) -> None:
         """Drop all that was requested; waits for no request that is under way."""
@@ -274,10 +293,12 @@ class RangesAhead:
                 yield each
 
     def _has_room(self, location: Location) -> bool:
+        wanted_bytes = self._bytes + self._range_bytes(location)
         return (
             self._count < min(self._window, _most_requests(location))
-            and self._bytes + self._range_bytes(location) <= self._max_bytes
+            and wanted_bytes <= self._max_bytes
             and location.is_async
+            and self._share.grow(wanted_bytes, DEFAULT_AHEAD_BYTES)
         )
 
     def _range_bytes(self, location: Location) -> int:
@@ -295,12 +316,13 @@ class RangesAhead:
         planned.next = stop
         self._count += 1
         self._bytes += stop - start
+        self._share.hold(self._bytes)
         self._requested_bytes += stop - start
         return request
 
     def _submit(self, span: ByteSpan, request: Request) -> None:
         if self._requests is None:
-            self._requests = SideBySide(span.reader.location.max_connections)
+            self._requests = SideBySide(span.reader.location.max_connections, idle_s=0)
         fetch = partial(_fetched, span, request.start, request.stop, self._memory)
         request.future = self._requests.submit(fetch)
 

@@ -93,7 +93,13 @@ def rows_ahead(
             salvaging).
     """
     ahead = RangesAhead(byte_spans(tasks))
-    units = read_ahead(scan_units(tasks, ahead), threads=processor_count(), stop=ahead.stop)
+    units = read_ahead(
+        scan_units(tasks, ahead),
+        threads=processor_count(),
+        shared=True,
+        stop=ahead.stop,
+        shrink=ahead.shrink,
+    )
     with closing(units) as every:
         for done in every:
             for part in chain((done,), done.further):
@@ -284,7 +290,9 @@ def _decoded(
     decryptor: PayloadDecryptor,
     counted: ReadReport,
 ) -> Done:
-    parts = _decoded_parts(giver, runs, limits, decryptor, counted)
+    # Counted in a copy, because a unit may run again.
+    own = ReadReport().add(counted)
+    parts = _decoded_parts(giver, runs, limits, decryptor, own)
     return replace(next(parts), further=parts)
 
 

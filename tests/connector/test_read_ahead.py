@@ -9,23 +9,30 @@ import threading
 from collections.abc import Generator
 from contextvars import ContextVar
 from functools import partial
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from arrow_io.shared_budget import process_budgets
 from connector.read_ahead import most_units, read_ahead
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _T = TypeVar("_T")
 
+_both = pytest.mark.parametrize("shared", [False, True], ids=["own threads", "shared threads"])
+
 
 def _ahead(
-    units: Iterator[Callable[[], _T]], threads: int = 4, stop: Callable[[], None] | None = None
+    units: Iterator[Callable[[], _T]],
+    threads: int = 4,
+    stop: Callable[[], None] | None = None,
+    *,
+    shared: bool = False,
 ) -> Generator[_T]:
-    items = read_ahead(units, threads=threads, stop=stop)
+    items = read_ahead(units, threads=threads, stop=stop, shared=shared)
     assert isinstance(items, Generator)
     return items
 
@@ -77,9 +84,10 @@ class Units:
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 1000])
-def test_items_come_in_order(count: int, threads: int) -> None:
+@_both
+def test_items_come_in_order(count: int, threads: int, *, shared: bool) -> None:
     """Nothing is left out, added or moved, however many threads there are."""
-    assert list(_ahead(Units(count).each(), threads)) == list(range(count))
+    assert list(_ahead(Units(count).each(), threads, shared=shared)) == list(range(count))
 
 
 def test_nothing_begins_before_the_first_is_asked_for() -> None:
@@ -91,10 +99,11 @@ def test_nothing_begins_before_the_first_is_asked_for() -> None:
     assert units.given == []
 
 
-def test_first_unit_is_done_alone_and_then_ever_more_up_to_a_bound() -> None:
+@_both
+def test_first_unit_is_done_alone_and_then_ever_more_up_to_a_bound(*, shared: bool) -> None:
     """Each that is taken doubles how many are under way, or wait: half as many more as threads."""
     units = Units(100)
-    items = _ahead(units.each(), threads=4)
+    items = _ahead(units.each(), threads=4, shared=shared)
     given = []
 
     for _ in range(6):
@@ -112,7 +121,8 @@ def test_first_unit_is_done_alone_and_then_ever_more_up_to_a_bound() -> None:
 
 
 @pytest.mark.parametrize("threads", [2, 16])
-def test_so_many_units_are_done_at_once_as_there_are_threads(threads: int) -> None:
+@_both
+def test_so_many_units_are_done_at_once_as_there_are_threads(threads: int, *, shared: bool) -> None:
     """All threads are busy: units that wait for each other come to an end, round after round."""
     rounds = 20
     barrier = threading.Barrier(threads)
@@ -124,14 +134,15 @@ def test_so_many_units_are_done_at_once_as_there_are_threads(threads: int) -> No
         return number
 
     count = first + rounds * threads
-    items = _ahead((partial(meet, number) for number in range(count)), threads)
+    items = _ahead((partial(meet, number) for number in range(count)), threads, shared=shared)
 
     assert list(items) == list(range(count))
 
 
-def test_errors_of_units_come_in_their_place() -> None:
+@_both
+def test_errors_of_units_come_in_their_place(*, shared: bool) -> None:
     """What comes before an error is given first; behind it, there is nothing."""
-    items = _ahead(Units(10, broken=3).each())
+    items = _ahead(Units(10, broken=3).each(), shared=shared)
 
     assert [next(items) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(RuntimeError, match="unit 3 is broken"):
@@ -140,14 +151,15 @@ def test_errors_of_units_come_in_their_place() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no more"), SystemExit(3)])
-def test_errors_between_units_come_in_their_place(error: BaseException) -> None:
+@_both
+def test_errors_between_units_come_in_their_place(error: BaseException, *, shared: bool) -> None:
     """Whatever ends the making of units, the consumer hears of it instead of waiting for ever."""
 
     def units() -> Iterator[Callable[[], int]]:
         yield from Units(5).each()
         raise error
 
-    items = _ahead(units())
+    items = _ahead(units(), shared=shared)
 
     assert [next(items) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(type(error)):
@@ -156,10 +168,13 @@ def test_errors_between_units_come_in_their_place(error: BaseException) -> None:
 
 @pytest.mark.parametrize("taken", [1, 3, 1000])
 @pytest.mark.parametrize("way", ["close", "drop"])
-def test_units_are_closed_when_the_consumer_has_enough(taken: int, way: str) -> None:
+@_both
+def test_units_are_closed_when_the_consumer_has_enough(
+    taken: int, way: str, *, shared: bool
+) -> None:
     """By who asked for them, in that thread; and few more have been asked for."""
     units = Units(1000)
-    items = _ahead(units.each())
+    items = _ahead(units.each(), shared=shared)
     for _ in range(taken):
         next(items)
 
@@ -174,7 +189,8 @@ def test_units_are_closed_when_the_consumer_has_enough(taken: int, way: str) -> 
 
 @pytest.mark.parametrize("where", ["made", "done"])
 @pytest.mark.parametrize("way", ["close", "drop", "cycle", "error"])
-def test_who_has_enough_waits_for_no_unit(way: str, where: str) -> None:
+@_both
+def test_who_has_enough_waits_for_no_unit(way: str, where: str, *, shared: bool) -> None:
     """However long one takes to be made or done; nothing more begins, and `stop` is called."""
     gate, begun = threading.Event(), threading.Event()
     asked: list[int] = []
@@ -196,7 +212,7 @@ def test_who_has_enough_waits_for_no_unit(way: str, where: str) -> None:
         finally:
             ended.set()
 
-    items = _ahead(units(), threads=2, stop=lambda: stopped.append(True))
+    items = _ahead(units(), threads=2, stop=lambda: stopped.append(True), shared=shared)
     assert [next(items), next(items)] == [0, 1]
     assert begun.wait(timeout=30)
     kept: list[object] = [items]
@@ -217,36 +233,57 @@ def test_who_has_enough_waits_for_no_unit(way: str, where: str) -> None:
     assert asked == [0, 1, 2]
 
 
-def test_units_that_cannot_be_closed_are_fine() -> None:
+@_both
+def test_units_that_cannot_be_closed_are_fine(*, shared: bool) -> None:
     """Not every iterator is a generator."""
-    items = _ahead(iter([partial(int, "1"), partial(int, "2")]))
+    items = _ahead(iter([partial(int, "1"), partial(int, "2")]), shared=shared)
 
     assert next(items) == 1
     items.close()
 
 
-def test_interrupted_waiting_ends_the_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while the consumer waits leaves no thread that waits for room for ever."""
+@pytest.mark.parametrize("where", ["made", "done"])
+@_both
+def test_interrupted_waiting_ends_the_units(
+    where: str, monkeypatch: pytest.MonkeyPatch, *, shared: bool
+) -> None:
+    """Ctrl-C while the consumer waits leaves nothing open, whatever it waits for."""
+    gate, closed, interrupt = threading.Event(), threading.Event(), threading.Event()
 
-    class Interrupted(SimpleQueue[object]):
-        def get(self, block: bool = True, timeout: float | None = None) -> object:  # noqa: FBT002
-            item = super().get(block, timeout)
-            if len(units.done) > 1 and threading.current_thread() is threading.main_thread():
+    class Interrupted(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            if interrupt.is_set() and threading.current_thread() is threading.main_thread():
+                interrupt.clear()
                 raise KeyboardInterrupt
-            return item
+            return super().wait(timeout)
 
-    units = Units(100)
-    monkeypatch.setattr("connector.read_ahead.SimpleQueue", Interrupted)
-    items = _ahead(units.each())
-    next(items)
+    def wait() -> int:
+        assert gate.wait(timeout=30)
+        return -1
+
+    def units() -> Iterator[Callable[[], int]]:
+        try:
+            yield partial(int, 1)
+            yield wait if where == "done" else partial(int, wait())
+            yield from Units(100).each()
+        finally:
+            closed.set()
+
+    monkeypatch.setattr(threading, "Condition", Interrupted)
+    items = _ahead(units(), shared=shared)
+    assert next(items) == 1
+    interrupt.set()
 
     with pytest.raises(KeyboardInterrupt):
         list(items)
 
-    units.wait_until(lambda: units.closed_in is not None)
+    gate.set()
+    assert closed.wait(timeout=30)
+    wait_until(lambda: not process_budgets().results.held)
 
 
-def test_units_run_in_the_context_of_the_consumer() -> None:
+@_both
+def test_units_run_in_the_context_of_the_consumer(*, shared: bool) -> None:
     """It says how errors call options."""
     variable: ContextVar[str] = ContextVar("variable", default="")
     variable.set("the consumer's")
@@ -256,7 +293,7 @@ def test_units_run_in_the_context_of_the_consumer() -> None:
         yield lambda: seen
         yield variable.get
 
-    assert list(_ahead(units())) == ["the consumer's"] * 2
+    assert list(_ahead(units(), shared=shared)) == ["the consumer's"] * 2
 
 
 def test_threads_keep_no_program_from_ending() -> None:
