@@ -65,6 +65,23 @@ def test_a_part_of_a_view_keeps_its_bytes() -> None:
     assert memory.unused_bytes() == 30
 
 
+def test_what_is_dropped_while_nobody_takes_is_not_kept() -> None:
+    """Until a block is taken again."""
+    memory = RangeMemory()
+    ranges = [_received(memory, bytes(10)) for _ in range(4)]
+    del ranges[2:]
+    assert memory.unused_bytes() == 20
+
+    memory.drop_unused()
+    assert memory.unused_bytes() == 0
+    del ranges[1:]
+    assert memory.unused_bytes() == 0
+    ranges.append(_received(memory, bytes(10)))
+    ranges.clear()
+
+    assert memory.unused_bytes() == 20
+
+
 def test_memory_that_became_too_short_is_not_kept() -> None:
     """Whether it was dropped before longer ranges came, or after, and however much there is."""
     memory = RangeMemory()
@@ -144,6 +161,11 @@ class _Ranges(RuleBasedStateMachine):
     @rule(place=st.integers(0, 9))
     def drop(self, place: int) -> None:
         del self.views[place : place + 1]
+
+    @rule()
+    def drop_unused(self) -> None:
+        self.memory.drop_unused()
+        assert self.memory.unused_bytes() == 0
 
     @rule()
     def close(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import ObjectChangedError
+from arrow_io.shared_budget import process_budgets
 from arrow_io.storage.failures import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
@@ -268,6 +271,64 @@ def test_whatever_is_planned_streams_give_their_bytes(
 
     if plan == read == spans:
         assert trace.counts.range_bytes == sum(sizes)
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=1, max_size=6),
+    steps=st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=20),
+    range_bytes=st.integers(1, 30),
+    is_async=st.booleans(),
+)
+def test_streams_give_their_bytes_whenever_fetched_ones_are_dropped(
+    *, sizes: list[int], steps: list[tuple[int, bool]], range_bytes: int, is_async: bool
+) -> None:
+    """In the middle of an object and between two; then nothing that was not taken is held."""
+    objects = {f"object-{n}": DATA[n : n + size] for n, size in enumerate(sizes)}
+    script = FaultScript(objects)
+    location = replace(script.location(is_async=is_async), range_bytes=range_bytes)
+    spans = [
+        RangeReader(location, name, len(data)).span(0, len(data)) for name, data in objects.items()
+    ]
+    pause = cycle(steps)
+    held = process_budgets().ranges.held
+
+    with RangesAhead(spans, at_once=True) as ahead:
+        for span, data in zip(spans, objects.values(), strict=True):
+            with RangeStream(span, ahead) as stream:
+                position = 0
+                while position < span.stop:
+                    length, is_dropped = next(pause)
+                    length = min(length, span.stop - position)
+                    view, index = stream.at(position, length)
+                    assert view[index : index + length] == data[position : position + length]
+                    position += length
+                    if is_dropped:
+                        ahead.shrink()
+                        assert (ahead._count, ahead._bytes) == (0, 0)
+                        assert process_budgets().ranges.held == held
+
+
+def test_readers_of_a_process_request_no_more_ahead_than_one(stores: list[SlowStore]) -> None:
+    """But for the range that each needs; what one drops, the others may request."""
+    store = SlowStore({"object-0": memoryview(bytes(256 << 20))})
+    stores.append(store)
+    span = _spans(Location(store.url, range_bytes=8 << 20), 1, 256 << 20)[0]
+    budget = process_budgets().ranges
+
+    with ExitStack() as stack:
+        every = [stack.enter_context(RangesAhead([span], at_once=True)) for _ in range(10)]
+        streams = [stack.enter_context(RangeStream(span, each)) for each in every]
+        for stream in streams:
+            stream.at(0, 1)
+            assert budget.held <= DEFAULT_AHEAD_BYTES
+        assert [each._count for each in every] == [14] + [0] * 9
+        assert budget.was_refused
+        every[0].shrink()
+        streams[-1].at(8 << 20, 1)
+        # One is needed, and has been taken.
+        assert [each._count for each in every] == [0] * 9 + [14]
+    assert budget.held == 0
 
 
 class _BusyStore(FaultScript):

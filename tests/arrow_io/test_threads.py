@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from functools import partial
 import pytest
 
 from arrow_io import threads
-from arrow_io.threads import SideBySide, in_thread
+from arrow_io.threads import SideBySide, in_thread, workers
 
 
 @pytest.mark.parametrize("most", [1, 2, 16])
@@ -115,6 +116,42 @@ def test_threads_are_used_again_and_end_when_nothing_is_to_do(
         thread.join(timeout=30)
         assert not thread.is_alive()
     assert pool.run(partial(int, "1")).result(timeout=30) == 1
+
+
+def test_calls_are_run_though_a_thread_could_not_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever asked then hears of it; those who ask later do not wait for a thread that is not."""
+    side_by_side = SideBySide(1)
+
+    def fail(_call: object) -> None:
+        message = "can't start new thread"
+        raise RuntimeError(message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "in_thread", fail)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            side_by_side.submit(partial(int, "1"))
+
+    assert side_by_side.submit(partial(int, "2")).result(timeout=30) == 2
+
+
+def test_workers_are_those_of_the_process() -> None:
+    """The same for everybody; a forked child, which has no threads of its parent, has its own."""
+    used = workers(2)
+    assert workers(2) is used
+    assert workers(3) is not used
+    assert used.submit(partial(int, "1")).result(timeout=30) == 1
+    child = os.fork()
+    if not child:
+        found = 0
+        try:
+            found = workers(2).submit(partial(int, "1")).result(timeout=30)
+        finally:
+            os._exit(found != 1)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert workers(2) is used
 
 
 def test_no_program_waits_for_a_call() -> None:

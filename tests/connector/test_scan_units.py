@@ -94,12 +94,13 @@ def _batches(units: Iterable[ScanUnit]) -> list[Sequence[pa.RecordBatch]]:
 
 
 def _by_units(tasks: Sequence[ScanTask], chance: random.Random) -> Result:
-    """The units are done in any order, those behind an error too."""
+    """The units run in any order, those after an error too, and some of them again."""
     failure = ""
     units: list[ScanUnit] = []
     report = ReadReport()
     units.extend(_units(tasks))
-    done = {number: units[number]() for number in chance.sample(range(len(units)), len(units))}
+    order = [*range(len(units)), *(each for each in range(len(units)) if chance.random() < 0.5)]
+    done = {number: units[number]() for number in chance.sample(order, len(order))}
     batches: list[pa.RecordBatch] = []
     for number in range(len(units)):
         report.add(done[number].report)
