@@ -22,7 +22,7 @@ from arrow_io.storage.object_store import (
     ObjectStore,
     protocols,
 )
-from arrow_io.storage.obstore_options import obstore_place
+from arrow_io.storage.obstore_options import obstore_place, read_certificates
 from arrow_io.storage.own_options import uses_obstore, without_ours
 from arrow_io.storage.redaction import redacted
 from arrow_io.storage.s3_object_store import S3ObjectStore
@@ -130,8 +130,15 @@ def _connect_witness(
 def _with_pool(
     url: str, options: Mapping[str, object], max_connections: int
 ) -> Mapping[str, object]:
-    """The options with botocore's pool of connections, which has ten unless it is told."""
-    config = options.get("config_kwargs") or {}
+    """Return the options with botocore's pool of connections, which has ten by default.
+
+    Raises:
+        OptionError: The file of certificates cannot be read, of which botocore would say no more
+            than that a file does not exist.
+    """
+    config, client = (options.get(name) or {} for name in ("config_kwargs", "client_kwargs"))
     if "::" in url or store_kind(url) is not StoreKind.S3 or not isinstance(config, Mapping):
         return options
+    if isinstance(client, Mapping) and isinstance(verify := client.get("verify"), str):
+        read_certificates(verify)
     return {**options, "config_kwargs": {"max_pool_connections": max_connections, **config}}

@@ -203,8 +203,21 @@ def _botocore_config(given: Mapping[str, Any]) -> dict[str, str]:
 
 def _verification(verify: object) -> dict[str, object]:
     if isinstance(verify, str):
-        return {"root_certificate": Path(verify).read_bytes()}
+        return {"root_certificate": read_certificates(verify)}
     return {} if verify else {"allow_invalid_certificates": True}
+
+
+def read_certificates(path: str) -> bytes:
+    """Return the certificates that the storage option `verify` of S3 names a file of.
+
+    Raises:
+        OptionError: The file cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        message = f"the storage option verify: {path} cannot be read: {error.strerror}"
+        raise OptionError(message) from None
 
 
 def _gcs_config(options: dict[str, Any], client_options: dict[str, object]) -> dict[str, str]:

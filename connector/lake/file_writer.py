@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arrow_io.errors import PulsarOffloadError
+from arrow_io.wording import counted
 from connector.lake.column_stats import FileStats
 from connector.lake.data_file import DataFile
 from connector.lake.evolution import fitted
 from connector.lake.partition_folders import check_partitioning, partition_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from arrow_io.storage.location import Location
     from arrow_io.storage.uploads import ObjectUpload
@@ -35,6 +36,9 @@ PART_BYTES = 8 << 20
 
 _MOST_HELD = 2
 """How many times the bytes of rows that wait may be held for them; else they are copied."""
+
+_MOST_NAMES = 20
+"""A commit may have thousands of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +172,26 @@ class FileWriter:
         del self._open[values]
 
 
-def delete_files(location: Location, files: Iterable[DataFile], error: BaseException) -> None:
+def delete_files(location: Location, files: Sequence[DataFile], error: BaseException) -> None:
     """Delete files that no table names, because of an error that gets a note if some are left."""
     try:
         location.delete_objects(each.path for each in files)
     except PulsarOffloadError as failure:
-        error.add_note(f"files that no table names are left at {location}: {failure}")
+        message = f"files that no table names may be left at {location}"
+        error.add_note(f"{message} ({failure}): {_named(files)}")
+
+
+def note_kept_files(location: Location, files: Sequence[DataFile], error: BaseException) -> None:
+    """Note on the error of a commit that its files are kept, because it may have been made."""
+    if files:
+        message = f"it is not known whether the table at {location} has these files"
+        error.add_note(f"{message}, so they are kept: {_named(files)}")
+
+
+def _named(files: Sequence[DataFile]) -> str:
+    names = ", ".join(each.path for each in files[:_MOST_NAMES])
+    others = len(files) - _MOST_NAMES
+    return f"{names} and {counted(others, 'other')}" if others > 0 else names
 
 
 @dataclass(slots=True)

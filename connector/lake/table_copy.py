@@ -29,7 +29,7 @@ from connector.increments.progress import Progress
 from connector.lake.copy_plan import plan_of
 from connector.lake.dead_letters import LETTERS_SCHEMA
 from connector.lake.executors import in_threads
-from connector.lake.file_writer import FileSettings, delete_files
+from connector.lake.file_writer import FileSettings, delete_files, note_kept_files
 from connector.lake.replacement import Replacement
 from connector.lake.table import Commit
 from connector.lake.task_writer import TaskWriter
@@ -247,7 +247,7 @@ class TableCopy:
             change.removed,
             latest_per_key=self.latest is not None,
         )
-        with _deleted_at_errors(self.table.location, change.files, *_REFUSALS):
+        with _deleted_at_refusals(self.table.location, change.files):
             self.table.commit(commit, standing)
         summary.commits += 1
         summary.files += len(change.files)
@@ -388,7 +388,7 @@ class _Letters:
             _further(self.progress, after).to_json(),
             words,
         )
-        with _deleted_at_errors(self.table.location, files, *_REFUSALS):
+        with _deleted_at_refusals(self.table.location, files):
             self.table.commit(commit, self.standing)
 
 
@@ -397,15 +397,25 @@ _REFUSALS: Final = (ConcurrentCopyError, LakeTableError, OptionError)
 
 
 @contextmanager
-def _deleted_at_errors(
-    location: Location, files: Sequence[DataFile], *errors: type[Exception]
-) -> Iterator[None]:
-    """Delete files if one of some errors, or without them any, leaves the block."""
+def _deleted_at_errors(location: Location, files: Sequence[DataFile]) -> Iterator[None]:
+    """Delete files if an error leaves the block."""
     try:
         yield
     except BaseException as error:
-        if not errors or isinstance(error, errors):
-            delete_files(location, files, error)
+        delete_files(location, files, error)
+        raise
+
+
+@contextmanager
+def _deleted_at_refusals(location: Location, files: Sequence[DataFile]) -> Iterator[None]:
+    """Delete the files of a commit that is refused, and name those of one that may be made."""
+    try:
+        yield
+    except _REFUSALS as error:
+        delete_files(location, files, error)
+        raise
+    except BaseException as error:
+        note_kept_files(location, files, error)
         raise
 
 

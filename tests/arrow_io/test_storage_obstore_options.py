@@ -79,6 +79,15 @@ def test_a_certificate_of_ones_own(tmp_path: Path) -> None:
     assert place.client_options == {"root_certificate": b"certificate"}
 
 
+@pytest.mark.parametrize("client", ["fsspec", "obstore"])
+def test_certificates_that_cannot_be_read_are_an_option_error(client: str) -> None:
+    """The option is named, and nothing is said of an object or a folder of the bucket."""
+    options = {"client_kwargs": {"verify": "/no/ca.pem"}, "client": client}
+
+    with pytest.raises(OptionError, match=r"storage option verify: /no/ca\.pem cannot be read"):
+        Location("s3://bucket/folder", options).list_objects()
+
+
 def test_options_of_gcsfs(tmp_path: Path) -> None:
     """A token is what a service account's file says, its path, or a word."""
     account = {"type": "service_account", "private_key": "secret"}

@@ -248,6 +248,32 @@ def test_a_task_that_fails_leaves_no_files(
     check(source, str(target), kind, None)
 
 
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_an_unanswered_commit_names_the_files_that_are_kept(
+    kind: str, source: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of a commit that may have been made says which files nobody may delete yet."""
+    table_class: Any = DeltaTable if kind == "delta" else ParquetTable
+    commit = table_class.commit
+
+    def unanswered(table: Table, *arguments: object) -> None:
+        commit(table, *arguments)
+        if str(table.location).endswith("/t"):
+            message = "no answer came"
+            raise StorageError(message)
+
+    monkeypatch.setattr(table_class, "commit", unanswered)
+    monkeypatch.setattr(file_writer, "_MOST_NAMES", 2)
+    with pytest.raises(StorageError, match="no answer came") as raised:
+        copy(source, str(tmp_path / "t"), kind, sizes=CopySizes(task_bytes=1))
+
+    kept = [path.name for path in (tmp_path / "t").rglob("*.parquet")]
+    [note] = (each for each in raised.value.__notes__ if "they are kept" in each)
+    assert len(kept) > 3
+    assert sum(name in note for name in kept) == 2
+    assert note.endswith(f" and {len(kept) - 2} others")
+
+
 @pytest.fixture(scope="module")
 def faults() -> S3Faults:
     """What goes wrong with an S3 server."""

@@ -187,10 +187,8 @@ def _check(case: Case, sound: Sound, scene: Scene) -> None:
     # Other errors say something of the data, which is sound.
     assert isinstance(failure, StorageError) or case.is_deceptive
     told = "\n".join([str(failure), *getattr(failure, "__notes__", ())])
-    # Whether a table has the files of a commit that was not answered is not known: they are kept.
-    is_commit = (failure.object_key or "").startswith("manifest-")
     for name, delete in left.items():
-        assert name in told or name[:_UUID_LENGTH] in told or is_commit
+        assert name in told or name[:_UUID_LENGTH] in told
         delete()
     assert door(scene.sound) == expected
 
