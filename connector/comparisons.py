@@ -104,12 +104,13 @@ def is_among(field: pa.Field, literals: Sequence[Literal], *, negated: bool) -> 
     return column.is_valid() & ~is_in if negated else is_in
 
 
-def time_literal(type_: str, text: str) -> datetime | date:
+def time_literal(type_: str, text: str, *, is_typed: bool = True) -> datetime | date:
     """Read a time or a date.
 
     Args:
         type_: `TIMESTAMP` or `DATE`.
         text: The text, in SQL's form or ISO's.
+        is_typed: Whether the type stands before the text; an error shows only what does.
 
     Raises:
         OptionError: It is of another form, or there is no such time.
@@ -124,7 +125,8 @@ def time_literal(type_: str, text: str) -> datetime | date:
     except (ValueError, OverflowError):
         pass
     example = "2026-01-31" if type_ == "DATE" else "2026-01-31 12:00:00.000001+01:00"
-    message = f"{type_} '{text}' is not understood: give it like {type_} '{example}'"
+    typed = f"{type_} " if is_typed else ""
+    message = f"{typed}'{text}' is not understood: give it like {typed}'{example}'"
     raise OptionError(message)
 
 
@@ -172,9 +174,9 @@ def _in_units(field: pa.Field, literal: Literal) -> Fraction:
     """A literal, counted in the least unit of a column's type."""
     type_ = field.type
     if isinstance(literal, str) and pa.types.is_timestamp(type_):
-        literal = time_literal("TIMESTAMP", literal)
+        literal = time_literal("TIMESTAMP", literal, is_typed=False)
     if isinstance(literal, str) and pa.types.is_date32(type_):
-        literal = time_literal("DATE", literal)
+        literal = time_literal("DATE", literal, is_typed=False)
     if pa.types.is_integer(type_):
         return Fraction(_number(field, literal))
     if pa.types.is_decimal(type_):

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError
+from arrow_io.option_names import option_name
 from connector.comparisons import OPPOSITE, compared, is_among, joined, time_literal
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def where_expression(text: str, schema: pa.Schema) -> pc.Expression:
     try:
         return _Parser(text, schema).whole()
     except OptionError as error:
-        message = f"where cannot be {text!r}: {error.message}"
+        message = f"{option_name('where')} cannot be {text!r}: {error.message}"
         raise OptionError(message) from None
 
 

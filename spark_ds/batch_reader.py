@@ -45,9 +45,9 @@ def default_task_bytes(scan_bytes: int) -> int:
 class TopicBatchReader(DataSourceReader):
     """Reads a scan of topics.
 
-    Has no `pushFilters`: in Spark 4.3 a scan that was planned with a filter is used again for the
-    next query of the same data frame, which then lacks rows. What a frame has by the option `where`
-    it has in all queries.
+    Has no `pushFilters`: in Spark 4.1 to 4.3 a scan that was planned with a filter is used again
+    for the next query of the same data frame, which then lacks rows. What a frame has by the option
+    `where` it has in all queries.
 
     What a task had to leave out (open transactions, incomplete chunked messages, damage that was
     passed over) is logged at level WARNING, with the place of each loss: the executor's standard

@@ -1,9 +1,9 @@
 """Arrow types as topics have them → Arrow types as Spark reads them.
 
-Spark 4.3 takes each type of the tables in `arrow_io.columns` but one. It has a type `TIME`, which
-is switched off (`spark.sql.timeType.enabled`): such a column can be collected, but a frame that has
-one can be neither counted nor grouped nor written. So a time of day is a `bigint` in Spark, inside
-structs, arrays and maps too: microseconds since midnight. If `TIME` is switched on,
+Spark 4.1 to 4.3 takes each type of the tables in `arrow_io.columns` but one. It has a type `TIME`,
+which is switched off (`spark.sql.timeType.enabled`): such a column can be collected, but a frame
+that has one can be neither counted nor grouped nor written. So a time of day is a `bigint` in
+Spark, inside structs, arrays and maps too: microseconds since midnight. If `TIME` is switched on,
 `time_from_micros` makes one of it.
 """
 

@@ -60,8 +60,8 @@ class PulsarOffloadDataSource(DataSource):
     offloaded later is seen by a new one. A stream looks at the bucket again for each batch.
 
     Columns: `.schema("…")` or the option `columns` says which, on-request ones included; otherwise
-    the default ones. Spark 4.3 tells a source nothing of what a query needs, so all of them are
-    decoded, even for `count()`: name few. Filters are applied by Spark.
+    the default ones. Spark tells a source in Python nothing of what a query needs, so all of
+    them are decoded, even for `count()`: name few. Filters are applied by Spark.
 
     Rows: what the option `where` says is applied by the source, which then decodes other columns
     only for the rows that are left, and with `statistics` reads only what may have such rows.

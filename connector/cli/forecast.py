@@ -18,7 +18,7 @@ from arrow_io.storage.trace import RequestCounts, RequestTrace
 from arrow_io.wording import counted
 from connector.catalog.snapshot import is_snapshot
 from connector.cli.app import command
-from connector.cli.options import Place, Printing, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
+from connector.cli.options import Place, Printing, PrintingWhole, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
 from connector.cli.sql import bound_topics
@@ -106,7 +106,7 @@ def cost(
     where: Where = None,
     prices: _Prices = None,
     given: Reading,
-    form: Printing,
+    form: PrintingWhole,
 ) -> None:
     """Tell what reading a topic, or a query, will cost in money.
 

@@ -249,8 +249,8 @@ def _other_reading(wanted: MessageId) -> str:
     if wanted.partition < 0 or wanted.batch_index >= 0:
         return ""
     number, member = wanted.partition, (wanted.ledger_id, wanted.entry_id, wanted.partition)
-    text = f"({','.join(map(str, member))})"
-    return f" in partition {number}; the message {number} of that entry's batch is {text}"
+    text = f"'({','.join(map(str, member))})'"
+    return f" in partition {number}; if {number} is a place in the entry's batch, type {text}"
 
 
 def _property(text: str) -> tuple[str, str]:

@@ -126,20 +126,28 @@ Verbose: TypeAlias = Annotated[
 ]
 
 
+@dataclass(frozen=True)
 class FormGroup:
-    """Stands for --format and --json among the parameters of a command."""
+    """Stands for --format and --json among the parameters of a command.
+
+    Attributes:
+        help: The help of --format.
+        json_help: The help of --json.
+    """
+
+    help: str = (
+        "How rows are printed: table (the default), csv, json (one array), jsonl (one object a"
+        " line), or markdown."
+    )
+    json_help: str = "The same as --format jsonl."
 
     def parameters(self) -> list[inspect.Parameter]:
         """The parameters that take its place."""
         form = Annotated[
             Form | None,
-            typer.Option(
-                "--format",
-                help="How rows are printed: table (the default), csv, json (one array), jsonl (one"
-                " object a line), or markdown.",
-            ),
+            typer.Option("--format", help=self.help),
         ]
-        as_json = Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")]
+        as_json = Annotated[bool, typer.Option("--json", help=self.json_help)]
         keyword = inspect.Parameter.KEYWORD_ONLY
         return [
             inspect.Parameter("form", keyword, default=None, annotation=form),
@@ -161,6 +169,15 @@ class FormGroup:
 
 Printing: TypeAlias = Annotated[Form, FormGroup()]
 """How the rows of a command are printed."""
+PrintingWhole: TypeAlias = Annotated[
+    Form,
+    FormGroup(
+        help="How it is printed: table (the default), csv or markdown (only the rows of the table),"
+        " json or jsonl (one object with everything).",
+        json_help="The same as --format json.",
+    ),
+]
+"""How a command is printed whose JSON is one object, and not its rows."""
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:

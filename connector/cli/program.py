@@ -79,11 +79,13 @@ Exit codes:
      unexpected happened
   2  the command line, an option or the SQL is wrong, or a lake table does not fit
   3  there is no such topic in the bucket
-  4  there is no such bucket, folder or object; or a request failed or was refused
+  4  there is no such bucket, folder or object; or a request, to a store or a
+     broker, failed or was refused
   5  data cannot be read: damaged, encrypted, or of an unknown format or schema
   6  something was left out, and reported as a note; all the rest was printed
   7  the audit or a check found something, but all messages can be read
-  8  another run wrote meanwhile, or a transaction is still open: run it again
+  8  another run wrote meanwhile, a transaction is still open, or the cluster
+     deleted messages: run it again
 130  Ctrl-C interrupted it
 141  the reader of the output, such as head, closed it
 143  SIGTERM ended it

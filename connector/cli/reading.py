@@ -14,7 +14,7 @@ import typer
 from arrow_io.storage.trace import RequestTrace
 from arrow_io.wording import counted
 from connector.cli.app import command
-from connector.cli.options import Printing, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
+from connector.cli.options import Printing, PrintingWhole, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
 from connector.cli.output import (
     cost_text,
     print_rows,
@@ -47,7 +47,7 @@ def plan(
     *,
     where: Where = None,
     given: Reading,
-    form: Printing,
+    form: PrintingWhole,
 ) -> None:
     """Tell what reading a topic will cost.
 

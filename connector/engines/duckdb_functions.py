@@ -233,9 +233,8 @@ def _check_booleans(function: object, given: Mapping[str, object]) -> None:
     for name, value in given.items():
         if isinstance(value, bool) and not _takes_boolean(name):
             message = (
-                f"{name} of {function} cannot be a BOOLEAN. If an argument was to be named, use :="
-                " or =>, as in start := '2026-01-31': DuckDB takes start = '2026-01-31' for a"
-                " comparison"
+                "use := or => to name an argument, as in start := '2026-01-31' (DuckDB takes"
+                f" start = '2026-01-31' for a comparison): {name} of {function} cannot be a BOOLEAN"
             )
             raise OptionError(message)
 

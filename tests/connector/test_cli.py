@@ -289,6 +289,16 @@ def test_help_names_commands_and_exit_codes() -> None:
     assert [int(code) for code in codes] == [0, *cli_app.ExitCode]
 
 
+def test_the_help_and_the_page_say_the_same_of_exit_codes() -> None:
+    """Word for word, because a script's author reads either."""
+    _, _, shown = run("--help").stdout.partition("Exit codes:")
+    page = (ROOT / "docs" / "errors.md").read_text("utf-8").replace("`", "")
+
+    told = dict(re.findall(r"^ {2,4}(\d+)  ((?:.+\n(?: {6,}.+\n)*))", shown, re.MULTILINE))
+    rows = dict(re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE))
+    assert {code: " ".join(text.split()) for code, text in told.items()} == rows
+
+
 @pytest.mark.parametrize("command", TELLING)
 def test_examples_that_tell_run(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

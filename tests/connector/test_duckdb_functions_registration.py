@@ -287,7 +287,7 @@ def test_equals_sign_for_a_name(con: duckdb.DuckDBPyConnection, function: str, v
         arguments = ", ".join([*before, f'"{name}" = {value}'])
         if name == "verify_checksums":
             continue
-        with pytest.raises(duckdb.InvalidInputException, match="use := or =>, as in start := '2"):
+        with pytest.raises(duckdb.InvalidInputException, match="use := or => to name"):
             con.execute(f"from {function}({arguments})", [1] if value == "?" else [])
 
 
