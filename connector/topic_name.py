@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote_plus, unquote_plus
 
 from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
@@ -258,7 +258,11 @@ class ForeignTopic:
         return TopicName(self.tenant, self.namespace, self.local_name) if is_segment else None
 
 
-def managed_ledger_owner(name: str) -> TopicName | ForeignTopic:
+AnyTopic: TypeAlias = TopicName | ForeignTopic
+"""A topic that ledgers of a bucket may belong to, whether it is read or not."""
+
+
+def managed_ledger_owner(name: str) -> AnyTopic:
     """Return the topic whose managed ledger has a name, as index objects and user metadata give it.
 
     Raises:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from arrow_io.segment_reader import AnyLedger
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.topic_name import ForeignTopic, TopicName
+    from connector.topic_name import AnyTopic
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -48,7 +48,7 @@ class LedgerCopy:
     name: LedgerObjectName | ShareName
     index: ObjectInfo
     data: ObjectInfo | None
-    topic: TopicName | ForeignTopic | None
+    topic: AnyTopic | None
     ledger: AnyLedger | None
     error: PulsarOffloadError | None = None
     cut: AnyLedger | None = None

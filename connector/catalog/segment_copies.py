@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.metadata.topic_metadata import OffloadSegment
-    from connector.topic_name import ForeignTopic, TopicName
+    from connector.topic_name import AnyTopic
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SegmentCopy:
     name: SegmentName
     index: ObjectInfo
     data: ObjectInfo | None
-    topic: TopicName | ForeignTopic | None
+    topic: AnyTopic | None
     segment: OffloadedSegment | None
     error: PulsarOffloadError | None = None
 
@@ -113,7 +113,7 @@ class SegmentedCopy(LedgerCopy):
         """Bytes of data objects that it takes: other ledgers share the index objects."""
         return self.data_bytes or 0
 
-    def of_topic(self, topic: TopicName | ForeignTopic) -> SegmentedCopy:
+    def of_topic(self, topic: AnyTopic) -> SegmentedCopy:
         """The same copy, which the metadata says is of a topic, if it does not name one itself."""
         return self if self.topic is not None else replace(self, topic=topic)
 

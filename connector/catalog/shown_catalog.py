@@ -14,7 +14,7 @@ from connector.topic_name import TopicName
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from connector.catalog.bucket import Bucket
-    from connector.topic_name import ForeignTopic
+    from connector.topic_name import AnyTopic
 
 
 def catalog_line(bucket: Bucket, *, has_metadata: bool) -> str:
@@ -77,5 +77,5 @@ def catalog_table(caption: str, bucket: Bucket) -> str:
     return html_table(caption, ["topic", "ledgers", "bytes"], rows)
 
 
-def _shown(topic: TopicName | ForeignTopic) -> str:
+def _shown(topic: AnyTopic) -> str:
     return str(topic.base if isinstance(topic, TopicName) else topic)

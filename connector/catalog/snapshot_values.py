@@ -14,7 +14,7 @@ from arrow_io.errors import CorruptSnapshotError, PulsarOffloadError
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.storage.object_store import ObjectInfo
 from arrow_io.storage.object_version import ETag, ObjectVersion, WriteTime
-from connector.topic_name import ForeignTopic, TopicName
+from connector.topic_name import AnyTopic, ForeignTopic, TopicName
 
 
 def info_json(info: ObjectInfo) -> list[Any]:
@@ -93,14 +93,14 @@ def read_texts(value: dict[str, Any]) -> dict[str, str]:
     return {name: read_text(text) for name, text in value.items()}
 
 
-def owner_json(owner: TopicName | ForeignTopic | None) -> str | None:
+def owner_json(owner: AnyTopic | None) -> str | None:
     """The topic that a copy names, as `json` takes it."""
     if isinstance(owner, ForeignTopic):
         return owner.managed_ledger_name
     return None if owner is None else str(owner)
 
 
-def read_owner(value: object) -> TopicName | ForeignTopic | None:
+def read_owner(value: object) -> AnyTopic | None:
     """Read what `owner_json` gave."""
     if value is None:
         return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import PulsarOffloadError
 from connector.catalog.segment_copies import SegmentedCopy
-from connector.topic_name import ForeignTopic, TopicName
+from connector.topic_name import AnyTopic, ForeignTopic, TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.metadata.topic_metadata import TopicMetadata
 
-    CopiesByTopic = Mapping[TopicName | ForeignTopic | None, list[LedgerCopy]]
+    CopiesByTopic = Mapping[AnyTopic | None, list[LedgerCopy]]
 
 _FEW: Final = 16
 """Up to so many strays are read; only for more, other namespaces are listed to spare that."""
@@ -202,7 +202,7 @@ class TopicCopies:
 
 def _by_topic(copies: Iterable[LedgerCopy]) -> CopiesByTopic:
     """Copies of each topic's ledgers, in their order; under None, those that name no topic."""
-    grouped: dict[TopicName | ForeignTopic | None, list[LedgerCopy]] = defaultdict(list)
+    grouped: dict[AnyTopic | None, list[LedgerCopy]] = defaultdict(list)
     for copy in copies:
         grouped[copy.topic].append(copy)
     return dict(grouped)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.storage.location import Location
-    from connector.topic_name import ForeignTopic, TopicName
+    from connector.topic_name import AnyTopic
 
 
 class UnfinishedOffloads:
@@ -27,7 +27,7 @@ class UnfinishedOffloads:
         self._location = location
         self._known: dict[LedgerObjectName, Mapping[str, str] | None] = {}
 
-    def topic(self, name: LedgerObjectName) -> TopicName | ForeignTopic | None:
+    def topic(self, name: LedgerObjectName) -> AnyTopic | None:
         """The topic of an unfinished offload; None if nothing names it.
 
         Raises:

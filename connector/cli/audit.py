@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +18,7 @@ from connector.catalog.snapshot import is_snapshot
 from connector.catalog_tables import counted_topics
 from connector.cli.app import ExitCode, command
 from connector.cli.options import AsJson, Place, Printing, Url, Verbose  # noqa: TC001 - typer reads annotations
-from connector.cli.output import print_rows, print_table, progress, say
+from connector.cli.output import print_rows, print_table, progress, say, shows_each_ledger
 from connector.cli.place import catalog_at, check_no_snapshot, tell_place
 from connector.plain_text import size_text
 from connector.pulsar_time import duration, time_of
@@ -107,7 +106,7 @@ def audit_(
         known = None
         if statistics is not None:
             known = open_statistics(statistics, catalog.location.storage_options)
-        findings += _verified(catalog, kept, known, tells_each=verbose or sys.stderr.isatty())
+        findings += _verified(catalog, kept, known, tells_each=shows_each_ledger(verbose=verbose))
     _print_findings(findings, form)
     if form == "table":
         typer.echo(_summary(catalog, findings, found))

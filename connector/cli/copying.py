@@ -12,7 +12,7 @@ from arrow_io.storage.trace import RequestCounts, RequestTrace
 from arrow_io.wording import counted
 from connector.cli.app import command
 from connector.cli.options import AsJson, Reading, Topic, Url, key_values
-from connector.cli.output import print_json, print_table, progress, say
+from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
 from connector.lake.copy import copy_topics, plan_copy
 from connector.lake.evolution import TableKind  # noqa: TC001 - as above
@@ -224,7 +224,4 @@ def _print_plans(plans: Sequence[CopyPlan], prices: str | None, *, as_json: bool
 
 def _print(schema: pa.Schema, rows: list[dict[str, object]], *, as_json: bool) -> None:
     batches = pa.Table.from_pylist(rows, schema).to_batches()
-    if as_json:
-        print_json(batches)
-    else:
-        print_table(schema, batches)
+    print_rows(schema, batches, "jsonl" if as_json else "table")

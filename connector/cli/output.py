@@ -52,6 +52,15 @@ def say(kind: str, text: str) -> None:
     sys.stderr.write(f"{kind}: {printable(text)}\n")
 
 
+def shows_each_ledger(*, verbose: bool) -> bool:
+    """Return whether a command that takes long prints a line on stderr for each ledger.
+
+    Args:
+        verbose: Whether the option --verbose is given.
+    """
+    return verbose or sys.stderr.isatty()
+
+
 def cost_text(counts: RequestCounts, rows: int, seconds: float) -> str:
     """What a read cost, in one line.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from arrow_io.wording import agreeing, counted
 from connector.cli.app import ExitCode, command
 from connector.cli.options import AsJson, Place, Url, Verbose  # noqa: TC001 - typer reads annotations
-from connector.cli.output import say
+from connector.cli.output import say, shows_each_ledger
 from connector.cli.place import catalog_at, tell_place
 from connector.plain_text import size_text
 
@@ -43,7 +42,7 @@ def analyze(
     """
     catalog = catalog_at(url, place)
     tell_place(catalog)
-    tells_each = verbose or sys.stderr.isatty()
+    tells_each = shows_each_ledger(verbose=verbose)
     lost = 0
 
     def tell(each: Analyzed) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import ObjectContent, ObjectInfo
     from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.offloader import IndexObject
-    from connector.topic_name import ForeignTopic, TopicName
+    from connector.topic_name import AnyTopic
 
 MADE_ANEW: Final = "made anew"
 """Where the metadata of a ledger comes from if nothing has it: see docs/command-line.md."""
@@ -48,7 +48,7 @@ class Attempt:
     index: ObjectInfo | None
     ledger_ids: tuple[int, ...]
     problem: str | None
-    topic: TopicName | ForeignTopic | None = None
+    topic: AnyTopic | None = None
     refusal: str | None = None
 
     def old_index(self, location: Location) -> ObjectContent | None:

@@ -18,7 +18,7 @@ from connector.catalog.segment_copies import SegmentedCopy
 from connector.catalog.snapshot import begins_snapshot, is_snapshot
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.pulsar_time import time_of
-from connector.topic_name import ForeignTopic, TopicName
+from connector.topic_name import AnyTopic, ForeignTopic, TopicName
 from connector.upkeep.deletability import Deletability
 from connector.upkeep.findings import (
     NO_TOPIC,
@@ -387,7 +387,7 @@ def _finding(
     kind: FindingKind,
     text: str,
     copy: LedgerCopy | None,
-    topic: TopicName | ForeignTopic | None = None,
+    topic: AnyTopic | None = None,
 ) -> Finding:
     if copy is None:
         return Finding(kind=kind, text=text, topic=topic)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.topic_name import ForeignTopic, TopicName
+    from connector.topic_name import AnyTopic
 
 
 class FindingKind(StrEnum):
@@ -77,7 +77,7 @@ class Finding:
     """What it is, in words."""
     objects: tuple[str, ...] = ()
     """Names of the objects that it is about, the index object first."""
-    topic: TopicName | ForeignTopic | None = None
+    topic: AnyTopic | None = None
     ledger_id: int | None = None
     stored_bytes: int = 0
     """Bytes of these objects."""
@@ -146,7 +146,7 @@ def of_objects(
     kind: FindingKind,
     text: str,
     infos: Sequence[ObjectInfo],
-    topic: TopicName | ForeignTopic | None,
+    topic: AnyTopic | None,
 ) -> Finding:
     """A finding about some objects, index object first."""
     times = [info.modified for info in infos if info.modified is not None]

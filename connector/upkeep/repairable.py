@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.topic_name import ForeignTopic, TopicName
+    from connector.topic_name import AnyTopic, TopicName
 
 NO_INDEX: Final = "there is no index object"
 _UNDER_WAY: Final = "the metadata says that this offload is under way, or failed"
@@ -97,7 +97,7 @@ class _KnownLedgers:
         data: ObjectInfo | None,
         index: ObjectInfo | None,
         problem: str | None,
-        topic: TopicName | ForeignTopic | None,
+        topic: AnyTopic | None,
     ) -> LedgerAttempt:
         others = [each for each in self._sound[name.ledger_id] if each.name != name]
         known = self._owner(name, others)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import tarfile
-import threading
 import zipfile
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from arrow_io.errors import MissingObjectError, OptionError, StorageError
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic, write_messages
 from tests.support.golden import GOLDEN
+from tests.support.http_servers import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,12 +122,8 @@ def site(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "bucket").symlink_to(_OBJECTS)
     (tmp_path / "empty").mkdir()
     handler = partial(_Pages, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)) as url:
+        yield url
 
 
 def test_web_servers(site: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +14,7 @@ import pytest
 from connector import UnusedStatisticsWarning, open_catalog, register_duckdb
 from connector.credential_scope import HOSTLESS, origins
 from tests.support.golden import GOLDEN
+from tests.support.http_servers import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,13 +53,8 @@ def _host() -> Iterator[_Host]:
         def log_message(self, *_: object) -> None:
             """Nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        host.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=[0.01])
-        thread.start()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as host.url:
         yield host
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

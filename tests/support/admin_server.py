@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from cryptography.x509.oid import NameOID
 
 from connector.topic_name import TopicName
 from tests.support.golden import golden_topics
+from tests.support.http_servers import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -159,19 +159,12 @@ def running_admin_server(
         def log_message(self, *_: Any) -> None:  # noqa: ANN401 - the base class's signature
             """Say nothing."""
 
-    with _Server(("127.0.0.1", 0), Handler) as http_server:
-        scheme = "http"
-        if certificates is not None:
-            scheme = "https"
-            http_server.tls = certificates.server_context(asks_for_certificate=asks_for_certificate)
-        server.url = f"{scheme}://127.0.0.1:{http_server.server_port}"
-        thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            http_server.shutdown()
-            thread.join()
+    http_server = _Server(("127.0.0.1", 0), Handler)
+    if certificates is not None:
+        http_server.tls = certificates.server_context(asks_for_certificate=asks_for_certificate)
+    with serving(http_server) as url:
+        server.url = url if certificates is None else url.replace("http:", "https:")
+        yield server
 
 
 class _Server(ThreadingHTTPServer):

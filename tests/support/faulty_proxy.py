@@ -21,6 +21,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from tests.support.http_servers import serving
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -374,16 +376,12 @@ def running_proxy(server_options: Mapping[str, object]) -> Iterator[FaultyProxy]
         server_options: Storage options of s3fs that lead to the server.
     """
     # Bound and never listening: whoever connects is refused as long as this proxy runs.
-    with socket.socket() as closed, _Server(("127.0.0.1", 0), _Handler) as server:
+    server = _Server(("127.0.0.1", 0), _Handler)
+    with socket.socket() as closed, serving(server) as url:
         closed.bind(("127.0.0.1", 0))
         closed_url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        url = f"http://127.0.0.1:{server.server_port}"
         proxy = server.proxy = FaultyProxy(server_options, url, closed_url)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
         try:
             yield proxy
         finally:
             proxy.over.set()
-            server.shutdown()
-            thread.join()
