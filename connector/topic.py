@@ -23,7 +23,7 @@ from connector.latest import LatestView
 from connector.live.broker import Brokers
 from connector.live.opening import live_tails, partitions_of_brokers
 from connector.message_ids import MessageId
-from connector.options.option import takes_options
+from connector.options.option import selected_options, takes_options
 from connector.options.topic_request import OPTIONS, TopicRequest, check_with_catalog
 from connector.pulsar_time import duration
 from connector.read_warnings import warn_of_read
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @takes_options(OPTIONS)
-def open_topic(
+def open_topic(  # noqa: D417 - the decorator describes the options
     url: str,
     topic: str | Sequence[str],
     *,
@@ -87,71 +87,15 @@ def open_topic(
     those of the topic's ledgers; without it, all in the bucket. What `catalog` has read already is
     not read again.
 
+    In Python, a bound may also be a datetime, a date or a tuple; `metadata` a mapping of topic
+    names to folders; `schema` a SchemaInfo as a dict (`connector.catalog.schemas.loading`);
+    `decryption_keys` PEM text, a mapping by name or a callable (`connector.decryption_keys`).
+
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other
             URL that fsspec knows.
         topic: A short name (`orders`), a full one (`persistent://tenant/ns/orders`), a glob
             (`sales-*`), or a list of these. A partitioned topic is one dataset.
-        storage_options: Options of the fsspec file system.
-        catalog: What `open_catalog` gave for this URL, to spare the requests. The options that
-            `open_catalog` takes are given there, not here. DuckDB, Spark and the command line take
-            a saved catalog instead, as `metadata`.
-        metadata: What the topic's cluster knows of it (`connector.catalog.opening.open_catalog`):
-            URL of its admin API, a folder of its answers, or a saved catalog. It then decides
-            which ledgers the topic has, and it brings the schema.
-        metadata_options: Options for reading `metadata`, such as `token`.
-        buckets: URLs of further buckets that hold ledgers of these topics, by the metadata's names
-            for them.
-        start: First message, inclusive: a date or datetime (publish time; its ISO text too), or a
-            message id: `(ledger, entry[, batch])`, or as Pulsar gives it (`connector.message_ids`).
-        end: End, exclusive, in the same forms as `start`, and not before it.
-        columns: Names of columns, on-request ones included (`arrow_io.columns.ALL_COLUMNS`); `*`
-            among them, or in place of a list, stands for the default ones, as None does.
-        schema: What the values are decoded by (`connector.catalog.schemas.loading`): a file or
-            folder of what Pulsar's admin API or CLI gives, a SchemaInfo as a dict, an Avro schema,
-            a protobuf descriptor set, or the name of a primitive type. None: the schema in the
-            metadata, if there is one; else values are given as bytes.
-        schema_version: Which version of the schema gives the columns; None for the newest. Values
-            that other versions wrote are resolved to it.
-        value: Shape of decoded values: `flat` gives each field of a record a column of its own,
-            `struct` gives the one column `__value__`, `raw` the undecoded bytes as `__value__`.
-        time_unit: `ns` or `us`: unit of columns whose Pulsar type counts nanoseconds. A value that
-            the unit cannot hold exactly is an error.
-        naming: `pulsar-sql`, or `pulsar-spark` for the column names of that connector.
-        transactions: `committed`: as a client sees them; `all`: also messages of aborted and open
-            transactions.
-        on_corruption: `raise`: damage is an error; `salvage`: it is counted (`TopicDataset.report`)
-            and what is sound around it is given.
-        verify_checksums: Whether to compare the CRC32C of each entry; a scan that reads positions
-            only (a count of rows) never does.
-        range_bytes: Most bytes that one request for data asks for. None: 1 MiB at first, and up to
-            3 MiB in a long read.
-        batch_rows: Most rows of a record batch.
-        batch_bytes: Bytes of entries, and of what is decompressed or decrypted of them, after
-            which a record batch is given. Any other entry counts twice if its payload is asked for.
-        decryption_keys: Private keys for encrypted messages (`connector.decryption_keys`): PEM
-            text, a PEM file, a folder of them, a mapping by name, or a callable by name.
-        statistics: Folder or URL of statistics (`connector.statistics`), reached by the same
-            options as the bucket. Segments that they prove to hold no row that is asked for are not
-            read; the rows are the same. (A value that cannot be decoded is met only if its
-            segment is read.) Statistics that are damaged, or of other versions of the
-            objects, are not used (`TopicDataset.report`). None: those that the catalog, or the
-            snapshot given as `metadata`, was saved with, if there are any.
-        clock_slack: Your word that no message was published, by its producer's clock, further than
-            this outside of the time in which its ledger was written: `90s`, `10m`, `1d`. Ledgers
-            that bounds or filters of publish time then rule out are not read; it takes metadata,
-            which says when a ledger was closed. If it is not so, rows are missing.
-        view: `all` messages, or of each key of a topic partition the `latest` one within the bounds
-            (`connector.latest`). Filters are applied to what a view has. The first read of a
-            dataset then reads keys of all messages.
-        view_bytes: How much memory keys may take meanwhile, in bytes; more of them go to files in
-            the folder for temporary ones.
-        live: URL of the brokers of the topics' cluster, `pulsar://host:6650` or
-            `pulsar+ssl://host:6651`: what lies behind the last offloaded entry is read of them, up
-            to the last message that there is now (`connector.live`). With `metadata`, also what an
-            offload has left out between, and topics of which nothing is offloaded.
-        live_options: Options of the brokers (`connector.live.broker.LiveOptions`), such as `token`.
-        trace: Counts the requests.
 
     Raises:
         OptionError: An option has a value that is not allowed.
@@ -164,7 +108,7 @@ def open_topic(
         PulsarOffloadError: The metadata is malformed; or a ledger of the topic is unsound, or is
             not where the metadata says.
     """
-    request = TopicRequest.from_arguments(locals())
+    request = TopicRequest(**selected_options(OPTIONS, locals()))
     check_with_catalog(url, request)
     return open_request(url, topic, request)
 

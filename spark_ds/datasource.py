@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import replace
 from functools import partial
@@ -23,13 +24,14 @@ from connector.catalog.opening import open_catalog
 from connector.catalog_tables import TABLES
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Position, Progress, TopicProgress
+from connector.options.option import help_text
 from connector.topic import open_request
 from connector.topic_name import matching_topics
 from connector.where import where_expression
 from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.column_types import spark_schema
 from spark_ds.listing_reader import ListingReader
-from spark_ds.options import SourceOptions, hide_secrets
+from spark_ds.options import READING_HELP, SourceOptions, hide_secrets
 from spark_ds.sentence_first import sentence_first
 from spark_ds.spark_version import is_spark_since
 from spark_ds.stream_source import (
@@ -38,7 +40,7 @@ from spark_ds.stream_source import (
     RefusedStream,
     StreamSource,
 )
-from spark_ds.write_options import SinkOptions
+from spark_ds.write_options import WRITING_HELP, SinkOptions
 from spark_ds.writer import TopicBatchWriter, TopicStreamWriter, refuse_overwrite
 
 if TYPE_CHECKING:
@@ -75,52 +77,12 @@ class PulsarOffloadDataSource(DataSource):
     (`arrow_io.columns`); executors get what they need of it inside their tasks. A time of day is a
     `bigint`, microseconds since midnight, because Spark's `TIME` is switched off by default.
 
-    | option | value |
-    |---|---|
-    | `url`; or `path`, as `load` calls it | bucket, prefix or folder |
-    | `topic`, `topics` | a short name, a full name, a glob, or several, separated by commas |
-    | `topicsPattern` | instead: a regular expression of full names |
-    | `start`, `end` | publish time as ISO text, or message id `(ledger,entry[,batch])` |
-    | `startingOffsets`, `endingOffsets` | instead: `earliest`, `latest`, or one message id |
-    | `startingTime`, `endingTime` | instead: publish time in ms since 1970 |
-    | `startingOffsets` of a stream | also `latest`; or JSON: a place for each topic or partition |
-    | `maxBytesPerTrigger` | bytes of data objects in a batch of a stream, such as `512m` |
-    | `maxLedgersPerTrigger` | ledgers in a batch of a stream |
-    | `metadata` | what the cluster knows, as in `open_catalog`: a URL, a folder, a snapshot |
-    | `metadata.<name>`, `secret.metadata.<name>` | an option of that, such as `token` |
-    | `metadata_options`, `secret.metadata_options` | all of them, as a JSON object |
-    | `buckets` | URLs of further buckets, as a JSON object by name |
-    | `table` | instead of `messages`: `topics`, `ledgers`, `blocks` or `objects` as rows |
-    | `columns` | names, separated by commas; `*` among them for the default ones |
-    | `where` | a condition in SQL: only rows for which it is true are given |
-    | `statistics` | as in `open_topic` |
-    | `schema` | of the values: on the driver, a file or folder; or JSON; or a type, as `STRING` |
-    | `schema_version`, `value` | as in `open_topic` |
-    | `time_unit` | `us`: Spark's times have microseconds |
-    | `naming`, `transactions` | as in `open_topic` |
-    | `on_corruption`, `verify_checksums` | as in `open_topic` |
-    | `clock_slack` | as in `open_topic` |
-    | `live` | URL of brokers, as in `open_topic`; only of batch reads |
-    | `live_options`, `secret.live_options` | options of the brokers, as a JSON object |
-    | `view`, `view_bytes` | only all: the latest of each key is for Spark's SQL to find |
-    | `failOnDataLoss` | instead of `on_corruption`: `true` raises, `false` salvages |
-    | `range_bytes`, `batch_rows`, `batch_bytes` | as in `open_topic` |
-    | `decryption_keys` | on the driver, a PEM file of a private key, or a folder of them |
-    | `secret.decryption_keys` | the same, or PEM text |
-    | `task_bytes` | bytes of data objects in a partition, about; unless told, by the size of all |
-    | `storage.<name>` | an option of the fsspec file system; dots lead into nested ones |
-    | `secret.<name>` | the same, and Spark masks it wherever it shows options |
-    | `storage_options` | all of them, as a JSON object; here names keep their case |
-    | `managedLedgerOffloadBucket`, `managedLedgerOffloadDriver` | instead of `url` |
-    | `managedLedgerOffloadServiceEndpoint`, `managedLedgerOffloadRegion` | storage options |
-
     A stream has no end, and begins at the earliest message unless told otherwise. `startingTime`
     leaves out what was published before, in all its batches; other starts matter to a new query
     only, as Spark goes on from its checkpoint.
 
     Every start is inclusive and every end exclusive. Names of options are compared without case and
-    underscores. Values of `storage.` options are text; objects, arrays, `true`, `false`, `null` and
-    numbers are read as JSON, the last four not for names such as `key`, `secret` or `token`.
+    underscores.
 
     Secrets: nothing shows the options of a query, neither its plan nor Spark's web pages, logs and
     errors. But where a view is made (`CREATE VIEW`, `createOrReplaceTempView`), the SQL page and
@@ -137,20 +99,7 @@ class PulsarOffloadDataSource(DataSource):
     (`--add-modules …,jdk.incubator.vector`), or it stops with "Module jdk.incubator.vector not
     found" before anything is read.
 
-    Writing, with `mode("append")` or `writeStream`: `url`, `topic` (a name), `schema`,
-    `schema_version`, `storage.<name>`, `metadata.<name>` and their masked forms, as above; and
-
-    | option | value |
-    |---|---|
-    | `compression` | `none`, `lz4`, `zlib`, `zstd` or `snappy` |
-    | `batch_messages`, `batch_bytes`, `batch_delay_ms` | as in `write_messages` |
-    | `max_message_bytes`, `chunking` | as in `write_messages` |
-    | `partitions` | number of partitions; keys go to them as with Pulsar's Java client |
-    | `ledger_entries`, `ledger_bytes`, `block_bytes` | as in `write_messages` |
-    | `metadata_folder`, `metadata_options` | what a cluster would know, as in `write_messages` |
-    | `cluster`, `first_ledger_id` | as in `write_messages`; not for streams |
-    | `write_id` | batches: a name of the write, under which it is done once |
-    | `task_ledgers` | most ledgers that a task may write: so many ids are kept for each; 1000 |
+    Writing: with `mode("append")` or `writeStream`.
 
     Example:
         >>> frame = (
@@ -323,6 +272,13 @@ class PulsarOffloadDataSource(DataSource):
             if not field.nullable:
                 message = f"column {field.name} cannot be NOT NULL: all columns are nullable"
                 raise OptionError(message)
+
+
+PulsarOffloadDataSource.__doc__ = (
+    f"{inspect.getdoc(PulsarOffloadDataSource)}\n\n"
+    f"Options of reading:\n{help_text(READING_HELP)}\n\n"
+    f"Options of writing:\n{help_text(WRITING_HELP)}\n"
+)
 
 
 def _open(

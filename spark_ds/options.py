@@ -233,22 +233,74 @@ def _parser(option: Option) -> _Parser:
     return lambda _, text: option.read(text)
 
 
+_SPARK_OPTIONS: Final[Mapping[str, tuple[str, _Parser, str]]] = {
+    "topic": (
+        "topics",
+        read_names,
+        "A short name, a full name, a glob, or several, separated by commas.",
+    ),
+    "topics": ("topics", read_names, "The same as topic."),
+    "topicsPattern": ("topics", _pattern, "Instead of topic: a regular expression of full names."),
+    "startingOffsets": (
+        "start",
+        read_starting_offsets,
+        (
+            "Instead of start: earliest, or one message id; for a stream also latest, or JSON with"
+            " a place for each topic or partition."
+        ),
+    ),
+    "startingTime": ("start", _time, "Instead of start: publish time in ms since 1970."),
+    "endingOffsets": ("end", _ending_offsets, "Instead of end: latest, or one message id."),
+    "endingTime": ("end", _time, "Instead of end: publish time in ms since 1970."),
+    "failOnDataLoss": (
+        "on_corruption",
+        _fail_on_data_loss,
+        "Instead of on_corruption: true raises, false salvages.",
+    ),
+    "secret.decryption_keys": (
+        "decryption_keys",
+        _keys,
+        "As decryption_keys, or PEM text. Spark masks it.",
+    ),
+    "secret.metadata_options": (
+        "metadata_options",
+        _parser(OPTIONS["metadata_options"]),
+        "As metadata_options. Spark masks it.",
+    ),
+    "secret.live_options": (
+        "live_options",
+        _parser(OPTIONS["live_options"]),
+        "As live_options. Spark masks it.",
+    ),
+    "table": (
+        "table",
+        _listing,
+        f"What the rows are: {_MESSAGES}, or a listing of {', '.join(TABLES)}.",
+    ),
+    "where": ("where", read_text, "A condition in SQL: only rows for which it is true are read."),
+    "task_bytes": (
+        "task_bytes",
+        read_count,
+        (
+            "About how many bytes of data objects a partition of the frame reads. By default, the"
+            " size of the scan decides."
+        ),
+    ),
+    "maxBytesPerTrigger": (
+        "max_bytes",
+        _size,
+        "Maximum size of the data objects in a batch of a stream, such as 512m.",
+    ),
+    "maxLedgersPerTrigger": (
+        "max_ledgers",
+        read_count,
+        "Maximum number of ledgers in a batch of a stream.",
+    ),
+}
+"""The options that only Spark has: the field of each, how its text is read, and its help."""
+
 _PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
-    "topic": ("topics", read_names),
-    "topics": ("topics", read_names),
-    "topicsPattern": ("topics", _pattern),
-    "startingOffsets": ("start", read_starting_offsets),
-    "startingTime": ("start", _time),
-    "endingOffsets": ("end", _ending_offsets),
-    "endingTime": ("end", _time),
-    "failOnDataLoss": ("on_corruption", _fail_on_data_loss),
-    "secret.decryption_keys": ("decryption_keys", _keys),
-    "secret.metadata_options": ("metadata_options", _parser(OPTIONS["metadata_options"])),
-    "table": ("table", _listing),
-    "where": ("where", read_text),
-    "task_bytes": ("task_bytes", read_count),
-    "maxBytesPerTrigger": ("max_bytes", _size),
-    "maxLedgersPerTrigger": ("max_ledgers", read_count),
+    **{name: (field, parse) for name, (field, parse, _) in _SPARK_OPTIONS.items()},
     **{
         name: (name, _parser(option))
         for name, option in OPTIONS.items()
@@ -266,15 +318,45 @@ _LISTING_FIELDS: Final = frozenset(
     {"topics", "table", *(name for name, option in OPTIONS.items() if option.is_fixed_by_catalog)}
 )
 
-LOCATION_OPTIONS: Final = (
-    "url",
-    "path",
-    "storage_options",
-    "managedLedgerOffloadDriver",
-    "managedLedgerOffloadBucket",
-    "managedLedgerOffloadServiceEndpoint",
-    "managedLedgerOffloadRegion",
-)
+LOCATION_HELP: Final = {
+    "url": "Bucket, prefix or folder: a path, s3://bucket/prefix, or any URL of fsspec.",
+    "path": "The same as url; load() sets it.",
+    "storage_options": f"{OPTIONS['storage_options'].help} As a JSON object, in which names keep"
+    " their case.",
+    "managedLedgerOffloadDriver": f"Instead of url: {', '.join(_SCHEMES)}.",
+    "managedLedgerOffloadBucket": "Instead of url: the name of the bucket.",
+    "managedLedgerOffloadServiceEndpoint": "Instead of a storage option: URL of the store.",
+    "managedLedgerOffloadRegion": "Instead of a storage option: region of the bucket.",
+    "storage.<name>": "An option of the fsspec file system. Dots lead into nested ones. Objects,"
+    " arrays, true, false, null and numbers are read as JSON, the last four not for names such as"
+    " key, secret or token.",
+    "secret.<name>": "The same. Spark masks it.",
+    "metadata.<name>": "An option of the source of metadata, likewise.",
+    "secret.metadata.<name>": "The same. Spark masks it.",
+}
+"""Help on the options of a place that only Spark has."""
+LOCATION_OPTIONS: Final = tuple(name for name in LOCATION_HELP if "<" not in name)
+
+OWN_HELP: Final = LOCATION_HELP | {name: text for name, (_, _, text) in _SPARK_OPTIONS.items()}
+"""Help on the options of reading that only Spark has."""
+NOTES: Final = {
+    "metadata_options": "As a JSON object.",
+    "live_options": "As a JSON object.",
+    "buckets": "As a JSON object.",
+    "columns": "Separated by commas.",
+    "schema": "A path is read by the driver.",
+    "decryption_keys": "A path is read by the driver.",
+    "time_unit": "Only us: Spark's times have microseconds.",
+    "view": "Only all: Spark's SQL finds the latest message of each key.",
+    "live": "Only batch reads have it.",
+}
+"""What is peculiar to Spark about options that every surface has."""
+READING_HELP: Final = OWN_HELP | {
+    name: " ".join(filter(None, (option.help, NOTES.get(name))))
+    for name, option in OPTIONS.items()
+    if option.in_python_only is None and name not in OWN_HELP
+}
+"""Help on each option of reading."""
 
 
 def normal_name(name: str) -> str:

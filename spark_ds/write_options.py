@@ -16,6 +16,7 @@ from connector.options.nested import put_text
 from connector.options.write_request import WRITE_OPTIONS, WriteRequest
 from connector.writing.write_target import WriteTarget
 from spark_ds.options import (
+    LOCATION_HELP,
     LOCATION_OPTIONS,
     METADATA_PREFIXES,
     STORAGE_PREFIXES,
@@ -32,7 +33,13 @@ DEFAULT_TASK_LEDGERS: Final = 1000
 _PASSED_OVER: Final = frozenset({"checkpointlocation"})
 """Spark hands on what is for Spark alone."""
 _TASK_LEDGERS: Final = "task_ledgers"
-_OWN: Final = ("topic", _TASK_LEDGERS)
+OWN_WRITING_HELP: Final = {
+    "topic": "The name of the topic to write to.",
+    _TASK_LEDGERS: "Maximum number of ledgers that a task may write: so many ids are kept for each."
+    f" By default {DEFAULT_TASK_LEDGERS}.",
+    "secret.metadata_options": "As metadata_options. Spark masks it.",
+}
+"""Help on the options of writing that only Spark has."""
 _OF_WRITING: Final = {
     name: each
     for name, each in WRITE_OPTIONS.items()
@@ -40,9 +47,24 @@ _OF_WRITING: Final = {
 }
 _MASKED: Final = "secret."
 _KNOWN: Final = {
-    normal_name(name): name
-    for name in (*LOCATION_OPTIONS, *_OWN, *_OF_WRITING, f"{_MASKED}metadata_options")
+    normal_name(name): name for name in (*LOCATION_OPTIONS, *OWN_WRITING_HELP, *_OF_WRITING)
 }
+WRITING_NOTES: Final = {
+    "cluster": "Streams do not have it.",
+    "first_ledger_id": "Streams do not have it.",
+    "write_id": "Streams do not have it: each of their batches has an id.",
+}
+"""What is peculiar to Spark about options of writing that every surface has."""
+WRITING_HELP: Final = (
+    LOCATION_HELP
+    | OWN_WRITING_HELP
+    | {
+        name: " ".join(filter(None, (option.help, WRITING_NOTES.get(name))))
+        for name, option in _OF_WRITING.items()
+        if option.not_in_spark is None
+    }
+)
+"""Help on each option of writing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import json
 import pkgutil
@@ -16,16 +15,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arrow_io.columns import ALL_COLUMNS
-from connector import open_topic
 from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.cli import load_app
 from connector.cli.app import ExitCode
+from connector.options.topic_request import OPTIONS
+from connector.options.write_request import WRITE_OPTIONS
 from connector.topic_name import TopicName
+from spark_ds.options import NOTES, OWN_HELP
+from spark_ds.write_options import OWN_WRITING_HELP, WRITING_NOTES
 from tests.support.command_line import run
 from tests.support.snippets import snippets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from connector.options.option import Option
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -177,12 +181,27 @@ def test_contributing_says_where_things_are(tree: list[str]) -> None:
     assert [folder for folder in folders if folder not in named] == []
 
 
-def test_options_are_those_of_open_topic() -> None:
-    """The tables of options name every option of `open_topic` but those that only Python has."""
-    only_python = {"url", "topic", "catalog", "trace"}
-    options = inspect.signature(open_topic).parameters.keys() - only_python
+def _with_default(option: Option) -> str:
+    return f"{option.name} (default {option.default_text})" if option.default_text else option.name
 
-    assert [name for name in sorted(options) if f"`{name}`" not in _text("options.md")] == []
+
+@pytest.mark.parametrize(
+    ("page", "helps"),
+    [
+        ("options.md", {_with_default(each): each.help for each in OPTIONS.values()}),
+        ("writing.md", {_with_default(each): each.help for each in WRITE_OPTIONS.values()}),
+        ("spark.md", OWN_HELP),
+        ("spark.md", NOTES),
+        ("spark.md", OWN_WRITING_HELP | WRITING_NOTES),
+    ],
+)
+def test_options_have_their_help(page: str, helps: Mapping[str, str]) -> None:
+    """The lists of options say word for word what `help` says of each, in any line breaks."""
+    text = " ".join(re.sub("`", "", _text(page)).split())
+
+    assert [
+        line for line in (f"- {n}: {each}" for n, each in helps.items()) if line not in text
+    ] == []
 
 
 def test_columns_are_those_of_a_topic() -> None:

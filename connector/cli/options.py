@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.redaction import redacted_urls
 from connector.cli.forms import Form
-from connector.options.kinds import FLAG, URLS_BY_NAME
+from connector.options.kinds import BY_NAME, FLAG, URLS_BY_NAME
 from connector.options.nested import put_text
 from connector.options.topic_request import NOT_OF_REPLAYS, OPTIONS, TopicRequest
 from connector.options.write_request import WRITE_OPTIONS, WriteRequest
@@ -66,13 +66,18 @@ class OptionGroup:
         return self.make(**read)
 
 
+_HOW_TO_REPEAT: Final = {
+    URLS_BY_NAME: "May be repeated.",
+    BY_NAME: "May be repeated. Dots nest (client_kwargs.region_name=…). JSON is read as JSON, so a"
+    " number that is text may need quotes (key='\"12\"').",
+}
+
+
 def shell_option(option: Option) -> OptionInfo:
     """An option of a table, as typer takes it."""
-    said = f"{option.help} May be repeated." if option.kind.repeats else option.help
-    if option.default is not None and not _is_switch(option):
-        shown = str(option.default)
-        shown = shown.lower() if isinstance(option.default, bool) else shown
-        said += f" [default: {' '.join(filter(None, (shown, option.unit)))}]"
+    said = " ".join(filter(None, (option.help, _HOW_TO_REPEAT.get(option.kind))))
+    if option.default_text and not _is_switch(option):
+        said += f" [default: {option.default_text}]"
     allowed = list(option.kind.allowed)
     info: OptionInfo = typer.Option(
         f"--{_shell_name(option).replace('_', '-')}",

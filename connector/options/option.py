@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import hidden, hidden_url
+from connector.options import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +24,7 @@ Scope: TypeAlias = Literal["place", "catalog", "topic"]
 """
 
 _OPTION: Final = "option"
+_HELP_WIDTH: Final = 96
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -32,7 +36,7 @@ class Option:
 
     Attributes:
         kind: What its values may be.
-        help: What it means, in a line.
+        help: What it means, in sentences that hold on every surface.
         unit: The unit of its number; None if it has none.
         scope: What it is about.
         is_secret: Whether its value may be a secret.
@@ -53,6 +57,15 @@ class Option:
     name: str = ""
     type: str = ""
     default: object = None
+
+    @property
+    def default_text(self) -> str:
+        """The default as text, with its unit; empty if there is none."""
+        if self.default is None:
+            return ""
+        text = str(self.default)
+        text = text.lower() if isinstance(self.default, bool) else text
+        return f"{text} {self.unit}" if self.unit else text
 
     @property
     def is_fixed_by_catalog(self) -> bool:
@@ -106,27 +119,67 @@ def options_of(request: type) -> Mapping[str, Option]:
     }
 
 
+STORAGE_OPTIONS: Final = described(
+    kinds.BY_NAME,
+    "Options of the fsspec file system, such as key, secret and client_kwargs. What s3fs finds in"
+    " the environment need not be given.",
+    scope="place",
+    is_secret=True,
+)
+TRACE: Final = described(
+    kinds.TRACE,
+    "Counts the requests.",
+    scope="catalog",
+    in_python_only="it is an object that is asked later",
+)
+
+
+def selected_options(options: Mapping[str, Option], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a function's arguments that are options, by name."""
+    return {name: value for name, value in arguments.items() if name in options}
+
+
+def help_text(helps: Mapping[str, str]) -> str:
+    """Return help on options in the form of a docstring's section."""
+    return "\n".join(
+        textwrap.fill(
+            f"{name}: {text}",
+            width=_HELP_WIDTH,
+            initial_indent=" " * 4,
+            subsequent_indent=" " * 8,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for name, text in helps.items()
+    )
+
+
 def takes_options(
     options: Mapping[str, Option],
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator for functions that have options as parameters.
+    """Return a decorator for functions that have options as keyword parameters.
 
     It hides what may be a secret among the arguments, so that no frame of the function shows it.
+    It adds the help on the options to the docstring's section `Args`.
 
     Args:
         options: The options by name. Other parameters are taken for URLs.
     """
 
-    def hide(name: str, value: Any) -> Any:  # noqa: ANN401 - as it came
-        return options[name].hide(value) if name in options else hidden_url(value)
-
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @wraps(function)
         def call(*args: Any, **named: Any) -> _R:  # noqa: ANN401 - those of the function
-            args = tuple(map(hidden_url, args))
-            named = {name: hide(name, value) for name, value in named.items()}
+            args = tuple(hidden_url(each) if isinstance(each, str) else each for each in args)
+            named = {
+                name: options[name].hide(value) if name in options else hidden_url(value)
+                for name, value in named.items()
+            }
             return function(*args, **named)
 
+        parameters = inspect.signature(function).parameters
+        helps = {name: each.help for name, each in options.items() if name in parameters}
+        head, raises, tail = (inspect.getdoc(function) or "").partition("\n\nRaises:")
+        call.__doc__ = f"{head}\n{help_text(helps)}{raises}{tail}"
         return call
 
     return decorate

@@ -1,13 +1,13 @@
 """The table of options: what each is called, what it may be, and what it means.
 
-Python, DuckDB, Spark and the command line are spellings of it. A field here, a parameter of
-`open_topic` and a line of the README make an option; every surface takes it from here.
+Python, DuckDB, Spark and the command line are spellings of it. A field here and a parameter of
+`open_topic` make an option; every surface takes it, and the text of its help, from here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from arrow_io.column_names import COLUMN_NAMES, Naming
 from arrow_io.errors import OptionError
@@ -15,7 +15,7 @@ from arrow_io.option_names import option_name
 from arrow_io.option_values import BATCH_BYTES, BATCH_ROWS
 from arrow_io.storage.store_kinds import store_kind
 from connector.options import kinds
-from connector.options.option import described, options_of
+from connector.options.option import STORAGE_OPTIONS, TRACE, described, options_of
 
 if TYPE_CHECKING:
     import os
@@ -44,22 +44,14 @@ class TopicRequest:
         OptionError: A value is not allowed.
     """
 
-    storage_options: Mapping[str, object] | None = field(
-        default=None,
-        metadata=described(
-            kinds.BY_NAME,
-            "Option of the fsspec file system. Dots nest (client_kwargs.region_name=…). A value"
-            " that is JSON is taken as JSON; a number that is text may need quotes"
-            " (key='\"12\"'). What s3fs finds in the environment need not be given.",
-            scope="place",
-            is_secret=True,
-        ),
-    )
+    storage_options: Mapping[str, object] | None = field(default=None, metadata=STORAGE_OPTIONS)
     catalog: Catalog | None = field(
         default=None,
         metadata=described(
             kinds.CATALOG,
-            "What open_catalog gave for the URL, to spare the requests.",
+            "What open_catalog returned for the URL. The topic is opened without another listing,"
+            " and by the options of the catalog. DuckDB's statements, Spark and the command line"
+            " take a catalog snapshot instead, as metadata.",
             in_python_only="it lives in a Python process; saved, it is given as metadata",
         ),
     )
@@ -67,10 +59,11 @@ class TopicRequest:
         default=None,
         metadata=described(
             kinds.SOURCE,
-            "What the topics' cluster knows: URL of the admin API, whose brokers load the topics"
-            " that they are asked about; a folder with a folder for each topic"
-            " (managed-ledger-info.bin, or internal-info.json and internal-stats.json); or a saved"
-            " catalog (….json.gz).",
+            "What the topics' cluster knows: URL of its admin API (https://broker:8443), whose"
+            " brokers load the topics that they are asked about; a folder with a folder for each"
+            " topic (managed-ledger-info.bin, or internal-info.json and internal-stats.json;"
+            " schemas-rest.json); or a catalog snapshot (….json.gz). It decides which ledgers a"
+            " topic has, and brings the schema. By default, the bucket alone is read.",
             scope="place",
         ),
     )
@@ -78,7 +71,9 @@ class TopicRequest:
         default=None,
         metadata=described(
             kinds.BY_NAME,
-            "Option of the source of metadata, such as token_file.",
+            "Options of the source of metadata. Of an admin API: token, token_file, ca_file,"
+            " cert_file, key_file, verify_hostname, namespaces and timeout_s. Of folders and"
+            " catalog snapshots: those of their fsspec file system.",
             scope="place",
             is_secret=True,
         ),
@@ -87,8 +82,9 @@ class TopicRequest:
         default=None,
         metadata=described(
             kinds.URLS_BY_NAME,
-            "URL of a further bucket that ledgers were written to, by the name that the metadata"
-            " has for it.",
+            "URLs of additional buckets with ledgers of these topics, by the metadata's names for"
+            " them. A bucket that is not named here is looked for by its own name, in the same"
+            " store.",
             scope="place",
         ),
     )
@@ -96,18 +92,21 @@ class TopicRequest:
         default=None,
         metadata=described(
             kinds.BOUND,
-            "First message, inclusive: publish time (ISO 8601; UTC) or id (ledger:entry).",
+            "First message, inclusive: a publish time (ISO 8601; UTC unless it has an offset), or a"
+            " message id, (ledger,entry[,batch]) or as Pulsar prints it (ledger:entry).",
         ),
     )
     end: Bound | None = field(
         default=None,
-        metadata=described(kinds.BOUND, "Behind the last message, exclusive; likewise."),
+        metadata=described(
+            kinds.BOUND, "End, exclusive, in the same forms as start, and not before it."
+        ),
     )
     columns: Sequence[str] | None = field(
         default=None,
         metadata=described(
             kinds.NAMES,
-            "Columns to give: those that the schema has, * for the default ones, and any of"
+            "Names of columns: those of the schema, * for the default ones, and any of"
             f" {', '.join(COLUMN_NAMES)}.",
         ),
     )
@@ -115,29 +114,35 @@ class TopicRequest:
         default=None,
         metadata=described(
             kinds.SOURCE,
-            "What values are decoded by: a file or folder of what Pulsar's admin API or CLI gives,"
+            "What values are decoded by: a file or folder of answers of Pulsar's admin API or CLI,"
             " an Avro schema, a protobuf descriptor set (FILE#Message), JSON text, or the name of a"
-            " type (STRING). By default the schema that the metadata has; without any, values are"
+            " type (STRING). By default, the schema in the metadata. Without a schema, values are"
             " bytes.",
         ),
     )
     schema_version: int | None = field(
         default=None,
         metadata=described(
-            kinds.VERSION, "Version of the schema that gives the columns; else the newest."
+            kinds.VERSION,
+            "Version of the schema that gives the columns; values of other versions are resolved to"
+            " it. By default, the newest.",
         ),
     )
     value: ValueShape = field(
         default="flat",
         metadata=described(
             kinds.one_of(ValueShape),
-            "What is given of a value: flat, a column for each field; struct, one column for all;"
-            " raw, the bytes.",
+            "Shape of values: flat, a column for each field of a record; struct, one column"
+            " __value__; raw, the undecoded bytes as __value__.",
         ),
     )
     time_unit: TimeUnit = field(
         default="ns",
-        metadata=described(kinds.one_of(TimeUnit), "Unit of times whose type counts nanoseconds."),
+        metadata=described(
+            kinds.one_of(TimeUnit),
+            "Unit of columns whose Pulsar type counts nanoseconds. A value that the unit cannot"
+            " hold exactly is an error.",
+        ),
     )
     naming: Naming = field(
         default="pulsar-sql",
@@ -149,38 +154,46 @@ class TopicRequest:
         default="committed",
         metadata=described(
             kinds.one_of(Transactions),
-            "Whether messages of aborted and open transactions are left out (committed), or given"
-            " too (all).",
+            "Which messages of transactions are read: committed, as a consumer receives them; all,"
+            " those of aborted and open transactions too.",
         ),
     )
     on_corruption: OnCorruption = field(
         default="raise",
         metadata=described(
-            kinds.one_of(OnCorruption), "Whether damage is an error, or left out and told."
+            kinds.one_of(OnCorruption),
+            "What damage does: raise, it is an error; salvage, it is counted and left out, and what"
+            " is sound around it is read.",
         ),
     )
     verify_checksums: bool = field(
         default=True,
-        metadata=described(kinds.FLAG, "Whether the CRC32C of each entry is compared."),
+        metadata=described(
+            kinds.FLAG,
+            "Whether to compare the CRC32C of each entry. A scan of positions alone, such as a"
+            " count of rows, never does.",
+        ),
     )
     range_bytes: int | None = field(
         default=None,
         metadata=described(
             kinds.COUNT,
-            "Most bytes that one request for data asks for; by default 1 MiB, later 3.",
+            "Maximum size of one range request for data. By default 1 MiB at first, and up to 3 MiB"
+            " in a long read.",
             unit="bytes",
             scope="catalog",
         ),
     )
     batch_rows: int = field(
         default=BATCH_ROWS,
-        metadata=described(kinds.COUNT, "Most rows of a record batch.", unit="rows"),
+        metadata=described(kinds.COUNT, "Maximum number of rows in a record batch.", unit="rows"),
     )
     batch_bytes: int = field(
         default=BATCH_BYTES,
         metadata=described(
             kinds.COUNT,
-            "Bytes of entries, and of what is made of them, after which a record batch is given.",
+            "Bytes of entries, and of what is decompressed or decrypted from them, after which a"
+            " record batch ends. Any other entry counts twice if its payload is read.",
             unit="bytes",
         ),
     )
@@ -188,8 +201,8 @@ class TopicRequest:
         default=None,
         metadata=described(
             kinds.SOURCE,
-            "Private key for encrypted messages, a PEM file; or a folder of them, where a file"
-            " NAME.pem or NAME-priv.pem is the key NAME.",
+            "Private keys for encrypted messages: a PEM file, or a folder of them, in which the"
+            " file NAME.pem or NAME-priv.pem is the key NAME.",
             is_secret=True,
         ),
     )
@@ -197,30 +210,36 @@ class TopicRequest:
         default=None,
         metadata=described(
             kinds.FOLDER,
-            "Folder of statistics (analyze): what they show that nobody asked for is not read.",
+            "Folder or URL of statistics, which analyze writes, reached by the options of the"
+            " bucket. Data that they prove to hold no matching row is not read; the rows are the"
+            " same. Statistics that are damaged, or of other versions of the objects, are not used."
+            " By default, those that the catalog snapshot names.",
         ),
     )
     clock_slack: str | None = field(
         default=None,
         metadata=described(
             kinds.DURATION,
-            "Your word that no message was published further than this (10m) outside of the time in"
-            " which its ledger was written: then times spare whole ledgers, if there is metadata.",
+            "Your word that no message was published, by its producer's clock, further than this"
+            " (90s, 10m, 1d) outside of the time in which its ledger was written. Ledgers that"
+            " bounds or filters of publish time then rule out are not read, if there is metadata."
+            " If it is not so, rows are missing.",
         ),
     )
     view: Rows = field(
         default="all",
         metadata=described(
             kinds.one_of(Rows),
-            "Which messages are given: all, or of each key the latest, as from Pulsar's"
-            " compaction. Topics are then read twice.",
+            "Which messages are read: all; or latest, of each key of a topic partition the last one"
+            " within the bounds, as after Pulsar's compaction. Filters are applied to those. The"
+            " first read then reads the keys of all messages.",
         ),
     )
     view_bytes: int = field(
         default=200 << 20,
         metadata=described(
             kinds.COUNT,
-            "Bytes of memory for the keys of view=latest; what is more goes to files.",
+            "Maximum memory for the keys of the latest messages; the rest goes to temporary files.",
             unit="bytes",
         ),
     )
@@ -228,27 +247,22 @@ class TopicRequest:
         default=None,
         metadata=described(
             kinds.BROKERS,
-            "URL of the topics' brokers (pulsar://host:6650): rows behind the last offloaded entry"
-            " are read of them, up to the last message there is.",
+            "URL of the topics' brokers (pulsar://host:6650, pulsar+ssl://host:6651). Rows after"
+            " the last offloaded entry are read from them, up to the last message that exists now."
+            " With metadata, so are ledgers that an offload left out, and topics of which nothing"
+            " is offloaded.",
         ),
     )
     live_options: Mapping[str, object] | None = field(
         default=None,
         metadata=described(
             kinds.BY_NAME,
-            "Option of the brokers, such as token_file.",
+            "Options of the brokers: token, token_file, ca_file, cert_file, key_file,"
+            " verify_hostname, timeout_s, listener and log_file.",
             is_secret=True,
         ),
     )
-    trace: RequestTrace | None = field(
-        default=None,
-        metadata=described(
-            kinds.TRACE,
-            "Counts the requests.",
-            scope="catalog",
-            in_python_only="it is an object that is asked later",
-        ),
-    )
+    trace: RequestTrace | None = field(default=None, metadata=TRACE)
 
     def __post_init__(self) -> None:
         """Hide what may be a secret, and check each value."""
@@ -256,15 +270,6 @@ class TopicRequest:
             value = option.hide(getattr(self, name))
             object.__setattr__(self, name, value)
             option.check(value)
-
-    @classmethod
-    def from_arguments(cls, arguments: Mapping[str, Any]) -> Self:
-        """Make a request of a function's arguments by name; ignore those that are no options.
-
-        Raises:
-            OptionError: A value is not allowed.
-        """
-        return cls(**{name: each for name, each in arguments.items() if name in OPTIONS})
 
     def catalog_options(self) -> dict[str, Any]:
         """Return the options that `open_catalog` takes, by name, unless they have defaults."""

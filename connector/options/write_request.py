@@ -20,7 +20,7 @@ from arrow_io.option_names import option_name
 from arrow_io.option_values import check_one_of
 from connector.options import kinds
 from connector.options.kinds import Kind
-from connector.options.option import described, options_of
+from connector.options.option import STORAGE_OPTIONS, TRACE, described, options_of
 
 if TYPE_CHECKING:
     import os
@@ -74,47 +74,41 @@ class WriteRequest:
         OptionError: A value is not allowed.
     """
 
-    storage_options: Mapping[str, object] | None = field(
-        default=None,
-        metadata=described(
-            kinds.BY_NAME,
-            "Option of the fsspec file system. Dots nest (client_kwargs.region_name=…). A value"
-            " that is JSON is taken as JSON; a number that is text may need quotes"
-            " (key='\"12\"').",
-            scope="place",
-            is_secret=True,
-        ),
-    )
+    storage_options: Mapping[str, object] | None = field(default=None, metadata=STORAGE_OPTIONS)
     schema: SchemaSource | TopicSchema | None = field(
         default=None,
         metadata=described(
             kinds.SOURCE,
-            "What values are encoded by and registered with: a file or folder of what Pulsar's"
-            " admin API or CLI gives, an Avro schema, JSON text, or the name of a type (STRING)."
-            " Values are encoded from __value__ or, of records, from a column to each field, as"
-            " `query` gives them; a binary __value__ has the payloads. Without it, __value__ is"
+            "What values are encoded by and registered with, in the forms that a read takes."
+            " Values are encoded from __value__ or, of records, from a column for each field, as a"
+            " read gives them; a binary __value__ has the payloads. Without a schema, __value__ is"
             " bytes or text.",
         ),
     )
     schema_version: int | None = field(
         default=None,
-        metadata=described(kinds.VERSION, "Version of the schema that is meant; else the newest."),
+        metadata=described(
+            kinds.VERSION, "Version of the schema that is meant. By default, the newest."
+        ),
     )
-    compression: str = field(default="lz4", metadata=described(_CODEC, "Codec of entries."))
+    compression: str = field(
+        default="lz4", metadata=described(_CODEC, f"Codec of entries: {', '.join(_CODECS)}.")
+    )
     batch_messages: int | None = field(
         default=None,
         metadata=described(
             kinds.whole_number(1, _MAX_COUNT),
-            f"Most messages of a batch; 1 makes no batches. By default {DEFAULT_BATCH_MESSAGES}, of"
-            " one publish time. If this is given, all messages of a batch take the publish time of"
-            " its first.",
+            "Maximum number of messages in a batch; 1 makes no batches. If it is set, all messages"
+            " of a batch take the publish time of its first, and a warning counts those that had"
+            f" another. By default {DEFAULT_BATCH_MESSAGES}, and only messages of one publish time"
+            " share a batch.",
         ),
     )
     batch_bytes: int = field(
         default=DEFAULT_BATCH_BYTES,
         metadata=described(
             kinds.whole_number(1, MAX_ENTRY_BYTES),
-            "Most bytes of a batch before compression.",
+            "Maximum size of a batch before compression.",
             unit="bytes",
         ),
     )
@@ -122,8 +116,9 @@ class WriteRequest:
         default=None,
         metadata=described(
             kinds.whole_number(0, _MAX_COUNT),
-            "How much later than the first message of a batch the others may be published; they"
-            " take its publish time. 0 keeps the publish time of each.",
+            "How much later than the first message of a batch the others may be published, in"
+            " milliseconds; they take its publish time. 0 keeps the publish time of each. By"
+            " default, batch_messages decides.",
             unit="ms",
         ),
     )
@@ -131,53 +126,61 @@ class WriteRequest:
         default=DEFAULT_MAX_MESSAGE_BYTES,
         metadata=described(
             kinds.whole_number(MIN_MAX_MESSAGE_BYTES, MAX_ENTRY_BYTES),
-            "Longest entry.",
+            "Maximum size of an entry, without what a broker adds.",
             unit="bytes",
         ),
     )
     chunking: bool = field(
-        default=False, metadata=described(kinds.FLAG, "Store longer messages in chunks.")
+        default=False,
+        metadata=described(kinds.FLAG, "Store longer messages in chunks, instead of an error."),
     )
     broker_metadata: bool = field(
         default=False,
         metadata=described(
             kinds.FLAG,
-            "Number messages as a broker may do.",
+            "Number messages as a broker may do: entries have broker entry metadata (PIP-70).",
             not_in_spark="tasks write at once, and know nothing of the messages before their own",
         ),
     )
     partitions: int | None = field(
         default=None,
         metadata=described(
-            kinds.whole_number(1, MAX_PARTITIONS), "Make a partitioned topic, of so many."
+            kinds.whole_number(1, MAX_PARTITIONS),
+            "Make a partitioned topic, with so many partitions. Keys are hashed as by Pulsar's"
+            " Java client.",
         ),
     )
     ledger_entries: int = field(
         default=DEFAULT_LEDGER_ENTRIES,
-        metadata=described(kinds.whole_number(1, _MAX_LIMIT), "Most entries of a ledger."),
+        metadata=described(
+            kinds.whole_number(1, _MAX_LIMIT), "Maximum number of entries in a ledger."
+        ),
     )
     ledger_bytes: int = field(
         default=DEFAULT_LEDGER_BYTES,
         metadata=described(
-            kinds.whole_number(1, _MAX_LIMIT), "Most bytes of a ledger's entries.", unit="bytes"
+            kinds.whole_number(1, _MAX_LIMIT),
+            "Maximum size of a ledger's entries, unless it has but one.",
+            unit="bytes",
         ),
     )
     first_ledger_id: int | None = field(
         default=None,
         metadata=described(
             kinds.whole_number(0, MAX_LEDGER_ID),
-            "Id of the first ledger; by default behind those in the bucket. If the topic is to be"
-            " attached to a cluster, the ids must be free in its BookKeeper, and below the id of"
-            " its next ledger. The cluster loses ledgers of other ids at once, with what is"
-            " produced behind them.",
+            "Id of the first ledger; the others follow. By default, the ids follow the greatest in"
+            " the bucket, and no cluster can be given them. If the topic is to be attached to a"
+            " cluster, all ids, those of the open ledgers at the end too, must be free in its"
+            " BookKeeper, and below the id of its next ledger. The cluster loses ledgers of other"
+            " ids at once, with what is produced after them.",
         ),
     )
     append: bool = field(
         default=False,
         metadata=described(
             kinds.FLAG,
-            "Write also if the topic has ledgers in the bucket, with as many partitions; sequence"
-            " ids and broker indexes start anew. The metadata folder that was written with them is"
+            "Write even if the topic has ledgers in the bucket, with as many partitions; sequence"
+            " ids and broker indexes start anew. Metadata of the topic in the metadata folder is"
             " extended.",
             not_in_spark='mode("append") says it',
         ),
@@ -186,7 +189,7 @@ class WriteRequest:
         default=DEFAULT_BLOCK_BYTES,
         metadata=described(
             kinds.whole_number(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES),
-            "Length of data blocks.",
+            "Length of each data block but the last.",
             unit="bytes",
         ),
     )
@@ -202,32 +205,28 @@ class WriteRequest:
         default=None,
         metadata=described(
             kinds.FOLDER,
-            "Folder that receives what a cluster would know, for who reads by metadata. For a"
-            " cluster, choose the id of the first ledger, and write to the root of a bucket.",
+            "Folder or URL that receives what a cluster would record of the topic and of each"
+            " partition; a read takes it as metadata. With append, metadata of the topic that was"
+            " written there before is extended, whole or not at all. For a cluster, choose the id"
+            " of the first ledger, and write to the root of a bucket.",
         ),
     )
     metadata_options: Mapping[str, object] | None = field(
         default=None,
         metadata=described(
-            kinds.BY_NAME, "Option of the fsspec file system of that folder.", is_secret=True
+            kinds.BY_NAME, "Options of the fsspec file system of that folder.", is_secret=True
         ),
     )
     write_id: str | None = field(
         default=None,
         metadata=described(
             _WRITE_ID,
-            "A name of this write for the topic: what was written under it once is never written"
-            " again, so that a job that was cut off, or ended, can be run again.",
+            "A name of this write for the topic, so that it can be repeated: what was written under"
+            " it once, to its end or not, is never written again. A small object in the folder"
+            " _writes of the bucket remembers it.",
         ),
     )
-    trace: RequestTrace | None = field(
-        default=None,
-        metadata=described(
-            kinds.TRACE,
-            "Counts the requests.",
-            in_python_only="it is an object that is asked later",
-        ),
-    )
+    trace: RequestTrace | None = field(default=None, metadata=TRACE)
 
     def __post_init__(self) -> None:
         """Hide what may be a secret, and check each value.

@@ -18,9 +18,11 @@ from arrow_io.messages.entry_writer import (
 )
 from arrow_io.option_names import option_name
 from arrow_io.wording import counted
+from connector.options.option import selected_options, takes_options
 from connector.options.write_request import (
     DEFAULT_LEDGER_BYTES,
     DEFAULT_LEDGER_ENTRIES,
+    WRITE_OPTIONS,
     WriteRequest,
 )
 from connector.writing.commit import begin, publish, publish_earlier
@@ -68,7 +70,8 @@ class WrittenTopic:
         )
 
 
-def write_messages(
+@takes_options(WRITE_OPTIONS)
+def write_messages(  # noqa: D417 - the decorator describes the options
     url: str,
     topic: str,
     messages: object,
@@ -114,49 +117,6 @@ def write_messages(
         messages: A table, record batch, dataset or whatever else streams Arrow data, or an iterable
             of record batches, with columns named as `open_topic` names them; or an iterable of
             `Message`. `connector.writing.message_rows` says what missing columns stand for.
-        storage_options: Options of the fsspec file system.
-        schema: What values are encoded by, in any form that `open_topic` takes. Values of all types
-            that `open_topic` decodes are encoded, from the columns that it gives of them; if
-            `__value__` is binary, they are encoded already. None: `__value__` is bytes, or text.
-        schema_version: Which version of the schema is meant; None for the newest.
-        compression: `none`, `lz4`, `zlib`, `zstd` or `snappy`.
-        batch_messages: Most messages of a batch; 1: no batches. If it is given, all messages of a
-            batch take the publish time of its first, and a warning counts those that had another.
-            None: 1000, and only messages of one publish time share a batch.
-        batch_bytes: Most bytes of a batch before compression.
-        batch_delay_ms: How much later than the first message of a batch its others may be
-            published, in ms; they take its publish time. 0 keeps the publish time of each. None:
-            `batch_messages` decides.
-        max_message_bytes: Longest entry, without what the broker adds.
-        chunking: Whether a longer message is stored in chunks instead of being refused.
-        broker_metadata: Whether entries have broker entry metadata (PIP-70).
-        partitions: Number of partitions; None: the topic is not partitioned. Keys are hashed as
-            Pulsar's Java client does by default.
-        ledger_entries: Most entries of a ledger.
-        ledger_bytes: Most bytes of a ledger's entries, unless it has but one.
-        first_ledger_id: Id of the first ledger; the others follow. None: behind the greatest in the
-            bucket, which no cluster can be given. For a cluster that the topic is to be attached
-            to, all ids, those of the open ledgers behind them too, must be free in its BookKeeper,
-            and below the id that it gives to its next ledger. Ledgers of other ids are lost at
-            once: the broker drops them from the topic, and messages newly produced with them.
-        append: Whether the topic may have ledgers in the bucket already, of which the index objects
-            of the whole bucket say. It must have as many partitions as are given. Sequence ids and
-            broker indexes start anew nevertheless.
-        block_bytes: Length of every data block but the last, in bytes.
-        cluster: Name of the cluster, for the objects' user metadata; with `metadata_folder`, it
-            must be given `first_ledger_id` too.
-        metadata_folder: Path or URL of a folder that receives, in a folder for the topic or for
-            each partition, what a cluster would record and answer: `managed-ledger-info.bin`,
-            `internal-info.json`, `internal-stats.json` and `schemas-rest.json`. `open_catalog`
-            takes it as `metadata`. With `append`, metadata of the topic that was written so before
-            is extended, whole or not at all; without the folder, a warning says that such metadata
-            would lack the new ledgers. Of a cluster that it is attached to, `first_ledger_id` says
-            which ids it must have; a broker looks for the objects at the root of the bucket.
-        metadata_options: Options of that folder's fsspec file system.
-        write_id: A name of this write for the topic, so that it can be repeated: what was written
-            under it once, to its end or not, is never written again. A small object in the folder
-            `_writes` of the bucket remembers it.
-        trace: Counts the requests to the bucket.
 
     Raises:
         OptionError: An option has a value that is not allowed; a column or value is not usable;
@@ -177,29 +137,7 @@ def write_messages(
         >>> write_messages("memory://written-example", "orders", table).message_count
         2
     """
-    request = WriteRequest(
-        storage_options=storage_options,
-        schema=schema,
-        schema_version=schema_version,
-        compression=compression,
-        batch_messages=batch_messages,
-        batch_bytes=batch_bytes,
-        batch_delay_ms=batch_delay_ms,
-        max_message_bytes=max_message_bytes,
-        chunking=chunking,
-        broker_metadata=broker_metadata,
-        partitions=partitions,
-        ledger_entries=ledger_entries,
-        ledger_bytes=ledger_bytes,
-        first_ledger_id=first_ledger_id,
-        append=append,
-        block_bytes=block_bytes,
-        cluster=cluster,
-        metadata_folder=metadata_folder,
-        metadata_options=metadata_options,
-        write_id=write_id,
-        trace=trace,
-    )
+    request = WriteRequest(**selected_options(WRITE_OPTIONS, locals()))
     return write_to(WriteTarget.named(url, topic, request), messages)
 
 

@@ -14,7 +14,7 @@ from rich.traceback import Traceback
 
 from arrow_io.storage.hidden import HiddenBytes, HiddenText, hidden, hidden_url, shown_to_library
 from arrow_io.storage.location import Location
-from connector import open_catalog, open_topic, register_duckdb
+from connector import open_catalog, open_topic, register_duckdb, write_messages
 from connector.catalog.schemas.loading import load_schema
 from connector.decryption_keys import read_decryption_keys
 from spark_ds.datasource import PulsarOffloadDataSource
@@ -106,6 +106,13 @@ CALLS: Final[dict[str, Callable[[], object]]] = {
     "brokers with password": lambda: open_topic(_URL, _TOPIC, live=_WITH_PASSWORD),
     "schema with password": lambda: load_schema(_WITH_PASSWORD),
     "no topic": lambda: open_topic(_URL, "nothing", storage_options=_OPTIONS),
+    "no catalog": lambda: open_catalog("/no/such", storage_options=_OPTIONS),
+    "nothing to write": lambda: write_messages(
+        "memory://written-secrets", _TOPIC, [], storage_options=_OPTIONS
+    ),
+    "metadata elsewhere": lambda: write_messages(
+        _WITH_PASSWORD, _TOPIC, [], metadata_folder=_WITH_PASSWORD, metadata_options=_OPTIONS
+    ),
     "no metadata": lambda: open_topic(_URL, _TOPIC, metadata="/no/such", metadata_options=_OPTIONS),
     "unknown metadata option": lambda: open_catalog(
         _URL, metadata=_NOBODY, metadata_options={"tokens": _SECRET}

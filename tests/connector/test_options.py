@@ -138,14 +138,18 @@ def _help_of_spark() -> str:
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_python_has_help(name: str) -> None:
-    """`help(open_topic)` tells of each option."""
-    assert re.search(rf"^    {name}: ", _help_of_python(), re.MULTILINE)
+    """`help(open_topic)` tells of each option, in the words of the table."""
+    [section] = re.findall(r"^Args:\n(.*?)\n\n", _help_of_python(), re.MULTILINE | re.DOTALL)
+
+    assert f" {name}: {OPTIONS[name].help}" in " ".join(f" {section}".split())
 
 
 @pytest.mark.parametrize("name", _WITH_TEXT)
 def test_spark_has_help(name: str) -> None:
-    """`help(PulsarOffloadDataSource)` tells of each option."""
-    assert f"`{name}`" in _help_of_spark()
+    """`help(PulsarOffloadDataSource)` tells of each option, in the words of the table."""
+    section = " ".join(_help_of_spark().partition("\nOptions of reading:\n")[2].split())
+
+    assert f" {name}: {OPTIONS[name].help}" in section.partition(" Options of writing: ")[0]
 
 
 @pytest.mark.parametrize("command", READING_COMMANDS)
@@ -234,6 +238,16 @@ def test_a_text_is_the_same_value_everywhere(
 
     assert _SURFACES[surface](monkeypatch, name, text) == value
     check_options({name: value})
+
+
+@pytest.mark.parametrize("name", ["live_options", "metadata_options"])
+def test_spark_has_a_masked_name_of_what_is_secret(name: str) -> None:
+    """An option that holds secrets means the same by the name that Spark masks."""
+    options = SourceOptions.parse({"url": URL, "topic": TOPIC, f"secret.{name}": '{"token": "t"}'})
+
+    assert OPTIONS[name].is_secret
+    assert getattr(options.request, name) == {"token": "t"}
+    assert not options.location.storage_options
 
 
 def test_the_shell_has_every_option() -> None:

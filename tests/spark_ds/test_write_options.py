@@ -98,5 +98,7 @@ def test_a_topic_is_asked_for() -> None:
 )
 def test_spark_has_help(name: str) -> None:
     """`help(PulsarOffloadDataSource)` tells of each option of writing that Spark has."""
-    told = (inspect.getdoc(PulsarOffloadDataSource) or "").partition("Writing, with")[2]
-    assert f"`{name}`" in told
+    doc = inspect.getdoc(PulsarOffloadDataSource) or ""
+    section = " ".join(doc.partition("\nOptions of writing:\n")[2].split())
+
+    assert f" {name}: {WRITE_OPTIONS[name].help}" in section
