@@ -325,9 +325,9 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         Raises:
             OptionError: The dataset has two columns of one name.
         """
-        from connector.engines.polars_source import scan_polars  # noqa: PLC0415 - an optional engine
+        from connector.engines.polars_source import lazy_frame  # noqa: PLC0415 - an optional engine
 
-        return scan_polars(self)
+        return lazy_frame(self.scan, self.scanner_of)
 
     @property
     def partition_expression(self) -> pc.Expression:

@@ -13,12 +13,13 @@ from arrow_io.errors import OptionError
 from connector.filters import ROW_NUMBER, ArrowFilter, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow.compute as pc
     import pyarrow.dataset as pads
 
-    from connector.dataset import TopicDataset
+    from connector.scan.topic_scan import Scan
+    from connector.scanner import TopicScanner
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,16 @@ def _implied(predicate: pl.Expr, schema: pa.Schema, columns: Sequence[str]) -> A
     return None
 
 
-def scan_polars(dataset: TopicDataset) -> pl.LazyFrame:
-    """A lazy frame whose projection, predicate and row limit reach the reader.
+def lazy_frame(scan: Scan, scanner_of: Callable[[Scan], TopicScanner]) -> pl.LazyFrame:
+    """Return a scan as a lazy frame: projection, predicate and row limit reach the reader.
 
-    The predicate's columns are decoded first, the others for the rows that it keeps.
+    The predicate's columns are decoded first, the others for the rows that match it.
+
+    Args:
+        scan: The scan.
+        scanner_of: Makes the scanner of a scan that is made from it.
     """
-    schema = frame_of(dataset.schema.empty_table()).schema
+    schema = frame_of(scan.options.projection.schema.empty_table()).schema
 
     def read(
         with_columns: list[str] | None,
@@ -108,13 +113,12 @@ def scan_polars(dataset: TopicDataset) -> pl.LazyFrame:
         batch_size: int | None,
     ) -> Iterator[pl.DataFrame]:
         del batch_size  # the reader's own limits hold
-        scan = dataset.scan
+        own = scan
         # If Polars gives both, the limit comes before the predicate.
         if predicate is not None and n_rows is None:
-            scan = scan.filtered(PolarsFilter.of(predicate, scan.options.filterable.schema))
+            own = own.filtered(PolarsFilter.of(predicate, own.options.filterable.schema))
             predicate = None
-        scanner = dataset.scanner_of(scan if with_columns is None else scan.select(with_columns))
-        batches = scanner.to_batches()
+        batches = scanner_of(own if with_columns is None else own.select(with_columns)).to_batches()
         missing = n_rows
         for batch in batches:
             frame = frame_of(batch if missing is None else batch.slice(0, missing))
