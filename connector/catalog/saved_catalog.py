@@ -354,6 +354,7 @@ class SavedBucket(Bucket):
     def __init__(self, saved: SavedCatalog, name: str | None) -> None:
         self._saved = saved
         self._name = name
+        self._segment_copies = {}  # a snapshot has no segments
         self._start()
 
     @cached_property
@@ -381,10 +382,6 @@ class SavedBucket(Bucket):
         return {
             copy.name: copy for copy in self._told.copies if isinstance(copy.name, LedgerObjectName)
         }
-
-    @cached_property
-    def _segment_copies(self) -> dict[SegmentName, SegmentCopy]:
-        return {each.name: each for each in self._told.segments}
 
     def look_again(self, names: Collection[PairName] | None) -> bool:
         """A snapshot stays what it is."""
